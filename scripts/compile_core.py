@@ -8,22 +8,22 @@ import shutil
 import sys
 from pathlib import Path
 
-from vedette.compiled import LIBRARY, MODULES, Manifest, present_fingerprint
+from vedette.compiled import COMPILED_MODULES, LIBRARY, Manifest, source_fingerprint
 
 ROOT = Path(__file__).parent.parent
 WORK = ROOT / "build" / "core"
 
 
 def main() -> int:
-    fingerprint = present_fingerprint()
+    fingerprint = source_fingerprint()
     if sys.argv[1:] == ["--fits"]:
         present = Manifest.read()
         return 0 if present is not None and present.fingerprint == fingerprint else 1
     made = compile_modules()
-    shutil.rmtree(Manifest.PLACE, ignore_errors=True)
-    Manifest.PLACE.mkdir()
+    shutil.rmtree(Manifest.DIRECTORY, ignore_errors=True)
+    Manifest.DIRECTORY.mkdir()
     for module, file in made.items():
-        shutil.copy(file, Manifest.PLACE / f"{module}.so")
+        shutil.copy(file, Manifest.DIRECTORY / f"{module}.so")
     Manifest(fingerprint, {module: f"{module}.so" for module in made}).write()
     return 0
 
@@ -35,7 +35,7 @@ def compile_modules() -> dict[str, Path]:
     from setuptools import Distribution
     from setuptools.command.build_ext import build_ext
 
-    sources = [str(Path("src", *module.split(".")).with_suffix(".py")) for module in MODULES]
+    sources = [str(Path("src", *module.split(".")).with_suffix(".py")) for module in COMPILED_MODULES]
     extensions = mypycify(
         [f"--config-file={ROOT / 'pyproject.toml'}", f"--cache-dir={WORK / 'types'}", *sources],
         group_name=LIBRARY,

@@ -17,15 +17,15 @@ from pyspark import SparkContext
 from pyspark.sql import SparkSession
 
 from vedette.pipeline.java_classes import CHECKPOINT_CLASS, JavaClasses, source_text
-from vedette.pipeline.queries.changes import start_stream, stop_stream
+from vedette.pipeline.queries.changes import drain_and_stop, start_changes_query
 from vedette.pipeline.session import JAVA_OPTIONS, end_session, open_session
-from vedette.pipeline.task import PipelineContext
+from vedette.pipeline.task import PipelineConfig
 from vedette.sources.images import encode_image
 from vedette.sources.journal.seam import open_journal
 from vedette.sources.records import Source, SourceEvent
 from vedette.subscriptions.index.versions import Compactor
 from vedette.subscriptions.registry.registry import SubscriptionRegistry, SubscriptionRequest
-from vedette.subscriptions.spec import Form
+from vedette.subscriptions.spec import SubscriptionSpec
 from vedette.testing.receiver import IngestReceiver
 
 BATCHES = 8
@@ -82,14 +82,20 @@ def tell_some(session: SparkSession, home: Path) -> None:
     receiver = IngestReceiver(home / "in")
     journal, registry = open_journal(home), SubscriptionRegistry(home)
     journal.add_source(Source(name="shop", kind="mongodb", address=""))
-    registry.join("g", receiver.address, 3600)
+    registry.acquire_lease("g", receiver.address, 3600)
     all_of_it = SubscriptionRequest(
-        id="all", tenant="default", collection="orders", boundary=0, form=Form(kind="cel", source="true")
+        id="all",
+        tenant="default",
+        collection="orders",
+        boundary=0,
+        form=SubscriptionSpec(kind="cel", source="true"),
     )
     registry.register("g", [all_of_it], 3600)
     Compactor(registry, home / "index").publish()
-    context = PipelineContext(journal=journal.address, registry=registry.address, index=home / "index")
-    query = start_stream(session, context, home / "checkpoint", start=0)
+    context = PipelineConfig(
+        journal_url=journal.address, registry_url=registry.address, index_folder=home / "index"
+    )
+    query = start_changes_query(session, context, home / "checkpoint", start=0)
     for number in range(1, BATCHES + 1):
         event = SourceEvent(
             event_id=str(number), collection="orders", key="k", after=encode_image({"n": number}), time_ms=0
@@ -97,7 +103,7 @@ def tell_some(session: SparkSession, home: Path) -> None:
         journal.append("shop", [event], None)
         if not receiver.wait_for(partial(has_heard, receiver, number), WAIT_SECONDS):
             raise SystemExit("a stream of its own did not run")
-    stop_stream(query)
+    drain_and_stop(query)
     receiver.close()
     registry.close()
     journal.close()

@@ -58,7 +58,7 @@ def _one_burst(base: Path, count: int) -> tuple[float, tuple[float, float, int]]
     root.mkdir(parents=True)
     raw = _seen_by_watchfiles(base / "raw", count)
     with parts(base / "data", root) as made:
-        made.store.collections()  # it opens while the daemon starts: this one has been running for a while
+        made.store.count_by_collection()  # it opens while the daemon starts: this one has been running for a while
         made.tables.pause_watch(WATCH)  # until it is watched
         with _watching(made):
             wait_until(
@@ -119,7 +119,7 @@ def first_ingest(base: Path, count: int) -> Figures:
         with running(made):
             _all_done(made, count)
             figures |= {"vedette_s": time.perf_counter() - began, "vedette_cpu_s": time.process_time() - cpu}
-        figures["vedette_chunks"] = made.store.collections()[COLLECTION]
+        figures["vedette_chunks"] = made.store.count_by_collection()[COLLECTION]
     for name in PEERS:
         for unit in ("s", "cpu_s"):
             if f"{name}_{unit}" in figures:
@@ -140,7 +140,7 @@ def backlog(base: Path, count: int) -> Figures:
                 _all_done(made, count)
                 figures[f"{name}_s"] = time.perf_counter() - began
                 figures[f"{name}_daemon_cpu_s"] = time.process_time() - cpu
-            figures[f"{name}_chunks"] = made.store.collections()[COLLECTION]
+            figures[f"{name}_chunks"] = made.store.count_by_collection()[COLLECTION]
     return figures
 
 
@@ -275,7 +275,7 @@ class _watching:
         self._daemon = made.daemon
 
     def __enter__(self) -> None:
-        self._daemon._keep_watchers()
+        self._daemon._reconcile_watchers()
 
     def __exit__(self, *_: object) -> None:
         self._daemon.close()

@@ -14,15 +14,21 @@ from vedette.clock import SystemClock
 from vedette.engine.data_directory import open_vedette
 from vedette.handshake.config import CoordinatorConfig, WatchFolderConfig
 from vedette.handshake.tables import HandshakeTables
-from vedette.pipeline.queries.file_batches import BulkConfig, BulkFiles, Recipe, SparkDesk, SparkPreparation
+from vedette.pipeline.queries.file_batches import (
+    BulkThresholds,
+    FileJobConfig,
+    OnDemandSession,
+    SparkBulkIngestion,
+    SparkPreparation,
+)
 from vedette.search.chunking import ChunkingConfig
 from vedette.search.embedding import Embedder, WordLlamaEmbedder
-from vedette.search.file_queue.engine_queue import QUEUE_DATABASE, EngineFileQueue, queue_home
+from vedette.search.file_queue.engine_queue import QUEUE_DATABASE, EngineFileQueue, queue_directory
 from vedette.search.folders.daemon import FolderDaemon
-from vedette.search.ingestion import Ingestion
-from vedette.search.vectors.background import OpeningVectors
-from vedette.search.vectors.qdrant import QdrantVectors
-from vedette.sources.files.file_state import SeenFiles
+from vedette.search.ingestion import VectorIngestor
+from vedette.search.vectors.background import BackgroundVectorStore
+from vedette.search.vectors.qdrant import QdrantStore
+from vedette.sources.files.file_state import FileStateStore
 
 __all__ = ["Parts", "parts", "running"]
 
@@ -38,11 +44,11 @@ _STOP_SECONDS = 120.0
 class Parts:
     tables: HandshakeTables
     queue: EngineFileQueue
-    store: OpeningVectors
+    store: BackgroundVectorStore
     embedder: Embedder
-    seen: SeenFiles
+    seen: FileStateStore
     daemon: FolderDaemon
-    desk: SparkDesk | None
+    desk: OnDemandSession | None
 
 
 @contextmanager
@@ -50,25 +56,25 @@ def parts(data: Path, root: Path, *, spark: bool = False) -> Iterator[Parts]:
     clock = SystemClock()
     data.mkdir(exist_ok=True)
     with ExitStack() as stack:
-        home = stack.enter_context(open_vedette(queue_home(data), clock=clock))
+        home = stack.enter_context(open_vedette(queue_directory(data), clock=clock))
         tables = stack.enter_context(HandshakeTables(data / "handshake.db", clock=clock, coordinator=_ROOM))
         if not tables.watches():
             tables.add_watch(WatchFolderConfig(watch_id=WATCH, path=str(root), collection=COLLECTION))
-        seen = SeenFiles(data / "folders.db")
+        seen = FileStateStore(data / "folders.db")
         stack.callback(seen.close)
-        store, embedder = OpeningVectors(lambda: QdrantVectors(data / "vectors")), WordLlamaEmbedder()
+        store, embedder = BackgroundVectorStore(lambda: QdrantStore(data / "vectors")), WordLlamaEmbedder()
         stack.callback(store.close)
         queue = stack.enter_context(
             EngineFileQueue(home.database(QUEUE_DATABASE), data / "handshake.db", lease=timedelta(minutes=5))
         )
-        desk = SparkDesk.at("local[2,4]", clock, BulkConfig()) if spark else None
+        desk = OnDemandSession.at("local[2,4]", clock, BulkThresholds()) if spark else None
         bulk = None
         if desk is not None:
             stack.callback(desk.close)
-            recipe = Recipe(embedder="wordllama", chunking=ChunkingConfig(), max_file_bytes=20 << 20)
+            recipe = FileJobConfig(embedder="wordllama", chunking=ChunkingConfig(), max_file_bytes=20 << 20)
             preparation = SparkPreparation(desk, recipe, embedder)
-            bulk = BulkFiles(desk, Ingestion(embedder, store, clock, preparation=preparation))
-        ingestion = Ingestion(embedder, store, clock)
+            bulk = SparkBulkIngestion(desk, VectorIngestor(embedder, store, clock, preparation=preparation))
+        ingestion = VectorIngestor(embedder, store, clock)
         daemon = FolderDaemon(tables, seen, queue, ingestion, clock, worker_id="bench", bulk=bulk)
         yield Parts(tables, queue, store, embedder, seen, daemon, desk)
 

@@ -21,7 +21,7 @@ from typing import Any
 from qdrant_client import QdrantClient, models
 
 from vedette.search.embedding import WordLlamaEmbedder
-from vedette.search.vectors.qdrant_local import quicken_collection, sync_collection
+from vedette.search.vectors.qdrant_local import enable_wal, fsync_wal
 
 __all__ = ["PEERS"]
 
@@ -37,14 +37,14 @@ class QuickClient(QdrantClient):  # type: ignore[misc]
 
     def create_collection(self, collection_name: str, *args: Any, **named: Any) -> bool:
         made = bool(super().create_collection(collection_name, *args, **named))
-        file = quicken_collection(self, collection_name)
+        file = enable_wal(self, collection_name)
         assert file is not None, "it looks otherwise inside than it did"
         self._files = [file]
         return made
 
     def sync(self) -> None:
         for file in self._files:
-            sync_collection(file)
+            fsync_wal(file)
 
 
 def _collection(client: QdrantClient, size: int) -> None:

@@ -27,10 +27,10 @@ from vedette.pipeline.match import match
 from vedette.pipeline.normalize import normalize
 from vedette.pipeline.route import route
 from vedette.pipeline.sequence import sequence
-from vedette.pipeline.task import PipelineContext
+from vedette.pipeline.task import PipelineConfig
 from vedette.pipeline.topology import fuse
 from vedette.sources.images import decode_image
-from vedette.subscriptions.index.change_batch import DocumentChange, ImageRows
+from vedette.subscriptions.index.change_batch import DocumentChange, ImageBatch
 from vedette.subscriptions.index.matcher import match_segments
 from vedette.subscriptions.index.versions import open_version
 from vedette.subscriptions.registry.registry import SubscriptionRegistry
@@ -54,7 +54,9 @@ class Row:
         self._shop, self._events = shop, events
         self._size = write_index(shop, home / "index")
         registry = SubscriptionRegistry(home)
-        self._context = PipelineContext(journal="", registry=registry.address, index=home / "index")
+        self._context = PipelineConfig(
+            journal_url="", registry_url=registry.address, index_folder=home / "index"
+        )
         registry.close()
         self._batches = orders(shop, events, batch=BATCH)
         self._walls: list[float] = []
@@ -89,7 +91,7 @@ _shares: list[Sequence[pa.RecordBatch]] = []
 """What each process does; they are forked when it is there."""
 
 
-def _work(context: PipelineContext, share: int) -> tuple[list[float], float, int]:
+def _work(context: PipelineConfig, share: int) -> tuple[list[float], float, int]:
     """Seconds of each batch, of CPU in all, and how many matches there were."""
     run, times, matches = fuse(MATCHING), [], 0
     run(_shares[share][0], context)  # maps the index, compiles the shapes
@@ -102,8 +104,8 @@ def _work(context: PipelineContext, share: int) -> tuple[list[float], float, int
     return times, time.process_time() - used, matches
 
 
-def false_positives(context: PipelineContext, batch: object) -> float:
-    segments, dead = open_version(context.index, 1).collection("t", COLLECTION)
+def false_positives(context: PipelineConfig, batch: object) -> float:
+    segments, dead = open_version(context.index_folder, 1).collection("t", COLLECTION)
     rows = batch.to_pylist()  # type: ignore[attr-defined]
     changes = [
         DocumentChange(
@@ -111,8 +113,8 @@ def false_positives(context: PipelineContext, batch: object) -> float:
         )
         for row in rows
     ]
-    counts = match_segments(segments, dead, ImageRows("t", COLLECTION, changes)).counts
-    return counts.passed / max(counts.absent, 1)
+    counts = match_segments(segments, dead, ImageBatch("t", COLLECTION, changes)).counts
+    return counts.false_positives / max(counts.absent_keys, 1)
 
 
 def linear_scan(shop: Shop, events: int) -> float:

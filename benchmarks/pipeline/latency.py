@@ -12,15 +12,15 @@ from random import Random
 import numpy as np
 
 from benchmarks.pipeline.shop import COLLECTION, Shop
-from vedette.pipeline.queries.changes import start_stream, stop_stream
+from vedette.pipeline.queries.changes import drain_and_stop, start_changes_query
 from vedette.pipeline.session import open_session
-from vedette.pipeline.task import PipelineContext
+from vedette.pipeline.task import PipelineConfig
 from vedette.sources.images import encode_image
 from vedette.sources.journal.seam import open_journal
 from vedette.sources.records import Source, SourceEvent
 from vedette.subscriptions.index.versions import Compactor
 from vedette.subscriptions.registry.registry import SubscriptionRegistry, SubscriptionRequest
-from vedette.subscriptions.spec import Form
+from vedette.subscriptions.spec import SubscriptionSpec
 from vedette.testing.receiver import IngestReceiver
 
 __all__: list[str] = []
@@ -44,25 +44,32 @@ def run(home: Path, rate: int, seconds: int, subscriptions: int) -> None:
     journal = open_journal(home)
     journal.add_source(Source(name="shop", kind="mongodb", address=""))
     registry = SubscriptionRegistry(home)
-    registry.join("g", receiver.address, 3600)
+    registry.acquire_lease("g", receiver.address, 3600)
     shop, chance = Shop(subscriptions), Random(3)
     requests = [
         SubscriptionRequest(
             id=str(n), tenant="default", collection=COLLECTION, boundary=0,
-            form=Form(kind="cel", source=shop.source(n, chance)),
+            form=SubscriptionSpec(kind="cel", source=shop.source(n, chance)),
         )
         for n in range(subscriptions)
     ]  # fmt: skip
     everything = SubscriptionRequest(
-        id="all", tenant="default", collection=COLLECTION, boundary=0, form=Form(kind="cel", source="true")
+        id="all",
+        tenant="default",
+        collection=COLLECTION,
+        boundary=0,
+        form=SubscriptionSpec(kind="cel", source="true"),
     )
     registry.register("g", [*requests, everything], 3600)
     Compactor(registry, home / "index").publish()
-    context = PipelineContext(
-        journal=journal.address, registry=registry.address, index=home / "index", secret="s"
+    context = PipelineConfig(
+        journal_url=journal.address,
+        registry_url=registry.address,
+        index_folder=home / "index",
+        ingest_secret="s",
     )
     session = open_session(work=home / "spark")
-    query = start_stream(session, context, home / "checkpoint", start=0)
+    query = start_changes_query(session, context, home / "checkpoint", start=0)
     arrived: dict[int, float] = {}
     receiver.on_changes = lambda changes: arrived.update(
         {change.offset: time.perf_counter() for change in changes}
@@ -108,7 +115,7 @@ def run(home: Path, rate: int, seconds: int, subscriptions: int) -> None:
         f"medians of the last {len(batches)} batches, ms: "
         + ", ".join(f"{n} {v:.0f}" for n, v in parts.items())
     )
-    stop_stream(query)
+    drain_and_stop(query)
     session.stop()
 
 

@@ -11,12 +11,12 @@ from typing import Any
 import msgspec
 import pyarrow as pa
 
-from vedette.pipeline.schema import journal_batch
+from vedette.pipeline.schema import journal_rows_to_batch
 from vedette.sources.images import encode_image
 from vedette.sources.records import ChangeRow
-from vedette.subscriptions.index.segment import Entry, write_segment
+from vedette.subscriptions.index.segment import SegmentEntry, write_segment
 from vedette.subscriptions.index.versions import CollectionFiles, Manifest, SegmentFile
-from vedette.subscriptions.spec import Form, take_apart
+from vedette.subscriptions.spec import SubscriptionSpec, split_constants
 
 __all__ = ["FIELDS", "Shop", "orders", "write_index"]
 
@@ -55,7 +55,7 @@ class Shop:
         raise AssertionError(number)
 
     def constants(self, number: int, chance: Random) -> tuple[Any, ...]:
-        """What is each subscription's own; `take_apart` of its text gives the same."""
+        """What is each subscription's own; `split_constants` of its text gives the same."""
         value, another = (f"v{chance.randrange(self.values)}" for _ in range(2))
         match number % SHAPES % 4:
             case 0:
@@ -74,12 +74,14 @@ class Shop:
 def write_index(shop: Shop, folder: Path) -> int:
     """Write the index of all subscriptions, and return its size in bytes."""
     folder.mkdir(parents=True)
-    forms = [Form(kind="cel", source=shop.source(number, Random(number))) for number in range(SHAPES)]
+    forms = [
+        SubscriptionSpec(kind="cel", source=shop.source(number, Random(number))) for number in range(SHAPES)
+    ]
     for number, form in enumerate(forms):
-        assert take_apart(form)[1] == shop.constants(number, Random(number))
+        assert split_constants(form)[1] == shop.constants(number, Random(number))
     examples, chance = [msgspec.json.encode(form) for form in forms], Random(shop.seed)
     entries = [
-        Entry(number, number % 10, 0, 0, examples[number % SHAPES], shop.constants(number, chance), 1)
+        SegmentEntry(number, number % 10, 0, 0, examples[number % SHAPES], shop.constants(number, chance), 1)
         for number in range(shop.subscriptions)
     ]
     size = write_segment(folder / "segment.blk", entries)
@@ -101,4 +103,4 @@ def orders(shop: Shop, count: int, *, batch: int) -> Sequence[pa.RecordBatch]:
         )  # fmt: skip
         rows.append(row)
         before = after
-    return [journal_batch(rows[start : start + batch], 1, -1) for start in range(0, count, batch)]
+    return [journal_rows_to_batch(rows[start : start + batch], 1, -1) for start in range(0, count, batch)]

@@ -13,7 +13,7 @@ Names are imported on first use, so `vedette --help` does not load the engine.
 from importlib import import_module
 from typing import TYPE_CHECKING
 
-from vedette.compiled import prefer_compiled
+from vedette.compiled import install_compiled
 
 if TYPE_CHECKING:
     from vedette.change import Change, Event, Position
@@ -59,7 +59,7 @@ if TYPE_CHECKING:
 
 __version__ = "0.1.0.dev0"
 
-prefer_compiled()
+install_compiled()
 
 _HOMES = {
     "vedette.change": ("Change", "Event", "Position"),

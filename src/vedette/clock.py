@@ -11,16 +11,16 @@ from datetime import UTC, datetime
 from threading import Condition, Thread
 from typing import Protocol
 
-__all__ = ["Clock", "Due", "SystemClock", "system_random"]
+__all__ = ["Clock", "SystemClock", "Timer", "system_random"]
 
 log = logging.getLogger(__name__)
 _LONGEST_WAIT_SECONDS = 3600.0
 """A lock cannot wait for centuries; an appointment can."""
-_SPARE = 256
+_MIN_CANCELLED = 256
 """So many appointments that were cancelled are no reason to look for them."""
 
 
-class Due(Protocol):
+class Timer(Protocol):
     """Something that is due at a moment."""
 
     def cancel(self) -> None: ...
@@ -37,12 +37,12 @@ class Clock(Protocol):
         """Seconds since an arbitrary start; never goes back."""
         ...
 
-    def call_at(self, due: float, callback: Callable[[], object]) -> Due:
+    def call_at(self, due: float, callback: Callable[[], object]) -> Timer:
         """Call back when `monotonic()` reaches `due`, in a thread of the clock's choice."""
         ...
 
 
-class _Appointment:
+class _Timer:
     __slots__ = ("_clock", "callback", "due", "rank")
 
     def __init__(self, due: float, rank: int, callback: Callable[[], object], clock: SystemClock) -> None:
@@ -50,7 +50,7 @@ class _Appointment:
         self.callback: Callable[[], object] | None = callback
         """None when it was cancelled: who is not called any more is not held, either."""
 
-    def __lt__(self, other: _Appointment) -> bool:
+    def __lt__(self, other: _Timer) -> bool:
         return (self.due, self.rank) < (other.due, other.rank)
 
     def cancel(self) -> None:
@@ -61,50 +61,50 @@ class SystemClock:
     """The machine's own clock. One thread keeps all its appointments; it starts with the first, ends with the last."""
 
     def __init__(self) -> None:
-        self._bell = Condition()
-        self._appointments: list[_Appointment] = []
-        self._ranks = 0
+        self._changed = Condition()
+        self._appointments: list[_Timer] = []
+        self._timer_count = 0
         self._cancelled = 0
         """How many of the appointments, at most, nobody wants any more."""
-        self._keeper: Thread | None = None
-        self._present = (0, datetime.fromtimestamp(0, UTC))
+        self._thread: Thread | None = None
+        self._cached_now = (0, datetime.fromtimestamp(0, UTC))
         """The moment last asked for, in milliseconds and as it was answered: many ask within one."""
 
     def now(self) -> datetime:
         milliseconds = time.time_ns() // 1_000_000
-        known, moment = self._present
+        known, moment = self._cached_now
         if known != milliseconds:
             moment = datetime.fromtimestamp(milliseconds / 1000, UTC)
-            self._present = (milliseconds, moment)
+            self._cached_now = (milliseconds, moment)
         return moment
 
     def monotonic(self) -> float:
         return time.monotonic()
 
-    def call_at(self, due: float, callback: Callable[[], object]) -> Due:
-        with self._bell:
-            self._ranks += 1
-            appointment = _Appointment(due, self._ranks, callback, self)
+    def call_at(self, due: float, callback: Callable[[], object]) -> Timer:
+        with self._changed:
+            self._timer_count += 1
+            appointment = _Timer(due, self._timer_count, callback, self)
             heapq.heappush(self._appointments, appointment)
-            if self._keeper is None:
-                self._keeper = Thread(target=self._keep, name="vedette-clock", daemon=True)
-                self._keeper.start()
-            self._bell.notify()
+            if self._thread is None:
+                self._thread = Thread(target=self._run, name="vedette-clock", daemon=True)
+                self._thread.start()
+            self._changed.notify()
         return appointment
 
-    def cancel(self, appointment: _Appointment) -> None:
+    def cancel(self, appointment: _Timer) -> None:
         """Call nobody then. What was to be in a hundred years is not kept until then."""
-        with self._bell:
+        with self._changed:
             if appointment.callback is not None:
                 appointment.callback = None
                 self._cancelled += 1
-            if self._cancelled > _SPARE + len(self._appointments) // 2:
+            if self._cancelled > _MIN_CANCELLED + len(self._appointments) // 2:
                 self._appointments = [each for each in self._appointments if each.callback is not None]
                 heapq.heapify(self._appointments)
                 self._cancelled = 0
-            self._bell.notify()
+            self._changed.notify()
 
-    def _keep(self) -> None:
+    def _run(self) -> None:
         while (callback := self._next()) is not None:
             try:
                 callback()
@@ -114,7 +114,7 @@ class SystemClock:
 
     def _next(self) -> Callable[[], object] | None:
         """Wait for the first appointment that is due and still wanted; None when there is none left."""
-        with self._bell:
+        with self._changed:
             while self._appointments:
                 first = self._appointments[0]
                 left = first.due - time.monotonic()
@@ -123,8 +123,8 @@ class SystemClock:
                     if first.callback is not None:
                         return first.callback
                 else:
-                    self._bell.wait(min(left, _LONGEST_WAIT_SECONDS))
-            self._keeper = None
+                    self._changed.wait(min(left, _LONGEST_WAIT_SECONDS))
+            self._thread = None
             return None
 
 

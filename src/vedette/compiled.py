@@ -17,9 +17,9 @@ from importlib.machinery import EXTENSION_SUFFIXES, ExtensionFileLoader, ModuleS
 from importlib.util import spec_from_file_location
 from pathlib import Path
 
-__all__ = ["LIBRARY", "MODULES", "Manifest", "is_compiled", "prefer_compiled", "present_fingerprint"]
+__all__ = ["COMPILED_MODULES", "LIBRARY", "Manifest", "install_compiled", "is_compiled", "source_fingerprint"]
 
-MODULES = (
+COMPILED_MODULES = (
     "vedette.element",
     "vedette.values",
     "vedette.language.compile.affected_matches",
@@ -57,7 +57,7 @@ LIBRARY = "vedette_core"
 """The machine code of all of them; next to it each has a small module that only names its part."""
 
 _HERE = Path(__file__).parent
-_READ_BY_THE_COMPILER = (
+_FINGERPRINTED = (
     "*.py",
     "language/**/*.py",
     "filters/**/*.py",
@@ -77,26 +77,26 @@ class Manifest:
         self.files = files
         """Module ▸ file in the same directory."""
 
-    PLACE = _HERE / "_compiled"
+    DIRECTORY = _HERE / "_compiled"
 
     @classmethod
     def read(cls) -> "Manifest | None":
         try:
-            return cls(**json.loads((cls.PLACE / "manifest.json").read_text()))
+            return cls(**json.loads((cls.DIRECTORY / "manifest.json").read_text()))
         except (OSError, ValueError, TypeError):
             return None
 
     def write(self) -> None:
-        (self.PLACE / "manifest.json").write_text(json.dumps(vars(self), indent=1))
+        (self.DIRECTORY / "manifest.json").write_text(json.dumps(vars(self), indent=1))
 
 
-def present_fingerprint(package: Path = _HERE) -> str:
+def source_fingerprint(package: Path = _HERE) -> str:
     """Hash the sources that the compiler reads, and the ABI of the running Python.
 
     A source counts with its path relative to `package`, so moving a file changes the fingerprint.
     """
     digest = sha256(EXTENSION_SUFFIXES[0].encode())
-    for pattern in _READ_BY_THE_COMPILER:
+    for pattern in _FINGERPRINTED:
         for path in sorted(package.glob(pattern)):
             digest.update(f"\n{path.relative_to(package).as_posix()}\n".encode())
             digest.update(path.read_bytes())
@@ -108,11 +108,11 @@ def is_compiled() -> bool:
     return any(isinstance(finder, _Finder) for finder in sys.meta_path)
 
 
-def prefer_compiled() -> None:
+def install_compiled() -> None:
     """From here on imports find the compiled core, if there is one that fits."""
     if os.environ.get("VEDETTE_COMPILED") != "0" and not is_compiled():
         manifest = Manifest.read()
-        if manifest is not None and manifest.fingerprint == present_fingerprint():
+        if manifest is not None and manifest.fingerprint == source_fingerprint():
             sys.meta_path.insert(0, _Finder(manifest.files))
 
 
@@ -124,5 +124,5 @@ class _Finder:
         file = self._files.get(name)
         if file is None:
             return None
-        where = str(Manifest.PLACE / file)
+        where = str(Manifest.DIRECTORY / file)
         return spec_from_file_location(name, where, loader=ExtensionFileLoader(name, where))

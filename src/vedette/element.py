@@ -1,6 +1,6 @@
 """Nodes and edges as matching sees them, and the views that it reads them through.
 
-An `Element` is one version of a node or an edge and is never altered: a change makes a new one. So a version may be
+An `PatternPart` is one version of a node or an edge and is never altered: a change makes a new one. So a version may be
 held by a transaction, a snapshot, the journal and a watch at the same time, and before-images cost nothing.
 """
 

@@ -191,7 +191,7 @@ class Diagnostic(Protocol):
 class VedetteError(Exception):
     """What went wrong, where, and what to do, under a stable code."""
 
-    words: ClassVar[str] = "error"
+    category: ClassVar[str] = "error"
 
     def __init__(
         self,
@@ -215,7 +215,7 @@ class VedetteError(Exception):
         return self.code in RETRYABLE
 
     def __str__(self) -> str:
-        head = f"{self.words}: {self.code} {self.name}: {self.text}"
+        head = f"{self.category}: {self.code} {self.name}: {self.text}"
         if not self.diagnostics:
             return head
         return "\n".join([head, *(diagnostic.render() for diagnostic in self.diagnostics)])
@@ -235,88 +235,88 @@ def _rebuild(
 
 
 class ParseError(VedetteError):
-    words = "parse error"
+    category = "parse error"
 
 
 class AnalysisError(VedetteError):
-    words = "analysis error"
+    category = "analysis error"
 
 
 class QueryError(VedetteError):
-    words = "query error"
+    category = "query error"
 
 
 class PatternError(VedetteError):
-    words = "pattern error"
+    category = "pattern error"
 
 
 class MutationError(VedetteError):
-    words = "mutation error"
+    category = "mutation error"
 
 
 class ConstraintViolation(VedetteError):
-    words = "constraint violation"
+    category = "constraint violation"
 
 
 class RuleError(VedetteError):
-    words = "rule error"
+    category = "rule error"
 
 
 class GatewayError(VedetteError):
-    words = "gateway error"
+    category = "gateway error"
 
 
 class TransactionError(VedetteError):
-    words = "transaction error"
+    category = "transaction error"
 
 
 class InvalidStatement(VedetteError):
-    words = "invalid statement type"
+    category = "invalid statement type"
 
 
 class StoreError(VedetteError):
-    words = "store error"
+    category = "store error"
 
 
 class SourceError(VedetteError):
-    words = "source error"
+    category = "source error"
 
 
 class SubscriptionError(VedetteError):
-    words = "subscription error"
+    category = "subscription error"
 
 
 class PipelineError(VedetteError):
-    words = "pipeline error"
+    category = "pipeline error"
 
 
 class PolicyError(VedetteError):
-    words = "policy error"
+    category = "policy error"
 
 
 class WatchError(VedetteError):
-    words = "watch error"
+    category = "watch error"
 
 
 class TimeError(VedetteError):
-    words = "time error"
+    category = "time error"
 
 
 class FilterError(VedetteError):
-    words = "filter error"
+    category = "filter error"
 
 
 class FolderError(VedetteError):
-    words = "folder error"
+    category = "folder error"
 
 
 class IngestError(VedetteError):
-    words = "ingest error"
+    category = "ingest error"
 
 
 class SettingsError(VedetteError):
-    words = "settings error"
+    category = "settings error"
 
 
 class InstallationError(VedetteError):
-    words = "installation error"
+    category = "installation error"

@@ -3,14 +3,14 @@
 from collections.abc import Iterable, Iterator, Sequence
 from typing import TypeVar
 
-__all__ = ["in_turns"]
+__all__ = ["interruptible"]
 
 Item = TypeVar("Item")
 
 _LONG = 1_000
 
 
-def in_turns(items: Sequence[Item]) -> Iterable[Item]:
+def interruptible(items: Sequence[Item]) -> Iterable[Item]:
     """The items. Python lets another thread run between two steps of its own, machine code does not: so this module
     is never compiled, and a long list passes through it."""
     return items if len(items) < _LONG else _stepwise(items)

@@ -13,10 +13,17 @@ from typing import Any
 
 from vedette.errors import SettingsError
 
-__all__ = ["SETTINGS_FILE", "TABLES", "Settings", "checked", "load_settings", "load_tables"]
+__all__ = [
+    "HANDSHAKE_TABLES",
+    "SETTINGS_FILE",
+    "Settings",
+    "load_handshake_tables",
+    "load_settings",
+    "validated",
+]
 
 SETTINGS_FILE = "vedette.toml"
-TABLES = ("backoff", "coordinator", "degradation")
+HANDSHAKE_TABLES = ("backoff", "coordinator", "degradation")
 """Of the settings file, beside the settings: records of the handshake."""
 _PREFIX = "VEDETTE_"
 _TRUE = frozenset({"1", "true", "yes", "on"})
@@ -178,7 +185,7 @@ def load_settings(
             {
                 name: value
                 for name, value in found.items()
-                if name not in TABLES or not isinstance(value, dict)
+                if name not in HANDSHAKE_TABLES or not isinstance(value, dict)
             }
         )
     known = {f.name: f for f in fields(Settings)}
@@ -187,27 +194,27 @@ def load_settings(
         if name.startswith(_PREFIX) and key in known:
             values[key] = _from_text(known[key], text)
     values.update({name: value for name, value in options.items() if value is not None})
-    return checked(values)
+    return validated(values)
 
 
-def load_tables(directory: Path) -> Mapping[str, Mapping[str, Any]]:
+def load_handshake_tables(directory: Path) -> Mapping[str, Mapping[str, Any]]:
     """The tables of the settings file: numbers of the handshake (`vedette.handshake.tables.settings`), unchecked."""
     path = directory / SETTINGS_FILE
     found = _read_file(path) if path.is_file() else {}
-    return {name: found[name] for name in TABLES if isinstance(found.get(name), dict)}
+    return {name: found[name] for name in HANDSHAKE_TABLES if isinstance(found.get(name), dict)}
 
 
-def checked(values: Mapping[str, Any]) -> Settings:
+def validated(values: Mapping[str, Any]) -> Settings:
     """Settings with these values in place of the defaults, each checked."""
     known = {f.name: f for f in fields(Settings)}
     for name, value in values.items():
         if name not in known:
             raise _refused(name, f"there is no such setting; known are {', '.join(sorted(known))}")
         _check(name, value, known[name])
-    return Settings(**{name: _shaped(known[name], value) for name, value in values.items()})
+    return Settings(**{name: _coerced(known[name], value) for name, value in values.items()})
 
 
-def _shaped(setting: Field[Any], value: Any) -> Any:
+def _coerced(setting: Field[Any], value: Any) -> Any:
     kind = _kind(setting)
     return kind(value) if kind in (float, tuple) else value
 

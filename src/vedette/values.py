@@ -17,17 +17,17 @@ __all__ = [
     "INT_MAX",
     "INT_MIN",
     "Value",
+    "approximate_bytes",
     "duration_from_ms",
     "duration_to_ms",
     "duration_to_text",
     "is_nan",
-    "json_value",
     "timestamp_from_ms",
     "timestamp_from_text",
     "timestamp_to_ms",
     "timestamp_to_text",
     "to_canonical",
-    "weight_of",
+    "to_json",
     "wrap_int",
 ]
 
@@ -37,7 +37,7 @@ INT_MIN = -(2**63)
 INT_MAX = 2**63 - 1
 EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 _MILLISECOND = timedelta(milliseconds=1)
-_DEEPEST_LIST = 20
+_MAX_LIST_DEPTH = 20
 _UNITS = ((604_800_000, "w"), (86_400_000, "d"), (3_600_000, "h"), (60_000, "m"), (1_000, "s"), (1, "ms"))
 
 
@@ -86,7 +86,7 @@ def duration_to_text(duration: timedelta) -> str:
     return f"{'-' if total < 0 else ''}{size // unit}{word}"
 
 
-def json_value(value: Any) -> Any:
+def to_json(value: Any) -> Any:
     """The value with nothing in it that JSON does not know. NaN and the infinities become texts of these names."""
     match value:
         case datetime():
@@ -96,9 +96,9 @@ def json_value(value: Any) -> Any:
         case float() if not isfinite(value):
             return "NaN" if isnan(value) else "Infinity" if value > 0 else "-Infinity"
         case dict():
-            return {name: json_value(item) for name, item in value.items()}
+            return {name: to_json(item) for name, item in value.items()}
         case list() | tuple():
-            return [json_value(item) for item in value]
+            return [to_json(item) for item in value]
     return value
 
 
@@ -128,8 +128,8 @@ def _as_utc(moment: datetime) -> datetime:
 
 
 def _canonical_list(items: list[object] | tuple[object, ...], depth: int) -> list[Value]:
-    if depth >= _DEEPEST_LIST:
-        raise ValueError(f"lists are nested more than {_DEEPEST_LIST} deep")
+    if depth >= _MAX_LIST_DEPTH:
+        raise ValueError(f"lists are nested more than {_MAX_LIST_DEPTH} deep")
     return [
         _canonical_list(item, depth + 1) if isinstance(item, (list, tuple)) else to_canonical(item)
         for item in items
@@ -152,13 +152,13 @@ def _shorten(number: object) -> str:
     return repr(number)
 
 
-def weight_of(value: Any) -> int:
+def approximate_bytes(value: Any) -> int:
     """About how many bytes a value takes beyond the place it stands in."""
     if type(value) is str:
         return len(value)
     if type(value) is list or type(value) is tuple:
         total = 8 * len(value)
         for part in value:
-            total += weight_of(part)
+            total += approximate_bytes(part)
         return total
     return 8

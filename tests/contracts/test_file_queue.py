@@ -13,7 +13,7 @@ import vedette
 from vedette.errors import FolderError
 from vedette.handshake.tables.handshake_db import FILE_NAME
 from vedette.search.file_queue.engine_queue import QUEUE_DATABASE, EngineFileQueue
-from vedette.search.file_queue.tasks import ONTOLOGY, FileOperation, FileQueue, FileTask, TaskStatus
+from vedette.search.file_queue.tasks import FILE_TASK_ONTOLOGY, FileOperation, FileQueue, FileTask, TaskStatus
 from vedette.testing import ManualClock
 from vedette.testing.file_queue import MemoryFileQueue
 
@@ -67,7 +67,7 @@ def claimed(queue: FileQueue, limit: int = 10) -> list[str]:
 
 def test_the_ontology_is_one_that_vedette_takes() -> None:
     with vedette.open(":memory:") as db:
-        db.define(ONTOLOGY)
+        db.define(FILE_TASK_ONTOLOGY)
         with db.session() as session:
             session.execute(
                 'SPAWN t: FileTask { key = "k", path = "/a", watch_id = "w", collection = "c", operation = "ingest",'
@@ -103,7 +103,7 @@ def test_one_task_per_path(queue: FileQueue, clock: ManualClock) -> None:
     clock.advance(5)
     queue.put([task("/a", "delete", 3), task("/a", collection="other")])
     assert queue.depth() == 2
-    (row, _) = queue.rows()
+    (row, _) = queue.list_tasks()
     assert (row.task.operation, row.task.priority) == (FileOperation.DELETE, 8)
     assert row.queued_at == clock.now() - timedelta(seconds=5)
 
@@ -125,17 +125,17 @@ def test_a_failed_task_waits_and_dies_after_the_fifth_time(queue: FileQueue, clo
     queue.put([task("/a")])
     for attempt in range(5):
         (claim,) = queue.claim(1, "me")
-        assert claim.attempts == attempt
+        assert claim.failed_attempts == attempt
         queue.nack(claim.claim_id, error=f"broken {attempt}", delay=timedelta(seconds=8))
         if attempt < 4:
-            assert queue.rows()[0].status is TaskStatus.DELAYED
+            assert queue.list_tasks()[0].status is TaskStatus.DELAYED
             assert queue.claim(1, "me") == []
             clock.advance(8)
-    (row,) = queue.rows(status=TaskStatus.DEAD)
+    (row,) = queue.list_tasks(status=TaskStatus.DEAD)
     assert (row.error, row.attempts, queue.depth()) == ("broken 4", 5, 0)
     assert queue.claim(1, "me") == []
-    assert queue.retry("/a") == 1
-    assert queue.claim(1, "me")[0].attempts == 0
+    assert queue.retry_dead_letters("/a") == 1
+    assert queue.claim(1, "me")[0].failed_attempts == 0
 
 
 def test_an_outage_counts_no_attempt(queue: FileQueue) -> None:
@@ -143,26 +143,26 @@ def test_an_outage_counts_no_attempt(queue: FileQueue) -> None:
     for _ in range(20):
         (claim,) = queue.claim(1, "me")
         queue.nack(claim.claim_id, error="the sink is down", counts_attempt=False)
-    assert queue.rows()[0].attempts == 0
+    assert queue.list_tasks()[0].attempts == 0
 
 
 def test_what_cannot_be_retried_is_dead_at_once_until_the_file_changes(queue: FileQueue) -> None:
     queue.put([task("/a")])
     queue.nack(queue.claim(1, "me")[0].claim_id, error="damaged", retry=False)
-    assert queue.rows()[0].status is TaskStatus.DEAD
+    assert queue.list_tasks()[0].status is TaskStatus.DEAD
     queue.put([task("/a", "update")])
-    assert queue.claim(1, "me")[0].attempts == 0
+    assert queue.claim(1, "me")[0].failed_attempts == 0
 
 
 def test_a_lost_worker_gives_its_task_back(queue: FileQueue, clock: ManualClock) -> None:
     queue.put([task("/a")])
     (lost,) = queue.claim(1, "me")
-    (row,) = queue.rows()
+    (row,) = queue.list_tasks()
     assert (row.status, row.worker_id) == (TaskStatus.IN_PROGRESS, "me")
     assert row.lease_until is not None
     clock.advance((row.lease_until - clock.now()).total_seconds())
     (claim,) = queue.claim(1, "you")
-    assert claim.attempts == 1
+    assert claim.failed_attempts == 1
     assert queue.ack([lost.claim_id, claim.claim_id, "nobody's"]) == [lost.claim_id, "nobody's"]
     assert queue.depth() == 0
 
@@ -170,16 +170,16 @@ def test_a_lost_worker_gives_its_task_back(queue: FileQueue, clock: ManualClock)
 def test_counting_and_forgetting(queue: FileQueue, clock: ManualClock) -> None:
     queue.put([task("/a"), task("/b", watch="other"), task("/c", collection="d")])
     queue.nack(queue.claim(1, "me")[0].claim_id, error="x", retry=False)
-    assert queue.counts() == {
+    assert queue.count_by_status() == {
         "c": {TaskStatus.DEAD: 1, TaskStatus.PENDING: 1},
         "d": {TaskStatus.PENDING: 1},
     }
-    assert queue.held() == {"other": 1, "w": 1}
-    assert queue.discard("other") == 1
-    assert queue.purge(clock.now()) == 0
+    assert queue.tasks_per_watch() == {"other": 1, "w": 1}
+    assert queue.discard_watch("other") == 1
+    assert queue.purge_dead_letters(clock.now()) == 0
     clock.advance(1)
-    assert queue.purge(clock.now()) == 1
-    assert [row.task.path for row in queue.rows()] == ["/c"]
-    assert queue.retry() == 0
+    assert queue.purge_dead_letters(clock.now()) == 1
+    assert [row.task.path for row in queue.list_tasks()] == ["/c"]
+    assert queue.retry_dead_letters() == 0
     with pytest.raises(FolderError, match="E4505"):
-        queue.retry("/nothing")
+        queue.retry_dead_letters("/nothing")

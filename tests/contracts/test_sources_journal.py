@@ -14,7 +14,7 @@ import pytest
 from vedette.errors import SourceError, StoreError
 from vedette.sources.images import decode_image, encode_image
 from vedette.sources.journal.seam import CollectionJournal, open_journal
-from vedette.sources.records import ChangeRow, Quarantined, Source, SourceEvent
+from vedette.sources.records import ChangeRow, QuarantinedChange, Source, SourceEvent
 from vedette.testing import ManualClock
 
 SHOP = Source(name="shop", kind="mongodb", address="mongodb://there", partitions=3)
@@ -62,7 +62,7 @@ def test_changes_token_and_images_are_one(journal: CollectionJournal, address: s
     done = journal.append("shop", [event("e1", "a", {"n": 1}), event("e2", "b", {"n": 2})], "t1")
     assert (done.appended, done.repeated) == (2, 0)
     other = open_journal(address)
-    assert other.token("shop") == "t1"
+    assert other.resume_token("shop") == "t1"
     assert [row.event_id for row in everything(other)] == ["e1", "e2"]
     assert [key for key, _ in other.snapshot("default", "shop::orders").documents] == ["a", "b"]
     other.close()
@@ -134,10 +134,10 @@ def test_shares_of_a_range_are_the_range(journal: CollectionJournal):
 def test_a_range_ends_where_rows_or_bytes_do(journal: CollectionJournal):
     journal.append("shop", [event(str(n), f"k{n}", {"text": "x" * 100}) for n in range(10)], None)
     first = everything(journal)[0].offset
-    assert journal.range_end(first - 1, 4, 10**9) == first + 3
-    assert journal.range_end(first - 1, 100, 350) == first + 2
-    assert journal.range_end(first - 1, 100, 1) == first, "one change at least, however large"
-    assert journal.range_end(journal.last_offset(), 4, 10) == journal.last_offset()
+    assert journal.end_within_limits(first - 1, 4, 10**9) == first + 3
+    assert journal.end_within_limits(first - 1, 100, 350) == first + 2
+    assert journal.end_within_limits(first - 1, 100, 1) == first, "one change at least, however large"
+    assert journal.end_within_limits(journal.last_offset(), 4, 10) == journal.last_offset()
 
 
 def test_a_snapshot_and_the_changes_after_it_are_all_there_is(journal: CollectionJournal):
@@ -179,23 +179,23 @@ def test_waiting_ends_with_the_append_of_another(journal: CollectionJournal, add
     other = open_journal(address)
     thread = Thread(target=lambda: other.append("shop", [event("1", "a", {"n": 1})], None))
     thread.start()
-    assert journal.wait(last, 30.0) == last + 1
+    assert journal.wait_for_append(last, 30.0) == last + 1
     thread.join()
     other.close()
-    assert journal.wait(last, 30.0) == last + 1, "at once when it is there already"
+    assert journal.wait_for_append(last, 30.0) == last + 1, "at once when it is there already"
 
 
 def test_states_and_epochs(journal: CollectionJournal):
     before = journal.partitions("shop")
-    journal.mark("shop", "stale", "the slot is gone")
+    journal.set_state("shop", "stale", "the slot is gone")
     assert {(p.state, p.reason) for p in journal.partitions()} == {("stale", "the slot is gone")}
-    journal.mark("shop", "live", new_epoch=True)
+    journal.set_state("shop", "live", new_epoch=True)
     after = journal.partitions("shop")
     assert all(new.epoch > old.epoch for old, new in zip(before, after, strict=True))
 
 
 def test_the_quarantine_keeps_each_poison_once(journal: CollectionJournal):
-    poison = Quarantined(source="shop", event_id="p", reason="no object", excerpt="[1]", time_ms=1)
+    poison = QuarantinedChange(source="shop", event_id="p", reason="no object", excerpt="[1]", time_ms=1)
     journal.quarantine(poison)
     journal.quarantine(poison)
     assert journal.quarantined("shop") == [poison]
@@ -210,12 +210,12 @@ def test_sources_come_and_go(journal: CollectionJournal):
     assert caught.value.code == "E6101"
     journal.append("shop", [event("1", "a", {"n": 1})], "t")
     journal.remove_source("shop")
-    for call in (lambda: journal.source("shop"), lambda: journal.token("shop")):
+    for call in (lambda: journal.source("shop"), lambda: journal.resume_token("shop")):
         with pytest.raises(SourceError) as caught:
             call()
         assert caught.value.code == "E6103"
     journal.add_source(SHOP)
-    assert journal.token("shop") is None
+    assert journal.resume_token("shop") is None
     assert journal.snapshot("default", "shop::orders").documents == ()
 
 
@@ -232,7 +232,7 @@ def test_what_is_past_an_offset_is_counted_by_partition(journal: CollectionJourn
     rows = everything(journal)
     for offset in range(last + 1):
         past = [row for row in rows if row.offset > offset]
-        found = journal.behind(offset)
+        found = journal.backlog(offset)
         assert found.keys() == {row.partition for row in past}
         for partition, behind in found.items():
             own = [row for row in past if row.partition == partition]
@@ -241,7 +241,7 @@ def test_what_is_past_an_offset_is_counted_by_partition(journal: CollectionJourn
 
 def test_one_partition_begins_anew_and_the_others_go_on(journal: CollectionJournal):
     first, *others = journal.partitions()
-    journal.break_off(first.id)
+    journal.start_new_epoch(first.id)
     after = {partition.id: partition.epoch for partition in journal.partitions()}
     assert after[first.id] > first.epoch
     assert all(after[partition.id] == partition.epoch for partition in others)
@@ -249,7 +249,7 @@ def test_one_partition_begins_anew_and_the_others_go_on(journal: CollectionJourn
 
 def test_what_is_known_of_documents_can_be_forgotten(journal: CollectionJournal):
     journal.append("shop", [event("1", "a", {"n": 1})], "t")
-    journal.forget_images("shop")
+    journal.delete_images("shop")
     assert journal.snapshot("default", "shop::orders").documents == ()
     journal.append("shop", [event("2", "a", {"n": 2})], "t")
     row = everything(journal)[-1]
@@ -258,11 +258,13 @@ def test_what_is_known_of_documents_can_be_forgotten(journal: CollectionJournal)
 
 def test_the_quarantine_is_counted_and_bounded(journal: CollectionJournal, monkeypatch: pytest.MonkeyPatch):
     for module in ("sqlite_journal", "postgres_journal"):
-        monkeypatch.setattr(f"vedette.sources.journal.{module}.MOST_QUARANTINED", 3)
+        monkeypatch.setattr(f"vedette.sources.journal.{module}.MAX_QUARANTINED", 3)
     assert journal.quarantined_total() == 0
     for number in range(5):
         journal.quarantine(
-            Quarantined(source="shop", event_id=str(number), reason="no object", excerpt="[]", time_ms=1)
+            QuarantinedChange(
+                source="shop", event_id=str(number), reason="no object", excerpt="[]", time_ms=1
+            )
         )
     journal.trim(0)
     assert [item.event_id for item in journal.quarantined("shop")] == ["4", "3", "2"]

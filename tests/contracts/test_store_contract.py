@@ -14,8 +14,8 @@ from hypothesis import strategies as st
 
 from tests.support.faulty_disk import fresh_database
 from vedette.errors import StoreError
-from vedette.storage.catalog import open_home
-from vedette.storage.seam import Batch, ElementRecord, Home, JournalRow, Loaded, Store
+from vedette.storage.catalog import open_catalog
+from vedette.storage.seam import Batch, ElementRecord, JournalRow, Store, StoreCatalog, StoreInfo
 
 KINDS = ("memory", "sqlite", "postgres")
 
@@ -36,16 +36,16 @@ def location(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[str]:
 
 
 @pytest.fixture
-def home(location: str) -> Iterator[Home]:
-    home = open_home(location)
+def home(location: str) -> Iterator[StoreCatalog]:
+    home = open_catalog(location)
     yield home
     home.close()
 
 
 @pytest.fixture
-def store(home: Home) -> Store:
+def store(home: StoreCatalog) -> Store:
     store = home.open("default")
-    store.load()
+    store.open_for_writing()
     return store
 
 
@@ -61,37 +61,37 @@ def row(tick: int, key: str = "a", time_ms: int = 0, **more: object) -> JournalR
     return JournalRow(tick, f"t{tick}", "Task", key, None, b'{"n":1}', time_ms, **more)  # type: ignore[arg-type]
 
 
-def reopen(home: Home, store: Store) -> tuple[Store, Loaded]:
+def reopen(home: StoreCatalog, store: Store) -> tuple[Store, StoreInfo]:
     store.close()
     again = home.open("default")
-    return again, again.load()
+    return again, again.open_for_writing()
 
 
 # ---------------------------------------------------------------- facts
 
 
-def test_a_new_database_knows_nothing_but_its_epoch(home: Home) -> None:
-    facts = home.open("default").load()
-    assert facts == Loaded(epoch=facts.epoch, boot=1, tick=0, definitions=(), meta={})
+def test_a_new_database_knows_nothing_but_its_epoch(home: StoreCatalog) -> None:
+    facts = home.open("default").open_for_writing()
+    assert facts == StoreInfo(epoch=facts.epoch, boot_count=1, sequence=0, definitions=(), meta={})
     assert facts.epoch > 1_600_000_000_000
 
 
-def test_every_opening_counts_and_nothing_else_does(home: Home, store: Store) -> None:
-    first = store.facts()
-    assert store.facts() == first
+def test_every_opening_counts_and_nothing_else_does(home: StoreCatalog, store: Store) -> None:
+    first = store.info()
+    assert store.info() == first
     _, second = reopen(home, store)
-    assert (second.boot, second.epoch) == (first.boot + 1, first.epoch)
+    assert (second.boot_count, second.epoch) == (first.boot_count + 1, first.epoch)
 
 
-def test_facts_come_back(home: Home, store: Store) -> None:
-    store.append(Batch(tick=7, definitions=["node A {}", "node Ä {}"], meta=[("k", "1"), ("l", "2")]))
-    store.append(Batch(tick=7, definitions=["node C {}"]))
+def test_facts_come_back(home: StoreCatalog, store: Store) -> None:
+    store.append(Batch(sequence=7, definitions=["node A {}", "node Ä {}"], meta=[("k", "1"), ("l", "2")]))
+    store.append(Batch(sequence=7, definitions=["node C {}"]))
     store.put_meta([("k", "no"), ("k", "ü")])  # the last word counts
     reopened, facts = reopen(home, store)
-    assert (facts.tick, facts.definitions) == (7, ("node A {}", "node Ä {}", "node C {}"))
+    assert (facts.sequence, facts.definitions) == (7, ("node A {}", "node Ä {}", "node C {}"))
     assert facts.meta == {"k": "ü", "l": "2"}
     reopened.put_meta([("k", ""), ("l", ""), ("l", "3")])  # an empty value forgets
-    assert reopened.facts().meta == {"l": "3"}
+    assert reopened.info().meta == {"l": "3"}
 
 
 @pytest.mark.parametrize("key", ["store.boot", "store.anything"])
@@ -105,24 +105,26 @@ def test_the_stores_own_facts_are_not_to_be_set(store: Store, key: str) -> None:
 # ---------------------------------------------------------------- elements
 
 
-def test_elements_come_back_as_they_are_now(home: Home, store: Store) -> None:
-    store.append(Batch(tick=1, puts=[node("a", n=1), node("b", text="é\u0000'\"\\"), node("c")]))
-    store.append(Batch(tick=2, puts=[node("a", n=2)], deletes=["b", "never there"]))
+def test_elements_come_back_as_they_are_now(home: StoreCatalog, store: Store) -> None:
+    store.append(Batch(sequence=1, puts=[node("a", n=1), node("b", text="é\u0000'\"\\"), node("c")]))
+    store.append(Batch(sequence=2, puts=[node("a", n=2)], deletes=["b", "never there"]))
     again, _ = reopen(home, store)
     assert sorted(again.elements()) == [node("a", n=2), node("c")]
 
 
 def test_attributes_come_back_byte_for_byte(store: Store) -> None:
     odd = b'{ "b" : 1.50, "a":[1,\t2], "u":"\\u0000 \xc3\xa9 \xf0\x9f\x90\x8e", "b2": 1e400 }'
-    store.append(Batch(tick=1, puts=[ElementRecord("a", "Task", odd)], journal=[row(1)._replace(before=odd)]))
+    store.append(
+        Batch(sequence=1, puts=[ElementRecord("a", "Task", odd)], journal=[row(1)._replace(before=odd)])
+    )
     assert [record.attributes for record in store.elements()] == [odd]
     assert [line.before for line in store.read(0, 1)] == [odd]
 
 
-def test_edges_come_after_what_they_join_whatever_their_ids(home: Home, store: Store) -> None:
-    store.append(Batch(tick=1, puts=[edge("z", "n1", "n2"), edge("y", "z"), node("n2"), node("n1")]))
-    store.append(Batch(tick=2, puts=[edge("m", "y", "n1"), edge("a", "m")]))
-    store.append(Batch(tick=3, puts=[edge("z", "n1", "n2"), node("n1", n=2)]))  # a change keeps the place
+def test_edges_come_after_what_they_join_whatever_their_ids(home: StoreCatalog, store: Store) -> None:
+    store.append(Batch(sequence=1, puts=[edge("z", "n1", "n2"), edge("y", "z"), node("n2"), node("n1")]))
+    store.append(Batch(sequence=2, puts=[edge("m", "y", "n1"), edge("a", "m")]))
+    store.append(Batch(sequence=3, puts=[edge("z", "n1", "n2"), node("n1", n=2)]))  # a change keeps the place
     again, _ = reopen(home, store)
     records = list(again.elements())
     seen: set[str] = set()
@@ -134,17 +136,17 @@ def test_edges_come_after_what_they_join_whatever_their_ids(home: Home, store: S
 
 
 def test_the_last_edge_can_go_and_another_come(store: Store) -> None:
-    store.append(Batch(tick=1, puts=[node("n"), edge("e1", "n"), edge("e2", "e1")]))
-    store.append(Batch(tick=2, deletes=["e2"], puts=[edge("e0", "e1")]))
-    store.append(Batch(tick=3, puts=[edge("d", "e0")]))
+    store.append(Batch(sequence=1, puts=[node("n"), edge("e1", "n"), edge("e2", "e1")]))
+    store.append(Batch(sequence=2, deletes=["e2"], puts=[edge("e0", "e1")]))
+    store.append(Batch(sequence=3, puts=[edge("d", "e0")]))
     assert [record.id for record in store.elements()] == ["n", "e1", "e0", "d"]
 
 
 def test_elements_are_those_of_one_moment(store: Store) -> None:
-    store.append(Batch(tick=1, puts=[node("a"), node("b"), edge("e", "a", "b")]))
+    store.append(Batch(sequence=1, puts=[node("a"), node("b"), edge("e", "a", "b")]))
     scan = store.elements()
     seen = [next(scan).id]
-    store.append(Batch(tick=2, deletes=["e", "a", "b"]))
+    store.append(Batch(sequence=2, deletes=["e", "a", "b"]))
     seen += [record.id for record in scan]
     assert sorted(seen) == ["a", "b", "e"]
     assert list(store.elements()) == []
@@ -153,7 +155,7 @@ def test_elements_are_those_of_one_moment(store: Store) -> None:
 @pytest.mark.parametrize("count", [1, 2, 63, 64, 65, 127, 1_000])
 def test_batches_of_every_size(store: Store, count: int) -> None:
     records = [node(f"n{number}", n=number) for number in range(count)]
-    last = store.append(Batch(tick=1, puts=records, journal=[row(1, record.id) for record in records]))
+    last = store.append(Batch(sequence=1, puts=records, journal=[row(1, record.id) for record in records]))
     assert sorted(store.elements()) == sorted(records)
     lines = store.read(0, count + 1)
     assert [line.key for line in lines] == [record.id for record in records]
@@ -180,8 +182,8 @@ FULL = JournalRow(
 )
 
 
-def test_a_row_comes_back_whole_with_the_stores_offset(home: Home, store: Store) -> None:
-    last = store.append(Batch(tick=3, journal=[FULL, row(3)]))
+def test_a_row_comes_back_whole_with_the_stores_offset(home: StoreCatalog, store: Store) -> None:
+    last = store.append(Batch(sequence=3, journal=[FULL, row(3)]))
     again, _ = reopen(home, store)
     lines = again.read(0, 10)
     assert lines == [FULL._replace(offset=lines[0].offset), row(3)._replace(offset=last)]
@@ -192,16 +194,16 @@ def test_ranges(store: Store) -> None:
     assert store.read(0, 10) == []
     assert store.last_offset() == 0
     for tick in range(1, 8):
-        store.append(Batch(tick=tick, journal=[row(tick)]))
+        store.append(Batch(sequence=tick, journal=[row(tick)]))
     offsets = [line.offset for line in store.read(0, 100)]
     assert all(a < b for a, b in pairwise(offsets))
     assert [line.tick for line in store.read(offsets[2], 3)] == [4, 5, 6]
     assert store.read(store.last_offset(), 10) == []
     assert store.read(store.last_offset() + 100, 10) == []
-    assert store.append(Batch(tick=8)) == store.last_offset() == offsets[-1]
+    assert store.append(Batch(sequence=8)) == store.last_offset() == offsets[-1]
 
 
-def test_an_event_is_journalled_once_per_source(home: Home, store: Store) -> None:
+def test_an_event_is_journalled_once_per_source(home: StoreCatalog, store: Store) -> None:
     def event(source: str, id: str | None) -> JournalRow:
         return row(0, source=source, event_id=id)
 
@@ -214,13 +216,13 @@ def test_an_event_is_journalled_once_per_source(home: Home, store: Store) -> Non
     found = [(line.source, line.event_id) for line in lines]
     assert found == [("shop", "1"), ("shop", "2"), ("other", "1"), ("shop", None), ("shop", None)]
     assert again.last_offset() == lines[-1].offset
-    assert facts.tick == 0
+    assert facts.sequence == 0
     assert again.append(Batch(journal=[event("shop", "1")])) == lines[-1].offset
 
 
-def test_trimming_forgets_a_prefix_and_says_so(home: Home, store: Store) -> None:
+def test_trimming_forgets_a_prefix_and_says_so(home: StoreCatalog, store: Store) -> None:
     times = [10, 20, 30, 25, 40]
-    last = store.append(Batch(tick=1, journal=[row(1, str(time), time) for time in times]))
+    last = store.append(Batch(sequence=1, journal=[row(1, str(time), time) for time in times]))
     offsets = [line.offset for line in store.read(0, 9)]
     assert store.trim(5) == offsets[0]
     assert store.trim(26) == offsets[2]  # 25 is old enough, but stands behind 30
@@ -233,45 +235,45 @@ def test_trimming_forgets_a_prefix_and_says_so(home: Home, store: Store) -> None
     assert again.trim(1_000) == last + 1
     assert again.last_offset() == last
     assert again.read(last, 5) == []
-    assert again.append(Batch(tick=2, journal=[row(2)])) > last
+    assert again.append(Batch(sequence=2, journal=[row(2)])) > last
 
 
-def test_offsets_are_never_used_again(home: Home, store: Store) -> None:
-    last = store.append(Batch(tick=1, journal=[row(1), row(1)]))
+def test_offsets_are_never_used_again(home: StoreCatalog, store: Store) -> None:
+    last = store.append(Batch(sequence=1, journal=[row(1), row(1)]))
     store.trim(1_000)
     again, _ = reopen(home, store)
     assert again.last_offset() == last
-    assert again.append(Batch(tick=2, journal=[row(2)])) == last + 1
+    assert again.append(Batch(sequence=2, journal=[row(2)])) == last + 1
 
 
 # ---------------------------------------------------------------- all or nothing, one after the other
 
 
-def test_a_batch_that_fails_leaves_no_trace(home: Home, store: Store) -> None:
-    store.append(Batch(tick=1, puts=[node("a")], journal=[row(1)]))
-    before = (store.facts(), sorted(store.elements()), store.read(0, 9))
+def test_a_batch_that_fails_leaves_no_trace(home: StoreCatalog, store: Store) -> None:
+    store.append(Batch(sequence=1, puts=[node("a")], journal=[row(1)]))
+    before = (store.info(), sorted(store.elements()), store.read(0, 9))
     broken = row(2)._replace(tick=None)  # type: ignore[arg-type]
     bad = Batch(
-        tick=2, puts=[node("b")], deletes=["a"], definitions=["x"], meta=[("k", "v")], journal=[broken]
+        sequence=2, puts=[node("b")], deletes=["a"], definitions=["x"], meta=[("k", "v")], journal=[broken]
     )
     with pytest.raises((StoreError, TypeError)):
         store.append(bad)
-    assert (store.facts(), sorted(store.elements()), store.read(0, 9)) == before
-    store.append(Batch(tick=2, puts=[node("b")], journal=[row(2)]))
+    assert (store.info(), sorted(store.elements()), store.read(0, 9)) == before
+    store.append(Batch(sequence=2, puts=[node("b")], journal=[row(2)]))
     again, facts = reopen(home, store)
-    assert (facts.tick, len(list(again.elements()))) == (2, 2)
+    assert (facts.sequence, len(list(again.elements()))) == (2, 2)
 
 
 def test_ticks_do_not_go_back(store: Store) -> None:
-    store.append(Batch(tick=5))
-    store.append(Batch(tick=5, meta=[("a", "1")]))
+    store.append(Batch(sequence=5))
+    store.append(Batch(sequence=5, meta=[("a", "1")]))
     with pytest.raises(StoreError) as caught:
-        store.append(Batch(tick=4, puts=[node("a")]))
+        store.append(Batch(sequence=4, puts=[node("a")]))
     assert caught.value.code == "E6001"
     assert "tick 5" in str(caught.value)
     assert list(store.elements()) == []
     store.append(Batch(journal=[row(0, source="shop", event_id="1")]))
-    assert store.facts().tick == 5
+    assert store.info().sequence == 5
 
 
 def test_concurrent_writers_and_readers(store: Store) -> None:
@@ -296,9 +298,9 @@ def test_a_closed_store_says_so(store: Store) -> None:
     store.close()
     store.close()
     for use in (
-        store.facts,
+        store.info,
         store.last_offset,
-        lambda: store.append(Batch(tick=1)),
+        lambda: store.append(Batch(sequence=1)),
         lambda: store.read(0, 1),
         lambda: list(store.elements()),
     ):
@@ -310,12 +312,12 @@ def test_a_closed_store_says_so(store: Store) -> None:
 # ---------------------------------------------------------------- homes
 
 
-def test_a_home_holds_many_databases(home: Home) -> None:
+def test_a_home_holds_many_databases(home: StoreCatalog) -> None:
     assert home.databases() == []
     for tick, name in enumerate(["tenant-b", "default", "Tenant-B", "ä/../ö", "x" * 200], start=1):
         store = home.open(name)
-        store.load()
-        store.append(Batch(tick=tick, puts=[node(name)]))
+        store.open_for_writing()
+        store.append(Batch(sequence=tick, puts=[node(name)]))
     assert home.databases() == ["default", "Tenant-B", "tenant-b", "x" * 200, "ä/../ö"]
     with pytest.raises(StoreError) as caught:
         home.open("default")
@@ -323,32 +325,32 @@ def test_a_home_holds_many_databases(home: Home) -> None:
 
 
 @pytest.mark.parametrize("name", ["", "x" * 201, "\ud800", "a\0b"])
-def test_names_that_no_database_can_have(home: Home, name: str) -> None:
+def test_names_that_no_database_can_have(home: StoreCatalog, name: str) -> None:
     with pytest.raises(StoreError) as caught:
         home.open(name)
     assert caught.value.code == "E6007"
     assert home.databases() == []
 
 
-def test_closing_a_home_closes_its_stores(home: Home, store: Store) -> None:
+def test_closing_a_home_closes_its_stores(home: StoreCatalog, store: Store) -> None:
     home.close()
     with pytest.raises(StoreError) as caught:
-        store.facts()
+        store.info()
     assert caught.value.code == "E6005"
     home.close()
 
 
 @pytest.mark.parametrize("location", ["sqlite", "postgres"], indirect=True)
 def test_a_home_is_held_by_one_engine(location: str) -> None:
-    first = open_home(location)
-    first.open("default").load()
+    first = open_catalog(location)
+    first.open("default").open_for_writing()
     with pytest.raises(StoreError) as caught:
-        open_home(location)
+        open_catalog(location)
     assert caught.value.code == "E6002"
     assert caught.value.fields["pid"]
     first.close()
-    second = open_home(location)
-    assert second.open("default").load().boot == 2
+    second = open_catalog(location)
+    assert second.open("default").open_for_writing().boot_count == 2
     second.close()
 
 
@@ -388,14 +390,14 @@ def test_any_history(
     location = ":memory:" if kind == "memory" else str(tmp_path)
     if kind == "postgres":
         location = request.getfixturevalue("postgres_url")
-    home = open_home(location)
+    home = open_catalog(location)
     try:
         name = f"run {len(home.databases())}"
         store, model = home.open(name), Model()
-        boot = store.load().boot
+        boot = store.open_for_writing().boot_count
         for tick, (puts, deletes, restart) in enumerate(history, start=1):
             batch = Batch(
-                tick=tick,
+                sequence=tick,
                 puts=[node(id, n=value) for id, value in puts.items()],
                 deletes=sorted(deletes - puts.keys()),
                 journal=[row(tick, id) for id in puts],
@@ -405,9 +407,9 @@ def test_any_history(
             if restart:
                 store.close()
                 store = home.open(name)
-                facts = store.load()
-                assert (facts.tick, facts.boot) == (tick, boot + 1)
-                boot = facts.boot
+                facts = store.open_for_writing()
+                assert (facts.sequence, facts.boot_count) == (tick, boot + 1)
+                boot = facts.boot_count
         assert sorted(store.elements()) == sorted(model.elements.values())
         assert [line.key for line in store.read(0, 1_000)] == model.keys
     finally:

@@ -14,11 +14,11 @@ from qdrant_client.http.exceptions import UnexpectedResponse
 from tests.support.qdrant_server import qdrant_server
 from vedette.errors import IngestError
 from vedette.search.chunking import Chunk
-from vedette.search.document import Place
+from vedette.search.document import SourceSpan
 from vedette.search.embedding import HashingEmbedder
-from vedette.search.vectors.qdrant import QdrantVectors
+from vedette.search.vectors.qdrant import QdrantStore
 from vedette.search.vectors.store import FileVectors, StoredFile, VectorStore
-from vedette.testing.vectors import MemoryVectors
+from vedette.testing.vectors import MemoryVectorStore
 
 EMBEDDER = HashingEmbedder(32)
 
@@ -27,24 +27,24 @@ EMBEDDER = HashingEmbedder(32)
 def store(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[VectorStore]:
     with ExitStack() as stack:
         makers: dict[str, Callable[[], VectorStore]] = {
-            "folder": lambda: QdrantVectors(tmp_path / "vectors"),
-            "server": lambda: QdrantVectors(stack.enter_context(qdrant_server())[0]),
-            "memory": MemoryVectors,
+            "folder": lambda: QdrantStore(tmp_path / "vectors"),
+            "server": lambda: QdrantStore(stack.enter_context(qdrant_server())[0]),
+            "memory": MemoryVectorStore,
         }
         made = makers[request.param]()
-        made.prepare("docs", 32)
+        made.ensure_collection("docs", 32)
         yield made
         made.close()
 
 
 def file(path: str, *texts: str, content_hash: str = "h") -> FileVectors:
-    place = Place(start=3, end=5, unit="line")
+    place = SourceSpan(start=3, end=5, unit="line")
     return FileVectors(
         path=path,
         watch_id="w",
         content_hash=content_hash,
         embedder=EMBEDDER.name,
-        chunks=[Chunk(text=text, place=place, title="t") for text in texts],
+        chunks=[Chunk(text=text, span=place, title="t") for text in texts],
         vectors=EMBEDDER.embed(texts),
     )
 
@@ -67,14 +67,14 @@ def test_replacing_leaves_nothing_of_the_old(store: VectorStore) -> None:
     store.replace("docs", file("/b", "other"))
     for _ in range(2):
         store.replace("docs", file("/a", "four", content_hash="new"))
-        assert store.collections() == {"docs": 2}
+        assert store.count_by_collection() == {"docs": 2}
         assert set(found(store, "one")) == {"/a:four", "/b:other"}
-        assert store.stored("docs", ["/a", "/b", "/c"]) == {
+        assert store.stored_files("docs", ["/a", "/b", "/c"]) == {
             "/a": StoredFile(content_hash="new", embedder="hashing-32"),
             "/b": StoredFile(content_hash="h", embedder="hashing-32"),
         }
     store.replace("docs", file("/a", *(f"word{number}" for number in range(40)), content_hash="long"))
-    assert store.collections() == {"docs": 41}
+    assert store.count_by_collection() == {"docs": 41}
 
 
 def test_removing(store: VectorStore) -> None:
@@ -87,7 +87,7 @@ def test_removing(store: VectorStore) -> None:
 
 
 def test_collections_are_apart_and_vectors_of_another_embedder_are_not_compared(store: VectorStore) -> None:
-    store.prepare("other", 32)
+    store.ensure_collection("other", 32)
     store.replace("docs", file("/a", "one"))
     store.replace("other", file("/a", "two"))
     assert found(store, "one") == ["/a:one"]
@@ -99,15 +99,15 @@ def test_collections_are_apart_and_vectors_of_another_embedder_are_not_compared(
 def test_vectors_of_another_size_are_refused(store: VectorStore) -> None:
     for _ in range(2):
         with pytest.raises(IngestError, match="E4523"):
-            store.prepare("docs", 64)
-    store.prepare("docs", 32)
+            store.ensure_collection("docs", 64)
+    store.ensure_collection("docs", 32)
 
 
 def test_many_paths_at_once(store: VectorStore) -> None:
     paths = [f"/{number}" for number in range(1_200)]
     for path in paths[::100]:
         store.replace("docs", file(path, "x"))
-    assert set(store.stored("docs", paths)) == set(paths[::100]) == store.paths("docs")
+    assert set(store.stored_files("docs", paths)) == set(paths[::100]) == store.paths("docs")
 
 
 @pytest.mark.parametrize("steps_done", range(4))
@@ -115,8 +115,8 @@ def test_many_paths_at_once(store: VectorStore) -> None:
 def test_a_death_within_a_replacement_leaves_nothing_behind(
     tmp_path: Path, steps_done: int, then: str
 ) -> None:
-    store = QdrantVectors(tmp_path)
-    store.prepare("docs", 32)
+    store = QdrantStore(tmp_path)
+    store.ensure_collection("docs", 32)
     store.replace("docs", file("/a", "one", "two", "three", content_hash="old"))
     client: Any = store._client
     real, steps = client.upsert, iter(range(4))
@@ -132,66 +132,66 @@ def test_a_death_within_a_replacement_leaves_nothing_behind(
         store.replace("docs", longer)
     client.upsert = real
     finished = {0: "old", 3: "new"}.get(steps_done)
-    stored = store.stored("docs", ["/a"])
+    stored = store.stored_files("docs", ["/a"])
     assert [each.content_hash for each in stored.values()] == ([finished] if finished else [])
     if then == "removed":
         store.remove("docs", "/a")
-        assert store.collections() == {"docs": 0}
+        assert store.count_by_collection() == {"docs": 0}
     else:
         store.replace("docs", file("/a", "four", "five", content_hash="newest"))
-        assert store.collections() == {"docs": 2}
+        assert store.count_by_collection() == {"docs": 2}
     store.close()
 
 
 def test_a_folder_is_for_one_process_and_says_so(tmp_path: Path) -> None:
-    first = QdrantVectors(tmp_path)
+    first = QdrantStore(tmp_path)
     with pytest.raises(IngestError, match=r"E4521.*one process at a time"):
-        QdrantVectors(tmp_path)
+        QdrantStore(tmp_path)
     first.close()
 
 
 def test_what_is_stored_survives(tmp_path: Path) -> None:
-    first = QdrantVectors(tmp_path)
-    first.prepare("docs", 32)
+    first = QdrantStore(tmp_path)
+    first.ensure_collection("docs", 32)
     first.replace("docs", file("/a", "one", "two"))
     first.close()
-    second = QdrantVectors(tmp_path)
-    assert second.collections() == {"docs": 2}
+    second = QdrantStore(tmp_path)
+    assert second.count_by_collection() == {"docs": 2}
     assert found(second, "two")[0] == "/a:two"
     second.close()
 
 
 def test_a_server_that_is_not_there_is_e4521() -> None:
-    store = QdrantVectors("http://127.0.0.1:9")
+    store = QdrantStore("http://127.0.0.1:9")
     with pytest.raises(IngestError, match=r"E4521.*is the server running"):
-        store.prepare("docs", 32)
+        store.ensure_collection("docs", 32)
     store.close()
 
 
 @pytest.mark.parametrize("status", [400, 401, 404, 413, 422, 500, 503])
 def test_only_what_a_server_looked_at_and_refused_is_e4523(status: int) -> None:
     """The rest is the server's own trouble, and the queue waits for it to end."""
-    store = QdrantVectors("http://127.0.0.1:9")
+    store = QdrantStore("http://127.0.0.1:9")
 
     def answered(*_: object) -> bool:
         raise UnexpectedResponse(status, "no", b"", httpx.Headers())
 
     store._client.collection_exists = answered
     with pytest.raises(IngestError, match="E4523" if status in (400, 413, 422) else "E4521"):
-        store.prepare("docs", 32)
+        store.ensure_collection("docs", 32)
     store.close()
 
 
 def test_a_name_that_a_folder_does_not_take_is_e4523(tmp_path: Path) -> None:
-    store = QdrantVectors(tmp_path)
+    store = QdrantStore(tmp_path)
     with pytest.raises(IngestError, match=r"E4523.*x/y.*another name"):
-        store.prepare("x/y", 32)
+        store.ensure_collection("x/y", 32)
     store.close()
 
 
 def test_what_is_wrong_with_a_folder_is_told_apart(tmp_path: Path) -> None:
     (tmp_path / "meta.json").write_text("{")
     with pytest.raises(IngestError, match=r"E4521.*damaged"):
-        QdrantVectors(tmp_path)
+        QdrantStore(tmp_path)
     with pytest.raises(IngestError, match=r"E4521.*room on its disk"):
-        QdrantVectors(tmp_path / "meta.json" / "below")
+        QdrantStore(tmp_path / "meta.json" / "below")

@@ -212,7 +212,7 @@ def test_a_watch_that_nobody_was_told_of_never_was(db: Vedette, disk: Disk, way:
     assert refused(ways[way]).code == "E6001"
     disk.breaks = None
     assert refused(ways[way]).code == "E6005", "it could not be kept"
-    assert list(db.default.watching.hub.watches.values()) == [kept._watch]
+    assert list(db.default.watching.committed_index.watches.values()) == [kept._watch]
     assert kept.status == "active"
 
 
@@ -244,7 +244,7 @@ def test_a_commit_that_was_on_its_way_is_refused(
     spawn(db.session(), "kept")
     database, session = db.default, db.session()
     reached, go = Event(), Event()
-    admit = database.admit
+    admit = database.admit_write
 
     def slow_admit() -> None:
         admit()
@@ -260,7 +260,7 @@ def test_a_commit_that_was_on_its_way_is_refused(
     if statement == "COMMIT":
         session.run('BEGIN; SPAWN t: Task { title = "later" }')
     with monkeypatch.context() as patch:
-        patch.setattr(database, "admit", slow_admit)
+        patch.setattr(database, "admit_write", slow_admit)
         late = in_thread(work)
         assert reached.wait(PATIENCE)
     before = len(disk.batches)
@@ -380,7 +380,7 @@ def test_closing_writes_what_is_left_of_the_healthy_ones(tmp_path: Path, disk: D
     with opened_on(disk, tmp_path, durability="relaxed") as db:
         for name in ("a", "b", "c"):
             database = db.database(name)
-            database.gate._delay = 3_600.0  # type: ignore[attr-defined]
+            database.log_writer._delay = 3_600.0  # type: ignore[attr-defined]
             database.define(ONTOLOGY)
             spawn(database.session(), name)
         db.database("a")._store.append = _fails  # type: ignore[method-assign]
@@ -407,7 +407,7 @@ def test_relaxed_writers_hear_of_a_failure_with_their_next_word(tmp_path: Path, 
         disk.wait_until_reached()
         disk.release()
         with suppress(StoreError):
-            db.default.gate.close()  # returns when the failed flush is over
+            db.default.log_writer.close()  # returns when the failed flush is over
         assert refused(lambda: titles(db)).code == "E6001"
         assert titles(db) == []
         assert refused(lambda: spawn(session, "more")).code == "E6001", "its own last word was lost"

@@ -76,7 +76,7 @@ def check(data: Path, ledger: Ledger) -> None:
         vedette.open(data) as home,
         EngineFileQueue(home.database(QUEUE_DATABASE), data / FILE_NAME) as queue,
     ):
-        rows = queue.rows(limit=1_000_000)
+        rows = queue.list_tasks(limit=1_000_000)
         found = {int(row.task.path[1:]): str(row.task.operation) for row in rows}
         assert len(found) == len(rows) == queue.depth()
         assert {row.status for row in rows} <= {TaskStatus.PENDING}, "claims end with their process"

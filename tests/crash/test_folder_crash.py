@@ -20,7 +20,7 @@ from vedette.cli.wqm.access import daemon_link
 from vedette.errors import IngestError
 from vedette.handshake.config import WatchFolderConfig
 from vedette.handshake.tables import HandshakeTables
-from vedette.search.file_queue.task_table import QueueTable
+from vedette.search.file_queue.task_table import TaskTable
 
 SOAK = bool(os.environ.get("VEDETTE_SOAK"))
 DAEMON = [sys.executable, "-m", "vedette.cli.wqm"]
@@ -67,7 +67,7 @@ def calmed(root: Path, data: Path) -> None:
         process.send_signal(signal.SIGTERM)
         process.communicate(timeout=60)
         assert process.returncode == 0
-    table = QueueTable(data / "handshake.db")
+    table = TaskTable(data / "handshake.db")
     left = {image.task.path for image in table.all() if image.dead_at is None}
     table.close()
     assert left == set()

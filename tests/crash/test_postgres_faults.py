@@ -11,8 +11,8 @@ import pytest
 from tests.support.faulty_disk import fresh_database
 from tests.support.postgres_proxy import Cut, PostgresProxy
 from vedette.errors import StoreError
-from vedette.storage.catalog import open_home
-from vedette.storage.postgres.catalog import PostgresHome
+from vedette.storage.catalog import open_catalog
+from vedette.storage.postgres.catalog import PostgresCatalog
 from vedette.storage.seam import Batch, ElementRecord, JournalRow, Store
 from vedette.storage.sqlite.migrations import POSTGRES_MIGRATIONS, Migration
 
@@ -38,7 +38,7 @@ def url(postgres_url: str) -> Iterator[str]:
 
 def batch(tick: int) -> Batch:
     return Batch(
-        tick=tick,
+        sequence=tick,
         puts=[ElementRecord(f"n{tick}", "Task", b"{}")],
         journal=[JournalRow(tick, f"t{tick}", "Task", f"n{tick}", None, b"{}", 0)],
         meta=[("last", str(tick))],
@@ -46,7 +46,7 @@ def batch(tick: int) -> Batch:
 
 
 def check(store: Store, tick: int) -> None:
-    assert store.facts().tick == tick
+    assert store.info().sequence == tick
     assert sorted(record.id for record in store.elements()) == sorted(f"n{n}" for n in range(1, tick + 1))
     assert [row.tick for row in store.read(0, 100)] == list(range(1, tick + 1))
 
@@ -64,9 +64,9 @@ def disconnect_all(url: str, kind: str = "%") -> int:
 
 
 def test_connections_lost_in_between_are_made_anew(url: str) -> None:
-    home = open_home(url)
+    home = open_catalog(url)
     store = home.open("default")
-    store.load()
+    store.open_for_writing()
     for tick in range(1, 4):
         store.append(batch(tick))
         assert disconnect_all(url) >= 2, "the lock's connection and the store's"
@@ -75,7 +75,7 @@ def test_connections_lost_in_between_are_made_anew(url: str) -> None:
     store.append(batch(4))
     check(store, 4)
     with pytest.raises(StoreError) as caught:
-        open_home(url)
+        open_catalog(url)
     assert caught.value.code == "E6002", "the lock was taken again, too"
     home.close()
 
@@ -83,9 +83,9 @@ def test_connections_lost_in_between_are_made_anew(url: str) -> None:
 @pytest.mark.parametrize("cut", get_args(Cut))
 def test_a_commit_whose_answer_is_lost_is_written_once(url: str, cut: Cut) -> None:
     with PostgresProxy(url).running() as proxy:
-        home = open_home(proxy.url)
+        home = open_catalog(proxy.url)
         store = home.open("default")
-        store.load()
+        store.open_for_writing()
         store.append(batch(1))
         proxy.was_cut.clear()
         proxy.cut_next = cut
@@ -101,7 +101,7 @@ def test_a_commit_whose_answer_is_lost_is_written_once(url: str, cut: Cut) -> No
 def test_without_an_opening_a_lost_answer_is_an_error(url: str) -> None:
     """A batch without a name cannot be found again, so it is not repeated: the caller's event ids decide."""
     with PostgresProxy(url).running() as proxy:
-        home = open_home(proxy.url)
+        home = open_catalog(proxy.url)
         store = home.open("default")
         row = JournalRow(0, "t", "shop::orders", "o1", None, b"{}", 0, source="shop", event_id="e1")
         proxy.cut_next = "after"
@@ -114,21 +114,21 @@ def test_without_an_opening_a_lost_answer_is_an_error(url: str) -> None:
 
 
 def test_an_engine_that_lost_its_place_can_do_no_harm(url: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    first = open_home(url)
+    first = open_catalog(url)
     store = first.open("default")
-    store.load()
+    store.open_for_writing()
     store.append(batch(1))
     assert disconnect_all(url)
-    second = open_home(url)  # faster than the first could take its lock again
+    second = open_catalog(url)  # faster than the first could take its lock again
     other = second.open("default")
-    assert other.load().boot == 2
+    assert other.open_for_writing().boot_count == 2
     other.append(batch(2))
     with pytest.raises(StoreError) as caught:
         store.append(batch(2))
     assert caught.value.code == "E6002"
     check(other, 2)
     # Even with connections that still work, the count of openings decides.
-    monkeypatch.setattr(first, "_hold_lock", lambda: None)
+    monkeypatch.setattr(first, "_ensure_lock", lambda: None)
     first._connections.before_connect = lambda: None  # type: ignore[attr-defined]
     with pytest.raises(StoreError, match="opened by another engine since") as caught:
         store.append(batch(2))
@@ -141,9 +141,9 @@ def test_an_engine_that_lost_its_place_can_do_no_harm(url: str, monkeypatch: pyt
 def test_a_server_that_stays_away(url: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("vedette.storage.postgres.store.RETRY_AFTER_SECONDS", (0.0, 0.01))
     with PostgresProxy(url).running() as proxy:
-        home = open_home(proxy.url)
+        home = open_catalog(proxy.url)
         store = home.open("default")
-        store.load()
+        store.open_for_writing()
         store.append(batch(1))
     disconnect_all(url)
     with pytest.raises(StoreError) as caught:
@@ -151,16 +151,16 @@ def test_a_server_that_stays_away(url: str, monkeypatch: pytest.MonkeyPatch) -> 
     assert caught.value.code == "E6001"
     assert "nothing acknowledged is lost" in str(caught.value)
     home.close()
-    home = open_home(url)
+    home = open_catalog(url)
     store = home.open("default")
-    store.load()
+    store.open_for_writing()
     check(store, 1)
     home.close()
 
 
 def test_nobody_there() -> None:
     with pytest.raises(StoreError) as caught:
-        open_home("postgresql://somebody:secret@localhost:1/nothing?connect_timeout=2")
+        open_catalog("postgresql://somebody:secret@localhost:1/nothing?connect_timeout=2")
     assert caught.value.code == "E6003"
     assert "is the server running" in str(caught.value)
     assert "postgresql://localhost:1/nothing" in str(caught.value)
@@ -169,7 +169,7 @@ def test_nobody_there() -> None:
 
 def test_an_address_that_is_none() -> None:
     with pytest.raises(StoreError) as caught:
-        open_home("postgresql://user:hunter2@host:port:port/")
+        open_catalog("postgresql://user:hunter2@host:port:port/")
     assert caught.value.code == "E6003"
     assert "hunter2" not in str(caught.value)
 
@@ -179,7 +179,7 @@ def test_a_user_without_rights(url: str) -> None:
         db.execute("CREATE ROLE guest LOGIN")
     try:
         with pytest.raises(StoreError) as caught:
-            open_home(url.replace("vedette@", "guest@"))
+            open_catalog(url.replace("vedette@", "guest@"))
         assert caught.value.code == "E6003"
         assert "grant it CREATE" in str(caught.value)
     finally:
@@ -188,20 +188,20 @@ def test_a_user_without_rights(url: str) -> None:
 
 
 def test_a_database_moves_forward_with_its_data(url: str) -> None:
-    home: PostgresHome | None = PostgresHome(url)
+    home: PostgresCatalog | None = PostgresCatalog(url)
     assert home is not None
     store = home.open("a b")
-    store.load()
+    store.open_for_writing()
     store.append(batch(1))
     home.close()
-    home = PostgresHome(url, migrations=WITH_NEXT)
+    home = PostgresCatalog(url, migrations=WITH_NEXT)
     store = home.open("a b")
-    assert store.load().boot == 2
+    assert store.open_for_writing().boot_count == 2
     check(store, 1)
     home.close()
     with psycopg.connect(url) as db:
         assert db.execute('SELECT name FROM "vedette_a b".tags').fetchall() == [("Task",)]
-    home = PostgresHome(url)
+    home = PostgresCatalog(url)
     with pytest.raises(StoreError, match=f"has format {NEXT}") as caught:
         home.open("a b")
     assert caught.value.code == "E6004"
@@ -209,21 +209,21 @@ def test_a_database_moves_forward_with_its_data(url: str) -> None:
 
 
 def test_tables_that_are_gone(url: str) -> None:
-    home = open_home(url)
+    home = open_catalog(url)
     store = home.open("default")
-    store.load()
+    store.open_for_writing()
     with psycopg.connect(url, autocommit=True) as db:
         db.execute("DROP TABLE vedette_default.journal")
     with pytest.raises(StoreError, match="is damaged") as caught:
         store.append(batch(1))
     assert caught.value.code == "E6004"
-    assert store.facts().tick == 0
+    assert store.info().sequence == 0
     home.close()
 
 
 @pytest.mark.parametrize(("durability", "setting"), [("fsync", "on"), ("relaxed", "off")])
 def test_durability_is_postgresqls_synchronous_commit(url: str, durability: str, setting: str) -> None:
-    home = PostgresHome(url, durability=durability)  # type: ignore[arg-type]
-    with home._connections.lend() as db:
+    home = PostgresCatalog(url, durability=durability)  # type: ignore[arg-type]
+    with home._connections.connection() as db:
         assert db.execute("SHOW synchronous_commit").fetchone() == (setting,)
     home.close()

@@ -111,7 +111,7 @@ class Ledger:
         gone = self.made - there - dead
         assert not any(map(always_fails, gone))
         assert {n for n in gone if not in_transaction(n)} <= self.done, "gone without having been done"
-        attempts = db.default.watching.consuming.desk.attempts
+        attempts = db.default.watching.consuming.dispatcher.attempts
         kept = {element: sum(each.total for each in groups.values()) for element, groups in attempts.items()}
         with db.session() as session:
             numbers = dict(session.execute("MATCH j: Job RETURN j.id, j.n").rows)

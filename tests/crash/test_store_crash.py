@@ -15,7 +15,7 @@ import pytest
 
 from tests.support.faulty_disk import fresh_database
 from tests.support.paths import ROOT
-from vedette.storage.catalog import open_home
+from vedette.storage.catalog import open_catalog
 from vedette.storage.seam import JournalRow, Store
 
 
@@ -76,12 +76,12 @@ def test_killed_at_random_moments(location: str, rounds: int) -> None:
         boot, acks = write_and_kill(location, chance.randrange(2**32), chance.uniform(0, 0.25))
         assert acknowledged.isdisjoint(acks), "a tick was given twice"
         acknowledged |= acks
-        home = open_home(location)
+        home = open_catalog(location)
         store = home.open("default")
-        facts = store.load()
-        boots += [boot, facts.boot]
-        assert facts.tick >= max(acknowledged, default=0), "an acknowledged commit is gone"
-        check(store, facts.tick)
+        facts = store.open_for_writing()
+        boots += [boot, facts.boot_count]
+        assert facts.sequence >= max(acknowledged, default=0), "an acknowledged commit is gone"
+        check(store, facts.sequence)
         home.close()
     assert boots == list(range(1, 2 * rounds + 1)), "a boot was counted twice or not at all"
     assert len(acknowledged) > rounds, "hardly anything was written, so hardly anything was shown"

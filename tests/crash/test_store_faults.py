@@ -17,8 +17,8 @@ from pathlib import Path
 import pytest
 
 from vedette.errors import StoreError
-from vedette.storage.catalog import open_home
-from vedette.storage.group_commit import GroupCommit
+from vedette.storage.catalog import open_catalog
+from vedette.storage.group_commit import GroupCommitLogWriter
 from vedette.storage.seam import Batch, ElementRecord, JournalRow, Store
 from vedette.storage.sqlite.store import SqliteStore
 
@@ -32,18 +32,18 @@ def batch(tick: int) -> Batch:
 def batch_of(ticks: Sequence[int]) -> Batch:
     puts = [ElementRecord(f"n{tick}-{part}", "Task", PAD) for tick in ticks for part in range(3)]
     rows = [JournalRow(int(r.id[1:].split("-")[0]), "t", "Task", r.id, None, PAD, 0) for r in puts]
-    return Batch(tick=ticks[-1], puts=puts, journal=rows, meta=[("last", str(ticks[-1]))])
+    return Batch(sequence=ticks[-1], puts=puts, journal=rows, meta=[("last", str(ticks[-1]))])
 
 
 def check(store: Store) -> int:
     """The store holds exactly the first n batches, whole; returns n."""
-    facts = store.facts()
-    ids = {f"n{tick}-{part}" for tick in range(1, facts.tick + 1) for part in range(3)}
+    facts = store.info()
+    ids = {f"n{tick}-{part}" for tick in range(1, facts.sequence + 1) for part in range(3)}
     assert {record.id for record in store.elements()} == ids
     rows = store.read(0, 100_000)
-    assert [row.tick for row in rows] == [tick for tick in range(1, facts.tick + 1) for _ in range(3)]
-    assert facts.meta == ({"last": str(facts.tick)} if facts.tick else {})
-    return facts.tick
+    assert [row.tick for row in rows] == [tick for tick in range(1, facts.sequence + 1) for _ in range(3)]
+    assert facts.meta == ({"last": str(facts.sequence)} if facts.sequence else {})
+    return facts.sequence
 
 
 # ---------------------------------------------------------------- no space left
@@ -113,9 +113,9 @@ def disk(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Disk]:
 
 
 def test_a_full_disk_loses_nothing_that_was_acknowledged(disk: Disk) -> None:
-    home = open_home(disk.directory)
+    home = open_catalog(disk.directory)
     store = home.open("default")
-    store.load()
+    store.open_for_writing()
     acknowledged = 0
     with pytest.raises(StoreError) as caught:  # noqa: PT012 - which of them fails is the disk's choice
         for tick in range(1, 1_000):
@@ -130,35 +130,35 @@ def test_a_full_disk_loses_nothing_that_was_acknowledged(disk: Disk) -> None:
     disk.grow()
     store.append(batch(acknowledged + 1))  # the store itself did not break
     home.close()
-    home = open_home(disk.directory)
+    home = open_catalog(disk.directory)
     again = home.open("default")
-    assert again.load().boot == 2
+    assert again.open_for_writing().boot_count == 2
     assert check(again) == acknowledged + 1
     home.close()
 
 
 def test_a_full_disk_through_the_gate(disk: Disk) -> None:
     """What an engine sees: the failing commit and all behind it get the error; it reloads without writing."""
-    home = open_home(disk.directory)
+    home = open_catalog(disk.directory)
     store = home.open("default")
-    gate = GroupCommit(store, encode=batch_of, tick=store.load().tick)
+    gate = GroupCommitLogWriter(store, encode=batch_of, tick=store.open_for_writing().sequence)
     with pytest.raises(StoreError) as caught:  # noqa: PT012 - as above
         for tick in range(1, 1_000):
-            gate.submit(tick, tick)
-            gate.wait(tick, 20)
+            gate.append(tick, tick)
+            gate.wait_durable(tick, 20)
     assert (caught.value.code, gate.failed is not None) == ("E6001", True)
-    assert check(store) == gate.durable_tick > 3
+    assert check(store) == gate.durable_sequence > 3
     gate.close()
     disk.grow()
-    again = GroupCommit(store, encode=batch_of, tick=store.facts().tick)
-    again.submit(again.durable_tick + 1, again.durable_tick + 1)
+    again = GroupCommitLogWriter(store, encode=batch_of, tick=store.info().sequence)
+    again.append(again.durable_sequence + 1, again.durable_sequence + 1)
     again.close()
-    assert check(store) == again.durable_tick
+    assert check(store) == again.durable_sequence
     home.close()
 
 
 def test_a_disk_that_is_full_from_the_start(disk: Disk) -> None:
-    open_home(disk.directory).close()
+    open_catalog(disk.directory).close()
     disk.fill()
     with pytest.raises(StoreError) as caught:
         use(disk.directory)
@@ -169,9 +169,9 @@ def test_a_disk_that_is_full_from_the_start(disk: Disk) -> None:
 
 
 def use(directory: Path) -> None:
-    home = open_home(directory)
+    home = open_catalog(directory)
     try:
-        home.open("default").load()
+        home.open("default").open_for_writing()
     finally:
         home.close()
 
@@ -184,7 +184,7 @@ def path(tmp_path: Path) -> Path:
     """A database of 40 batches, closed."""
     path = tmp_path / "a.sqlite"
     store = SqliteStore(path)
-    store.load()
+    store.open_for_writing()
     for tick in range(1, 41):
         store.append(batch(tick))
     store.close()
@@ -261,10 +261,10 @@ DAMAGES = [
 def read_all(path: Path) -> None:
     store = SqliteStore(path)
     try:
-        store.load()
+        store.open_for_writing()
         list(store.elements())
         store.read(0, 100_000)
-        store.append(Batch(tick=1_000, puts=[ElementRecord("new", "Task", b"{}")]))
+        store.append(Batch(sequence=1_000, puts=[ElementRecord("new", "Task", b"{}")]))
     finally:
         store.close()
 
@@ -299,7 +299,7 @@ def test_a_torn_log_gives_a_prefix_of_whole_batches(tmp_path: Path) -> None:
     """What a power cut leaves: the file, and any part of the write-ahead log."""
     source = tmp_path / "source.sqlite"
     store = SqliteStore(source)
-    store.load()
+    store.open_for_writing()
     for tick in range(1, 31):
         store.append(batch(tick))
     log = source.with_name(f"{source.name}-wal").read_bytes()
@@ -323,7 +323,7 @@ def test_a_torn_log_gives_a_prefix_of_whole_batches(tmp_path: Path) -> None:
 def test_a_file_locked_by_another_program(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("vedette.storage.sqlite.connection.BUSY_SECONDS", 0.05)
     store = SqliteStore(path)
-    store.load()
+    store.open_for_writing()
     with closing(sqlite3.connect(path, isolation_level=None)) as shell:
         shell.execute("BEGIN IMMEDIATE")
         with pytest.raises(StoreError, match="locked by another program") as caught:
@@ -339,6 +339,6 @@ def test_a_backup_of_the_files_opens(path: Path, tmp_path: Path) -> None:
     copy = tmp_path / "copy.sqlite"
     shutil.copy(path, copy)
     store = SqliteStore(copy)
-    assert store.load().boot == 2
+    assert store.open_for_writing().boot_count == 2
     assert check(store) == 40
     store.close()

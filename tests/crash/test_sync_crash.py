@@ -17,8 +17,8 @@ from vedette.clock import SystemClock
 from vedette.handshake.config import WatchFolderConfig
 from vedette.handshake.tables import HandshakeTables
 from vedette.search.embedding import HashingEmbedder
-from vedette.search.ingestion import FileToIngest, Ingestion
-from vedette.search.vectors.qdrant import QdrantVectors
+from vedette.search.ingestion import IngestRequest, VectorIngestor
+from vedette.search.vectors.qdrant import QdrantStore
 
 RUNNER = Path(__file__).parent / "processes" / "sync_runner.py"
 EMBEDDER = HashingEmbedder(32)
@@ -101,8 +101,8 @@ def test_killed_again_and_again(tmp_path: Path, runner: Runner, seed: int) -> No
     for _ in range(2):  # the second finds what was written too recently to be sure of
         runner.start()
         assert runner.end("wait") == 0
-    clean = QdrantVectors(tmp_path / "clean")
-    files = [FileToIngest(path=str(path), watch_id="w", collection="docs") for path in root.iterdir()]
-    Ingestion(EMBEDDER, clean, SystemClock()).ingest(files)
+    clean = QdrantStore(tmp_path / "clean")
+    files = [IngestRequest(path=str(path), watch_id="w", collection="docs") for path in root.iterdir()]
+    VectorIngestor(EMBEDDER, clean, SystemClock()).ingest(files)
     clean.close()
     assert content(data / "vectors", EMBEDDER) == content(tmp_path / "clean", EMBEDDER)

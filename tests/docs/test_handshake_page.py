@@ -10,9 +10,9 @@ from vedette.handshake import health
 from vedette.handshake.config import BackoffConfig, CircuitConfig, DegradationConfig, PatternConfig
 from vedette.handshake.degradation import DegradationLevel, polling_multiplier
 from vedette.handshake.error_patterns import PatternType
-from vedette.handshake.failures import POLICIES, FailureKind
-from vedette.handshake.retry import backoff_ms
-from vedette.handshake.sink import SINK_CIRCUIT
+from vedette.handshake.failures import FAILURE_POLICIES, FailureKind
+from vedette.handshake.retry import backoff_milliseconds
+from vedette.handshake.sink import SINK_BREAKER
 
 PAGE = (DOCS / "reference" / "handshake.md").read_text(encoding="utf-8")
 
@@ -28,17 +28,19 @@ def table(heading: str, number: int = 0) -> list[list[str]]:
 def test_failures() -> None:
     rows = table("What is whose fault")[1:]
     found = {row[0].split("`")[1]: (row[1], row[2].startswith("yes"), row[3] == "yes") for row in rows}
-    assert found == {str(k): (str(p.charge), p.retry, p.counts_attempt) for k, p in POLICIES.items()}
+    assert found == {
+        str(k): (str(p.fault_domain), p.retry, p.counts_attempt) for k, p in FAILURE_POLICIES.items()
+    }
     assert len(found) == len(FailureKind)
 
 
 def test_backoff() -> None:
     seconds = [int(cell) for cell in table("Backoff")[1][1:]]
-    assert seconds == [backoff_ms(errors, BackoffConfig()) / 1000 for errors in range(1, 10)]
+    assert seconds == [backoff_milliseconds(errors, BackoffConfig()) / 1000 for errors in range(1, 10)]
 
 
 def test_health() -> None:
-    signals = list(health.HealthSignal)
+    signals = list(health.HealthEvent)
     found = {
         (row[0], signal): cell
         for row in table("Health")[1:]
@@ -59,18 +61,18 @@ def test_circuit() -> None:
         [int(re.sub(r"\D", "", cell) or 0) for cell in row[1:]] for row in table("Circuit breaker", 1)[1:]
     ]
     assert numbers == [
-        [watch.consecutive_errors, SINK_CIRCUIT.consecutive_errors],
+        [watch.consecutive_errors, SINK_BREAKER.consecutive_errors],
         [watch.errors_per_window, 0],
-        [watch.cooldown_seconds / 3600, SINK_CIRCUIT.cooldown_seconds],
-        [watch.half_open_successes, SINK_CIRCUIT.half_open_successes],
+        [watch.cooldown_seconds / 3600, SINK_BREAKER.cooldown_seconds],
+        [watch.half_open_successes, SINK_BREAKER.half_open_successes],
     ]
-    assert SINK_CIRCUIT.errors_per_window is None
+    assert SINK_BREAKER.errors_per_window is None
 
 
 def test_degradation() -> None:
     config = DegradationConfig()
     rows = table("Degradation")[1:]
-    assert [row[0] for row in rows] == [level.word for level in DegradationLevel]
+    assert [row[0] for row in rows] == [level.label for level in DegradationLevel]
     assert [float(row[4].strip("× ")) for row in rows] == [
         polling_multiplier(level, config) for level in DegradationLevel
     ]

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from tests.support.paths import DOCS
-from vedette.settings import Settings, checked
+from vedette.settings import Settings, validated
 
 PAGE = (DOCS / "reference" / "settings.md").read_text(encoding="utf-8")
 ROWS = {
@@ -45,4 +45,4 @@ def test_what_is_allowed_is_what_is_checked(field: Any) -> None:
 
 def test_the_example_of_a_file_can_be_used() -> None:
     (example,) = re.findall(r"```toml\n(.*?)```", PAGE, re.DOTALL)
-    assert checked(tomllib.loads(example)).actor_types == ("Person", "Service")
+    assert validated(tomllib.loads(example)).actor_types == ("Person", "Service")

@@ -17,12 +17,12 @@ from tests.properties.strategies.random_graphs import random_graph
 from tests.properties.strategies.random_queries import random_constraint
 from tests.properties.strategies.random_writes import random_write
 from vedette.engine.state.graph_state import GraphState
-from vedette.language.compile.affected_matches import AffectedMatches
-from vedette.language.compile.execution_context import Context
-from vedette.language.compile.patterns import PatternChains
+from vedette.language.compile.affected_matches import AffectedMatchFinder
+from vedette.language.compile.execution_context import ExecutionContext
+from vedette.language.compile.patterns import PatternCompiler
 from vedette.language.parser import parse_declarations
 from vedette.language.resolve.patterns import PatternResolver
-from vedette.language.resolve.scope import Frame, Place, Scope
+from vedette.language.resolve.scope import AnalysisContext, ExpressionSite, Scope
 from vedette.language.syntax.declarations import ConstraintDeclaration
 
 SOAK = os.environ.get("VEDETTE_SOAK", "") not in {"", "0"}
@@ -45,16 +45,16 @@ class Finder:
         source = rule.text("c")
         (declaration,) = parse_declarations(source)
         assert isinstance(declaration, ConstraintDeclaration)
-        frame = Frame(state.schema, source)
+        frame = AnalysisContext(state.schema, source)
         scope = Scope(frame)
-        resolver = PatternResolver(frame, Place(actor=False))
-        pattern = resolver.pattern(declaration.pattern, declaration.where, scope)
-        condition = resolver.condition(declaration.condition, scope)
-        frame.finish()
+        resolver = PatternResolver(frame, ExpressionSite(actor=False))
+        pattern = resolver.resolve_pattern(declaration.pattern, declaration.where, scope)
+        condition = resolver.resolve_condition(declaration.condition, scope)
+        frame.raise_if_any()
         assert condition is not None
-        chains = PatternChains(state.plan_context)
-        self._slots = {name: slot.slot for name, slot in scope.variables.items()}
-        self.matches = AffectedMatches(pattern, (condition,), chains, frame.size)
+        chains = PatternCompiler(state.plan_context)
+        self._slots = {name: slot.register for name, slot in scope.variables.items()}
+        self.matches = AffectedMatchFinder(pattern, (condition,), chains, frame.register_count)
 
     def found(self, rows: list[Any], keys: dict[str, int]) -> set[Identity]:
         return {frozenset((name, keys[row[slot].id]) for name, slot in self._slots.items()) for row in rows}
@@ -104,18 +104,18 @@ def test_every_match_that_changes_can_concern_is_found(
             note(str(random_write(random, driver, transaction)))
         opened = driver.sessions[0].transaction
         assert opened is not None
-        state, changes = driver.home.default.state, opened.transaction.changes()
+        state, changes = driver.home.default.state, opened.transaction.net_changes()
         after, keys = transaction.view(), {id: key for key, id in driver.ids.items()}
         for _ in range(RULES):
             rule = random_constraint(random, ontology, depth)
             finder = Finder(rule, state)
-            context = Context(view=opened.transaction.view, now=driver.home.clock.now)
+            context = ExecutionContext(view=opened.transaction.view, now=driver.home.clock.now)
             found = finder.found(finder.matches.find(context, changes), keys)
             there = {_identity(rule, match) for match in matches(rule.pattern, {}, after)}
             missed = concerned(rule, before, after, set(transaction.net())) - found
             assert not missed, (rule.text("c"), missed, after.items)
             assert found <= there, (rule.text("c"), found - there, after.items)
-            everything = finder.found(finder.matches.everything(context), keys)
+            everything = finder.found(finder.matches.find_all(context), keys)
             assert everything == there, (rule.text("c"), everything, there)
     finally:
         driver.close()

@@ -27,16 +27,29 @@ from tests.properties.test_subscription_index import (
     entry,
 )
 from vedette.errors import FilterError, SubscriptionError
-from vedette.filters.document_filter import Environment, compile_filter
-from vedette.policy.collection_policies import SightRule
-from vedette.subscriptions.index.change_batch import DocumentChange, ImageRows
-from vedette.subscriptions.index.matcher import ENTER, LEAVE, UPDATE, match_segments, scan, shown
+from vedette.filters.document_filter import FilterInput, compile_filter
+from vedette.policy.collection_policies import ViewRule
+from vedette.subscriptions.index.change_batch import DocumentChange, ImageBatch
+from vedette.subscriptions.index.matcher import (
+    ENTER,
+    LEAVE,
+    UPDATE,
+    match_by_scan,
+    match_segments,
+    redact_by_mask,
+)
 from vedette.subscriptions.index.segment import Segment, write_segment
-from vedette.subscriptions.policy_view import ACCEPTED
-from vedette.subscriptions.spec import Form, expression_of, shape_of, sight_of, watch_of
-from vedette.watch.delta import same
+from vedette.subscriptions.policy_view import TRUSTED_LIMITS
+from vedette.subscriptions.spec import (
+    SubscriptionSpec,
+    filter_expression,
+    shape_of_spec,
+    view_of,
+    watch_of_spec,
+)
+from vedette.watch.delta import values_equal
 
-Rules = tuple[SightRule, ...]
+Rules = tuple[ViewRule, ...]
 
 STILL = LEAVES.filter(lambda text: "op" not in text.split() and "before" not in text)
 EXPRESSIONS = st.recursive(
@@ -52,7 +65,7 @@ EXPRESSIONS = st.recursive(
 )
 COLUMNS = st.sampled_from(["o", "o.a", "o.b, o.c", "o.id"])
 FORMS = st.one_of(
-    EXPRESSIONS.map(lambda source: Form(kind="cel", source=source)),
+    EXPRESSIONS.map(lambda source: SubscriptionSpec(kind="cel", source=source)),
     FILTERS,
     st.builds(
         lambda form, columns: msgspec.structs.replace(
@@ -64,14 +77,14 @@ FORMS = st.one_of(
 )
 
 
-def usable(forms: list[tuple[Form, Rules]]) -> list[Form]:
+def usable(forms: list[tuple[SubscriptionSpec, Rules]]) -> list[SubscriptionSpec]:
     """Those that the language takes, each through its rules."""
     found = []
     for form, rules in forms:
         through = msgspec.structs.replace(form, sight=rules)
         try:
-            compile_filter(expression_of(form))
-            compile_filter(expression_of(through), limits=ACCEPTED)
+            compile_filter(filter_expression(form))
+            compile_filter(filter_expression(through), limits=TRUSTED_LIMITS)
             found.append(through)
         except (FilterError, SubscriptionError):
             continue
@@ -87,94 +100,103 @@ def as_read(drawn: list[Any]) -> list[DocumentChange]:
     return changes_of(whole)
 
 
-def told(form: Form, key: str, document: dict[str, Any] | None) -> Any:
+def told(form: SubscriptionSpec, key: str, document: dict[str, Any] | None) -> Any:
     """What a subscriber is shown of a document that it sees like this; None when nothing."""
     plain = msgspec.structs.replace(form, sight=None)
-    condition = compile_filter(expression_of(plain))
-    if document is None or not condition.matches(Environment(doc=document, id=key, collection="c")):
+    condition = compile_filter(filter_expression(plain))
+    if document is None or not condition.matches(FilterInput(doc=document, id=key, collection="c")):
         return None
-    watch = watch_of(plain)
+    watch = watch_of_spec(plain)
     return watch.row(key, document) if watch is not None else dict(document)
 
 
-def by_definition(form: Form, change: DocumentChange) -> tuple[int, Any, Any]:
+def by_definition(form: SubscriptionSpec, change: DocumentChange) -> tuple[int, Any, Any]:
     """What the change is to a subscriber, and what it is shown before and after."""
     assert form.sight is not None
     before, after = (told(form, change.key, seen(form.sight, change.key, image)) for image in change[3:])
     reason = (LEAVE if before is not None else 0) | (ENTER if after is not None else 0)
-    hiding = bool(shape_of(msgspec.json.encode(form)).hidden)
-    if reason == UPDATE and hiding and same(before, after):
+    hiding = bool(shape_of_spec(msgspec.json.encode(form)).attribute_masks)
+    if reason == UPDATE and hiding and values_equal(before, after):
         return 0, None, None
     return reason, before, after
 
 
-def by_index(forms: list[Form], changes: list[DocumentChange]) -> list[tuple[int, int, int, Any, Any]]:
+def by_index(
+    forms: list[SubscriptionSpec], changes: list[DocumentChange]
+) -> list[tuple[int, int, int, Any, Any]]:
     """The same by the index: change, subscription, reason, and what is shown of both images."""
     with tempfile.TemporaryDirectory() as folder:
         path = Path(folder) / "all.seg"
         write_segment(path, [entry(number, form)._replace(boundary=0) for number, form in enumerate(forms)])
         segment = Segment.open(path)
-        images = ImageRows("t", "c", changes)
+        images = ImageBatch("t", "c", changes)
         found = match_segments([segment], NONE, images)
-        every = scan([segment], NONE, images)
+        every = match_by_scan([segment], NONE, images)
         assert sorted(found) == sorted(every)
         rows: list[tuple[int, int, int, Any, Any]] = []
         for row, match in enumerate(found):
-            change, form = changes[match.change], forms[match.number]
-            shape, watch = shape_of(found.forms[int(found.shape[row])]), watch_of(form)
+            change, form = changes[match.change], forms[match.subscription]
+            shape, watch = shape_of_spec(found.forms[int(found.shape[row])]), watch_of_spec(form)
             sides: list[Any] = []
             for image, bits, bit in (
                 (change.before, found.hidden_before[row], LEAVE),
                 (change.after, found.hidden_after[row], ENTER),
             ):
-                if not match.reason & bit or image is None:
+                if not match.transition & bit or image is None:
                     sides.append(None)
                     continue
-                document = dict(shown(shape, image, int(bits)))
+                document = dict(redact_by_mask(shape, image, int(bits)))
                 sides.append(watch.row(change.key, document) if watch is not None else document)
             rows.append((*match, sides[0], sides[1]))
         return sorted(rows, key=lambda each: each[:2])
 
 
-def by_gateway(form: Form, change: DocumentChange) -> tuple[int, Any, Any]:
+def by_gateway(form: SubscriptionSpec, change: DocumentChange) -> tuple[int, Any, Any]:
     """What the gateway finds out by itself, for snapshots and for changes that come unfiltered."""
-    sight, watch = sight_of(form), watch_of(form)
+    sight, watch = view_of(form), watch_of_spec(form)
     assert sight is not None
-    condition = compile_filter(expression_of(form), limits=ACCEPTED)
+    condition = compile_filter(filter_expression(form), limits=TRUSTED_LIMITS)
     sides: list[Any] = []
     for image in change[3:]:
-        if image is None or not condition.matches(Environment(doc=image, id=change.key, collection="c")):
+        if image is None or not condition.matches(FilterInput(doc=image, id=change.key, collection="c")):
             sides.append(None)
             continue
-        document = dict(sight.shown("c", change.key, image))
+        document = dict(sight.redact("c", change.key, image))
         sides.append(watch.row(change.key, document) if watch is not None else document)
     reason = (LEAVE if sides[0] is not None else 0) | (ENTER if sides[1] is not None else 0)
     return reason, sides[0], sides[1]
 
 
-OWN = SightRule(allow=True, attribute=None, variable="o", condition="o.a = 1")
-DENY = SightRule(allow=False, attribute=None, variable="o", condition="o.b > 1")
-HIDE = SightRule(allow=False, attribute="b", variable="o", condition="o.c = 1")
-NAMED = SightRule(allow=False, attribute=None, variable="o", condition='o.id = "k"')
-ALL = SightRule(allow=True, attribute=None, variable="o", condition="true")
+OWN = ViewRule(allow=True, attribute=None, variable="o", condition="o.a = 1")
+DENY = ViewRule(allow=False, attribute=None, variable="o", condition="o.b > 1")
+HIDE = ViewRule(allow=False, attribute="b", variable="o", condition="o.c = 1")
+NAMED = ViewRule(allow=False, attribute=None, variable="o", condition='o.id = "k"')
+ALL = ViewRule(allow=True, attribute=None, variable="o", condition="true")
 
 
 @settings(max_examples=40)
 @given(st.lists(st.tuples(FORMS, RULES), min_size=1, max_size=6), st.lists(CHANGES, min_size=1, max_size=5))
-@example([(Form(kind="cel", source="!(doc.b == 1)"), (ALL, HIDE))], [("k", {"b": 2, "c": 1}, {"b": 2})])
-@example([(Form(kind="cel", source="doc.b == 1"), (ALL, HIDE))], [("k", {"b": 1, "c": 1}, {"b": 1})])
-@example([(Form(kind="cel", source="true"), (ALL, DENY))], [("k", {"b": "x"}, {"b": None})])
-@example([(Form(kind="cel", source="true"), (ALL, NAMED))], [("k", None, {})])
-@example([(Form(kind="cel", source="true"), (ALL, HIDE))], [("k", {"b": 1, "c": 1}, {"b": 2, "c": 1})])
 @example(
-    [(Form(kind="cel", source="((doc.b == 1 && false) == false)"), (ALL, HIDE))], [("k", None, {"c": 1})]
+    [(SubscriptionSpec(kind="cel", source="!(doc.b == 1)"), (ALL, HIDE))], [("k", {"b": 2, "c": 1}, {"b": 2})]
 )
 @example(
-    [(Form(kind="watch", source="WATCH o: c WHERE o.b IS NULL RETURN o.b"), (OWN, HIDE))],
+    [(SubscriptionSpec(kind="cel", source="doc.b == 1"), (ALL, HIDE))], [("k", {"b": 1, "c": 1}, {"b": 1})]
+)
+@example([(SubscriptionSpec(kind="cel", source="true"), (ALL, DENY))], [("k", {"b": "x"}, {"b": None})])
+@example([(SubscriptionSpec(kind="cel", source="true"), (ALL, NAMED))], [("k", None, {})])
+@example(
+    [(SubscriptionSpec(kind="cel", source="true"), (ALL, HIDE))], [("k", {"b": 1, "c": 1}, {"b": 2, "c": 1})]
+)
+@example(
+    [(SubscriptionSpec(kind="cel", source="((doc.b == 1 && false) == false)"), (ALL, HIDE))],
+    [("k", None, {"c": 1})],
+)
+@example(
+    [(SubscriptionSpec(kind="watch", source="WATCH o: c WHERE o.b IS NULL RETURN o.b"), (OWN, HIDE))],
     [("k", {"a": 1, "b": 1}, {"a": 1, "b": 1, "c": 1})],
 )
 def test_the_index_shows_what_a_fresh_evaluation_through_the_policies_shows(
-    drawn: list[tuple[Form, Rules]], changed: list[Any]
+    drawn: list[tuple[SubscriptionSpec, Rules]], changed: list[Any]
 ):
     forms, changes = usable(drawn), as_read(changed)
     expected = [
@@ -191,12 +213,14 @@ def test_the_index_shows_what_a_fresh_evaluation_through_the_policies_shows(
                 continue
             assert found[0] in (0, UPDATE)
             assert by_definition(form, change)[0] == 0
-            assert same(found[1], found[2]), "the gateway leaves out what shows nothing new"
+            assert values_equal(found[1], found[2]), "the gateway leaves out what shows nothing new"
 
 
 @settings(max_examples=40)
 @given(FORMS, RULES, CHANGES, st.data())
-def test_what_is_hidden_changes_nothing(form: Form, rules: Rules, drawn: Any, data: st.DataObject):
+def test_what_is_hidden_changes_nothing(
+    form: SubscriptionSpec, rules: Rules, drawn: Any, data: st.DataObject
+):
     """Other values in the place of what an actor does not see, and it is told the same."""
     forms, (change,) = usable([(form, rules)]), as_read([drawn])
     assume(forms)
@@ -219,22 +243,22 @@ def test_what_is_hidden_changes_nothing(form: Form, rules: Rules, drawn: Any, da
 @given(st.sampled_from(["o.a", "o.a < 1", "NOT (o.a < 1)", 'o.a STARTS WITH "x"']), DOCUMENTS)
 def test_a_deny_that_cannot_be_evaluated_hides(condition: str, document: dict[str, Any]):
     rules = (ALL, replace(DENY, condition=condition))
-    form = Form(kind="cel", source="true", sight=rules)
-    visible = compile_filter(expression_of(form)).matches(Environment(doc=document, id="k"))
+    form = SubscriptionSpec(kind="cel", source="true", sight=rules)
+    visible = compile_filter(filter_expression(form)).matches(FilterInput(doc=document, id="k"))
     assert visible is (True not in truths(condition, "k", document, {True, False}))
 
 
 @pytest.mark.parametrize("source", ["op == 'delete'", "before.a == 1", "doc == {}", "size(doc) > 1"])
 def test_what_would_show_around_a_policy_is_refused(source: str):
-    form = Form(kind="cel", source=source, sight=(ALL, HIDE))
+    form = SubscriptionSpec(kind="cel", source=source, sight=(ALL, HIDE))
     with pytest.raises((SubscriptionError, FilterError)):
-        expression_of(form)
+        filter_expression(form)
 
 
 def test_a_million_actors_share_a_shape():
     """Who is asking is a constant: the index is as large as without policies."""
     forms = [
-        Form(
+        SubscriptionSpec(
             kind="watch",
             source="WATCH o: c WHERE o.n > 1 RETURN o",
             sight=(
@@ -244,7 +268,7 @@ def test_a_million_actors_share_a_shape():
         )
         for name in ("ann", "bob")
     ]
-    assert len({shape_of(msgspec.json.encode(form)).text for form in forms}) == 1
+    assert len({shape_of_spec(msgspec.json.encode(form)).fingerprint for form in forms}) == 1
     found = by_index(forms, [DocumentChange(1, "k", "create", None, {"n": 2, "owner": "bob", "b": 5})])
     assert [(number, reason) for _, number, reason, *_ in found] == [(1, ENTER)]
     assert found[0][4]["o"] == {"id": "k", "_type": "c", "n": 2, "owner": "bob"}

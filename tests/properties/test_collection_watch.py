@@ -10,8 +10,8 @@ from hypothesis import strategies as st
 
 import vedette
 from vedette.errors import SubscriptionError
-from vedette.filters.document_filter import Environment, compile_filter
-from vedette.subscriptions.collection_watch import read_watch
+from vedette.filters.document_filter import FilterInput, compile_filter
+from vedette.subscriptions.collection_watch import parse_collection_watch
 
 TYPE = "node N { a: Int?, b: Float?, c: String?, d: Bool?, e: Int? }"
 VALUES: dict[str, st.SearchStrategy[Any]] = {
@@ -71,18 +71,18 @@ def test_the_engine_and_the_pipeline_agree(condition: str, documents: list[dict[
             except vedette.VedetteError:
                 return  # types that cannot be compared: the engine refuses the text
             expected = {id for (id,) in rows}
-    compiled = compile_filter(read_watch(f"WATCH n: N WHERE {condition} RETURN n").condition)
+    compiled = compile_filter(parse_collection_watch(f"WATCH n: N WHERE {condition} RETURN n").condition)
     found = {
         id
         for id, document in zip(ids, documents, strict=True)
-        if compiled.matches(Environment(doc=document, id=id))
+        if compiled.matches(FilterInput(doc=document, id=id))
         # An attribute that is not there at all is null, too.
     }
     sparse = {
         id
         for id, document in zip(ids, documents, strict=True)
         if compiled.matches(
-            Environment(doc={name: value for name, value in document.items() if value is not None}, id=id)
+            FilterInput(doc={name: value for name, value in document.items() if value is not None}, id=id)
         )
     }
     assert found == sparse == expected
@@ -105,12 +105,12 @@ def test_the_engine_and_the_pipeline_agree(condition: str, documents: list[dict[
 )
 def test_what_needs_the_engine_is_refused(text: str):
     with pytest.raises(SubscriptionError) as caught:
-        read_watch(text)
+        parse_collection_watch(text)
     assert caught.value.code == "E6204"
 
 
 def test_rows_and_parameters():
-    watch = read_watch(
+    watch = parse_collection_watch(
         "WATCH o: shop::orders WHERE o.total > $least RETURN o.id, o.who.name AS who, o", {"least": 5}
     )
     assert watch.collection == "shop::orders"
@@ -122,4 +122,4 @@ def test_rows_and_parameters():
     }
     assert watch.row("k", {"who": 5})["who"] is None
     compiled = compile_filter(watch.condition)
-    assert [compiled.matches(Environment(doc={"total": n})) for n in (5, 6)] == [False, True]
+    assert [compiled.matches(FilterInput(doc={"total": n})) for n in (5, 6)] == [False, True]

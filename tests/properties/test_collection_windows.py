@@ -11,9 +11,14 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 import vedette
-from vedette.filters.document_filter import Environment, compile_filter
-from vedette.subscriptions.collection_watch import WatchForm, read_watch
-from vedette.subscriptions.windows.windowed_watch import WindowChange, WindowedWatch, WindowEvent, windows_due
+from vedette.filters.document_filter import FilterInput, compile_filter
+from vedette.subscriptions.collection_watch import CollectionWatch, parse_collection_watch
+from vedette.subscriptions.windows.windowed_watch import (
+    WindowChange,
+    WindowedWatch,
+    WindowEvent,
+    window_ends_between,
+)
 from vedette.testing import ManualClock
 from vedette.values import timestamp_from_ms, timestamp_to_ms
 
@@ -56,7 +61,7 @@ class BothHosts:
         self.session = db.session()
         for key, document in first.items():
             self.put(key, document)
-        self.form = read_watch(statement)
+        self.form = parse_collection_watch(statement)
         self.watch = self.session.watch(statement)
         self.engine: list[dict[str, Any]] = []
         self.pipeline: list[WindowEvent] = []
@@ -69,14 +74,14 @@ class BothHosts:
                     for key, document in self.documents.items()
                     if self.type(key) == name and self.matches(key, document)
                 ]
-                self.windowed.begin(name, self.offset, held)
+                self.windowed.load_snapshot(name, self.offset, held)
 
     def type(self, key: str) -> str:
         """Of a union the last key is in the other collection."""
         return "M" if self.union and key == KEYS[-1] else "N"
 
     def matches(self, key: str, document: dict[str, Any] | None) -> bool:
-        return document is not None and self.condition.matches(Environment(doc=document, id=key))
+        return document is not None and self.condition.matches(FilterInput(doc=document, id=key))
 
     def put(self, key: str, document: dict[str, Any]) -> None:
         if key in self.documents:
@@ -106,11 +111,11 @@ class BothHosts:
         matched = [doc if self.matches(key, doc) else None for doc in (before, after)]
         if before != after and (matched[0] is not None or matched[1] is not None):
             place = (self.offset, KEYS.index(key), now, now)
-            self.windowed.take(WindowChange(*place, self.type(key), key, *matched))
+            self.windowed.apply(WindowChange(*place, self.type(key), key, *matched))
 
     def collect(self) -> None:
         self.engine += [event.to_dict() for event in self.watch.poll()]
-        held = pickle.loads(pickle.dumps(self.windowed.held))
+        held = pickle.loads(pickle.dumps(self.windowed.state))
         self.windowed = WindowedWatch(self.form, self.clock.now(), held)
         self.pipeline += self.windowed.advance(self.clock.now())
 
@@ -162,8 +167,8 @@ def test_the_engine_and_the_pipeline_tell_the_same(
 # --- what only sources with their own clocks bring about ------------------------------------------------------------
 
 
-def tumbling() -> tuple[WatchForm, WindowedWatch]:
-    form = read_watch("WATCH n: N [window: tumbling(10s), initial: none] RETURN n.a")
+def tumbling() -> tuple[CollectionWatch, WindowedWatch]:
+    form = parse_collection_watch("WATCH n: N [window: tumbling(10s), initial: none] RETURN n.a")
     return form, WindowedWatch(form, moment(0))
 
 
@@ -187,17 +192,17 @@ def told(events: list[WindowEvent]) -> list[tuple[float, list[int]]]:
 
 def test_a_late_change_is_counted_and_belongs_to_the_next_window():
     _, watch = tumbling()
-    watch.take(change(1, 5))
+    watch.apply(change(1, 5))
     assert told(watch.advance(moment(10))) == [(10, [1])]
-    watch.take(change(2, 9, partition=2, appended=12))
+    watch.apply(change(2, 9, partition=2, appended=12))
     assert watch.late == 1
     assert told(watch.advance(moment(20))) == [(20, [2])]
 
 
 def test_a_change_of_a_later_window_waits_for_it():
     _, watch = tumbling()
-    watch.take(change(1, 15))
-    watch.take(change(2, 5, partition=2))
+    watch.apply(change(1, 15))
+    watch.apply(change(2, 5, partition=2))
     assert told(watch.advance(moment(12))) == [(10, [2])]
     assert told(watch.advance(moment(30))) == [(20, [1])]
     assert watch.late == 0
@@ -205,16 +210,16 @@ def test_a_change_of_a_later_window_waits_for_it():
 
 def test_a_clock_that_is_ahead_or_jumps_back_turns_nothing_round():
     _, watch = tumbling()
-    watch.take(change(1, 1000, appended=3))  # an hour ahead: it was written down at 3
-    watch.take(change(2, 1, appended=4))  # back again: not before the one before it
+    watch.apply(change(1, 1000, appended=3))  # an hour ahead: it was written down at 3
+    watch.apply(change(2, 1, appended=4))  # back again: not before the one before it
     assert told(watch.advance(moment(10))) == [(10, [1, 2])]
 
 
 @given(st.integers(0, 50), st.integers(0, 50), st.sampled_from([3, 7, 10]))
 def test_a_window_is_due_when_one_ends(before: int, more: int, interval: int):
-    form = read_watch(f"WATCH n: N [window: tumbling({interval}s)] RETURN n.a")
+    form = parse_collection_watch(f"WATCH n: N [window: tumbling({interval}s)] RETURN n.a")
     created, now = moment(5), before + more
     ends = [5 + interval * count for count in range(1, 40)]
     due = any(before < end <= now for end in ends)
-    assert windows_due(form, created, before * 1000, now * 1000) is due
+    assert window_ends_between(form, created, before * 1000, now * 1000) is due
     assert timedelta(0) < form.options.window.interval

@@ -54,7 +54,9 @@ class QueueMachine(RuleBasedStateMachine):
     @rule(limit=st.integers(1, 4))
     def claim(self, limit: int) -> None:
         mine, other = self.engine.claim(limit, "me"), self.twin.claim(limit, "me")
-        assert [(each.task, each.attempts) for each in mine] == [(each.task, each.attempts) for each in other]
+        assert [(each.task, each.failed_attempts) for each in mine] == [
+            (each.task, each.failed_attempts) for each in other
+        ]
         self.claims += [(one.claim_id, two.claim_id) for one, two in zip(mine, other, strict=True)]
 
     @precondition(lambda self: self.claims)
@@ -75,16 +77,16 @@ class QueueMachine(RuleBasedStateMachine):
 
     @rule(path=st.none() | PATHS)
     def retry(self, path: str | None) -> None:
-        assert _outcome(self.engine.retry, path) == _outcome(self.twin.retry, path)
+        assert _outcome(self.engine.retry_dead_letters, path) == _outcome(self.twin.retry_dead_letters, path)
 
     @rule(seconds=st.integers(0, 100))
     def purge(self, seconds: int) -> None:
         before = self.clock.now() - timedelta(seconds=seconds)
-        assert self.engine.purge(before) == self.twin.purge(before)
+        assert self.engine.purge_dead_letters(before) == self.twin.purge_dead_letters(before)
 
     @rule(watch=st.sampled_from("vw"))
     def discard(self, watch: str) -> None:
-        assert self.engine.discard(watch) == self.twin.discard(watch)
+        assert self.engine.discard_watch(watch) == self.twin.discard_watch(watch)
 
     @rule(seconds=st.sampled_from([1, 30, 61, 100]))
     def wait(self, seconds: int) -> None:
@@ -96,13 +98,13 @@ class QueueMachine(RuleBasedStateMachine):
         shown = [
             [
                 (row.task, row.status, row.attempts, row.queued_at, row.due_at, row.lease_until)
-                for row in queue.rows()
+                for row in queue.list_tasks()
             ]
             for queue in (self.engine, self.twin)
         ]
         assert shown[0] == shown[1]
-        assert self.engine.counts() == self.twin.counts()
-        assert self.engine.held() == self.twin.held()
+        assert self.engine.count_by_status() == self.twin.count_by_status()
+        assert self.engine.tasks_per_watch() == self.twin.tasks_per_watch()
         assert self.engine.depth() == self.twin.depth()
 
 

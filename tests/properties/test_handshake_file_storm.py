@@ -13,8 +13,8 @@ from hypothesis.stateful import RuleBasedStateMachine, invariant, rule
 
 from vedette.clock import SystemClock
 from vedette.sources.files.file_stamp import ChangeKind, FileChange
-from vedette.sources.files.file_state import SeenFiles
-from vedette.sources.files.folder import Folder, Look
+from vedette.sources.files.file_state import FileStateStore
+from vedette.sources.files.folder import Folder, ScanOutcome
 from vedette.sources.files.selection import FolderSelection
 
 NAMES = st.sampled_from(["a", "b", "a/c", "a/d", "a/e/f", "b/g", "h/i/j"])
@@ -33,7 +33,7 @@ class FileStorm(RuleBasedStateMachine):
         self._open()
 
     def _open(self) -> None:
-        self.seen = SeenFiles(self.base / "folders.db")
+        self.seen = FileStateStore(self.base / "folders.db")
         self.folder = Folder("w", self.root, FolderSelection(), self.seen, SystemClock())
 
     @rule(name=NAMES, text=TEXTS, append=st.booleans())
@@ -69,17 +69,17 @@ class FileStorm(RuleBasedStateMachine):
 
     @rule(hints=st.sets(NAMES), refused=st.integers(0, 3))
     def look(self, hints: set[str], refused: int) -> None:
-        self._take(self.folder.look(hints), refused)
+        self._take(self.folder.scan_paths(hints), refused)
 
     @rule(confirmed=st.booleans())
     def restart(self, confirmed: bool) -> None:
         """Killed between the queue and the note of what was seen, or not."""
-        look = self.folder.reconcile()
-        self.folder.announce(look.changes)
+        look = self.folder.full_scan()
+        self.folder.mark_pending(look.changes)
         for change in look.changes:
             self._apply(change)
         if confirmed:
-            self.folder.confirm(look.changes)
+            self.folder.commit(look.changes)
         self.seen.close()
         self._open()
 
@@ -95,11 +95,11 @@ class FileStorm(RuleBasedStateMachine):
             shutil.rmtree(self.base)
 
     def _compare(self) -> None:
-        look = self.folder.reconcile()
+        look = self.folder.full_scan()
         self._take(look, refused=0)
-        while look.unsettled:
+        while look.unstable:
             Event().wait(0.06)  # until a write of just now has a moment of its own
-            look = self.folder.look(look.unsettled)
+            look = self.folder.scan_paths(look.unstable)
             self._take(look, refused=0)
         actual = {
             str(path.relative_to(self.root)): path.read_text()
@@ -107,15 +107,15 @@ class FileStorm(RuleBasedStateMachine):
             if path.is_file()
         }
         assert self.replica == actual
-        assert self.folder.reconcile() == Look()
+        assert self.folder.full_scan() == ScanOutcome()
 
-    def _take(self, look: Look, refused: int) -> None:
+    def _take(self, look: ScanOutcome, refused: int) -> None:
         """The first few are not taken now, as when the queue is full."""
-        self.folder.announce(look.changes)
+        self.folder.mark_pending(look.changes)
         taken = look.changes[refused:]
         for change in taken:
             self._apply(change)
-        self.folder.confirm(taken)
+        self.folder.commit(taken)
 
     def _apply(self, change: FileChange) -> None:
         if change.old_path is not None:

@@ -16,16 +16,16 @@ from hypothesis import strategies as st
 
 from tests.properties.test_handshake_file_storm import FileStorm
 from vedette.handshake.config import WatchFolderConfig
-from vedette.handshake.exclusions import excluding
+from vedette.handshake.exclusions import find_exclusion
 from vedette.handshake.tables import HandshakeTables
 from vedette.search.embedding import HashingEmbedder
-from vedette.search.folders.intake import FolderFeed
-from vedette.search.folders.worker import TaskDrain
-from vedette.search.ingestion import FileOutcome, FileToIngest, Ingestion
-from vedette.sources.files.folder import Look
+from vedette.search.folders.intake import FolderIntake
+from vedette.search.folders.worker import IngestWorker
+from vedette.search.ingestion import FileOutcome, IngestRequest, VectorIngestor
+from vedette.sources.files.folder import ScanOutcome
 from vedette.testing import ManualClock
 from vedette.testing.file_queue import MemoryFileQueue
-from vedette.testing.vectors import MemoryVectors
+from vedette.testing.vectors import MemoryVectorStore
 
 DATA = st.sampled_from([b"one", b"two", b"\0\1\2\3", None])
 """Text, what cannot be read as text, and nothing."""
@@ -33,14 +33,14 @@ FEW = st.sampled_from(["a", "b"])
 """So that several things happen to one file."""
 
 
-class BusyIngestion(Ingestion):
+class BusyIngestion(VectorIngestor):
     """Something happens after the files were read and before they are acknowledged."""
 
     def __init__(self, storm: IngestStorm) -> None:
         super().__init__(HashingEmbedder(16), storm.store, storm.clock)
         self._storm = storm
 
-    def ingest(self, files: Sequence[FileToIngest]) -> list[FileOutcome]:
+    def ingest(self, files: Sequence[IngestRequest]) -> list[FileOutcome]:
         outcomes = super().ingest(files)
         meanwhile, self._storm.meanwhile = self._storm.meanwhile, []
         for name, text in meanwhile:
@@ -54,7 +54,7 @@ class IngestStorm(FileStorm):
     """The queue and the store outlive a restart; the folder, the feed and the drain do not."""
 
     def __init__(self) -> None:
-        self.clock, self.store = ManualClock(), MemoryVectors()
+        self.clock, self.store = ManualClock(), MemoryVectorStore()
         self.queue = MemoryFileQueue(self.clock)
         self.meanwhile: list[tuple[str, bytes | None]] = []
         super().__init__()
@@ -63,8 +63,8 @@ class IngestStorm(FileStorm):
     def _open(self) -> None:
         super()._open()
         self.tables = HandshakeTables(self.base / "handshake.db", clock=self.clock, chance=Random(1))
-        self.feed = FolderFeed("w", self.tables, self.queue, self.clock)
-        self.drain = TaskDrain(
+        self.feed = FolderIntake("w", self.tables, self.queue, self.clock)
+        self.drain = IngestWorker(
             self.tables,
             self.queue,
             BusyIngestion(self),
@@ -96,7 +96,7 @@ class IngestStorm(FileStorm):
         self.meanwhile.append((name, data))
 
     def scan(self) -> None:
-        self._take(self.folder.reconcile(), refused=0)
+        self._take(self.folder.full_scan(), refused=0)
 
     def process(self, steps: int, seconds: int) -> None:
         for _ in range(steps):
@@ -104,7 +104,7 @@ class IngestStorm(FileStorm):
             self.clock.advance(seconds)
 
     def change_the_sink(self, down: bool) -> None:
-        self.store.down = "no route" if down else None
+        self.store.outage = "no route" if down else None
 
     def pause(self, paused: bool) -> None:
         if paused:
@@ -118,20 +118,20 @@ class IngestStorm(FileStorm):
 
     def restart(self, confirmed: bool, processed: bool) -> None:
         """Killed between the queue and the note of what was seen, or not; another process may drain the queue."""
-        look = self.folder.reconcile()
-        self.folder.announce(look.changes)
-        taken = self.feed.take(look.changes)
+        look = self.folder.full_scan()
+        self.folder.mark_pending(look.changes)
+        taken = self.feed.accept(look.changes)
         if confirmed:
-            self.folder.confirm(taken)
+            self.folder.commit(taken)
         self.seen.close()
         self.tables.close()
         self._open()
         if processed:
             self.drain.step()
 
-    def _take(self, look: Look, refused: int) -> None:
-        self.folder.announce(look.changes)
-        self.folder.confirm(self.feed.take(look.changes[refused:]))
+    def _take(self, look: ScanOutcome, refused: int) -> None:
+        self.folder.mark_pending(look.changes)
+        self.folder.commit(self.feed.accept(look.changes[refused:]))
 
     def _compare(self) -> None:
         try:
@@ -142,10 +142,10 @@ class IngestStorm(FileStorm):
 
     def _calm(self) -> None:
         """No more faults; time passes until nothing is left to do."""
-        self.store.down = None
+        self.store.outage = None
         self.meanwhile = []
         self.tables.resume_watch("w")
-        look = self.folder.reconcile()
+        look = self.folder.full_scan()
         for _ in range(1_000):
             if look.changes:
                 self._take(look, refused=0)
@@ -154,27 +154,27 @@ class IngestStorm(FileStorm):
             self.tables.enable_watch("w")
             self.drain.step()
             self.clock.advance(400)
-            if look.unsettled:
+            if look.unstable:
                 Event().wait(0.06)  # until a write of just now has a moment of its own
-            look = self.folder.reconcile()
-        raise AssertionError(f"no end: {look}, {self.queue.rows()}, {self.tables.watch('w').health}")
+            look = self.folder.full_scan()
+        raise AssertionError(f"no end: {look}, {self.queue.list_tasks()}, {self.tables.watch('w').health}")
 
-    def _rebuilt(self) -> MemoryVectors:
-        clean = MemoryVectors()
+    def _rebuilt(self) -> MemoryVectorStore:
+        clean = MemoryVectorStore()
         exclusions, now = self.tables.exclusions("w"), self.clock.now()
         files = [
-            FileToIngest(path=str(path), watch_id="w", collection="docs")
+            IngestRequest(path=str(path), watch_id="w", collection="docs")
             for path in self.root.rglob("*")
-            if path.is_file() and excluding(exclusions, str(path), now) is None
+            if path.is_file() and find_exclusion(exclusions, str(path), now) is None
         ]
-        Ingestion(HashingEmbedder(16), clean, self.clock).ingest(files)
+        VectorIngestor(HashingEmbedder(16), clean, self.clock).ingest(files)
         return clean
 
-    def _content(self, store: MemoryVectors) -> dict[str, str]:
+    def _content(self, store: MemoryVectorStore) -> dict[str, str]:
         paths = sorted(store.paths("docs"))
         return {
             str(Path(path).relative_to(self.root)): stored.content_hash
-            for path, stored in store.stored("docs", paths).items()
+            for path, stored in store.stored_files("docs", paths).items()
         }
 
 

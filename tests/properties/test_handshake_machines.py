@@ -9,27 +9,27 @@ from hypothesis import given
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule
 
-from vedette.handshake.capacity import Capacity, Refusal, released, requested, withdrawn
+from vedette.handshake.capacity import Capacity, RefusalReason, release, request, withdrawn
 from vedette.handshake.circuit_breaker import CircuitState
 from vedette.handshake.config import CircuitConfig, CoordinatorConfig, DegradationConfig, HealthConfig
 from vedette.handshake.degradation import (
     Degradation,
     DegradationLevel,
     LoadObservation,
-    asked_level,
-    checked,
-    pausing,
+    apply_observation,
+    decide_pauses,
+    level_for_load,
 )
 from vedette.handshake.health import (
     DisabledBy,
     HealthStatus,
     WatchHealth,
-    admission,
-    after_error,
-    after_good_file,
-    after_waiting,
-    disabled,
-    enabled,
+    check_admission,
+    disable,
+    enable,
+    end_cooldown,
+    record_error,
+    record_success,
     reset_errors,
 )
 
@@ -53,7 +53,7 @@ class HealthMachine(RuleBasedStateMachine):
     @rule(network=st.booleans())
     def fail(self, network: bool) -> None:
         before = self.health
-        self.health = after_error(before, self.now, "x", SMALL, self.chance, network=network)
+        self.health = record_error(before, self.now, "x", SMALL, self.chance, network=network)
         self.row_of_errors, self.row_of_successes, self.total = self.row_of_errors + 1, 0, self.total + 1
         self.window.append(self.now)
         recent = [moment for moment in self.window if self.now - moment < timedelta(hours=1)]
@@ -67,7 +67,7 @@ class HealthMachine(RuleBasedStateMachine):
     @rule()
     def succeed(self) -> None:
         before = self.health
-        self.health = after_good_file(before, self.now, SMALL)
+        self.health = record_success(before, self.now, SMALL)
         self.row_of_errors, self.row_of_successes = 0, self.row_of_successes + 1
         if before.circuit.state is CircuitState.HALF_OPEN:
             closed = before.circuit.passed_trials == 2
@@ -82,7 +82,7 @@ class HealthMachine(RuleBasedStateMachine):
     def wait(self, seconds: int) -> None:
         self.now += timedelta(seconds=seconds)
         before = self.health
-        self.health = after_waiting(before, self.now, SMALL)
+        self.health = end_cooldown(before, self.now, SMALL)
         opened = before.circuit.opened_at
         cooled = opened is not None and self.now - opened >= timedelta(hours=1)
         if before.circuit.state is CircuitState.OPEN and before.disabled_by is DisabledBy.CIRCUIT and cooled:
@@ -101,22 +101,22 @@ class HealthMachine(RuleBasedStateMachine):
 
     @rule()
     def disable(self) -> None:
-        self.health = disabled(self.health)
-        assert not admission(self.health, self.now, 0, SMALL).may_process
+        self.health = disable(self.health)
+        assert not check_admission(self.health, self.now, 0, SMALL).is_allowed
 
     @rule()
     def enable(self) -> None:
         if self.health.circuit.state is not CircuitState.CLOSED:
             self.row_of_errors = self.row_of_successes = 0
             self.window.clear()
-        self.health = enabled(self.health, self.now)
+        self.health = enable(self.health, self.now)
         assert self.health.enabled
 
     @precondition(lambda self: self.health.circuit.state is CircuitState.CLOSED and self.health.enabled)
     @rule()
     def wait_long_enough(self) -> None:
         self.now += timedelta(seconds=331)
-        assert admission(self.health, self.now, 0, SMALL).may_process, "no backoff outlasts the cap"
+        assert check_admission(self.health, self.now, 0, SMALL).is_allowed, "no backoff outlasts the cap"
 
     @invariant()
     def fields_are_counted_right(self) -> None:
@@ -127,13 +127,13 @@ class HealthMachine(RuleBasedStateMachine):
 
     @invariant()
     def a_refusal_names_a_way_out(self) -> None:
-        answer = admission(self.health, self.now, 0, SMALL)
+        answer = check_admission(self.health, self.now, 0, SMALL)
         if (
-            not answer.may_process
+            not answer.is_allowed
             and self.health.disabled_by is not DisabledBy.USER
             and not self.reset_by_hand()
         ):
-            assert answer.until is not None
+            assert answer.retry_at is not None
 
     def reset_by_hand(self) -> bool:
         return not self.health.enabled and self.health.circuit.state is CircuitState.CLOSED
@@ -158,16 +158,16 @@ class CapacityMachine(RuleBasedStateMachine):
     @rule(watch=WATCHES, count=st.integers(1, 20), others=st.integers(0, 45))
     def request(self, watch: str, count: int, others: int) -> None:
         before = sum(self.held.values())
-        grant = requested(self.capacity, watch, count, others, CAPACITY)
+        grant = request(self.capacity, watch, count, others, CAPACITY)
         used = max(before, others)
         self._judge(used)
         holds = self.held.get(watch, 0)
         if used + count > 40:
-            assert (grant.granted, grant.reason) == (False, Refusal.FULL)
+            assert (grant.granted, grant.reason) == (False, RefusalReason.FULL)
         elif holds + count > 15:
-            assert (grant.granted, grant.reason) == (False, Refusal.SHARE)
+            assert (grant.granted, grant.reason) == (False, RefusalReason.SHARE)
         elif self.throttling and holds + count > 3:
-            assert (grant.granted, grant.reason) == (False, Refusal.THROTTLED)
+            assert (grant.granted, grant.reason) == (False, RefusalReason.THROTTLED)
         else:
             assert grant.granted
             self.held[watch] = holds + count
@@ -176,7 +176,7 @@ class CapacityMachine(RuleBasedStateMachine):
 
     @rule(watch=WATCHES, count=st.integers(0, 25), others=st.integers(0, 45))
     def release(self, watch: str, count: int, others: int) -> None:
-        self.capacity = released(self.capacity, watch, count, others, CAPACITY)
+        self.capacity = release(self.capacity, watch, count, others, CAPACITY)
         self.held[watch] = max(0, self.held.get(watch, 0) - count)
         self._judge(max(sum(self.held.values()), others))
 
@@ -189,7 +189,9 @@ class CapacityMachine(RuleBasedStateMachine):
     @invariant()
     def what_is_held_is_what_was_granted(self) -> None:
         self.capacity.validate(CAPACITY)
-        assert dict(self.capacity.held) == {watch: count for watch, count in self.held.items() if count}
+        assert dict(self.capacity.tasks_by_watch) == {
+            watch: count for watch, count in self.held.items() if count
+        }
         assert self.capacity.throttling == self.throttling
 
     def _judge(self, used: int) -> None:
@@ -215,12 +217,12 @@ def test_degradation_rises_at_once_and_falls_one_level_after_its_time(
     checks: list[tuple[int, LoadObservation]],
 ) -> None:
     config, now = DegradationConfig(), START
-    state, better = Degradation.at(now), 0
+    state, better = Degradation.initial(now), 0
     watches = [(str(priority), priority) for priority in range(11)]
     for seconds, load in checks:
         now += timedelta(seconds=seconds)
-        before, asked = state, asked_level(load, config)
-        state = pausing(checked(state, load, now, config), watches, config).state
+        before, asked = state, level_for_load(load, config)
+        state = decide_pauses(apply_observation(state, load, now, config), watches, config).state
         state.validate(config)
         cooled = now - before.entered_at >= timedelta(seconds=60)
         better = better + 1 if asked < before.level and cooled else 0 if asked >= before.level else better

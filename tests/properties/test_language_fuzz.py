@@ -23,18 +23,18 @@ from vedette.errors import InvalidStatement, ParseError, VedetteError, WatchErro
 from vedette.language.parser import (
     parse_declarations,
     parse_expression,
-    parse_lifted,
     parse_script,
     parse_statement,
+    parse_template,
     parse_watch_options,
 )
 from vedette.language.parser.lexer import tokenize
-from vedette.language.parser.template import lift
+from vedette.language.parser.template import extract_literals
 
 READERS: tuple[Callable[[str], object], ...] = (
     parse_script,
     parse_statement,
-    parse_lifted,
+    parse_template,
     parse_declarations,
     parse_expression,
     parse_watch_options,
@@ -80,7 +80,7 @@ ODD = [
 def read_all(text: str) -> None:
     for read in READERS:
         try_to(read, text)
-    lift(text)
+    extract_literals(text)
 
 
 def try_to(read: Callable[[str], object], text: str) -> None:
@@ -180,7 +180,7 @@ def test_more_is_not(text: str) -> None:
     for read in READERS:
         with pytest.raises(ParseError, match="E1003"):
             read(text)
-    assert lift(text) is None
+    assert extract_literals(text) is None
 
 
 MARKS = "( ) [ { ] - \" \\ ' /* @ # $ 9 9. 1e \0 \ud800 ; a. é EXISTS( KILL5; 5x \ufeff".split()
@@ -192,7 +192,7 @@ def test_nothing_but_one_thing(piece: str) -> None:
     text = piece * (MEGABYTE // 4 // len(piece))
     try_to(parse_script, text)
     try_to(parse_declarations, text)
-    lift(text)
+    extract_literals(text)
 
 
 # --- time -------------------------------------------------------------------------------------------------------
@@ -215,9 +215,9 @@ GROWING: dict[str, tuple[Callable[[str], object], Callable[[int], str]]] = {
     "attributes": (parse_declarations, lambda n: "node A { " + "a: Int [required, >= 5] = 5 " * n + "}"),
     "nodes with modifiers": (parse_declarations, lambda n: "node A\n[abstract, sealed] node B\n" * n),
     "mistakes in declarations": (parse_declarations, lambda n: "node A { a } " * n),
-    "lifted literals": (lift, lambda n: 'SET t.a = "x" + 5 + 1.5 + 30s;' * n * 3),
-    "lifted quotes": (lift, lambda n: '"a\\' * n * 8),
-    "lifted digits": (lift, lambda n: "9a" * n * 8),
+    "lifted literals": (extract_literals, lambda n: 'SET t.a = "x" + 5 + 1.5 + 30s;' * n * 3),
+    "lifted quotes": (extract_literals, lambda n: '"a\\' * n * 8),
+    "lifted digits": (extract_literals, lambda n: "9a" * n * 8),
 }
 
 

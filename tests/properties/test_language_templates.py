@@ -11,9 +11,9 @@ from hypothesis import strategies as st
 from tests.properties.strategies.language_trees import floats, integers, statements, texts
 from tests.unit.language.parser.corpus import accepted_scripts
 from vedette.errors import VedetteError
-from vedette.language.parser import parse_lifted, parse_script
+from vedette.language.parser import parse_script, parse_template
 from vedette.language.parser.lexer import tokenize
-from vedette.language.parser.template import Lifted, lift
+from vedette.language.parser.template import StatementTemplate, extract_literals
 from vedette.language.printer import print_statement
 from vedette.language.printer.expressions import print_value
 from vedette.language.syntax.expressions import Literal
@@ -47,56 +47,56 @@ def slots(tree: Any) -> dict[int, Value]:
     return found
 
 
-def rebuild(lifted: Lifted, literals: list[Value]) -> str:
-    pieces = list(lifted.skeleton)
+def rebuild(lifted: StatementTemplate, literals: list[Value]) -> str:
+    pieces = list(lifted.key)
     pieces[1::2] = map(print_value, literals)
     return "".join(pieces)
 
 
 @given(TEXTS)
 def test_every_literal_is_in_a_slot_or_pinned(text: str) -> None:
-    parsed = parse_lifted(text)
+    parsed = parse_template(text)
     found = slots(parsed.statements)
-    assert not found.keys() & parsed.pinned
-    assert found.keys() | parsed.pinned == set(range(len(parsed.literals)))
+    assert not found.keys() & parsed.inlined_literals
+    assert found.keys() | parsed.inlined_literals == set(range(len(parsed.literals)))
     assert all(repr(parsed.literals[slot]) == repr(value) for slot, value in found.items())
 
 
 @given(TEXTS)
 def test_lifting_finds_what_the_lexer_finds(text: str) -> None:
-    lifted = lift(text)
+    lifted = extract_literals(text)
     if lifted is not None:
         assert repr(lifted.literals) == repr(tokenize(text).literals)
 
 
 @given(TEXTS, st.data())
 def test_constants_can_be_exchanged(text: str, data: st.DataObject) -> None:
-    lifted = lift(text)
+    lifted = extract_literals(text)
     assume(lifted is not None)
     assert lifted is not None
-    others: list[Any] = [data.draw(OTHERS[tag]) for tag in lifted.skeleton[1::2]]
+    others: list[Any] = [data.draw(OTHERS[tag]) for tag in lifted.key[1::2]]
     changed = rebuild(lifted, others)
-    again = lift(changed)
+    again = extract_literals(changed)
     assert again is not None
-    assert again.skeleton == lifted.skeleton
+    assert again.key == lifted.key
     assert repr(again.literals) == repr(tuple(others))
-    before, after = parse_lifted(text), parse_lifted(changed)
-    assert before.pinned == after.pinned
-    expected = {slot: value for slot, value in enumerate(others) if slot not in after.pinned}
+    before, after = parse_template(text), parse_template(changed)
+    assert before.inlined_literals == after.inlined_literals
+    expected = {slot: value for slot, value in enumerate(others) if slot not in after.inlined_literals}
     assert repr(sorted(slots(after.statements).items())) == repr(sorted(expected.items()))
 
 
 @given(SCRIPTS, st.data())
 def test_equal_skeletons_parse_alike(text: str, data: st.DataObject) -> None:
     """Even after a blow to the text: whoever has the skeleton of an accepted text is accepted."""
-    lifted = lift(text)
+    lifted = extract_literals(text)
     assume(lifted is not None and text)
     place = data.draw(st.integers(0, len(text) - 1))
     length = data.draw(st.integers(0, 2))
     middle = data.draw(st.text("\"\\@#$.-/*+0123456789abdehmnstwTZ: _\0\n'", max_size=3))
     changed = text[:place] + middle + text[place + length :]
-    again = lift(changed)
-    if again is None or lifted is None or again.skeleton != lifted.skeleton:
+    again = extract_literals(changed)
+    if again is None or lifted is None or again.key != lifted.key:
         return
     try:
         parse_script(changed)

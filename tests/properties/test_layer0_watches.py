@@ -15,7 +15,7 @@ import vedette
 from tests.conftest import SOAK
 from tests.properties.models.watch_fold import Fold
 from vedette.engine.data_directory import Vedette
-from vedette.engine.layer0.view import LayerEyes, LayerZero
+from vedette.engine.layer0.view import Layer0, Layer0Visibility
 from vedette.engine.session.session import Session
 from vedette.engine.session.watch_handle import WatchHandle
 from vedette.errors import VedetteError
@@ -169,18 +169,18 @@ class Visits:
 
 @pytest.fixture
 def visits(monkeypatch: pytest.MonkeyPatch) -> Visits:
-    made, looked, visits = LayerZero.watch_element, LayerEyes.sees_watch_of, Visits()
+    made, looked, visits = Layer0.watch_element, Layer0Visibility.sees_watch_of, Visits()
 
-    def watch_element(self: LayerZero, watch: Any) -> Any:
+    def watch_element(self: Layer0, watch: Any) -> Any:
         visits.count += 1
         return made(self, watch)
 
-    def sees_watch_of(self: LayerEyes, actor: str | None) -> bool:
+    def sees_watch_of(self: Layer0Visibility, actor: str | None) -> bool:
         visits.count += 1
         return looked(self, actor)
 
-    monkeypatch.setattr(LayerZero, "watch_element", watch_element)
-    monkeypatch.setattr(LayerEyes, "sees_watch_of", sees_watch_of)
+    monkeypatch.setattr(Layer0, "watch_element", watch_element)
+    monkeypatch.setattr(Layer0Visibility, "sees_watch_of", sees_watch_of)
     return visits
 
 

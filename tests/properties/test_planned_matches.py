@@ -60,7 +60,7 @@ def test_a_committed_graph(seed: int, nodes: int, edges: int, depth: int):
     driver = Driver(world.ontology.text())
     try:
         driver.load(world.graph)
-        driver.home.default.state.replan()  # with the sizes as they are now
+        driver.home.default.state.invalidate_plans()  # with the sizes as they are now
         for query in world.asked:
             check(driver, query, world.graph)
         driver.validate()

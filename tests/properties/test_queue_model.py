@@ -717,7 +717,7 @@ class ConsumeMachine(RuleBasedStateMachine):
     @rule(data=st.data())
     def redrive(self, data: st.DataObject) -> None:
         letter = self.model.letters[data.draw(st.integers(0, len(self.model.letters) - 1))]
-        letters = self.db.default.watching.consuming.letters.letters.values()
+        letters = self.db.default.watching.consuming.dead_letters.letters.values()
         ids = [each.id for each in letters if each.element == letter.element]
         assert len(ids) == 1, "a dead letter exactly once"
         text = "REDRIVE #$id"
@@ -783,12 +783,14 @@ class ConsumeMachine(RuleBasedStateMachine):
         assert links == model.links.keys()
         assert len(self.writer.execute("MATCH n: Note RETURN n").rows) == self.notes
         consuming.validate()
-        held = {id: delivery.item.element for id, delivery in consuming.desk.deliveries.items()}
+        held = {
+            id: delivery.queued_element.element for id, delivery in consuming.dispatcher.deliveries.items()
+        }
         assert held == {claim.id: claim.element for claim in model.claims.values()}
         assert len(set(held.values())) == len(held), "two holders"
         facts = {
             (element, group): (each.failures, each.timeouts, each.parked)
-            for element, groups in consuming.desk.attempts.items()
+            for element, groups in consuming.dispatcher.attempts.items()
             for group, each in groups.items()
         }
         expected = {key: (each.failures, each.timeouts, each.parked) for key, each in model.facts.items()}
@@ -801,7 +803,7 @@ class ConsumeMachine(RuleBasedStateMachine):
             consumer.told.clear()
 
     def _check_letters(self) -> None:
-        letters = self.db.default.watching.consuming.letters.letters.values()
+        letters = self.db.default.watching.consuming.dead_letters.letters.values()
         found = Counter((each.element, each.reason, each.attempts, each.watch) for each in letters)
         expected = [(each.element, each.reason, each.attempts) for each in self.model.letters]
         names = [self.names[each.watch] for each in self.model.letters]

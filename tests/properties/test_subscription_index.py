@@ -15,12 +15,12 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 
 from vedette.errors import FilterError
-from vedette.filters.document_filter import Environment, compile_filter
-from vedette.subscriptions.index.change_batch import DocumentChange, ImageRows
-from vedette.subscriptions.index.matcher import ENTER, LEAVE, match_segments, scan
-from vedette.subscriptions.index.segment import Entry, Segment, write_segment
-from vedette.subscriptions.shape import bind, lift
-from vedette.subscriptions.spec import Form, expression_of, take_apart
+from vedette.filters.document_filter import FilterInput, compile_filter
+from vedette.subscriptions.index.change_batch import DocumentChange, ImageBatch
+from vedette.subscriptions.index.matcher import ENTER, LEAVE, match_by_scan, match_segments
+from vedette.subscriptions.index.segment import Segment, SegmentEntry, write_segment
+from vedette.subscriptions.shape import bind, extract_constants
+from vedette.subscriptions.spec import SubscriptionSpec, filter_expression, split_constants
 
 NONE = np.empty(0, np.int64)
 NAMES = st.sampled_from(["a", "b", "c"])
@@ -102,7 +102,7 @@ FILTERS = st.lists(
         st.fixed_dictionaries({"field": NAMES, "op": st.just("in"), "value": st.lists(SCALARS, max_size=18)}),
     ),
     max_size=3,
-).map(lambda filters: Form(kind="filters", source=msgspec.json.encode(filters).decode()))
+).map(lambda filters: SubscriptionSpec(kind="filters", source=msgspec.json.encode(filters).decode()))
 WATCHES = st.builds(
     "WATCH o: c WHERE {} RETURN o".format,
     st.recursive(
@@ -123,23 +123,25 @@ WATCHES = st.builds(
         ),
         max_leaves=4,
     ),
-).map(lambda source: Form(kind="watch", source=source))
-FORMS = st.one_of(EXPRESSIONS.map(lambda source: Form(kind="cel", source=source)), FILTERS, WATCHES)
+).map(lambda source: SubscriptionSpec(kind="watch", source=source))
+FORMS = st.one_of(
+    EXPRESSIONS.map(lambda source: SubscriptionSpec(kind="cel", source=source)), FILTERS, WATCHES
+)
 CHANGES = st.tuples(st.sampled_from(["k", "x", "1"]), st.none() | DOCUMENTS, st.none() | DOCUMENTS).filter(
     lambda change: change[1] is not None or change[2] is not None
 )
 
 
-def by_definition(form: Form, change: DocumentChange) -> int:
+def by_definition(form: SubscriptionSpec, change: DocumentChange) -> int:
     """What ruling 14 says, by the closures of the language."""
-    condition = compile_filter(expression_of(form))
+    condition = compile_filter(filter_expression(form))
 
     def matches(document: Any) -> bool:
         return condition.matches(
-            Environment(doc=document, id=change.key, collection="c", op=change.op, before=change.before)
+            FilterInput(doc=document, id=change.key, collection="c", op=change.op, before=change.before)
         )
 
-    if lift(expression_of(form))[0].eventful:
+    if extract_constants(filter_expression(form))[0].depends_on_change:
         subject = change.after if change.after is not None else change.before
         own = (LEAVE if change.before is not None else 0) | (ENTER if change.after is not None else 0)
         return own if matches(subject) else 0
@@ -148,9 +150,9 @@ def by_definition(form: Form, change: DocumentChange) -> int:
     return (LEAVE if was else 0) | (ENTER if now else 0)
 
 
-def entry(number: int, form: Form) -> Entry:
-    _, constants = take_apart(form)
-    return Entry(number, number % 3, number % 2, 0, msgspec.json.encode(form), constants)
+def entry(number: int, form: SubscriptionSpec) -> SegmentEntry:
+    _, constants = split_constants(form)
+    return SegmentEntry(number, number % 3, number % 2, 0, msgspec.json.encode(form), constants)
 
 
 def changes_of(drawn: list[Any]) -> list[DocumentChange]:
@@ -162,17 +164,17 @@ def changes_of(drawn: list[Any]) -> list[DocumentChange]:
 
 
 @given(st.lists(FORMS, min_size=1, max_size=12), st.lists(CHANGES, min_size=1, max_size=6))
-@example([Form(kind="cel", source="doc.a == 9007199254740993")], [("k", None, {"a": 2.0**53})])
-@example([Form(kind="cel", source="doc.a > 9007199254740992.0")], [("k", None, {"a": 2**53 + 1})])
-@example([Form(kind="cel", source="doc.a in [0.0]")], [("k", {"a": -0.0}, {"a": False})])
-@example([Form(kind="cel", source="doc.a < 'y'")], [("k", {"a": "x"}, {"a": 1})])
-@example([Form(kind="cel", source="op == 'delete'")], [("k", {"a": 1}, None)])
-@example([Form(kind="cel", source="op == 'update' && doc.a == 1")], [("k", {"a": 1}, {"a": 2})])
-def test_the_index_a_scan_and_the_definition_agree(forms: list[Form], drawn: list[Any]):
+@example([SubscriptionSpec(kind="cel", source="doc.a == 9007199254740993")], [("k", None, {"a": 2.0**53})])
+@example([SubscriptionSpec(kind="cel", source="doc.a > 9007199254740992.0")], [("k", None, {"a": 2**53 + 1})])
+@example([SubscriptionSpec(kind="cel", source="doc.a in [0.0]")], [("k", {"a": -0.0}, {"a": False})])
+@example([SubscriptionSpec(kind="cel", source="doc.a < 'y'")], [("k", {"a": "x"}, {"a": 1})])
+@example([SubscriptionSpec(kind="cel", source="op == 'delete'")], [("k", {"a": 1}, None)])
+@example([SubscriptionSpec(kind="cel", source="op == 'update' && doc.a == 1")], [("k", {"a": 1}, {"a": 2})])
+def test_the_index_a_scan_and_the_definition_agree(forms: list[SubscriptionSpec], drawn: list[Any]):
     usable = []
     for form in forms:
         try:
-            compile_filter(expression_of(form))
+            compile_filter(filter_expression(form))
             usable.append(form)
         except FilterError:
             continue
@@ -185,9 +187,9 @@ def test_the_index_a_scan_and_the_definition_agree(forms: list[Form], drawn: lis
             path = Path(folder) / f"{place}.seg"
             write_segment(path, part)
             segments.append(Segment.open(path))
-        images = ImageRows("t", "c", changes)
+        images = ImageBatch("t", "c", changes)
         found = sorted(match_segments(segments, NONE, images))
-        assert found == sorted(scan(segments, NONE, images))
+        assert found == sorted(match_by_scan(segments, NONE, images))
         expected = [
             (place, number, by_definition(form, change))
             for place, change in enumerate(changes)
@@ -196,14 +198,14 @@ def test_the_index_a_scan_and_the_definition_agree(forms: list[Form], drawn: lis
         ]
         assert found == expected
         ended = np.array([number for number in range(len(usable)) if number % 3 == 0], np.int64)
-        assert sorted(match_segments(segments, ended, images)) == [m for m in found if m.number % 3]
+        assert sorted(match_segments(segments, ended, images)) == [m for m in found if m.subscription % 3]
 
 
 @given(FORMS)
-def test_shape_and_constants_are_the_filter(form: Form):
+def test_shape_and_constants_are_the_filter(form: SubscriptionSpec):
     try:
-        expression = expression_of(form)
+        expression = filter_expression(form)
     except FilterError:
         return
-    shape, constants = lift(expression)
+    shape, constants = extract_constants(expression)
     assert bind(shape, constants) == expression

@@ -295,8 +295,8 @@ class Story:
         death, bindings = self.random.random() < 0.5, dict(self.system.bindings)
         self.log.append("death" if death else "restart")
         if death:
-            gate = self.db.default.gate
-            gate.wait(gate.submitted_tick)
+            gate = self.db.default.log_writer
+            gate.wait_durable(gate.submitted_sequence)
             former, self._place = self._place, f"{self._place}+"
             shutil.copytree(former, self._place)
         former_system = self.system

@@ -12,7 +12,7 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 
 from vedette.sources.images import decode_image, encode_image
-from vedette.subscriptions.collection_watch import read_watch
+from vedette.subscriptions.collection_watch import parse_collection_watch
 from vedette.subscriptions.windows import windowed_watch as windowing
 from vedette.subscriptions.windows.windowed_watch import WindowChange, WindowedWatch, WindowEvent
 from vedette.values import timestamp_to_ms
@@ -40,17 +40,17 @@ RETURNS = st.sampled_from(
 
 def run(returns: str, window: str, steps: list[Any]) -> tuple[list[WindowEvent], dict[str, Any]]:
     """What the windows tell, and what is there at the end. The state is put away and taken up after each step."""
-    form = read_watch(f"WATCH o: c [window: {window}] RETURN {returns}", {})
+    form = parse_collection_watch(f"WATCH o: c [window: {window}] RETURN {returns}", {})
     watch, there = WindowedWatch(form, NOW), dict[str, Any]()
     if form.aggregates:
-        watch.begin("c", 0, [])
+        watch.load_snapshot("c", 0, [])
     told: list[WindowEvent] = []
     for offset, (key, document, ms) in enumerate(steps, 1):
         time = timestamp_to_ms(NOW) + ms
-        watch.take(WindowChange(offset, 0, time, time, "c", key, there.get(key), document))
+        watch.apply(WindowChange(offset, 0, time, time, "c", key, there.get(key), document))
         there[key] = document
         told += watch.advance(NOW + timedelta(milliseconds=ms))
-        watch = WindowedWatch(form, NOW, pickle.loads(pickle.dumps(watch.held)))
+        watch = WindowedWatch(form, NOW, pickle.loads(pickle.dumps(watch.state)))
     told += watch.advance(NOW + timedelta(seconds=9))
     return told, {key: document for key, document in there.items() if document is not None}
 
@@ -101,7 +101,7 @@ def test_sums_are_of_numbers_where_there_are_any_else_of_durations():
 def test_a_window_holds_so_many_events_and_says_how_many_more_there_were(
     window: str, monkeypatch: pytest.MonkeyPatch
 ):
-    monkeypatch.setattr(windowing, "MOST_EVENTS", 3)
+    monkeypatch.setattr(windowing, "MAX_WINDOW_EVENTS", 3)
     told, _ = run("o.a", window, [(f"k{n}", {"a": n}, 100) for n in range(5)])
     assert (len(told[0].events or ()), told[0].dropped) == (3, 2)
     assert all(event.dropped == 0 for event in told[1:])
@@ -110,11 +110,11 @@ def test_a_window_holds_so_many_events_and_says_how_many_more_there_were(
 @pytest.mark.parametrize("returns", ["COUNT(o) AS n", "o.a, COLLECT(o.b)[limit: 5]"])
 def test_a_tumbling_aggregate_keeps_no_changes(returns: str):
     """Its window may be a day long."""
-    form = read_watch(f"WATCH o: c [window: tumbling(24h)] RETURN {returns}", {})
+    form = parse_collection_watch(f"WATCH o: c [window: tumbling(24h)] RETURN {returns}", {})
     watch = WindowedWatch(form, NOW)
-    watch.begin("c", 0, [])
+    watch.load_snapshot("c", 0, [])
     time = timestamp_to_ms(NOW)
     for offset in range(1, 2_000):
         before = {"a": 1, "b": offset - 1} if offset > 1 else None
-        watch.take(WindowChange(offset, 0, time, time, "c", "k", before, {"a": 1, "b": offset}))
-    assert len(pickle.dumps(watch.held)) < 5_000
+        watch.apply(WindowChange(offset, 0, time, time, "c", "k", before, {"a": 1, "b": offset}))
+    assert len(pickle.dumps(watch.state)) < 5_000

@@ -11,13 +11,13 @@ from typing import Any
 
 import pytest
 
-from vedette.pipeline.task import PipelineContext
+from vedette.pipeline.task import PipelineConfig
 from vedette.sources.images import encode_image
 from vedette.sources.journal.seam import CollectionJournal, open_journal
 from vedette.sources.records import Source, SourceEvent
 from vedette.subscriptions.index.versions import Compactor
 from vedette.subscriptions.registry.registry import SubscriptionRegistry, SubscriptionRequest
-from vedette.subscriptions.spec import Form
+from vedette.subscriptions.spec import SubscriptionSpec
 from vedette.testing.receiver import IngestReceiver
 
 HERE = Path(__file__).parent
@@ -56,16 +56,16 @@ class Shop:
         self.journal = open_journal(self.home)
         self.journal.add_source(Source(name="shop", kind="mongodb", address="mongodb://there", partitions=4))
         self.registry = SubscriptionRegistry(self.home)
-        self.registry.join("g1", self.receiver.address, 3600)
+        self.registry.acquire_lease("g1", self.receiver.address, 3600)
         self.compactor = Compactor(self.registry, self.home / "index")
 
     @property
-    def context(self) -> PipelineContext:
-        return PipelineContext(
-            journal=self.journal.address,
-            registry=self.registry.address,
-            index=self.home / "index",
-            secret="s",
+    def context(self) -> PipelineConfig:
+        return PipelineConfig(
+            journal_url=self.journal.address,
+            registry_url=self.registry.address,
+            index_folder=self.home / "index",
+            ingest_secret="s",
         )
 
     def subscribe(self, id: str, source: str, *, kind: Any = "cel", publish: bool = True) -> int:
@@ -74,7 +74,7 @@ class Shop:
             tenant="default",
             collection="shop::orders",
             boundary=self.journal.last_offset(),
-            form=Form(kind=kind, source=source),
+            form=SubscriptionSpec(kind=kind, source=source),
         )
         (number,) = self.registry.register("g1", [request], 3600)
         if publish:

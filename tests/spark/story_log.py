@@ -25,7 +25,7 @@ from vedette.language.syntax.expressions import (
 from vedette.language.syntax.statements import OptionValue, Return, Watch, WatchOption
 from vedette.testing.stories import EmbeddedHost, Story
 from vedette.testing.stories.host import HostSession, HostWatch
-from vedette.testing.stories.runner import StoryFailed, tell
+from vedette.testing.stories.runner import StoryFailed, run_story
 
 __all__ = ["AskedWatch", "Recorded", "RecordingHost", "record"]
 
@@ -71,8 +71,8 @@ class RecordingHost(EmbeddedHost):
     def limit(self, session: HostSession, per_session: int, total: int) -> None:
         super().limit(session.inner, per_session, total)  # type: ignore[attr-defined]
 
-    def lose(self, session: HostSession) -> None:
-        super().lose(session.inner)  # type: ignore[attr-defined]
+    def disconnect(self, session: HostSession) -> None:
+        super().disconnect(session.inner)  # type: ignore[attr-defined]
 
     def react(self, name: str, text: str, *, failing: bool) -> Any:
         self.note(text, {}, {})
@@ -121,7 +121,7 @@ class RecordingHost(EmbeddedHost):
         (element,) = statement.pattern.elements
         assert isinstance(element, NodePattern)
         names = [part.name for part in _members(element.type) if isinstance(part, NamedType)]
-        return self._home.default.state.schema.concrete(frozenset(names) if names else None)
+        return self._home.default.state.schema.concrete_subtypes(frozenset(names) if names else None)
 
 
 def _members(type_: Any) -> Sequence[Any]:
@@ -150,6 +150,6 @@ def record(story: Story, folder: Path) -> Recorded:
     with suppress(
         StoryFailed
     ):  # whether the engine tells it right is asked elsewhere; here, whether both tell the same
-        tell(story, host, keeps=False)
+        run_story(story, host, persistent=False)
     (log,) = (folder / "databases").glob("*.sqlite")
     return Recorded(story, log, host.recorded, tuple(host.refused), host.beginning)

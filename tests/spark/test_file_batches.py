@@ -13,27 +13,27 @@ from tests.support.pdf_file import pdf_of
 from tests.support.qdrant_server import qdrant_server
 from vedette.clock import SystemClock
 from vedette.pipeline.queries.file_batches import (
-    BulkConfig,
-    Recipe,
-    SparkDesk,
+    BulkThresholds,
+    FileJobConfig,
+    OnDemandSession,
     SparkIngestion,
     SparkPreparation,
 )
 from vedette.search.chunking import ChunkingConfig
 from vedette.search.embedding import HashingEmbedder
-from vedette.search.ingestion import FileOutcome, FileToIngest, Ingestion
-from vedette.search.preparation import FileToRead, PreparedFile, Without
-from vedette.search.vectors.qdrant import QdrantVectors
+from vedette.search.ingestion import FileOutcome, IngestRequest, VectorIngestor
+from vedette.search.preparation import NothingToStore, PreparedFile, PrepareRequest
+from vedette.search.vectors.qdrant import QdrantStore
 from vedette.search.vectors.store import VectorStore
-from vedette.testing.vectors import MemoryVectors
+from vedette.testing.vectors import MemoryVectorStore
 
 EMBEDDER = HashingEmbedder()
 CHUNKING = ChunkingConfig(max_characters=200, overlap_characters=40)
 MAX_BYTES = 20_000
 
 
-def recipe(**more: Any) -> Recipe:
-    return Recipe(**{"embedder": "hashing", "chunking": CHUNKING, "max_file_bytes": MAX_BYTES, **more})
+def recipe(**more: Any) -> FileJobConfig:
+    return FileJobConfig(**{"embedder": "hashing", "chunking": CHUNKING, "max_file_bytes": MAX_BYTES, **more})
 
 
 class Closed:
@@ -44,17 +44,17 @@ class Closed:
         self.times += 1
 
 
-def desk_of(spark: Any, closed: Closed | None = None, **bounds: Any) -> SparkDesk:
+def desk_of(spark: Any, closed: Closed | None = None, **bounds: Any) -> OnDemandSession:
     """A desk at the session of all tests: up at once, and not ours to end."""
-    config = BulkConfig(from_files=1, until_files=1, **bounds)
-    desk = SparkDesk(lambda: spark, closed or Closed(), SystemClock(), config)
-    while not desk.takes(1):
+    config = BulkThresholds(start_at_files=1, min_batch_files=1, **bounds)
+    desk = OnDemandSession(lambda: spark, closed or Closed(), SystemClock(), config)
+    while not desk.batch_size(1):
         pass
     return desk
 
 
 @pytest.fixture
-def tree(tmp_path: Path) -> list[FileToIngest]:
+def tree(tmp_path: Path) -> list[IngestRequest]:
     """Files of every kind and every trouble, and what to do with each."""
     root = tmp_path / "tree"
     root.mkdir()
@@ -68,8 +68,8 @@ def tree(tmp_path: Path) -> list[FileToIngest]:
     (root / "empty.txt").write_text("")
     os.mkfifo(root / "pipe")
     names = [*sorted(path.name for path in root.iterdir()), "gone.txt"]
-    files = [FileToIngest(path=f"{root}/{name}", watch_id="w", collection="docs") for name in names]
-    return [*files, FileToIngest(path=f"{root}/deleted.md", watch_id="w", collection="docs", delete=True)]
+    files = [IngestRequest(path=f"{root}/{name}", watch_id="w", collection="docs") for name in names]
+    return [*files, IngestRequest(path=f"{root}/deleted.md", watch_id="w", collection="docs", delete=True)]
 
 
 def seen(outcomes: Sequence[FileOutcome]) -> list[Any]:
@@ -79,23 +79,23 @@ def seen(outcomes: Sequence[FileOutcome]) -> list[Any]:
     ]
 
 
-def contents(store: VectorStore, files: Sequence[FileToIngest]) -> Any:
+def contents(store: VectorStore, files: Sequence[IngestRequest]) -> Any:
     everything = store.search("docs", EMBEDDER.embed(["words"])[0], EMBEDDER.name, 10_000)
     chunks = sorted((hit.path, hit.start, hit.end, hit.title, hit.text) for hit in everything)
-    return chunks, store.stored("docs", [file.path for file in files])
+    return chunks, store.stored_files("docs", [file.path for file in files])
 
 
-def clean(files: Sequence[FileToIngest]) -> tuple[list[Any], Any]:
+def clean(files: Sequence[IngestRequest]) -> tuple[list[Any], Any]:
     """What comes of them without Spark."""
-    store = MemoryVectors()
-    ingestion = Ingestion(EMBEDDER, store, SystemClock(), chunking=CHUNKING, max_file_bytes=MAX_BYTES)
+    store = MemoryVectorStore()
+    ingestion = VectorIngestor(EMBEDDER, store, SystemClock(), chunking=CHUNKING, max_file_bytes=MAX_BYTES)
     return seen(ingestion.ingest(files)), contents(store, files)
 
 
-def test_prepared_on_the_executors_and_stored_here(spark: Any, tree: list[FileToIngest]) -> None:
-    store = MemoryVectors()
+def test_prepared_on_the_executors_and_stored_here(spark: Any, tree: list[IngestRequest]) -> None:
+    store = MemoryVectorStore()
     preparation = SparkPreparation(desk_of(spark, batch_bytes=30_000, job_files=16), recipe(), EMBEDDER)
-    ingestion = Ingestion(EMBEDDER, store, SystemClock(), preparation=preparation)
+    ingestion = VectorIngestor(EMBEDDER, store, SystemClock(), preparation=preparation)
     outcomes = ingestion.ingest(tree)
     assert (seen(outcomes), contents(store, tree)) == clean(tree)
     again = {outcome.status for outcome in ingestion.ingest(tree) if outcome.failure is None}
@@ -103,10 +103,10 @@ def test_prepared_on_the_executors_and_stored_here(spark: Any, tree: list[FileTo
     assert ingestion.ingest([]) == []
 
 
-def test_stored_by_the_executors_on_a_server(spark: Any, tree: list[FileToIngest]) -> None:
+def test_stored_by_the_executors_on_a_server(spark: Any, tree: list[IngestRequest]) -> None:
     with qdrant_server() as (url, server):
-        store = QdrantVectors(url)
-        here = Ingestion(EMBEDDER, store, SystemClock())
+        store = QdrantStore(url)
+        here = VectorIngestor(EMBEDDER, store, SystemClock())
         ingestion = SparkIngestion(desk_of(spark), recipe(qdrant_url=url), here, SystemClock())
         assert (seen(ingestion.ingest(tree)), contents(store, tree)) == clean(tree)
         server.requests.clear()
@@ -123,19 +123,19 @@ def test_unchanged_content_is_not_embedded(spark: Any, tmp_path: Path) -> None:
     path = tmp_path / "a.txt"
     path.write_text("words")
     preparation = SparkPreparation(desk_of(spark), recipe(), EMBEDDER)
-    (first,) = preparation.prepare([FileToRead(path=str(path))])
+    (first,) = preparation.prepare([PrepareRequest(path=str(path))])
     assert isinstance(first, PreparedFile)
-    (second,) = preparation.prepare([FileToRead(path=str(path), known_hash=first.content_hash)])
-    assert second is Without.UNCHANGED
+    (second,) = preparation.prepare([PrepareRequest(path=str(path), stored_hash=first.content_hash)])
+    assert second is NothingToStore.UNCHANGED
 
 
-def test_what_spark_fails_to_do_is_done_here(spark: Any, tree: list[FileToIngest]) -> None:
-    closed, store = Closed(), MemoryVectors()
+def test_what_spark_fails_to_do_is_done_here(spark: Any, tree: list[IngestRequest]) -> None:
+    closed, store = Closed(), MemoryVectorStore()
     desk = desk_of(spark, closed)
     broken = recipe(embedder="there is none of this name")  # every task of the job fails
-    ingestion = Ingestion(
+    ingestion = VectorIngestor(
         EMBEDDER, store, SystemClock(), preparation=SparkPreparation(desk, broken, EMBEDDER)
     )
     assert (seen(ingestion.ingest(tree)), contents(store, tree)) == clean(tree)
     assert closed.times == 1
-    assert desk.takes(1_000_000) == 0, "not at once again"
+    assert desk.batch_size(1_000_000) == 0, "not at once again"

@@ -13,8 +13,8 @@ from typing import Any
 
 from tests.spark.conftest import Shop
 from tests.spark.processes import Picture, connected, free_port, served
-from vedette.pipeline.queries.changes import start_stream, stop_stream
-from vedette.transport.secret import directory_secret
+from vedette.pipeline.queries.changes import drain_and_stop, start_changes_query
+from vedette.transport.secret import load_or_create_secret
 
 WATCH = "WATCH o: shop::orders WHERE o.total > 100 RETURN o.id, o.total"
 
@@ -60,11 +60,11 @@ def follow(watch: Any, picture: Picture, until: Any) -> None:
 
 
 def test_a_gateway_leaves_and_its_clients_go_to_another(spark: Any, shop: Shop, tmp_path: Path):
-    secret = directory_secret(tmp_path)
-    shop.registry.leave("g1")  # the receiver of other tests: nobody is there
-    context = replace(shop.context, secret=secret.hex())
+    secret = load_or_create_secret(tmp_path)
+    shop.registry.release_lease("g1")  # the receiver of other tests: nobody is there
+    context = replace(shop.context, ingest_secret=secret.hex())
     upkeep = Upkeep(shop)
-    query = start_stream(spark, context, tmp_path / "checkpoint", start=0)
+    query = start_changes_query(spark, context, tmp_path / "checkpoint", start=0)
     upkeep.start()
     try:
         with ExitStack() as stays:
@@ -87,4 +87,4 @@ def test_a_gateway_leaves_and_its_clients_go_to_another(spark: Any, shop: Shop, 
                 follow(each, picture, lambda picture=picture: picture.rows == expected)
     finally:
         upkeep.end()
-        stop_stream(query)
+        drain_and_stop(query)

@@ -13,7 +13,7 @@ import pytest
 import vedette
 from tests.spark.conftest import Shop
 from vedette.errors import PipelineError
-from vedette.pipeline.queries.capture import capture, masked, sampled
+from vedette.pipeline.queries.capture import capture, mask_image, sampled
 from vedette.pipeline.queries.replay import compare, replay, shadow
 from vedette.sources.images import decode_image, encode_image
 
@@ -40,9 +40,9 @@ def test_a_capture_gives_the_same_answers_again(spark: Any, shop: Shop, tmp_path
     replay(spark, out, str(tmp_path / "one"))
     replay(spark, out, str(tmp_path / "two"))
     same = compare(str(tmp_path / "one"), str(tmp_path / "two"))
-    assert (same.divergence, same.only_present, same.only_candidate) == (0, 0, 0)
+    assert (same.divergence, same.only_current, same.only_candidate) == (0, 0, 0)
     found = pq.read_table(tmp_path / "one")
-    assert same.both == found.num_rows > 0
+    assert same.matched_by_both == found.num_rows > 0
     assert set(found["subscription"].to_pylist()) == {number}
     # A matcher that forgets one answer and sends another elsewhere.
     other = found.slice(1).to_pylist()
@@ -50,7 +50,7 @@ def test_a_capture_gives_the_same_answers_again(spark: Any, shop: Shop, tmp_path
     (tmp_path / "three").mkdir()
     pq.write_table(pa.Table.from_pylist(other, schema=found.schema), tmp_path / "three" / "part.parquet")
     worse = compare(str(tmp_path / "one"), str(tmp_path / "three"))
-    assert (worse.only_present, worse.only_candidate, worse.other_route) == (1, 0, 1)
+    assert (worse.only_current, worse.only_candidate, worse.routed_differently) == (1, 0, 1)
     assert worse.divergence == pytest.approx(2 / found.num_rows)
 
 
@@ -64,7 +64,7 @@ def test_shadow_runs_another_version(spark: Any, shop: Shop, tmp_path: Path, can
     capture(spark, shop.journal.address, tmp_path / "index", out)
     found = shadow(spark, out, candidate, tmp_path)
     assert found.divergence == 0
-    assert found.both > 0
+    assert found.matched_by_both > 0
 
 
 def test_what_is_no_capture_is_said(spark: Any, tmp_path: Path):
@@ -75,8 +75,10 @@ def test_what_is_no_capture_is_said(spark: Any, tmp_path: Path):
 
 def test_masks_keep_which_values_are_equal():
     one, two = (encode_image({"a": {"b": value}, "c": 1}) for value in ("x", "y"))
-    codes = [decode_image(masked(image, ["a.b", "nothing.there"], "s") or b"") for image in (one, two, one)]
+    codes = [
+        decode_image(mask_image(image, ["a.b", "nothing.there"], "s") or b"") for image in (one, two, one)
+    ]
     assert codes[0] == codes[2] != codes[1]
     assert codes[0]["c"] == 1
-    assert masked(None, ["a"], "s") is None
-    assert masked(one, ["a.b"], "other salt") != masked(one, ["a.b"], "s")
+    assert mask_image(None, ["a"], "s") is None
+    assert mask_image(one, ["a.b"], "other salt") != mask_image(one, ["a.b"], "s")

@@ -14,11 +14,11 @@ from typing import Any
 import pytest
 
 import vedette
-from vedette.pipeline.service import STATUS_FILE, PipelineService
+from vedette.pipeline.service import STATUS_FILE, PipelineProcess
 from vedette.sources.journal.seam import open_journal
 from vedette.sources.records import Source
 from vedette.subscriptions.registry.registry import SubscriptionRegistry, SubscriptionRequest
-from vedette.subscriptions.spec import Form
+from vedette.subscriptions.spec import SubscriptionSpec
 from vedette.testing.receiver import IngestReceiver
 from vedette.transport.ingest_messages import DeliveredChange
 
@@ -42,8 +42,8 @@ def test_from_a_commit_to_a_gateway_also_when_the_planner_dies(
 ):
     receiver = IngestReceiver(tmp_path / "in", secret="s")
     registry = SubscriptionRegistry(tmp_path)
-    registry.join("g1", receiver.address, 3600)
-    form = Form(kind="watch", source="WATCH t: Task WHERE t.n > 1 RETURN t.title")
+    registry.acquire_lease("g1", receiver.address, 3600)
+    form = SubscriptionSpec(kind="watch", source="WATCH t: Task WHERE t.n > 1 RETURN t.title")
     wish = SubscriptionRequest(id="w", tenant="default", collection="Task", boundary=0, form=form)
     (number,) = registry.register("g1", [wish], 3600)
     stop = Flag()
@@ -51,7 +51,7 @@ def test_from_a_commit_to_a_gateway_also_when_the_planner_dies(
         db.define("node Task { title: String, n: Int = 0 }")
         journal = open_journal(tmp_path)
         journal.add_source(Source(name="board", kind="graph", address=str(graph_file(tmp_path / "graph"))))
-        service = PipelineService(tmp_path, secret="s", session=spark)
+        service = PipelineProcess(tmp_path, secret="s", session=spark)
         monkeypatch.setattr(service, "_compactor", FullOnce(service._compactor))
         thread = Thread(target=service.run, args=(stop,))
         thread.start()

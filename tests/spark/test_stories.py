@@ -17,17 +17,17 @@ from tests.spark.story_log import AskedWatch, Recorded, record
 from tests.stories.test_watch_stories import STORIES
 from vedette.clock import SystemClock
 from vedette.errors import SourceError, SubscriptionError
-from vedette.pipeline.queries.changes import start_stream, stop_stream
+from vedette.pipeline.queries.changes import drain_and_stop, start_changes_query
 from vedette.sources.graph.reader import GraphLogReader
 from vedette.sources.images import decode_image
 from vedette.sources.records import Source
-from vedette.subscriptions.collection_watch import WatchForm, read_watch
+from vedette.subscriptions.collection_watch import CollectionWatch, parse_collection_watch
 from vedette.subscriptions.registry.registry import SubscriptionRequest
-from vedette.subscriptions.spec import Form
+from vedette.subscriptions.spec import SubscriptionSpec
 from vedette.testing.receiver import IngestReceiver
 from vedette.transport.ingest_messages import Deliver, DeliveredChange
-from vedette.transport.receiver import IngestDesk, Told
-from vedette.watch.delta import frozen
+from vedette.transport.receiver import ChangeReceiver, MatchedChange
+from vedette.watch.delta import value_key
 
 MEMORY = next((path for path in ("/dev/shm",) if Path(path).is_dir()), None)
 SINGLE = [story for story in STORIES if story.watches == "one element"]
@@ -48,7 +48,7 @@ class Asked:
     """A watch of a story at the pipeline, and what it is told."""
 
     watch: AskedWatch
-    form: WatchForm
+    form: CollectionWatch
     told: list[tuple[str, Any, Any]] = field(default_factory=list)
 
     def tell(self, kind: str, change: DeliveredChange) -> None:
@@ -90,7 +90,7 @@ def told(spark: Any) -> Iterator[Catalogue]:
             if any(type_.startswith("_") for type_ in watch.types):
                 continue  # Layer 0 is made when it is asked for, and in no log
             try:
-                form = read_watch(watch.text, watch.params)
+                form = parse_collection_watch(watch.text, watch.params)
             except SubscriptionError as error:
                 found.refused.setdefault(story.title, []).append(error.text)
                 continue
@@ -123,7 +123,7 @@ def read_log(shop: Shop, recorded: Recorded, tenant: str) -> int:
 
 def subscribe(shop: Shop, id: str, watch: AskedWatch, tenant: str, boundary: int) -> list[int]:
     """One subscription for each type that an element can really have."""
-    form = Form(kind="watch", source=watch.text, params=dict(watch.params))
+    form = SubscriptionSpec(kind="watch", source=watch.text, params=dict(watch.params))
     requests = [
         SubscriptionRequest(id=f"{id} {type_}", tenant=tenant, collection=type_, boundary=boundary, form=form)
         for type_ in watch.types
@@ -133,15 +133,15 @@ def subscribe(shop: Shop, id: str, watch: AskedWatch, tenant: str, boundary: int
 
 def tell_all(spark: Any, shop: Shop, numbers: dict[int, Asked], checkpoint: Path) -> None:
     last = shop.journal.last_offset()
-    query = start_stream(spark, shop.context, checkpoint, start=0)
+    query = start_changes_query(spark, shop.context, checkpoint, start=0)
     try:
         assert shop.receiver.wait_for(
             lambda: any(frame.offset >= last for frame in shop.receiver.completed), 240
         )
     finally:
-        stop_stream(query)
-    for output in IngestDesk().take(Deliver(number=1, changes=shop.receiver.changes)):
-        if isinstance(output, Told):
+        drain_and_stop(query)
+    for output in ChangeReceiver().receive(Deliver(number=1, changes=shop.receiver.changes)):
+        if isinstance(output, MatchedChange):
             for kind in ("enter", "update", "leave"):
                 for number in getattr(output, kind):
                     numbers[number].tell(kind, output.change)
@@ -150,8 +150,8 @@ def tell_all(spark: Any, shop: Shop, numbers: dict[int, Asked], checkpoint: Path
 @pytest.mark.parametrize("story", SINGLE, ids=str)
 def test_the_pipeline_tells_what_the_engine_tells(story: Any, told: Catalogue):
     for asked in told.asked.get(story.title, []):
-        ours = Counter(frozen(list(event)) for event in asked.told)
-        theirs = Counter(frozen([event.type, event.match, event.prev]) for event in asked.watch.deltas)
+        ours = Counter(value_key(list(event)) for event in asked.told)
+        theirs = Counter(value_key([event.type, event.match, event.prev]) for event in asked.watch.deltas)
         assert ours == theirs, asked.watch.text
     for text in told.refused.get(story.title, []):
         assert any(words in text for words in ENGINE_ONLY), text

@@ -9,9 +9,9 @@ from pathlib import Path
 from typing import Any
 
 from tests.spark.conftest import Shop
-from vedette.pipeline.checkpoint import committed_offset
+from vedette.pipeline.checkpoint import last_committed_offset
 from vedette.pipeline.java_classes import CHECKPOINT_CLASS, JavaClasses
-from vedette.pipeline.queries.changes import start_stream, stop_stream
+from vedette.pipeline.queries.changes import drain_and_stop, start_changes_query
 
 
 def told(shop: Shop) -> list[tuple[str, tuple[int, ...], tuple[int, ...], tuple[int, ...]]]:
@@ -30,7 +30,7 @@ def more_than(shop: Shop, count: int) -> bool:
 def test_from_the_journal_to_the_gateway(spark: Any, shop: Shop, tmp_path: Path):
     paid = shop.subscribe("paid", "doc.status == 'paid'")
     large = shop.subscribe("large", "doc.total > 100")
-    query = start_stream(spark, shop.context, tmp_path / "checkpoint", start=0)
+    query = start_changes_query(spark, shop.context, tmp_path / "checkpoint", start=0)
     try:
         shop.write(("a", {"status": "paid", "total": 10}), ("b", {"status": "open", "total": 500}))
         shop.write(("a", {"status": "open", "total": 200}), ("b", None), ("c", {"status": "x", "total": 1}))
@@ -52,16 +52,16 @@ def test_from_the_journal_to_the_gateway(spark: Any, shop: Shop, tmp_path: Path)
         assert shop.receiver.wait_for(lambda: sum(late in c.enter for c in shop.receiver.changes) == 2)
         assert all(c.again for c in shop.receiver.changes if late in c.enter)
     finally:
-        stop_stream(query)
+        drain_and_stop(query)
     # Stopped and started again it goes on where it was: nothing twice, nothing missing.
     before = len(shop.receiver.changes)
     last = shop.write(("f", {"status": "paid", "total": 1}))
-    query = start_stream(spark, shop.context, tmp_path / "checkpoint")
+    query = start_changes_query(spark, shop.context, tmp_path / "checkpoint")
     try:
         assert shop.receiver.wait_for(partial(complete, shop, last))
         assert [c.key for c in shop.receiver.changes[before:]] == ["f"]
     finally:
-        stop_stream(query)
+        drain_and_stop(query)
 
 
 def latest_alive(shop: Shop) -> int:
@@ -72,7 +72,7 @@ def latest_alive(shop: Shop) -> int:
 
 def test_a_killed_worker_costs_a_retry_and_no_change(spark: Any, shop: Shop, tmp_path: Path):
     everything = shop.subscribe("all", "true")
-    query = start_stream(spark, shop.context, tmp_path / "checkpoint", start=0, max_rows=50)
+    query = start_changes_query(spark, shop.context, tmp_path / "checkpoint", start=0, max_rows=50)
     try:
         first = shop.write(("first", {"n": 0}))
         assert shop.receiver.wait_for(partial(complete, shop, first))
@@ -92,7 +92,7 @@ def test_a_killed_worker_costs_a_retry_and_no_change(spark: Any, shop: Shop, tmp
             assert seqs == list(range(1, len(seqs) + 1))
         assert all(everything in (*c.enter, *c.update) for c in unique.values())
     finally:
-        stop_stream(query)
+        drain_and_stop(query)
 
 
 def test_checkpoints_are_written_by_our_class_where_it_is_made(spark: Any, shop: Shop, tmp_path: Path):
@@ -100,13 +100,13 @@ def test_checkpoints_are_written_by_our_class_where_it_is_made(spark: Any, shop:
     used = spark.conf.get("spark.sql.streaming.checkpointFileManagerClass")
     assert (used == CHECKPOINT_CLASS) == classes.jar.is_file()
     shop.subscribe("all", "true")
-    query = start_stream(spark, shop.context, tmp_path / "checkpoint", start=0)
+    query = start_changes_query(spark, shop.context, tmp_path / "checkpoint", start=0)
     try:
         last = shop.write(("a", {"n": 1}))
         assert shop.receiver.wait_for(partial(complete, shop, last))
     finally:
-        stop_stream(query)
+        drain_and_stop(query)
     assert (tmp_path / "checkpoint" / "offsets" / "0").read_text().startswith("v1\n")
-    assert committed_offset(tmp_path / "checkpoint") == {"offset": last, "version": 1}
+    assert last_committed_offset(tmp_path / "checkpoint") == {"offset": last, "version": 1}
     sums = list((tmp_path / "checkpoint").rglob("*.crc"))
     assert bool(sums) != classes.jar.is_file()  # those come with a program that is started for each

@@ -9,14 +9,14 @@ from typing import Any
 
 from tests.spark.conftest import Shop
 from vedette.clock import SystemClock
-from vedette.pipeline.queries.changes import stop_stream
-from vedette.pipeline.queries.windows import start_windows
-from vedette.policy.collection_policies import SightRule
+from vedette.pipeline.queries.changes import drain_and_stop
+from vedette.pipeline.queries.windows import start_windows_query
+from vedette.policy.collection_policies import ViewRule
 from vedette.sources.images import decode_image
 from vedette.subscriptions.registry.registry import SubscriptionRequest
-from vedette.subscriptions.spec import Form
-from vedette.transport.ingest_messages import Deliver, WindowTold
-from vedette.transport.receiver import IngestDesk
+from vedette.subscriptions.spec import SubscriptionSpec
+from vedette.transport.ingest_messages import Deliver, WindowResult
+from vedette.transport.receiver import ChangeReceiver
 
 LISTED = "WATCH o: shop::orders WHERE o.total > 0 [window: tumbling(500ms), initial: none] RETURN o.n"
 COUNTED = (
@@ -30,15 +30,15 @@ UNITED = (
     "RETURN COUNT(*) AS n, COLLECT(o.n)[limit: 9] AS them"
 )
 SIGHT = (
-    SightRule(allow=True, attribute=None, variable="o", condition="o.n != 2"),
-    SightRule(allow=False, attribute="total", variable="o", condition="o.n = 3"),
+    ViewRule(allow=True, attribute=None, variable="o", condition="o.n != 2"),
+    ViewRule(allow=False, attribute="total", variable="o", condition="o.n = 3"),
 )
 
 
-def watch(shop: Shop, id: str, text: str, sight: tuple[SightRule, ...] | None = None) -> int:
+def watch(shop: Shop, id: str, text: str, sight: tuple[ViewRule, ...] | None = None) -> int:
     names = BOTH if BOTH[1] in text else BOTH[:1]
     union = id if len(names) > 1 else ""
-    form = Form(kind="watch", source=text, time=SystemClock().now(), sight=sight, union=union)
+    form = SubscriptionSpec(kind="watch", source=text, time=SystemClock().now(), sight=sight, union=union)
     boundary = shop.journal.last_offset()
     wishes = [
         SubscriptionRequest(
@@ -58,8 +58,8 @@ def write(shop: Shop, *numbers: int, status: str = "paid") -> None:
 
 def told(shop: Shop, number: int) -> list[dict[str, Any]]:
     """What a gateway makes of it: repeats are dropped, positions are consecutive."""
-    desk = IngestDesk().take(Deliver(number=1, windows=list(shop.receiver.windows)))
-    found = [event for event in desk if isinstance(event, WindowTold) and event.subscription == number]
+    desk = ChangeReceiver().receive(Deliver(number=1, windows=list(shop.receiver.windows)))
+    found = [event for event in desk if isinstance(event, WindowResult) and event.subscription == number]
     assert [event.position for event in found] == list(range(1, len(found) + 1))
     return [decode_image(event.payload) for event in found]
 
@@ -82,7 +82,7 @@ def counted(shop: Shop, number: int) -> dict[str, tuple[int, int]]:
 def test_windows_survive_a_killed_worker_and_a_restart(spark: Any, shop: Shop, tmp_path: Path):
     write(shop, 1, 2)  # before anybody watches: in the snapshot of the counts, in no list
     checkpoint = tmp_path / "windows"
-    query = start_windows(spark, shop.context, checkpoint, lateness_ms=100)
+    query = start_windows_query(spark, shop.context, checkpoint, lateness_ms=100)
     try:
         in_lists, in_counts = watch(shop, "listed", LISTED), watch(shop, "counted", COUNTED)
         in_sight, in_both = watch(shop, "seen", COUNTED, SIGHT), watch(shop, "united", UNITED)
@@ -101,7 +101,7 @@ def test_windows_survive_a_killed_worker_and_a_restart(spark: Any, shop: Shop, t
     finally:
         query.stop()  # in the middle of whatever it does
     write(shop, 6)
-    query = start_windows(spark, shop.context, checkpoint, lateness_ms=100)
+    query = start_windows_query(spark, shop.context, checkpoint, lateness_ms=100)
     try:
         assert shop.receiver.wait_for(lambda: listed(shop, in_lists) == [3, 4, 5, 6], 240)
         assert shop.receiver.wait_for(lambda: counted(shop, in_counts)["paid"] == (5, 20), 240)
@@ -115,4 +115,4 @@ def test_windows_survive_a_killed_worker_and_a_restart(spark: Any, shop: Shop, t
         assert types[0] == "initial"
         assert set(types[1:]) <= {"added", "changed"}
     finally:
-        stop_stream(query)
+        drain_and_stop(query)

@@ -24,7 +24,7 @@ def stories_of(folder: Path) -> list[Story]:
 def marked(stories: Iterable[Story]) -> list[Any]:
     """Stories that wait for a feature are expected to fail: the run lists them, and complains when they do not."""
     return [
-        pytest.param(story, id=str(story), marks=_waiting(story.pending) if story.pending else ())
+        pytest.param(story, id=str(story), marks=_waiting(story.xfail) if story.xfail else ())
         for story in stories
     ]
 

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from vedette.testing.stories import EmbeddedHost, Story, read_stories, tell
+from vedette.testing.stories import EmbeddedHost, Story, read_stories, run_story
 
 FOLDER = Path(__file__).parent / "language"
 STORIES = [
@@ -21,14 +21,14 @@ RULES = dict(
 )
 
 
-@pytest.mark.parametrize("story", [s for s in STORIES if not s.needs_keeping], ids=str)
+@pytest.mark.parametrize("story", [s for s in STORIES if not s.needs_restart], ids=str)
 def test_in_memory(story: Story):
-    tell(story, EmbeddedHost(":memory:", story.settings), keeps=False)
+    run_story(story, EmbeddedHost(":memory:", story.settings), persistent=False)
 
 
 @pytest.mark.parametrize("story", STORIES, ids=str)
 def test_in_a_directory(story: Story, tmp_path: Path):
-    tell(story, EmbeddedHost(tmp_path / "data", story.settings), keeps=True)
+    run_story(story, EmbeddedHost(tmp_path / "data", story.settings), persistent=True)
 
 
 def test_every_rule_has_a_story():

@@ -7,20 +7,20 @@ from pathlib import Path
 import pytest
 
 from tests.stories.catalogue import check_rules, check_titles, marked, stories_of
-from vedette.testing.stories import EmbeddedHost, Story, tell
+from vedette.testing.stories import EmbeddedHost, Story, run_story
 
 FOLDER = Path(__file__).parent / "queue"
 STORIES = stories_of(FOLDER)
 
 
-@pytest.mark.parametrize("story", marked(s for s in STORIES if not s.needs_keeping))
+@pytest.mark.parametrize("story", marked(s for s in STORIES if not s.needs_restart))
 def test_in_memory(story: Story):
-    tell(story, EmbeddedHost(":memory:", story.settings), keeps=False)
+    run_story(story, EmbeddedHost(":memory:", story.settings), persistent=False)
 
 
 @pytest.mark.parametrize("story", marked(STORIES))
 def test_in_a_directory(story: Story, tmp_path: Path):
-    tell(story, EmbeddedHost(tmp_path / "data", story.settings), keeps=True)
+    run_story(story, EmbeddedHost(tmp_path / "data", story.settings), persistent=True)
 
 
 # --- the catalogue ------------------------------------------------------------------------------------------------

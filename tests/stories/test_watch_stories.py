@@ -12,22 +12,22 @@ from tests.stories.catalogue import check_rules, check_titles, marked, stories_o
 from vedette.language.syntax.expressions import Attribute, Exists, NodePattern, PatternAggregate
 from vedette.language.syntax.statements import Watch
 from vedette.language.syntax.visit import walk
-from vedette.testing.stories import EmbeddedHost, Story, tell
-from vedette.testing.stories.parser import Say, Step
-from vedette.testing.stories.steps import React
+from vedette.testing.stories import EmbeddedHost, Story, run_story
+from vedette.testing.stories.parser import Execute, Step
+from vedette.testing.stories.steps import StartReactor
 
 FOLDER = Path(__file__).parent / "watch"
 STORIES = stories_of(FOLDER)
 
 
-@pytest.mark.parametrize("story", marked(s for s in STORIES if not s.needs_keeping))
+@pytest.mark.parametrize("story", marked(s for s in STORIES if not s.needs_restart))
 def test_in_memory(story: Story):
-    tell(story, EmbeddedHost(":memory:", story.settings), keeps=False)
+    run_story(story, EmbeddedHost(":memory:", story.settings), persistent=False)
 
 
 @pytest.mark.parametrize("story", marked(STORIES))
 def test_in_a_directory(story: Story, tmp_path: Path):
-    tell(story, EmbeddedHost(tmp_path / "data", story.settings), keeps=True)
+    run_story(story, EmbeddedHost(tmp_path / "data", story.settings), persistent=True)
 
 
 # --- the catalogue ------------------------------------------------------------------------------------------------
@@ -52,7 +52,7 @@ def test_each_story_says_how_much_its_watches_look_at():
 
 def watches_of(step: Step) -> Iterator[Watch]:
     """The WATCH statements that a step says; what is no statement at all is not meant to be one."""
-    if isinstance(step, Say | React):
+    if isinstance(step, Execute | StartReactor):
         try:
             yield from (s for s in vedette.parse(step.text) if isinstance(s, Watch))
         except vedette.VedetteError:

@@ -21,12 +21,10 @@ def main() -> None:
                 )
                 print(tables.record_error("w", failure).health.consecutive_errors, flush=True)
             elif verb == "take":
-                print(int(tables.system.request_capacity(sys.argv[4], 1, 0).granted), flush=True)
+                print(int(tables.system_state.request_capacity(sys.argv[4], 1, 0).granted), flush=True)
             elif verb == "wait":  # a step for every line that comes in
                 sys.stdin.readline()
-                print(
-                    tables.look_at_watch("w").health.consecutive_errors, tables.foreign_version(), flush=True
-                )
+                print(tables.refresh_watch("w").health.consecutive_errors, tables.data_version(), flush=True)
 
 
 main()

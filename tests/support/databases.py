@@ -15,8 +15,8 @@ import vedette
 from vedette.engine.data_directory import Vedette
 from vedette.engine.database import Database
 from vedette.errors import StoreError
-from vedette.storage.catalog import open_home
-from vedette.storage.seam import Batch, Home, Store
+from vedette.storage.catalog import open_catalog
+from vedette.storage.seam import Batch, Store, StoreCatalog
 
 __all__ = ["FULL", "PATIENCE", "Disk", "all_at_once", "in_thread", "opened_on", "told_too_early"]
 
@@ -80,14 +80,14 @@ class _DiskStore:
     def facts(self) -> Any:
         if self._disk.unreadable is not None:
             raise self._disk.unreadable
-        return self._store.facts()
+        return self._store.info()
 
     def __getattr__(self, name: str) -> Any:
         return getattr(self._store, name)
 
 
 class _DiskHome:
-    def __init__(self, home: Home, disk: Disk) -> None:
+    def __init__(self, home: StoreCatalog, disk: Disk) -> None:
         self._home, self._disk = home, disk
 
     def open(self, name: str) -> Store:
@@ -102,8 +102,8 @@ def opened_on(disk: Disk, location: str | os.PathLike[str], **settings: Any) -> 
     """A home whose stores write through `disk`; released, so that closing never hangs."""
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(
-            "vedette.engine.data_directory.open_home",
-            lambda *place, **options: _DiskHome(open_home(*place, **options), disk),
+            "vedette.engine.data_directory.open_catalog",
+            lambda *place, **options: _DiskHome(open_catalog(*place, **options), disk),
         )
         db = vedette.open(location, environment={}, **settings)
     try:
@@ -150,8 +150,8 @@ def all_at_once(*works: Callable[[], T]) -> list[T]:
 def told_too_early(database: Database, work: Callable[[], object]) -> tuple[Future[object], bool]:
     """Start the work; return when it waits for the disk (False) or has ended without doing so (True)."""
     came = Event()
-    gate = database.gate
-    wait, notify = gate.wait, gate.notify
+    gate = database.log_writer
+    wait, notify = gate.wait_durable, gate.call_when_durable
 
     def watched_wait(tick: int, timeout: float | None = None) -> None:
         came.set()
@@ -162,8 +162,8 @@ def told_too_early(database: Database, work: Callable[[], object]) -> tuple[Futu
         came.set()
 
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(gate, "wait", watched_wait)
-        patch.setattr(gate, "notify", watched_notify)
+        patch.setattr(gate, "wait_durable", watched_wait)
+        patch.setattr(gate, "call_when_durable", watched_notify)
         future = in_thread(work)
         future.add_done_callback(lambda _: came.set())
         assert came.wait(PATIENCE), "it neither ended nor came to wait for the disk"

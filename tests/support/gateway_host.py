@@ -64,10 +64,10 @@ def _loop() -> _Loop:
 class _ByName:
     """The token is the actor's id; without one it is the system context."""
 
-    def admit(self, token: str, database: str | None) -> Grant:
+    def authenticate(self, token: str, database: str | None) -> Grant:
         if not database:
             raise AuthError("invalid_auth", "database is required")
-        return Grant(tenant=database, actor=token or None, system=not token)
+        return Grant(tenant=database, actor=token or None, is_system=not token)
 
 
 class GatewayHost(EmbeddedHost):
@@ -148,7 +148,7 @@ class GatewayHost(EmbeddedHost):
         inner = session.engine_session()
         inner.watch_limits = (per_session, total)
 
-    def lose(self, session: HostSession) -> None:
+    def disconnect(self, session: HostSession) -> None:
         assert isinstance(session, _WireSession)
         session.lose()
 
@@ -157,9 +157,9 @@ class GatewayHost(EmbeddedHost):
         super().advance(seconds)
         self.on_engine(lambda: None)
 
-    def reopen(self) -> None:
+    def restart(self) -> None:
         self._stop()
-        super().reopen()
+        super().restart()
 
     def validate(self) -> None:
         self.on_engine(super().validate)

@@ -10,8 +10,8 @@ from typing import Any
 
 from vedette.console.app import HttpServer, make_app
 from vedette.console.http_server import MOST_CONNECTIONS
-from vedette.console.metrics import service_figures
-from vedette.console.page import ServerFacts
+from vedette.console.metrics import service_metrics
+from vedette.console.page import ServerInfo
 from vedette.engine.data_directory import Vedette, open_vedette
 from vedette.gateway.limits import GatewayLimits
 from vedette.gateway.server.tls import tls_of
@@ -97,9 +97,9 @@ class Serving:
             self.port = await self.service.start(port=self.port)
             app = make_app(
                 self.service.board,
-                figures=service_figures(self.service),
+                figures=service_metrics(self.service),
                 ready=lambda: None,
-                facts=lambda: ServerFacts(port=self.port, databases=tuple(home.databases())),
+                facts=lambda: ServerInfo(port=self.port, databases=tuple(home.databases())),
                 allowed_origins=home.settings.allowed_origins,
             )
             http = HttpServer(app, tls=tls_of(home.settings, self.most_http))

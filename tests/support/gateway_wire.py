@@ -11,12 +11,12 @@ from vedette.engine.data_directory import Vedette, open_vedette
 from vedette.gateway.broker import window_file
 from vedette.gateway.broker.broker import Broker
 from vedette.gateway.limits import GatewayLimits
-from vedette.gateway.server.auth import Authority, OpenDoor
+from vedette.gateway.server.auth import Authority, LoopbackAuthenticator
 from vedette.gateway.server.connection import Connection
-from vedette.gateway.server.outbound import Bundle, Parcel
-from vedette.gateway.server.router import Switchboard
+from vedette.gateway.server.outbound import FrameBatch, OutboundFrame
+from vedette.gateway.server.router import ConnectionRouter
 from vedette.gateway.wire.broker_link import decode_batch, encode_batch
-from vedette.gateway.wire.resume_token import TokenSeal
+from vedette.gateway.wire.resume_token import TokenSigner
 from vedette.testing import ManualClock
 
 SECRET = b"0123456789abcdef0123456789abcdef"
@@ -29,10 +29,10 @@ class Mailbox:
         self.received: deque[dict[str, Any]] = deque()
         self.closed: tuple[int, str] | None = None
 
-    def send(self, parcel: Parcel) -> None:
+    def send(self, parcel: OutboundFrame) -> None:
         self.received.append(json.loads(parcel.message))
 
-    def send_all(self, bundle: Bundle) -> None:
+    def send_batch(self, bundle: FrameBatch) -> None:
         for parcel in bundle.parcels:
             self.send(parcel)
 
@@ -43,13 +43,13 @@ class Mailbox:
 class LocalPort:
     """A gateway's place at the broker. Batches go through their bytes, as between processes."""
 
-    def __init__(self, board: Switchboard) -> None:
+    def __init__(self, board: ConnectionRouter) -> None:
         self.board = board
 
     congested = False
 
-    def say(self, records: list[Any]) -> None:
-        self.board.said(decode_batch(encode_batch(records)[4:], from_gateway=False))
+    def send(self, records: list[Any]) -> None:
+        self.board.deliver(decode_batch(encode_batch(records)[4:], from_gateway=False))
 
 
 class Wire:
@@ -67,27 +67,27 @@ class Wire:
     ) -> None:
         self.clock = clock or ManualClock()
         self.limits = limits or GatewayLimits()
-        self.authority = authority or OpenDoor()
+        self.authority = authority or LoopbackAuthenticator()
         self.home = home or open_vedette(
             location, clock=self.clock, environment={}, manage_gc=False, **(settings or {})
         )
         windows = Path(location) / window_file.FILE if location != ":memory:" else None
         self.broker = Broker(
-            self.home, seal=TokenSeal(SECRET), limits=self.limits, clock=self.clock, windows=windows
+            self.home, seal=TokenSigner(SECRET), limits=self.limits, clock=self.clock, windows=windows
         )
-        self.broker.take_up()
+        self.broker.restore_streams()
         self._requests: deque[tuple[LocalPort, Any]] = deque()
-        self.boards: list[Switchboard] = []
+        self.boards: list[ConnectionRouter] = []
         self.gateway()
 
-    def gateway(self) -> Switchboard:
+    def gateway(self) -> ConnectionRouter:
         """One more gateway process."""
 
         def ask(record: Any) -> bool:
             self._requests.append((port, decode_batch(encode_batch([record])[4:], from_gateway=True)[0]))
             return True
 
-        board = Switchboard(limits=self.limits, authority=self.authority, clock=self.clock, ask=ask)
+        board = ConnectionRouter(limits=self.limits, authority=self.authority, clock=self.clock, ask=ask)
         port = LocalPort(board)
         self.boards.append(board)
         return board
@@ -103,7 +103,7 @@ class Wire:
 
     def advance(self, seconds: float) -> None:
         self.clock.advance(seconds)
-        self.broker.housekeep()
+        self.broker.evict_expired()
         self.run()
 
     def client(self, database: str = "default", *, gateway: int = 0, version: int = 0, **auth: Any) -> Client:
@@ -120,7 +120,7 @@ class Wire:
 
 
 class Client:
-    def __init__(self, wire: Wire, board: Switchboard) -> None:
+    def __init__(self, wire: Wire, board: ConnectionRouter) -> None:
         self.wire, self.board = wire, board
         self.mailbox = Mailbox()
         self.connection: Connection = board.connect(self.mailbox)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from datetime import datetime, timedelta
 
-from vedette.clock import Due, SystemClock
+from vedette.clock import SystemClock, Timer
 
 __all__ = ["JumpingClock"]
 
@@ -37,5 +37,5 @@ class JumpingClock(SystemClock):
     def monotonic(self) -> float:
         return super().monotonic() + self._monotonic_offset_seconds
 
-    def call_at(self, due: float, callback: Callable[[], object]) -> Due:
+    def call_at(self, due: float, callback: Callable[[], object]) -> Timer:
         return super().call_at(due - self._monotonic_offset_seconds, callback)

@@ -12,7 +12,7 @@ import pytest
 
 from vedette.errors import SourceError, StoreError, VedetteError
 from vedette.sources import reader as reading
-from vedette.sources.reader import _read
+from vedette.sources.reader import _poll_once
 
 __all__ = ["SourceStorm", "append_in_pieces"]
 
@@ -20,7 +20,7 @@ __all__ = ["SourceStorm", "append_in_pieces"]
 def append_in_pieces(monkeypatch: pytest.MonkeyPatch, reader: ModuleType) -> None:
     """So small that few changes already are several appends; and nobody waits between two looks."""
     for module in (reader, reading):
-        monkeypatch.setattr(module, "CHUNK", 3)
+        monkeypatch.setattr(module, "MAX_APPEND_EVENTS", 3)
     monkeypatch.setattr(reading, "POLL_SECONDS", 0.0)
 
 
@@ -60,7 +60,7 @@ class SourceStorm(ABC):
         self._failing = self.chance.choice(["", "", "before", "after"]) if failing is None else failing
         self.reader._look_again = 0.0
         try:
-            _read(self.reader, self.shop.journal, self.shop.source, settled=self.settled)
+            _poll_once(self.reader, self.shop.journal, self.shop.source, settled=self.settled)
             self.settled = True
         except VedetteError:
             pass

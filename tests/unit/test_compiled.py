@@ -11,7 +11,7 @@ import pytest
 
 import vedette
 from tests.conftest import IN_CI
-from vedette.compiled import MODULES, Manifest, is_compiled, present_fingerprint
+from vedette.compiled import COMPILED_MODULES, Manifest, is_compiled, source_fingerprint
 
 PACKAGE = Path(vedette.__file__).parent
 ROOT = Path(__file__).parents[2]
@@ -76,23 +76,25 @@ def test_a_manifest_that_cannot_be_read_means_plain(copy: Path, text: str | None
 
 def test_ci_runs_the_compiled_core() -> None:
     """With CI set every listed module is machine code, unless VEDETTE_COMPILED=0 asks for the plain core."""
-    loaded = {module for module in MODULES if Path(import_module(module).__file__ or "").suffix == ".so"}
+    loaded = {
+        module for module in COMPILED_MODULES if Path(import_module(module).__file__ or "").suffix == ".so"
+    }
     must_be_compiled = IN_CI and os.environ.get("VEDETTE_COMPILED") != "0"
-    assert loaded == set(MODULES if must_be_compiled or is_compiled() else ())
+    assert loaded == set(COMPILED_MODULES if must_be_compiled or is_compiled() else ())
 
 
 def test_the_fingerprint_covers_subfolders_and_paths(tmp_path: Path) -> None:
     source = tmp_path / "language" / "parser" / "rules.py"
     source.parent.mkdir(parents=True)
-    empty = present_fingerprint(tmp_path)
+    empty = source_fingerprint(tmp_path)
     source.write_text("A = 1\n")
-    first = present_fingerprint(tmp_path)
+    first = source_fingerprint(tmp_path)
     source.write_text("A = 2\n")
-    second = present_fingerprint(tmp_path)
+    second = source_fingerprint(tmp_path)
     moved = tmp_path / "language" / "printer" / "rules.py"
     moved.parent.mkdir()
     source.rename(moved)
-    assert len({empty, first, second, present_fingerprint(tmp_path)}) == 4
+    assert len({empty, first, second, source_fingerprint(tmp_path)}) == 4
 
 
 @pytest.mark.parametrize(("ci", "code"), [(None, 0), ("", 0), ("0", 0), ("false", 0), ("1", 1), ("true", 1)])
@@ -119,7 +121,9 @@ def test_a_core_that_does_not_compile_is_an_error_in_ci(tmp_path: Path, ci: str 
 
 
 def test_every_module_named_is_there() -> None:
-    assert all((PACKAGE.parent / Path(*module.split("."))).with_suffix(".py").exists() for module in MODULES)
+    assert all(
+        (PACKAGE.parent / Path(*module.split("."))).with_suffix(".py").exists() for module in COMPILED_MODULES
+    )
     manifest = Manifest.read()
-    if manifest is not None and manifest.fingerprint == present_fingerprint():
-        assert set(MODULES) < set(manifest.files)
+    if manifest is not None and manifest.fingerprint == source_fingerprint():
+        assert set(COMPILED_MODULES) < set(manifest.files)

@@ -12,7 +12,7 @@ import pytest
 
 import vedette
 from vedette.errors import SettingsError
-from vedette.settings import SETTINGS_FILE, Settings, checked, load_settings
+from vedette.settings import SETTINGS_FILE, Settings, load_settings, validated
 
 
 def write(directory: Path, text: str) -> Path:
@@ -112,7 +112,7 @@ def test_values_take_their_settings_shape(tmp_path: Path) -> None:
     ],
 )
 def test_what_cannot_be_used_is_refused_by_name(values: dict[str, Any], words: list[str]) -> None:
-    ways: list[Callable[[], object]] = [lambda: checked(values), lambda: load_settings(**values)]
+    ways: list[Callable[[], object]] = [lambda: validated(values), lambda: load_settings(**values)]
     if "colour" not in values:
         ways += [lambda: Settings(**values), lambda: vedette.open(":memory:", environment={}, **values)]
     for way in ways:

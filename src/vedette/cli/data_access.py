@@ -6,27 +6,27 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import cast
 
-from vedette.cli.options import directory_of
+from vedette.cli.options import local_directory
 from vedette.cli.output.display import Display
-from vedette.cli.served_directory import ServedHome
+from vedette.cli.served_directory import ServedDirectory
 from vedette.engine.data_directory import Vedette, open_vedette
 from vedette.engine.session.session import Session
 from vedette.processes.audit_log import audit_logging
 from vedette.processes.server_file import read_server_file
 
-__all__ = ["open_place", "open_session", "session_in"]
+__all__ = ["open_database_session", "open_directory", "open_session"]
 
 
 @contextmanager
-def open_place(location: str, *, display: Display, alone: bool = False) -> Iterator[Vedette]:
+def open_directory(location: str, *, display: Display, alone: bool = False) -> Iterator[Vedette]:
     """Open the home at `location`, with its audit log; print a note when the data directory is new.
 
     `alone`: do not go through a running server.
     """
-    directory = directory_of(location)
+    directory = local_directory(location)
     server = read_server_file(directory) if directory is not None and not alone else None
     if server is not None and directory is not None:
-        with ServedHome(directory, server) as served:
+        with ServedDirectory(directory, server) as served:
             yield cast("Vedette", served)  # the part of a home that commands use
         return
     is_new = directory is not None and not (directory / "format").exists()
@@ -46,11 +46,14 @@ def open_place(location: str, *, display: Display, alone: bool = False) -> Itera
 def open_session(
     location: str, database: str, actor: str | None = None, *, display: Display
 ) -> Iterator[Session]:
-    with open_place(location, display=display) as home, session_in(home, database, actor, display) as session:
+    with (
+        open_directory(location, display=display) as home,
+        open_database_session(home, database, actor, display) as session,
+    ):
         yield session
 
 
-def session_in(home: Vedette, database: str, actor: str | None, display: Display) -> Session:
+def open_database_session(home: Vedette, database: str, actor: str | None, display: Display) -> Session:
     """A session with a database of the home; says so when it makes a new one."""
     if database not in home.databases():
         display.note(f"'{database}' is a new database")

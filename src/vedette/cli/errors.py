@@ -7,13 +7,13 @@ import re
 from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
-from vedette.cli.output.values import visible
+from vedette.cli.output.values import escape_controls
 from vedette.errors import VedetteError
 
 if TYPE_CHECKING:
     from rich.text import Text
 
-__all__ = ["CommandFailed", "error_text", "traceback_wanted", "unexpected_text"]
+__all__ = ["CommandFailed", "error_text", "format_internal_error", "traceback_wanted"]
 
 TRACEBACK_VARIABLE = "VEDETTE_TRACEBACK"
 
@@ -42,9 +42,9 @@ def error_text(error: VedetteError, place: str = "") -> Text:
 
     text = Text()
     if place:
-        text.append(f"{visible(place)}: ", style="bold")
-    text.append(f"{error.words}: {error.code} {error.name}: ", style="bold red")
-    text.append(visible(error.text))
+        text.append(f"{escape_controls(place)}: ", style="bold")
+    text.append(f"{error.category}: {error.code} {error.name}: ", style="bold red")
+    text.append(escape_controls(error.text))
     repeated = f" {error.text} (line" if len(error.diagnostics) == 1 else None
     for diagnostic in error.diagnostics:
         text.append("\n").append_text(_underlined(diagnostic.render(), repeated))
@@ -60,19 +60,19 @@ def _underlined(rendered: str, repeated: str | None) -> Text:
     source, _, pointer = rendered.partition("\n")
     if repeated is not None and repeated in pointer:
         pointer = f"{pointer.partition(repeated)[0]} line{pointer.partition(repeated)[2].rstrip(')')}"
-    line = Text(visible(source))
+    line = Text(escape_controls(source))
     line.stylize("dim", 0, source.find("|") + 1)
     marked = _POINTER.match(pointer)
     if marked is not None:
         line.stylize("bold red", *marked.span(1))
-    return line.append("\n").append(visible(pointer), style="red")
+    return line.append("\n").append(escape_controls(pointer), style="red")
 
 
-def unexpected_text(error: Exception) -> Text:
+def format_internal_error(error: Exception) -> Text:
     """An error that nobody foresaw is a mistake of ours; say so."""
     from rich.text import Text
 
     text = Text("internal error: ", style="bold red")
-    text.append(visible(f"{type(error).__name__}: {error}"))
+    text.append(escape_controls(f"{type(error).__name__}: {error}"))
     advice = f"This is a mistake in Vedette. With {TRACEBACK_VARIABLE}=1 it shows where; please report it."
     return text.append(f"\n{advice}", style="yellow")

@@ -20,8 +20,8 @@ __all__ = [
     "JsonOption",
     "LogFormatOption",
     "LogLevelOption",
-    "directory_of",
     "journal_address",
+    "local_directory",
     "read_text",
 ]
 
@@ -56,7 +56,7 @@ LogFormatOption: TypeAlias = Annotated[
 ]
 
 
-def directory_of(location: str) -> Path | None:
+def local_directory(location: str) -> Path | None:
     """The folder of a data directory; None for homes that have none."""
     return None if location == _MEMORY or "://" in location else Path(os.fspath(location))
 

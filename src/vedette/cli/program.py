@@ -7,30 +7,30 @@ from typing import Annotated, Any
 import typer
 from typer.core import TyperGroup
 
-from vedette.cli.errors import CommandFailed, error_text, traceback_wanted, unexpected_text
+from vedette.cli.errors import CommandFailed, error_text, format_internal_error, traceback_wanted
 from vedette.cli.version import version_text
 from vedette.errors import VedetteError
 
-__all__ = ["new_program"]
+__all__ = ["create_app"]
 
 FAILED = 1
 """The exit code of a command that went wrong; 2 is a mistake in the command line itself, 130 an interruption."""
 
 
-class KindGroup(TyperGroup):
+class ErrorReportingGroup(TyperGroup):
     """Shows errors as sentences, never as tracebacks, unless VEDETTE_TRACEBACK is set."""
 
     def invoke(self, ctx: Any) -> Any:
         try:
             return super().invoke(ctx)
         except Exception as error:
-            if _is_typers_own(error) or traceback_wanted():
+            if _is_typer_exit(error) or traceback_wanted():
                 raise
             _show(error)
             raise typer.Exit(FAILED) from error
 
 
-def _is_typers_own(error: Exception) -> bool:
+def _is_typer_exit(error: Exception) -> bool:
     """How typer ends a command: wrong options and exits have an exit code; a closed pipe it knows too."""
     return hasattr(error, "exit_code") or isinstance(error, typer.Abort | BrokenPipeError)
 
@@ -42,15 +42,15 @@ def _show(error: Exception) -> None:
     if isinstance(error, CommandFailed):
         console.print(str(error), style="red", soft_wrap=True)
     else:
-        text = error_text(error) if isinstance(error, VedetteError) else unexpected_text(error)
+        text = error_text(error) if isinstance(error, VedetteError) else format_internal_error(error)
         console.print(text, soft_wrap=True)
 
 
-def new_program(name: str, *, help: str, epilog: str) -> typer.Typer:
+def create_app(name: str, *, help: str, epilog: str) -> typer.Typer:
     """A program without commands yet."""
     program = typer.Typer(
         name=name,
-        cls=KindGroup,
+        cls=ErrorReportingGroup,
         help=help,
         epilog=epilog,
         no_args_is_help=True,

@@ -10,14 +10,14 @@ import typer
 
 from vedette.cli.errors import traceback_wanted
 from vedette.cli.output.display import Display
-from vedette.cli.scripts import Declarations, Part, relocate
+from vedette.cli.scripts import DeclarationPart, Part, relocate
 from vedette.clock import Clock
 from vedette.engine.session.session import Session
 from vedette.errors import PolicyError, VedetteError
 from vedette.language.diagnostics import Diagnostic, line_and_column
 from vedette.language.schema.model import EdgeType, NodeType, Schema
 
-__all__ = ["changed_names", "define_text", "located", "place_of", "run_part"]
+__all__ = ["changed_names", "define_text", "error_position", "report_errors", "run_part"]
 
 
 def run_part(
@@ -31,8 +31,8 @@ def run_part(
 ) -> None:
     """Run one part of `source`, into which errors will point. With a `clock`, the time it took is shown."""
     try:
-        if isinstance(part, Declarations):
-            display.defined(define_text(session, part.text))
+        if isinstance(part, DeclarationPart):
+            display.show_defined(define_text(session, part.text))
             return
         started = clock.monotonic() if clock is not None else 0.0
         result = session.execute(part.text, params)
@@ -70,18 +70,18 @@ def changed_names(old: Schema, new: Schema) -> list[str]:
 
 
 @contextmanager
-def located(display: Display, name: str, source: str, start: int = 0) -> Iterator[None]:
+def report_errors(display: Display, name: str, source: str, start: int = 0) -> Iterator[None]:
     """An error within is shown with its place in the file `name`, and ends the command."""
     try:
         yield
     except VedetteError as error:
         if traceback_wanted():
             raise
-        display.error(error, f"{name}:{place_of(error, source, start)}")
+        display.error(error, f"{name}:{error_position(error, source, start)}")
         raise typer.Exit(1) from error
 
 
-def place_of(error: VedetteError, source: str, start: int = 0) -> str:
+def error_position(error: VedetteError, source: str, start: int = 0) -> str:
     """`line:column` of the error's first place; of what begins at `start` when it has none."""
     first = error.diagnostics[0] if error.diagnostics else None
     if isinstance(first, Diagnostic) and first.source == source:

@@ -9,52 +9,60 @@ from typing import Literal, TypeAlias
 from vedette.errors import VedetteError
 from vedette.language.diagnostics import Diagnostic, Span
 from vedette.language.parser.declarations import DeclarationParser
-from vedette.language.parser.limits import DEFAULT_LIMITS, Limits
-from vedette.language.parser.recovery import Recovery
+from vedette.language.parser.limits import DEFAULT_PARSER_LIMITS, ParserLimits
+from vedette.language.parser.recovery import ErrorRecovery
 from vedette.language.parser.statements import StatementParser
 from vedette.language.syntax.declarations import Declaration
-from vedette.language.syntax.grammar import DECLARATION_WORDS, STATEMENT_WORDS
+from vedette.language.syntax.grammar import DECLARATION_KEYWORDS, STATEMENT_KEYWORDS
 from vedette.language.syntax.statements import Statement
 
-__all__ = ["Declarations", "OneStatement", "Part", "Reading", "read_script", "reading_of", "relocate"]
+__all__ = [
+    "Completeness",
+    "DeclarationPart",
+    "Part",
+    "StatementPart",
+    "check_completeness",
+    "read_script",
+    "relocate",
+]
 
-_WORDS = STATEMENT_WORDS | DECLARATION_WORDS
+_WORDS = STATEMENT_KEYWORDS | DECLARATION_KEYWORDS
 _NODE_MODIFIERS = frozenset({"ABSTRACT", "SEALED", "SINGLETON", "EXTENSION"})
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Declarations:
+class DeclarationPart:
     """Declarations that stand together, doc comments included: they may refer to each other, so they go as one."""
 
     text: str
     start: int
     """Where in the whole text it begins, in characters."""
-    first: int
+    first_token_offset: int
     """Where its first word stands, behind all comments."""
     trees: tuple[Declaration, ...]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class OneStatement:
+class StatementPart:
     text: str
     start: int
     tree: Statement
 
     @property
-    def first(self) -> int:
+    def first_token_offset(self) -> int:
         return self.start
 
 
-Part: TypeAlias = Declarations | OneStatement
-Reading: TypeAlias = Literal["whole", "open", "wrong"]
+Part: TypeAlias = DeclarationPart | StatementPart
+Completeness: TypeAlias = Literal["whole", "open", "wrong"]
 
 
-def read_script(text: str, *, limits: Limits = DEFAULT_LIMITS) -> tuple[Part, ...]:
+def read_script(text: str, *, limits: ParserLimits = DEFAULT_PARSER_LIMITS) -> tuple[Part, ...]:
     """The parts of a text in order. Raises with every mistake of the whole text, before anything is run."""
     return tuple(_Reader(text, limits).parts())
 
 
-def reading_of(text: str) -> Reading:
+def check_completeness(text: str) -> Completeness:
     """`whole`; `open`: it ends where more is expected, so more text could still make it right; or `wrong`."""
     try:
         read_script(text)
@@ -86,20 +94,20 @@ def _moved(diagnostic: Diagnostic, part: Part, source: str) -> Diagnostic:
 class _Reader:
     """Both parsers over the same tokens: whichever the next word belongs to goes on from where the other stopped."""
 
-    def __init__(self, text: str, limits: Limits) -> None:
+    def __init__(self, text: str, limits: ParserLimits) -> None:
         self.text = text
         self.statements = StatementParser(text, limits)
         self.declarations = DeclarationParser(text, limits)
         self.tokens = self.statements.tokens
-        self.statement_recovery = Recovery(self.statements, _WORDS)
-        self.declaration_recovery = Recovery(self.declarations, _WORDS)
+        self.statement_recovery = ErrorRecovery(self.statements, _WORDS)
+        self.declaration_recovery = ErrorRecovery(self.declarations, _WORDS)
         self.declaration_recovery.diagnostics = self.statement_recovery.diagnostics
         self.index = 0
 
     def parts(self) -> Iterator[Part]:
         found: list[Part] = []
         while self.tokens[self.index].kind != "end":
-            if self.tokens[self.index].word == ";":
+            if self.tokens[self.index].symbol == ";":
                 self.index += 1
             elif self.at_declaration():
                 found.append(self.read_declarations())
@@ -110,30 +118,34 @@ class _Reader:
 
     def at_declaration(self) -> bool:
         """At what starts a declaration. But `node = WATCH …` names a watch, and `[buffer: 1]` is no modifier."""
-        word, following = (token.word for token in self.tokens[self.index : self.index + 2])
-        return following in _NODE_MODIFIERS if word == "[" else word in DECLARATION_WORDS and following != "="
+        word, following = (token.symbol for token in self.tokens[self.index : self.index + 2])
+        return (
+            following in _NODE_MODIFIERS if word == "[" else word in DECLARATION_KEYWORDS and following != "="
+        )
 
-    def read_declarations(self) -> Declarations:
+    def read_declarations(self) -> DeclarationPart:
         start = self.tokens[self.index - 1].end if self.index else 0
         first = self.tokens[self.index].start
         parser, trees = self.declarations, list[Declaration]()
-        parser.go_to(self.index)
+        parser.seek(self.index)
         end = start
         while self.at_declaration():
-            read = parser.ontology if parser.token.word == "ONTOLOGY" else parser.declaration
-            tree: Declaration | None = self.declaration_recovery.attempt(read)
+            read = parser.ontology if parser.token.symbol == "ONTOLOGY" else parser.declaration
+            tree: Declaration | None = self.declaration_recovery.parse_or_skip(read)
             trees.extend([tree] if tree is not None else [])
             end = self.tokens[parser.index - 1].end
-            while parser.token.word == ";":
-                parser.take()
+            while parser.token.symbol == ";":
+                parser.advance()
             self.index = parser.index
-        return Declarations(text=self.text[start:end], start=start, first=first, trees=tuple(trees))
+        return DeclarationPart(
+            text=self.text[start:end], start=start, first_token_offset=first, trees=tuple(trees)
+        )
 
-    def read_statement(self) -> Iterator[OneStatement]:
+    def read_statement(self) -> Iterator[StatementPart]:
         parser, start = self.statements, self.tokens[self.index].start
-        parser.go_to(self.index)
-        tree = self.statement_recovery.attempt(parser.statement)
+        parser.seek(self.index)
+        tree = self.statement_recovery.parse_or_skip(parser.statement)
         self.index = parser.index
         if tree is not None:
             end = self.tokens[self.index - 1].end
-            yield OneStatement(text=self.text[start:end], start=start, tree=tree)
+            yield StatementPart(text=self.text[start:end], start=start, tree=tree)

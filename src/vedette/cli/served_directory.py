@@ -16,17 +16,17 @@ from vedette.language.schema.extend import extend_schema
 from vedette.language.schema.layer0 import layer0_schema
 from vedette.language.schema.model import Schema
 from vedette.processes.server_file import ServerFile
-from vedette.transport.secret import directory_secret
+from vedette.transport.secret import load_or_create_secret
 
-__all__ = ["ServedDatabase", "ServedHome", "ServedSession", "ServedWatch"]
+__all__ = ["ServedDatabase", "ServedDirectory", "ServedSession", "ServedWatch"]
 
 
-class ServedHome:
+class ServedDirectory:
     def __init__(self, directory: Path, server: ServerFile) -> None:
         self.location = str(directory)
         self.clock = SystemClock()
         self._server = server
-        self._token = directory_secret(directory).hex()
+        self._token = load_or_create_secret(directory).hex()
         self._databases: dict[str, ServedDatabase] = {}
 
     def connect(self, database: str) -> BlockingSession:
@@ -35,7 +35,7 @@ class ServedHome:
         )
 
     def databases(self) -> list[str]:
-        return [str(name) for name in self.database("default").look()["databases"]]
+        return [str(name) for name in self.database("default").describe()["databases"]]
 
     def database(self, name: str) -> ServedDatabase:
         known = self._databases.get(name)
@@ -56,20 +56,20 @@ class ServedHome:
 class ServedDatabase:
     """A database at the server; its schema is made here from the declarations there."""
 
-    def __init__(self, home: ServedHome, name: str) -> None:
+    def __init__(self, home: ServedDirectory, name: str) -> None:
         self._home = home
         self.name = name
         self._own = home.connect(name)
         self._sessions: list[ServedSession] = []
         self._known: tuple[list[str], Schema] | None = None
 
-    def look(self) -> dict[str, Any]:
+    def describe(self) -> dict[str, Any]:
         """The declarations that there are, and which databases."""
         return self._own.define("")
 
     @property
     def schema(self) -> Schema:
-        texts = list(self.look()["definitions"])
+        texts = list(self.describe()["definitions"])
         if self._known is None or self._known[0] != texts:
             schema = layer0_schema()
             for text in texts:
@@ -150,5 +150,5 @@ class ServedWatch(BlockingWatch):
         return self.handle or super().id
 
     @property
-    def lasts(self) -> bool:
+    def is_durable(self) -> bool:
         return self._watch.delivery == "reliable"

@@ -17,11 +17,11 @@ class Backoff:
     cap_seconds: float = 15.0
     tries: int = 0
 
-    def wait(self) -> float:
+    def next_delay(self) -> float:
         """The wait before the next try, in seconds."""
         bound = min(self.cap_seconds, self.base_seconds * 2 ** min(self.tries, 16))
         self.tries += 1
         return self.random.uniform(0, bound)
 
-    def succeeded(self) -> None:
+    def reset(self) -> None:
         self.tries = 0

@@ -15,7 +15,7 @@ from typing import Any, Self, TypeVar
 from vedette.change import Event
 from vedette.client.connection import Token
 from vedette.client.job import DeliveredJob
-from vedette.client.jobs import RemoteJobs
+from vedette.client.jobs import JobFeed
 from vedette.client.session import RemoteSession, connect
 from vedette.client.watch import RemoteWatch
 from vedette.client.wire_errors import session_closed
@@ -119,8 +119,10 @@ class BlockingSession:
         **named: Any,
     ) -> Iterator[BlockingJob]:
         """`for job in c.consume("WATCH …"): with job: …`; ends when none came for `timeout` seconds."""
-        watch = self._wait(self._stand(lambda: self._session.work(text, params, prefetch=prefetch, **named)))
-        jobs = RemoteJobs(watch, timeout)
+        watch = self._wait(
+            self._stand(lambda: self._session.consume_watch(text, params, prefetch=prefetch, **named))
+        )
+        jobs = JobFeed(watch, timeout)
         try:
             while (event := self._wait(jobs.next())) is not None:
                 yield BlockingJob(BlockingWatch(self, watch), event)
@@ -269,9 +271,9 @@ class BlockingJob(DeliveredJob):
             return False
         try:
             if error is not None and not self.ended:
-                self.nack(cause=self.failed(error))
+                self.nack(cause=self.log_failure(error))
             elif not self.ended:
                 self.ack()
         except VedetteError as problem:
-            self.too_late(problem)
+            self.log_lease_expired(problem)
         return error is not None

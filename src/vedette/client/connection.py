@@ -14,10 +14,10 @@ from websockets.asyncio.client import ClientConnection, unix_connect
 from websockets.asyncio.client import connect as open_socket
 from websockets.exceptions import ConnectionClosed
 
-from vedette.client.wire_errors import error_from_wire
+from vedette.client.wire_errors import decode_error
 from vedette.errors import GatewayError
 
-__all__ = ["Entrance", "Token", "send_message"]
+__all__ = ["Endpoint", "Token", "send_message"]
 
 Token = str | Callable[[], str | Awaitable[str]]
 """A token, or where to get one: asked before every connection."""
@@ -34,7 +34,7 @@ async def send_message(socket: ClientConnection, message: dict[str, Any]) -> Non
         raise GatewayError("E4002", "The connection broke before the message was sent") from error
 
 
-class Entrance:
+class Endpoint:
     """Of one database of one server. `timeout`: seconds that the server has to let one in."""
 
     def __init__(
@@ -52,7 +52,7 @@ class Entrance:
         self._tls, self._local_socket = tls, local_socket
 
     @property
-    def asks_for_tokens(self) -> bool:
+    def can_refresh_token(self) -> bool:
         """Whether there may be another token when one was refused."""
         return callable(self._token)
 
@@ -68,7 +68,7 @@ class Entrance:
         trusted = True if self.url.startswith("wss:") else None  # whom this machine trusts
         return open_socket(self.url, ssl=self._tls or trusted, **bounds)
 
-    async def introduce(self, socket: ClientConnection) -> None:
+    async def authenticate(self, socket: ClientConnection) -> None:
         """Say who one is; returns when the server has let one in, and raises GatewayError when it does not."""
         token = self._token() if callable(self._token) else self._token
         if inspect.isawaitable(token):
@@ -82,7 +82,7 @@ class Entrance:
         except (ConnectionClosed, msgspec.MsgspecError) as error:
             raise GatewayError("E4002", "The connection broke while it was opened") from error
         if answer["type"] == "error":
-            refusal = error_from_wire(answer["payload"])
+            refusal = decode_error(answer["payload"])
             if isinstance(refusal, GatewayError):
                 raise refusal
             raise GatewayError("E4001", refusal.text, fields=refusal.fields)

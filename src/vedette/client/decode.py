@@ -9,7 +9,7 @@ from vedette.change import Event
 from vedette.engine.context.result import Result
 from vedette.values import duration_to_ms, timestamp_from_text, timestamp_to_text, to_canonical
 
-__all__ = ["event_from_wire", "param_to_wire", "result_from_wire"]
+__all__ = ["decode_event", "param_to_wire", "result_from_wire"]
 
 
 _ABOUT: tuple[str, ...] = ("seq", "prevSeq", "lsn", "resumeToken")
@@ -28,7 +28,7 @@ def result_from_wire(payload: dict[str, Any]) -> Result:
     return result
 
 
-def event_from_wire(message: dict[str, Any], now: float) -> Event:
+def decode_event(message: dict[str, Any], now: float) -> Event:
     """An event of a watch, or of a filter: then its `match` is the document and `attributes` has the delta.
 
     A delivery's `attributes` also say when it arrived, on the client's own scale: its lease began about then.

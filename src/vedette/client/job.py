@@ -39,7 +39,7 @@ class DeliveredJob:
         """1 for the first time that it is handed out."""
         return int(self.event.attributes.get("attempt", 1))
 
-    def failed(self, error: BaseException) -> str:
+    def log_failure(self, error: BaseException) -> str:
         """Log what went wrong in its block; returns it as the cause."""
         cause = f"{type(error).__name__}: {error}"[:_LONGEST_CAUSE]
         log.warning(
@@ -52,7 +52,7 @@ class DeliveredJob:
         )
         return cause
 
-    def too_late(self, problem: VedetteError) -> None:
+    def log_lease_expired(self, problem: VedetteError) -> None:
         """Its lease is over (E8004): the job is somebody else's by now, and the loop goes on. Raises all else."""
         if problem.code != "E8004":
             raise problem

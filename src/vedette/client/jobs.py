@@ -17,10 +17,10 @@ from vedette.errors import VedetteError
 if TYPE_CHECKING:
     from vedette.client.watch import RemoteWatch
 
-__all__ = ["RemoteJob", "RemoteJobs"]
+__all__ = ["JobFeed", "RemoteJob"]
 
 
-class RemoteJobs:
+class JobFeed:
     """What both clients' loops take their deliveries from."""
 
     def __init__(self, watch: RemoteWatch, timeout: float | None) -> None:
@@ -32,22 +32,22 @@ class RemoteJobs:
     async def next(self) -> Event | None:
         """The next delivery; None when none came for `timeout` seconds, or the watch has ended."""
         while (event := await self._watch.next(self._timeout)) is not None:
-            if event.delivery_id is not None and await self._is_work(event):
+            if event.delivery_id is not None and await self._still_held(event):
                 return event
         return None
 
-    async def _is_work(self, event: Event) -> bool:
+    async def _still_held(self, event: Event) -> bool:
         """Renew what is due; whether this one is still ours."""
         patience = self._watch.lease_seconds / 4
         now = asyncio.get_running_loop().time()
-        waiting = [event, *self._watch.waiting()]
+        waiting = [event, *self._watch.buffered_deliveries()]
         ids = {str(each.delivery_id) for each in waiting}
         self._renewed = {id: at for id, at in self._renewed.items() if id in ids}
         due = [each for each in waiting if now - self._since(each) > patience]
         if not due:
             return True
         lost = {each.delivery_id for each in due} - set(await asyncio.gather(*map(self._renew, due)))
-        self._watch.leave_out(lost)
+        self._watch.drop_deliveries(lost)
         return event.delivery_id not in lost
 
     def _since(self, event: Event) -> float:
@@ -72,9 +72,9 @@ class RemoteJobs:
         if watch.delivery != "reliable":
             await watch.cancel()
             return
-        for event in watch.waiting():
+        for event in watch.buffered_deliveries():
             watch.release(event)
-        await watch.leave()
+        await watch.detach()
 
 
 class RemoteJob(DeliveredJob):
@@ -111,9 +111,9 @@ class RemoteJob(DeliveredJob):
             return False
         try:
             if error is not None and not self.ended:
-                await self.nack(cause=self.failed(error))
+                await self.nack(cause=self.log_failure(error))
             elif not self.ended:
                 await self.ack()
         except VedetteError as problem:
-            self.too_late(problem)
+            self.log_lease_expired(problem)
         return error is not None

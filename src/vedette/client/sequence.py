@@ -5,20 +5,20 @@ from __future__ import annotations
 from enum import Enum
 from typing import Any
 
-__all__ = ["Chain", "Link"]
+__all__ = ["SequenceCheck", "SequenceTracker"]
 
 
-class Link(Enum):
+class SequenceCheck(Enum):
     """What an event is to those that came before it."""
 
     NEXT = "next"
-    REPEAT = "repeat"
+    DUPLICATE = "repeat"
     """It was here already: at least once is what was promised."""
-    HOLE = "hole"
+    GAP = "hole"
     """Something between it and the last one never came."""
 
 
-class Chain:
+class SequenceTracker:
     """Each event names the seq before it, per partition."""
 
     __slots__ = ("seqs",)
@@ -27,20 +27,20 @@ class Chain:
         self.seqs: dict[int, int] = {}
         """Partition ▸ the last seq that arrived."""
 
-    def begin(self, partition: int, seq: int) -> None:
+    def start_at(self, partition: int, seq: int) -> None:
         """A snapshot stands here: the chain begins anew."""
         self.seqs[partition] = seq
 
-    def follow(self, event: dict[str, Any]) -> Link:
+    def check(self, event: dict[str, Any]) -> SequenceCheck:
         """Look at the payload of an `event` message; only a NEXT one moves the chain on."""
         partition, seq, before = int(event["partition"]), int(event["seq"]), event.get("prevSeq")
         last = self.seqs.get(partition)
         if before is None or last is None:
             self.seqs[partition] = seq
-            return Link.NEXT
+            return SequenceCheck.NEXT
         if seq <= last:
-            return Link.REPEAT
+            return SequenceCheck.DUPLICATE
         if before > last:
-            return Link.HOLE
+            return SequenceCheck.GAP
         self.seqs[partition] = seq
-        return Link.NEXT
+        return SequenceCheck.NEXT

@@ -19,17 +19,17 @@ from websockets.asyncio.client import ClientConnection
 from websockets.exceptions import ConnectionClosed, InvalidHandshake, InvalidStatus
 
 from vedette.client.backoff import Backoff
-from vedette.client.connection import Entrance, Token, send_message
+from vedette.client.connection import Endpoint, Token, send_message
 from vedette.client.decode import param_to_wire, result_from_wire
-from vedette.client.jobs import RemoteJob, RemoteJobs
-from vedette.client.sequence import Link
+from vedette.client.jobs import JobFeed, RemoteJob
+from vedette.client.sequence import SequenceCheck
 from vedette.client.watch import RemoteWatch
-from vedette.client.wire_errors import error_from_wire, record_from_wire, session_closed
+from vedette.client.wire_errors import decode_error, decode_notice, session_closed
 from vedette.clock import system_random
 from vedette.engine.context.result import Result
-from vedette.engine.session.session import merged
+from vedette.engine.session.session import merge_parameters
 from vedette.errors import FilterError, GatewayError, VedetteError
-from vedette.gateway.wire.close_codes import comes_back, needs_credentials
+from vedette.gateway.wire.close_codes import may_reconnect, needs_credentials
 from vedette.gateway.wire.unknown_fields import QUERY_KEYS
 
 __all__ = ["RemoteSession", "connect"]
@@ -51,7 +51,7 @@ def connect(
 
     `local_socket`: the path of a Unix socket to go through, whatever the address says.
     """
-    entrance = Entrance(
+    entrance = Endpoint(
         url, database=database, token=token, timeout=timeout, tls=tls, local_socket=local_socket
     )
     return RemoteSession(entrance, timeout=timeout, random=random)
@@ -60,7 +60,7 @@ def connect(
 class RemoteSession:
     """The verbs of a session, awaitable."""
 
-    def __init__(self, entrance: Entrance, *, timeout: float, random: Random | None) -> None:
+    def __init__(self, entrance: Endpoint, *, timeout: float, random: Random | None) -> None:
         self._entrance, self._timeout = entrance, timeout
         self._backoff = Backoff(random or system_random())
         self._socket: ClientConnection | None = None
@@ -155,15 +155,15 @@ class RemoteSession:
         **named: Any,
     ) -> AsyncIterator[RemoteJob]:
         """`async for job in c.consume("WATCH …"): async with job: …`; ends when none came for `timeout` seconds."""
-        watch = await self.work(text, params, prefetch=prefetch, **named).ready()
-        jobs = RemoteJobs(watch, timeout)
+        watch = await self.consume_watch(text, params, prefetch=prefetch, **named).ready()
+        jobs = JobFeed(watch, timeout)
         try:
             while (event := await jobs.next()) is not None:
                 yield RemoteJob(watch, event)
         finally:
             await jobs.close()
 
-    def work(
+    def consume_watch(
         self, text: str, params: Mapping[str, Any] | None, /, *, prefetch: int, **named: Any
     ) -> RemoteWatch:
         """A watch in consume mode, also when its text names no mode."""
@@ -197,20 +197,20 @@ class RemoteSession:
             if future.done() and not future.cancelled():
                 future.exception()  # sending failed, and `_break` failed the future too: asyncio must not log it
         if answer["type"] == "error":
-            raise error_from_wire(answer["payload"])
+            raise decode_error(answer["payload"])
         return answer
 
-    async def tell(self, type: str, payload: dict[str, Any]) -> None:
+    async def send(self, type: str, payload: dict[str, Any]) -> None:
         """Send a message that has no answer; without a connection it is not needed either."""
         if self._socket is not None:
             await send_message(self._socket, {"type": type, "payload": payload})
 
-    def later(self, type: str, payload: dict[str, Any]) -> None:
+    def send_soon(self, type: str, payload: dict[str, Any]) -> None:
         """Send a message from where nothing can be awaited; its answer is of no interest."""
 
         async def send() -> None:
             try:
-                await self.tell(type, payload)
+                await self.send(type, payload)
             except VedetteError:
                 log.debug("The connection broke before a message was sent", extra={"action": "client.late"})
 
@@ -246,13 +246,13 @@ class RemoteSession:
         watch = RemoteWatch(self, f"s{self._last_id}", asked)
         self._watches[watch.id] = watch
         if self._failure is not None:
-            watch.ended(self._failure)
+            watch.on_ended(self._failure)
         elif self._socket is not None and self._open.is_set():
-            self._establish(watch)
+            self._send_subscribe(watch)
         return watch
 
-    def _establish(self, watch: RemoteWatch) -> None:
-        type, payload = watch.request()
+    def _send_subscribe(self, watch: RemoteWatch) -> None:
+        type, payload = watch.subscribe_message()
         message = {"type": type, "id": watch.id, "payload": payload}
         socket = self._socket
 
@@ -273,10 +273,10 @@ class RemoteSession:
 
     # --- the connection -----------------------------------------------------------------------------------------
 
-    async def _keep(self) -> None:
+    async def _run(self) -> None:
         while not self._closed:
             try:
-                code = await self._once()
+                code = await self._run_connection()
             except (OSError, TimeoutError, InvalidHandshake, GatewayError) as error:
                 self._last_error = error
                 if self._final(error):
@@ -287,20 +287,20 @@ class RemoteSession:
                 self._give_up(GatewayError("E4003", text))
                 return
             else:
-                if needs_credentials(code) and not self._entrance.asks_for_tokens:
+                if needs_credentials(code) and not self._entrance.can_refresh_token:
                     self._give_up(GatewayError("E4001", "The token has expired or was refused"))
                     return
-                if not comes_back(code) and not needs_credentials(code):
+                if not may_reconnect(code) and not needs_credentials(code):
                     self._give_up(
                         GatewayError("E4003", f"The server closed the connection for good ({code})")
                     )
                     return
-            self._break()
-            await asyncio.sleep(self._backoff.wait())
+            self._on_disconnect()
+            await asyncio.sleep(self._backoff.next_delay())
 
     def _final(self, error: Exception) -> bool:
         """Whether another try cannot go better."""
-        if isinstance(error, GatewayError) and error.code == "E4001" and not self._entrance.asks_for_tokens:
+        if isinstance(error, GatewayError) and error.code == "E4001" and not self._entrance.can_refresh_token:
             self._give_up(error)
             return True
         if isinstance(error, InvalidStatus) and error.response.status_code in (401, 403, 404):
@@ -309,25 +309,25 @@ class RemoteSession:
             return True
         return False
 
-    async def _once(self) -> int:
+    async def _run_connection(self) -> int:
         """One connection from beginning to end; returns its close code."""
         async with self._entrance.open() as socket:
-            await self._entrance.introduce(socket)
-            self._backoff.succeeded()
+            await self._entrance.authenticate(socket)
+            self._backoff.reset()
             self._last_error = None
             self._socket = socket
             self._open.set()
             for watch in list(self._watches.values()):
-                self._establish(watch)
+                self._send_subscribe(watch)
             try:
                 async for data in socket:
-                    self._arrived(msgspec.json.decode(data))
+                    self._on_message(msgspec.json.decode(data))
             except ConnectionClosed:
                 pass
             self.reconnects += 1
             return socket.close_code or 1006
 
-    def _break(self) -> None:
+    def _on_disconnect(self) -> None:
         """The line is gone: whoever waits for an answer learns that none will come."""
         self._socket = None
         self._open.clear()
@@ -339,26 +339,26 @@ class RemoteSession:
 
     def _give_up(self, error: VedetteError) -> None:
         self._failure = error
-        self._break()
+        self._on_disconnect()
         self._open.set()
         for watch in list(self._watches.values()):
-            watch.ended(error)
+            watch.on_ended(error)
 
     # --- what arrives -------------------------------------------------------------------------------------------
 
-    def _arrived(self, message: dict[str, Any]) -> None:
+    def _on_message(self, message: dict[str, Any]) -> None:
         type, id = message.get("type"), message.get("id")
         if type == "event":
             self._event(message["payload"])
         elif type == "snapshot":
             watch = self._watches.get(message["payload"]["subId"])
             if watch is not None:
-                watch.snapshot(message["payload"])
+                watch.on_snapshot(message["payload"])
         elif type == "subscribe_ack":
             watch = self._watches.get(str(id))
             if watch is not None:
                 self._note_ignored(message["payload"].get("ignored"))
-                watch.acknowledged(message["payload"])
+                watch.on_subscribed(message["payload"])
         elif type == "resume-ack":
             self._resumed(message)
         elif type == "status":
@@ -378,23 +378,23 @@ class RemoteSession:
     def _event(self, payload: dict[str, Any]) -> None:
         for sub in payload.get("subIds") or [payload["subId"]]:
             watch = self._watches.get(sub)
-            if watch is not None and watch.arrived(payload) is Link.HOLE:
+            if watch is not None and watch.on_event(payload) is SequenceCheck.GAP:
                 log.warning(
                     "Events of subscription %s are missing; resuming after the last one received",
                     sub,
                     extra={"action": "client.hole", "sub": sub},
                 )
-                self._establish(watch)  # from the last event that did arrive
+                self._send_subscribe(watch)  # from the last event that did arrive
 
     def _resumed(self, message: dict[str, Any]) -> None:
         watch = self._watches.get(str(message.get("subId")))
         if watch is None:
             return
         if message["status"] == "ok":
-            watch.acknowledged({})
+            watch.on_subscribed({})
         else:
-            watch.begin_anew(str(message.get("reason")))
-            self._establish(watch)
+            watch.reset(str(message.get("reason")))
+            self._send_subscribe(watch)
 
     def _status(self, payload: dict[str, Any]) -> None:
         for sub in payload.get("subIds", ()):
@@ -403,27 +403,27 @@ class RemoteSession:
                 continue
             if payload["status"] == "resync-required":
                 # Perhaps it can be resumed in a moment; else it begins anew.
-                asyncio.get_running_loop().call_later(self._backoff.wait(), self._establish, watch)
+                asyncio.get_running_loop().call_later(self._backoff.next_delay(), self._send_subscribe, watch)
             elif payload["status"] == "notice":
-                watch.noted([record_from_wire(each) for each in payload.get("errors", ())])
+                watch.on_notice([decode_notice(each) for each in payload.get("errors", ())])
             elif payload["status"] == "ended":
                 self.forget(watch)
-                watch.ended(None, [record_from_wire(each) for each in payload.get("errors", ())])
+                watch.on_ended(None, [decode_notice(each) for each in payload.get("errors", ())])
 
     def _refused(self, watch: RemoteWatch, payload: dict[str, Any]) -> None:
-        error = error_from_wire(payload)
+        error = decode_error(payload)
         if error.retryable:
-            asyncio.get_running_loop().call_later(self._backoff.wait(), self._establish, watch)
+            asyncio.get_running_loop().call_later(self._backoff.next_delay(), self._send_subscribe, watch)
             return
         self.forget(watch)
-        if watch.standing.done():  # without what it should begin with it is of no use
-            self.later("unsubscribe", {"id": watch.id})
-        watch.ended(error)
+        if watch.established.done():  # without what it should begin with it is of no use
+            self.send_soon("unsubscribe", {"id": watch.id})
+        watch.on_ended(error)
 
     # --- beginning and end --------------------------------------------------------------------------------------
 
     async def __aenter__(self) -> Self:
-        self._keeper = asyncio.get_running_loop().create_task(self._keep())
+        self._keeper = asyncio.get_running_loop().create_task(self._run())
         try:
             await self._connected()
         except BaseException:
@@ -445,11 +445,11 @@ class RemoteSession:
         if self._keeper is not None:
             self._keeper.cancel()
             await asyncio.gather(self._keeper, return_exceptions=True)
-        self._break()
+        self._on_disconnect()
         for watch in list(self._watches.values()):
-            watch.ended(None)
+            watch.on_ended(None)
 
 
 def _params(params: Mapping[str, Any] | None, named: Mapping[str, Any]) -> dict[str, Any]:
-    values = merged(params, named) if params else dict(named)
+    values = merge_parameters(params, named) if params else dict(named)
     return {name: param_to_wire(value) for name, value in values.items()}

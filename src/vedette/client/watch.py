@@ -8,8 +8,8 @@ from collections.abc import AsyncIterator, Collection
 from typing import TYPE_CHECKING, Any
 
 from vedette.change import Event
-from vedette.client.decode import event_from_wire
-from vedette.client.sequence import Chain, Link
+from vedette.client.decode import decode_event
+from vedette.client.sequence import SequenceCheck, SequenceTracker
 from vedette.errors import VedetteError
 from vedette.queue.notice import Withdrawal
 
@@ -18,8 +18,8 @@ if TYPE_CHECKING:
 
 __all__ = ["RemoteWatch"]
 
-HIGH = 10_000
-LOW = 2_000
+PAUSE_AT_EVENTS = 10_000
+RESUME_AT_EVENTS = 2_000
 """Events that wait here: at HIGH the server is asked to hold the rest back, at LOW to go on."""
 
 
@@ -38,16 +38,16 @@ class RemoteWatch:
     def __init__(self, session: RemoteSession, sub: str, asked: dict[str, Any]) -> None:
         self._session = session
         self._asked = asked
-        self._chain = Chain()
+        self._chain = SequenceTracker()
         self._events: deque[Event] = deque()
         self._news = asyncio.Event()
         self._paused = False
         self._unconfirmed: Event | None = None
-        self._anew: str | None = None
+        self._resync_reason: str | None = None
         """Why it begins anew, to be said when it stands again; empty: there is nothing to say."""
-        self._seen: dict[int, bool] = {}
+        self._confirmed: dict[int, bool] = {}
         """Of a reliable watch: the positions that arrived lately, and whether they are confirmed."""
-        self._places: deque[tuple[int, int]] = deque()
+        self._unacked_seqs: deque[tuple[int, int]] = deque()
         """Position and seq of what arrived on this connection and is not confirmed there."""
         self._errors: list[Any] = []
         self.id = sub
@@ -61,7 +61,7 @@ class RemoteWatch:
         self.token: str | None = None
         self.status = "active"
         self.failure: VedetteError | None = None
-        self.standing: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+        self.established: asyncio.Future[None] = asyncio.get_running_loop().create_future()
         """Done when the server has acknowledged it."""
 
     # --- for the user -------------------------------------------------------------------------------------------
@@ -86,9 +86,9 @@ class RemoteWatch:
         """What has arrived so far; never waits. Of a reliable watch it confirms what the last call returned."""
         if (event := self._unconfirmed) is not None:
             self._unconfirmed = None
-            seq = self._settle(event.position)
+            seq = self._confirm_through(event.position)
             if seq is not None:
-                self._session.later("ack", {"subId": self.id, "seq": seq})
+                self._session.send_soon("ack", {"subId": self.id, "seq": seq})
         count = len(self._events) if limit is None else min(limit, len(self._events))
         return [self._hand_out() for _ in range(count)]
 
@@ -106,7 +106,7 @@ class RemoteWatch:
 
     async def ready(self) -> RemoteWatch:
         """Wait until the server has acknowledged the watch; raises what it refuses it with."""
-        await asyncio.shield(self.standing)
+        await asyncio.shield(self.established)
         return self
 
     def errors(self) -> list[Any]:
@@ -121,9 +121,13 @@ class RemoteWatch:
             return
         if self._unconfirmed is event:
             self._unconfirmed = None
-        seq = int(event.attributes["seq"]) if self.delivery != "reliable" else self._settle(event.position)
+        seq = (
+            int(event.attributes["seq"])
+            if self.delivery != "reliable"
+            else self._confirm_through(event.position)
+        )
         if seq is not None:
-            await self._session.tell("ack", {"subId": self.id, "seq": seq})
+            await self._session.send("ack", {"subId": self.id, "seq": seq})
 
     async def nack(
         self, event: Event, *, retry: bool = True, delay: float | None = None, cause: str | None = None
@@ -133,7 +137,7 @@ class RemoteWatch:
 
     def release(self, event: Event) -> None:
         """Give a delivery back untried, without waiting for the answer: no attempt is counted."""
-        self._session.later("nack", {"deliveryId": event.delivery_id, "release": True})
+        self._session.send_soon("nack", {"deliveryId": event.delivery_id, "release": True})
 
     async def extend(self, event: Event, by: float | None = None) -> None:
         await self._session.request("extend", {"deliveryId": event.delivery_id} | _milliseconds("by", by))
@@ -149,12 +153,12 @@ class RemoteWatch:
         if self.status != "cancelled":
             await self._manage("cancel")
             self._session.forget(self)
-            self.ended(None)
+            self.on_ended(None)
 
-    async def leave(self) -> None:
+    async def detach(self) -> None:
         """Let a watch that lasts go on without this session: `attach` takes it up again."""
         self._session.forget(self)
-        self.ended(None)
+        self.on_ended(None)
         await self._session.request("unsubscribe", {"id": self.id})
 
     async def alter(self, options: str) -> None:
@@ -170,9 +174,9 @@ class RemoteWatch:
         event = self._events.popleft()
         if self.delivery == "reliable" and event.delivery_id is None and "seq" in event.attributes:
             self._unconfirmed = event
-        if self._paused and len(self._events) <= LOW:
+        if self._paused and len(self._events) <= RESUME_AT_EVENTS:
             self._paused = False
-            self._session.later("manage", {"subId": self.id, "operation": "resume"})
+            self._session.send_soon("manage", {"subId": self.id, "operation": "resume"})
         return event
 
     async def _confirm(self) -> None:
@@ -181,14 +185,14 @@ class RemoteWatch:
         if event is not None:
             await self.ack(event)
 
-    def _settle(self, position: int) -> int | None:
+    def _confirm_through(self, position: int) -> int | None:
         """This event and all that arrived before it are confirmed; the seq to say so with on this connection."""
-        if all(place != position for place, _ in self._places):
-            self._seen[position] = True  # it will come again, and be confirmed then
+        if all(place != position for place, _ in self._unacked_seqs):
+            self._confirmed[position] = True  # it will come again, and be confirmed then
             return None
         while True:
-            place, seq = self._places.popleft()
-            self._seen[place] = True
+            place, seq = self._unacked_seqs.popleft()
+            self._confirmed[place] = True
             if place == position:
                 return seq
 
@@ -198,20 +202,20 @@ class RemoteWatch:
     def closed(self) -> bool:
         return self._session.closed
 
-    def waiting(self) -> list[Event]:
+    def buffered_deliveries(self) -> list[Event]:
         """Deliveries that have arrived and were not taken yet."""
         return [event for event in self._events if event.delivery_id is not None]
 
-    def leave_out(self, deliveries: Collection[str | None]) -> set[str]:
+    def drop_deliveries(self, deliveries: Collection[str | None]) -> set[str]:
         """These are no work any more; which of them had not been taken."""
-        dropped = {str(e.delivery_id) for e in self.waiting() if e.delivery_id in deliveries}
+        dropped = {str(e.delivery_id) for e in self.buffered_deliveries() if e.delivery_id in deliveries}
         if dropped:
             self._events = deque(e for e in self._events if e.delivery_id not in dropped)
         return dropped
 
     # --- for the session ----------------------------------------------------------------------------------------
 
-    def request(self) -> tuple[str, dict[str, Any]]:
+    def subscribe_message(self) -> tuple[str, dict[str, Any]]:
         """The message that (re)establishes it."""
         if self.handle is not None and self.delivery == "reliable":
             options = {k: v for k, v in self._asked.items() if k in ("prefetch", "maxUnacked", "priority")}
@@ -223,7 +227,7 @@ class RemoteWatch:
             }
         return "subscribe", self._asked
 
-    def acknowledged(self, payload: dict[str, Any]) -> None:
+    def on_subscribed(self, payload: dict[str, Any]) -> None:
         """It stands: from here on everything comes. What came before and did not arrive is said first."""
         self.handle = payload.get("handle", self.handle)
         self.name = payload.get("name", self.name)
@@ -233,65 +237,70 @@ class RemoteWatch:
         self.lease_seconds = payload.get("leaseMs", 0) / 1000 or self.lease_seconds
         self._paused = False
         if "seq" in payload:
-            self._chain.begin(0, payload["seq"])
-            self._places.clear()
-            self._say_anew()
-        if not self.standing.done():
-            self.standing.set_result(None)
+            self._chain.start_at(0, payload["seq"])
+            self._unacked_seqs.clear()
+            self._emit_resync()
+        if not self.established.done():
+            self.established.set_result(None)
 
-    def _say_anew(self) -> None:
+    def _emit_resync(self) -> None:
         """A watch of one's own ended with the connection before, unless it lasts; others say why they cannot go on."""
-        reason, self._anew = self._anew, None
-        if reason is None and self.standing.done() and self.mode == "watch" and self.delivery != "reliable":
+        reason, self._resync_reason = self._resync_reason, None
+        if (
+            reason is None
+            and self.established.done()
+            and self.mode == "watch"
+            and self.delivery != "reliable"
+        ):
             reason = "connection"
         if reason:
             self._put(Event(type="resync", tick=0, position=0, attributes={"reason": reason}))
 
-    def begin_anew(self, reason: str) -> None:
+    def reset(self, reason: str) -> None:
         """It cannot go on where it was: forget where that was."""
         self.token = None
-        self._chain = Chain()
+        self._chain = SequenceTracker()
         if reason == "snapshot":  # nothing was known yet, so nothing is lost
-            self._anew = self._anew or ""
+            self._resync_reason = self._resync_reason or ""
         else:
-            self._anew = reason
+            self._resync_reason = reason
 
-    def arrived(self, message: dict[str, Any]) -> Link:
+    def on_event(self, message: dict[str, Any]) -> SequenceCheck:
         """An event for this watch."""
-        link = self._chain.follow(message)
-        if link is not Link.NEXT:
+        link = self._chain.check(message)
+        if link is not SequenceCheck.NEXT:
             return link
-        event = event_from_wire(message, asyncio.get_running_loop().time())
+        event = decode_event(message, asyncio.get_running_loop().time())
         self.token = message.get("resumeToken", self.token)
         kept = self.delivery == "reliable" and event.delivery_id is None
         if kept and self._repeated(event.position, message):
-            return Link.REPEAT
+            return SequenceCheck.DUPLICATE
         self._put(event)
         if (
-            len(self._events) >= HIGH
+            len(self._events) >= PAUSE_AT_EVENTS
             and not self._paused
             and self.delivery != "reliable"
             and self.mode == "watch"
         ):
             self._paused = True
-            self._session.later("manage", {"subId": self.id, "operation": "pause"})
+            self._session.send_soon("manage", {"subId": self.id, "operation": "pause"})
         return link
 
     def _repeated(self, position: int, message: dict[str, Any]) -> bool:
         """Whether a reliable event was here before the line broke; if it was confirmed then, say so again."""
-        self._places.append((position, int(message["seq"])))
-        known = self._seen.get(position)
+        self._unacked_seqs.append((position, int(message["seq"])))
+        known = self._confirmed.get(position)
         if known:
-            self._session.later("ack", {"subId": self.id, "seq": self._settle(position)})
+            self._session.send_soon("ack", {"subId": self.id, "seq": self._confirm_through(position)})
         if known is None:
-            self._seen[position] = False
-            while len(self._seen) > REMEMBERED:
-                del self._seen[next(iter(self._seen))]
+            self._confirmed[position] = False
+            while len(self._confirmed) > REMEMBERED:
+                del self._confirmed[next(iter(self._confirmed))]
         return known is not None
 
-    def snapshot(self, payload: dict[str, Any]) -> None:
+    def on_snapshot(self, payload: dict[str, Any]) -> None:
         """What a filter matches now, as an `initial` event."""
-        self._chain.begin(int(payload["partition"]), int(payload["seq"]))
+        self._chain.start_at(int(payload["partition"]), int(payload["seq"]))
         self.token = payload.get("resumeToken", self.token)
         attributes = {name: payload[name] for name in _ABOUT_SNAPSHOT if name in payload}
         self._put(
@@ -308,24 +317,24 @@ class RemoteWatch:
         self._events.append(event)
         self._news.set()
 
-    def noted(self, errors: list[Any]) -> None:
+    def on_notice(self, errors: list[Any]) -> None:
         """Records for the owner. What is withdrawn before it was taken is no news: it is left out, and given back."""
         withdrawn = {record.delivery_id for record in errors if isinstance(record, Withdrawal)}
-        dropped = self.leave_out(withdrawn)
+        dropped = self.drop_deliveries(withdrawn)
         for id in dropped:
-            self._session.later("nack", {"deliveryId": id, "release": True})
+            self._session.send_soon("nack", {"deliveryId": id, "release": True})
         self._errors += [e for e in errors if not (isinstance(e, Withdrawal) and e.delivery_id in dropped)]
 
-    def ended(self, error: VedetteError | None, errors: list[Any] | None = None) -> None:
+    def on_ended(self, error: VedetteError | None, errors: list[Any] | None = None) -> None:
         self.status = "cancelled"
         self.failure = error
         self._errors += errors or []
-        if not self.standing.done():
+        if not self.established.done():
             if error is not None:
-                self.standing.set_exception(error)
-                self.standing.exception()  # heard, also when nobody waits
+                self.established.set_exception(error)
+                self.established.exception()  # heard, also when nobody waits
             else:
-                self.standing.set_result(None)
+                self.established.set_result(None)
         self._news.set()
 
 

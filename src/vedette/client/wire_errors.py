@@ -7,13 +7,13 @@ from typing import Any
 from vedette.errors import CODES, GatewayError, TransactionError, VedetteError
 from vedette.queue.notice import Withdrawal
 
-__all__ = ["error_from_wire", "record_from_wire", "session_closed"]
+__all__ = ["decode_error", "decode_notice", "session_closed"]
 
-_CLASSES: dict[str, type[VedetteError]] = {kind.words: kind for kind in VedetteError.__subclasses__()}
+_CLASSES: dict[str, type[VedetteError]] = {kind.category: kind for kind in VedetteError.__subclasses__()}
 _OWN_CODES = {"unauthorized": "E4001", "invalid_auth": "E4001", "forbidden": "E4001", "busy": "E4004"}
 
 
-def error_from_wire(payload: dict[str, Any]) -> VedetteError:
+def decode_error(payload: dict[str, Any]) -> VedetteError:
     """The error that an `error` message's payload stands for."""
     code, text = str(payload.get("code", "")), str(payload.get("message", ""))
     text = text.removeprefix("Subscribe failed: ")
@@ -24,12 +24,12 @@ def error_from_wire(payload: dict[str, Any]) -> VedetteError:
     return kind(code, rest.partition(": ")[2] or text, fields=payload.get("fields") or {})
 
 
-def record_from_wire(payload: dict[str, Any]) -> VedetteError | Withdrawal:
+def decode_notice(payload: dict[str, Any]) -> VedetteError | Withdrawal:
     """What a watch has for its owner: an error, or word of a delivery that need not be done any more."""
     if payload.get("code") == Withdrawal.code:
         fields = payload.get("fields") or {}
         return Withdrawal(str(fields.get("delivery_id")), str(fields.get("element")))
-    return error_from_wire(payload)
+    return decode_error(payload)
 
 
 def session_closed() -> TransactionError:

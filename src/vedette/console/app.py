@@ -18,14 +18,14 @@ from starlette.responses import JSONResponse, Response, StreamingResponse
 from starlette.routing import Mount, Route
 from starlette.staticfiles import StaticFiles
 
-from vedette.console.http_server import TimelyRequests
-from vedette.console.in_process import Bridge, bridge_to
-from vedette.console.metrics import Figures, metrics_text
-from vedette.console.origins import KnownOrigins
-from vedette.console.page import STATIC, ServerFacts, facts_response, front_page
+from vedette.console.http_server import TimeLimitedH11Protocol
+from vedette.console.in_process import InProcessConnection, open_in_process
+from vedette.console.metrics import MetricsSource, metrics_text
+from vedette.console.origins import OriginMiddleware
+from vedette.console.page import STATIC, ServerInfo, facts_response, front_page
 from vedette.gateway.server.access import is_loopback
-from vedette.gateway.server.auth import OpenDoor
-from vedette.gateway.server.router import Switchboard
+from vedette.gateway.server.auth import LoopbackAuthenticator
+from vedette.gateway.server.router import ConnectionRouter
 
 __all__ = ["HttpServer", "make_app"]
 
@@ -55,15 +55,15 @@ _FULL = {"code": "too_many_connections", "message": "as many connections as ther
 
 
 def make_app(
-    board: Switchboard,
+    board: ConnectionRouter,
     *,
-    figures: Figures,
+    figures: MetricsSource,
     ready: Callable[[], str | None],
-    facts: Callable[[], ServerFacts],
+    facts: Callable[[], ServerInfo],
     allowed_origins: tuple[str, ...] = (),
 ) -> Starlette:
     """`ready` says what is missing, or nothing."""
-    guarded = not isinstance(board.authority, OpenDoor)
+    guarded = not isinstance(board.authority, LoopbackAuthenticator)
 
     async def about(_: Request) -> Response:
         return facts_response(facts(), guarded=guarded)
@@ -102,14 +102,14 @@ def make_app(
         Route("/realtime/v1/databases/{database}/sse", events),
         Mount("/static", StaticFiles(directory=STATIC, check_dir=False)),
     ]
-    guard = Middleware(KnownOrigins, allowed=allowed_origins, guarded=guarded)
+    guard = Middleware(OriginMiddleware, allowed=allowed_origins, guarded=guarded)
     return Starlette(routes=routes, middleware=[guard])
 
 
 # --- statements -----------------------------------------------------------------------------------------------------
 
 
-async def _statement(board: Switchboard, request: Request, type: str) -> Response:
+async def _statement(board: ConnectionRouter, request: Request, type: str) -> Response:
     """One statement as one request: `{"statement": …, "params": …}` or `{"ontology": …}`."""
     if board.full:
         return _refused(_FULL)
@@ -120,12 +120,12 @@ async def _statement(board: Switchboard, request: Request, type: str) -> Respons
         return _refused({"code": "too_slow", "message": f"a request's body is due in {BODY_SECONDS:g} s"})
     except ValueError as error:
         return _refused({"code": "invalid_payload", "message": str(error)})
-    async with bridge_to(board, orderly=True) as bridge:
-        answer = await bridge.ask(
+    async with open_in_process(board, orderly=True) as bridge:
+        answer = await bridge.request(
             "auth", {"token": _token(request), "database": request.path_params["database"]}
         )
         if answer["type"] != "error":
-            answer = await bridge.ask(type, payload)
+            answer = await bridge.request(type, payload)
     if answer["type"] == "error":
         return _refused(answer["payload"])
     return JSONResponse(answer["payload"])
@@ -162,7 +162,7 @@ def _refused(payload: dict[str, Any]) -> Response:
 # --- server-sent events ---------------------------------------------------------------------------------------------
 
 
-async def _events(board: Switchboard, request: Request) -> Response:
+async def _events(board: ConnectionRouter, request: Request) -> Response:
     """One subscription as a stream of events. `Last-Event-ID` is a resume token."""
     if board.full:
         return _refused(_FULL)
@@ -180,7 +180,7 @@ async def _events(board: Switchboard, request: Request) -> Response:
         asked = {"collection": query.get("collection", ""), "includeData": True}
         asked |= {"filter": query["filter"]} if "filter" in query else {}
         asked |= {"sendSnapshot": True} if query.get("snapshot") in ("1", "true") else {}
-    opened = bridge_to(board, orderly=False)
+    opened = open_in_process(board, orderly=False)
     bridge = await opened.__aenter__()
     first = await _begin(bridge, _token(request), database, asked, request.headers.get("last-event-id"))
     if isinstance(first, dict):
@@ -195,7 +195,7 @@ async def _events(board: Switchboard, request: Request) -> Response:
             while not bridge.expire():
                 try:
                     async with asyncio.timeout(min(SSE_HEARTBEAT_SECONDS, bridge.seconds_left())):
-                        data = await bridge.hear()
+                        data = await bridge.receive()
                 except TimeoutError:
                     yield b": heartbeat\n\n"
                     continue
@@ -203,7 +203,7 @@ async def _events(board: Switchboard, request: Request) -> Response:
                     return
                 if not bridge.expire():
                     yield _sse(data)
-            for data in bridge.last_words():
+            for data in bridge.closing_messages():
                 yield _sse(data)
         finally:
             await opened.__aexit__(None, None, None)
@@ -213,30 +213,30 @@ async def _events(board: Switchboard, request: Request) -> Response:
 
 
 async def _begin(
-    bridge: Bridge, token: str, database: str, asked: dict[str, Any], last: str | None
+    bridge: InProcessConnection, token: str, database: str, asked: dict[str, Any], last: str | None
 ) -> list[bytes] | dict[str, Any]:
     """Authenticate, resume or subscribe: what to send first, or the error. A failed resume is said, then begun anew."""
-    answer = await bridge.ask("auth", {"token": token, "database": database})
+    answer = await bridge.request("auth", {"token": token, "database": database})
     if answer["type"] == "error":
         return dict(answer["payload"])
     first: list[bytes] = []
     if last:
-        bridge.say("resume", {"token": last, "subId": "default"}, "default")
-        data = await bridge.hear()
+        bridge.send_message("resume", {"token": last, "subId": "default"}, "default")
+        data = await bridge.receive()
         if data is None:
             return {"code": "closed", "message": "the connection was closed"}
         first.append(data)
         if msgspec.json.decode(data).get("status") == "ok":
             return first
-    bridge.say("subscribe", asked, "default")
-    data = await bridge.hear()
+    bridge.send_message("subscribe", asked, "default")
+    data = await bridge.receive()
     if data is None:
         return {"code": "closed", "message": "the connection was closed"}
     message = msgspec.json.decode(data)
     if message["type"] == "error":
         return dict(message["payload"])
     if message["payload"].get("mode") == "consume" or message["payload"].get("lasts"):
-        await bridge.ask("manage", {"subId": "default", "operation": "cancel"})
+        await bridge.request("manage", {"subId": "default", "operation": "cancel"})
         return {"code": "invalid_payload", "message": _NO_ACKS}
     return [*first, data]
 
@@ -286,7 +286,7 @@ class HttpServer:
     async def start(self, host: str, port: int) -> int:
         config = uvicorn.Config(
             self._app,
-            http=TimelyRequests,
+            http=TimeLimitedH11Protocol,
             log_level="warning",
             access_log=False,
             lifespan="off",

@@ -12,8 +12,8 @@ from prometheus_client.core import (
     Metric,
 )
 
-from vedette.gateway.wire.broker_link import Figures
-from vedette.gateway.wire.counters import DELAY_BOUNDS, Delays
+from vedette.gateway.wire.broker_link import GatewayStats
+from vedette.gateway.wire.counters import DELAY_BOUNDS, LatencyHistogram
 
 __all__ = ["gateway_metrics"]
 
@@ -36,7 +36,7 @@ _COUNTED = {
 }
 
 
-def gateway_metrics(gateways: Mapping[str, Figures]) -> Iterator[Metric]:
+def gateway_metrics(gateways: Mapping[str, GatewayStats]) -> Iterator[Metric]:
     """`gateways`: by name."""
     for field, about in _GAUGES.items():
         gauge = GaugeMetricFamily(f"vedette_{field}", about, labels=["gateway"])
@@ -57,16 +57,16 @@ def gateway_metrics(gateways: Mapping[str, Figures]) -> Iterator[Metric]:
     yield from _delays(gateways)
 
 
-def _delays(gateways: Mapping[str, Figures]) -> Iterator[Metric]:
+def _delays(gateways: Mapping[str, GatewayStats]) -> Iterator[Metric]:
     """From the commit to the sockets: by gateway, and by database over all gateways (seed §5: p99 a partition)."""
     about = "From the commit of an event to the sockets of its receivers"
     by_gateway = HistogramMetricFamily("vedette_delivery_seconds", about, labels=["gateway"])
-    databases: dict[str, Delays] = {}
+    databases: dict[str, LatencyHistogram] = {}
     for name, figures in gateways.items():
-        together = Delays()
+        together = LatencyHistogram()
         for database, delays in dict(figures.tally.delays).items():
             together.merge(delays)
-            databases.setdefault(database, Delays()).merge(delays)
+            databases.setdefault(database, LatencyHistogram()).merge(delays)
         by_gateway.add_metric([name], _buckets(together), together.seconds)
     yield by_gateway
     by_database = HistogramMetricFamily("vedette_database_delivery_seconds", about, labels=["database"])
@@ -75,6 +75,6 @@ def _delays(gateways: Mapping[str, Figures]) -> Iterator[Metric]:
     yield by_database
 
 
-def _buckets(delays: Delays) -> list[tuple[str, float]]:
+def _buckets(delays: LatencyHistogram) -> list[tuple[str, float]]:
     ends = [*map(str, DELAY_BOUNDS), "+Inf"]
     return list(zip(ends, accumulate(delays.counts), strict=True))

@@ -11,7 +11,7 @@ from typing import Any
 
 from uvicorn.protocols.http.h11_impl import H11Protocol, RequestResponseCycle
 
-__all__ = ["HEAD_SECONDS", "MOST_CONNECTIONS", "TimelyRequests"]
+__all__ = ["HEAD_SECONDS", "MOST_CONNECTIONS", "TimeLimitedH11Protocol"]
 
 MOST_CONNECTIONS = 1_024
 HEAD_SECONDS = 10.0
@@ -19,7 +19,7 @@ STUCK_SECONDS = 30.0
 """How long a client may take nothing of an answer before it is cut off; a stream of events may last for ever."""
 
 
-class TimelyRequests(H11Protocol):
+class TimeLimitedH11Protocol(H11Protocol):
     """uvicorn's protocol, with a time for each head and for taking an answer, and a bound for all connections."""
 
     most_connections = MOST_CONNECTIONS
@@ -59,9 +59,9 @@ class TimelyRequests(H11Protocol):
 
     def _await_taking(self) -> None:
         left = self.transport.get_write_buffer_size()
-        self._stuck = self.loop.call_later(STUCK_SECONDS, self._look_whether_it_takes, left)
+        self._stuck = self.loop.call_later(STUCK_SECONDS, self._check_stalled, left)
 
-    def _look_whether_it_takes(self, before: int) -> None:
+    def _check_stalled(self, before: int) -> None:
         """Nothing is written meanwhile: a slow client has less left to take, and its time again."""
         if self.transport.get_write_buffer_size() < before:
             self._await_taking()

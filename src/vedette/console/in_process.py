@@ -10,19 +10,19 @@ from typing import Any
 
 import msgspec
 
-from vedette.gateway.server.backpressure import Outbox
-from vedette.gateway.server.outbound import Bundle, Parcel
-from vedette.gateway.server.router import Switchboard
+from vedette.gateway.server.backpressure import OutboxMeter
+from vedette.gateway.server.outbound import FrameBatch, OutboundFrame
+from vedette.gateway.server.router import ConnectionRouter
 from vedette.gateway.wire.close_codes import CloseCode
 from vedette.gateway.wire.messages import encode
 
-__all__ = ["Bridge", "bridge_to"]
+__all__ = ["InProcessConnection", "open_in_process"]
 
 
-class Bridge:
+class InProcessConnection:
     """One connection whose messages are awaited here."""
 
-    def __init__(self, board: Switchboard, outbox: Outbox) -> None:
+    def __init__(self, board: ConnectionRouter, outbox: OutboxMeter) -> None:
         self._board = board
         self._outbox = outbox
         self._messages: asyncio.Queue[bytes | None] = asyncio.Queue()
@@ -33,20 +33,20 @@ class Bridge:
 
     # --- a sink for the connection ------------------------------------------------------------------------------
 
-    def send(self, parcel: Parcel) -> None:
+    def send(self, parcel: OutboundFrame) -> None:
         if self.closed is not None:
             return
         if self._outbox.clogged:
             self._excess += len(parcel.message)
             if self._excess > self._board.limits.outbox_excess_bytes:
-                self._connection.end(CloseCode.STUCK, "too much waits")
+                self._connection.close(CloseCode.STALLED, "too much waits")
                 return
         self._messages.put_nowait(parcel.message)
-        self._board.bridged_bytes += len(parcel.message)
+        self._board.in_process_outbox_bytes += len(parcel.message)
         if self._outbox.add(len(parcel.message)):
-            self._board.clogged(self._connection)
+            self._board.outbox_filled(self._connection)
 
-    def send_all(self, bundle: Bundle) -> None:
+    def send_batch(self, bundle: FrameBatch) -> None:
         for parcel in bundle.parcels:
             self.send(parcel)
 
@@ -56,24 +56,24 @@ class Bridge:
 
     # --- for the one who serves it ------------------------------------------------------------------------------
 
-    def say(self, type: str, payload: Any, id: str | None = None) -> None:
+    def send_message(self, type: str, payload: Any, id: str | None = None) -> None:
         self._board.received(self._connection, encode({"type": type, "id": id, "payload": payload}))
 
-    async def hear(self) -> bytes | None:
+    async def receive(self) -> bytes | None:
         """The next message; None when the connection was closed."""
         data = await self._messages.get()
         if data is not None:
-            self._board.bridged_bytes -= len(data)
+            self._board.in_process_outbox_bytes -= len(data)
             if self._outbox.drained(self._outbox.waiting - len(data)):
                 self._excess = 0
-                self._board.freed(self._connection)
+                self._board.outbox_drained(self._connection)
         return data
 
-    async def ask(self, type: str, payload: Any) -> dict[str, Any]:
+    async def request(self, type: str, payload: Any) -> dict[str, Any]:
         """Send a message and wait for its answer."""
-        self.say(type, payload, "http")
+        self.send_message(type, payload, "http")
         while True:
-            data = await self.hear()
+            data = await self.receive()
             if data is None:
                 code = self.closed[0] if self.closed is not None else 0
                 return {"type": "error", "payload": {"code": "closed", "message": f"closed with {code}"}}
@@ -92,7 +92,7 @@ class Bridge:
             return math.inf
         return max(0.0, (grant.expires_at - self._board.now()).total_seconds())
 
-    def last_words(self) -> list[bytes]:
+    def closing_messages(self) -> list[bytes]:
         """Why it ended. What else was waiting is no longer for whoever is at the other end."""
         words: list[bytes] = []
         while not self._messages.empty():
@@ -102,15 +102,15 @@ class Bridge:
         return words
 
     def end(self, *, orderly: bool) -> None:
-        self._board.bridged_bytes -= self._outbox.waiting
+        self._board.in_process_outbox_bytes -= self._outbox.waiting
         self._board.disconnect(self._connection, orderly=orderly)
 
 
 @asynccontextmanager
-async def bridge_to(board: Switchboard, *, orderly: bool) -> AsyncIterator[Bridge]:
+async def open_in_process(board: ConnectionRouter, *, orderly: bool) -> AsyncIterator[InProcessConnection]:
     """A connection for the length of a request; `orderly`: nobody comes back to resume it."""
     high = min(board.limits.stream_outbox_bytes, board.limits.outbox_high_bytes)
-    bridge = Bridge(board, Outbox(high, high // 4))
+    bridge = InProcessConnection(board, OutboxMeter(high, high // 4))
     try:
         yield bridge
     finally:

@@ -10,25 +10,25 @@ from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metri
 from vedette.console.gateway_metrics import gateway_metrics
 from vedette.control.status import pipeline_metrics, read_figures
 from vedette.gateway.broker.engine_thread import EngineThread
-from vedette.gateway.collections.broker import CollectionDesk
+from vedette.gateway.collections.broker import CollectionBroker
 from vedette.gateway.service import GatewayService
-from vedette.gateway.streams.tenant import Desk
+from vedette.gateway.streams.tenant import Tenant
 from vedette.gateway.wire import broker_link as link
 
-__all__ = ["Figures", "metrics_text", "service_figures"]
+__all__ = ["MetricsSource", "metrics_text", "service_metrics"]
 
-Figures = Callable[[], Iterator[Metric]]
+MetricsSource = Callable[[], Iterator[Metric]]
 
 
 class _Figures:
-    def __init__(self, figures: Figures) -> None:
+    def __init__(self, figures: MetricsSource) -> None:
         self._figures = figures
 
     def collect(self) -> Iterator[Metric]:
         return self._figures()
 
 
-def metrics_text(figures: Figures, *, names: bool = True) -> bytes:
+def metrics_text(figures: MetricsSource, *, names: bool = True) -> bytes:
     """The figures in Prometheus' text format; without `names` nothing says which databases and sources there are."""
     registry = CollectorRegistry(auto_describe=False)
     registry.register(_Figures(figures if names else lambda: _nameless(figures())))
@@ -42,7 +42,7 @@ def _nameless(figures: Iterator[Metric]) -> Iterator[Metric]:
     )
 
 
-def _collection_figures(desk: CollectionDesk) -> Iterator[Metric]:
+def _collection_figures(desk: CollectionBroker) -> Iterator[Metric]:
     yield GaugeMetricFamily(
         "vedette_collection_streams", "Subscriptions at the pipeline's registry", value=desk.streams
     )
@@ -67,22 +67,22 @@ def _engine_figures(engine: EngineThread) -> Iterator[Metric]:
     yield resumes
 
 
-_DATABASE_GAUGES: Mapping[str, tuple[str, Callable[[Desk], float]]] = {
+_DATABASE_GAUGES: Mapping[str, tuple[str, Callable[[Tenant], float]]] = {
     "window_events": ("Events that can be replayed", lambda desk: len(desk.window)),
     "window_bytes": ("Their bytes", lambda desk: desk.window.bytes),
     "lag_commits": (
         "Commits that are not durable yet, and that nobody was told",
-        lambda desk: desk.database.gate.submitted_tick - desk.database.gate.durable_tick,
+        lambda desk: desk.database.log_writer.submitted_sequence - desk.database.log_writer.durable_sequence,
     ),
 }
-_DATABASE_COUNTERS: Mapping[str, tuple[str, Callable[[Desk], float]]] = {
+_DATABASE_COUNTERS: Mapping[str, tuple[str, Callable[[Tenant], float]]] = {
     "ticks": ("Logical time", lambda desk: desk.database.state.tick),
     "filter_candidates": ("Filters that were asked about a change", lambda desk: desk.candidates),
     "filter_matches": ("Filters that a change concerned", lambda desk: desk.matches),
 }
 
 
-def _database_figures(desks: Mapping[str, Desk]) -> Iterator[Metric]:
+def _database_figures(desks: Mapping[str, Tenant]) -> Iterator[Metric]:
     """Of each database: the graph's events are its partition 0."""
     for name, (about, value) in _DATABASE_GAUGES.items():
         gauge = GaugeMetricFamily(f"vedette_{name}", about, labels=["database"])
@@ -96,14 +96,14 @@ def _database_figures(desks: Mapping[str, Desk]) -> Iterator[Metric]:
         yield counter
 
 
-def service_figures(service: GatewayService) -> Figures:
+def service_metrics(service: GatewayService) -> MetricsSource:
     """Figures of one engine with its gateways, and of the pipeline beside it as it wrote them down."""
 
     def collect() -> Iterator[Metric]:
         broker = service.engine.broker
         yield from gateway_metrics(_gateways(service))
         yield from _engine_figures(service.engine)
-        yield from _database_figures(dict(broker.desks))
+        yield from _database_figures(dict(broker.tenants))
         if broker.collections is not None:
             yield from _collection_figures(broker.collections)
         pipeline = read_figures(service.directory) if service.directory is not None else None
@@ -113,7 +113,7 @@ def service_figures(service: GatewayService) -> Figures:
     return collect
 
 
-def _gateways(service: GatewayService) -> dict[str, link.Figures]:
+def _gateways(service: GatewayService) -> dict[str, link.GatewayStats]:
     """`engine`: sockets and HTTP of this process; `local`: command lines; then the workers, a renewed one in place of
     the one that leaves."""
     found = {"engine": service.server.figures(), "local": service.local.figures()}

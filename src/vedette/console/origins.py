@@ -15,7 +15,7 @@ from starlette.types import ASGIApp, Receive, Scope, Send
 
 from vedette.gateway.server.access import is_loopback, origin_allowed
 
-__all__ = ["KnownOrigins"]
+__all__ = ["OriginMiddleware"]
 
 _BEFORE = {
     "Access-Control-Allow-Methods": "GET, POST",
@@ -24,7 +24,7 @@ _BEFORE = {
 }
 
 
-class KnownOrigins:
+class OriginMiddleware:
     """Pages of other origins, and names that were made to point here, are turned away."""
 
     def __init__(self, app: ASGIApp, *, allowed: tuple[str, ...], guarded: bool) -> None:
@@ -43,12 +43,12 @@ class KnownOrigins:
         elif not origin:
             await self._app(scope, receive, send)
         elif scope["method"] == "OPTIONS" and b"access-control-request-method" in headers:
-            await Response(status_code=204, headers=_BEFORE)(scope, receive, _telling(send, origin))
+            await Response(status_code=204, headers=_BEFORE)(scope, receive, _with_cors_headers(send, origin))
         else:
-            await self._app(scope, receive, _telling(send, origin))
+            await self._app(scope, receive, _with_cors_headers(send, origin))
 
 
-def _telling(send: Send, origin: str) -> Send:
+def _with_cors_headers(send: Send, origin: str) -> Send:
     """Say in the answer that pages of this origin may read it."""
 
     async def told(message: MutableMapping[str, Any]) -> None:

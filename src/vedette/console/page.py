@@ -8,7 +8,7 @@ from pathlib import Path
 from starlette.requests import Request
 from starlette.responses import FileResponse, JSONResponse, PlainTextResponse, Response
 
-__all__ = ["STATIC", "ServerFacts", "facts_response", "front_page"]
+__all__ = ["STATIC", "ServerInfo", "facts_response", "front_page"]
 
 STATIC = Path(__file__).parent / "static"
 _PLACES = """Vedette. What is here:
@@ -31,7 +31,7 @@ _SAFE = {
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class ServerFacts:
+class ServerInfo:
     """What the console has to know before it connects."""
 
     port: int
@@ -47,7 +47,7 @@ async def front_page(request: Request) -> Response:
     return PlainTextResponse(_PLACES)
 
 
-def facts_response(facts: ServerFacts, *, guarded: bool) -> Response:
+def facts_response(facts: ServerInfo, *, guarded: bool) -> Response:
     """Which databases there are is said where nobody has to show who they are."""
     found = {"webSocketPort": facts.port, "secure": facts.secure, "tokens": guarded}
     return JSONResponse(found if guarded else {**found, "databases": facts.databases})

@@ -22,24 +22,24 @@ from vedette.subscriptions.index.versions import Compactor
 from vedette.subscriptions.registry.registry import SubscriptionRegistry
 from vedette.values import timestamp_to_ms
 
-__all__ = ["Steering", "Targets"]
+__all__ = ["PipelineController", "ServiceObjectives"]
 
 _audit = logging.getLogger("vedette.audit")
 log = logging.getLogger(__name__)
-_RECENT = 40
+RATE_WINDOW_BATCHES = 40
 """Batches that the rates are taken over."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Targets:
+class ServiceObjectives:
     """What operators promised (seed §5, SLO hooks)."""
 
     lag_limit_seconds: float = 120.0
     delivery_p99_seconds: float = 5.0
-    bloom_false_positives: float = 0.05
+    max_false_positive_rate: float = 0.05
 
 
-class Steering:
+class PipelineController:
     """One per pipeline, on its driver. `batch` after every batch, `look` now and then."""
 
     def __init__(
@@ -48,21 +48,21 @@ class Steering:
         registry: SubscriptionRegistry,
         compactor: Compactor,
         clock: Clock,
-        targets: Targets,
+        targets: ServiceObjectives,
         tell_states: Callable[[list[Partition]], object],
     ) -> None:
         self._journal, self._registry, self._compactor, self._clock = journal, registry, compactor, clock
-        self._health = IndexHealth(broadcast_share=targets.bloom_false_positives)
+        self._health = IndexHealth(broadcast_share=targets.max_false_positive_rate)
         self._lag = LagPolicy(
             limit_seconds=targets.lag_limit_seconds, target_p99_seconds=targets.delivery_p99_seconds
         )
         self._lag.resume(registry.modes(), clock.monotonic())
-        self._tell_states = tell_states
+        self._publish_statuses = tell_states
         self._members: dict[int, str] = {}
         self._totals: Counter[str] = Counter()
-        self._recent: deque[tuple[float, Mapping[str, float]]] = deque(maxlen=_RECENT)
+        self._recent: deque[tuple[float, Mapping[str, float]]] = deque(maxlen=RATE_WINDOW_BATCHES)
 
-    def batch(self, counts: Mapping[str, float], seconds: float) -> None:
+    def record_batch(self, counts: Mapping[str, float], seconds: float) -> None:
         """Take in the counts of a batch that took so long; act on what they say about the index."""
         self._totals.update({name: round(value) for name, value in counts.items()})
         self._recent.append((seconds, counts))
@@ -73,23 +73,23 @@ class Steering:
             match_ms=counts["match_ms"],
             now=self._clock.monotonic(),
         )
-        self._obey(verdict)
+        self._apply_index_decision(verdict)
 
-    def count(self, counts: Mapping[str, int]) -> None:
+    def add_counts(self, counts: Mapping[str, int]) -> None:
         """Sums that say nothing about the index: of windows."""
         self._totals.update(counts)
 
-    def look(self, offset: int) -> list[PartitionFigures]:
+    def check_lag(self, offset: int) -> list[PartitionFigures]:
         """How far each partition is behind an offset that was told; modes change here."""
-        partitions, behind = self._journal.partitions(), self._journal.behind(offset)
+        partitions, behind = self._journal.partitions(), self._journal.backlog(offset)
         now = timestamp_to_ms(self._clock.now())
         lags = {
             p.id: max(0.0, (now - behind[p.id].oldest_ms) / 1000) if p.id in behind else 0.0
             for p in partitions
         }
         for change in self._lag.observe(lags, self._clock.monotonic()):
-            self._change(change)
-        self._note_members()
+            self._apply_mode_change(change)
+        self._audit_gateways()
         return [
             PartitionFigures(
                 partition=p.id,
@@ -122,7 +122,7 @@ class Steering:
             **more,
         )
 
-    def _note_members(self) -> None:
+    def _audit_gateways(self) -> None:
         """Who joins or leaves the ring changes where deliveries go."""
         known, self._members = self._members, {g.number: g.name for g in self._registry.gateways()}
         for word, numbers in (
@@ -134,11 +134,11 @@ class Steering:
                 extra = {"action": "route.member", "gateway": name, "number": number, "reason": word}
                 _audit.info("Gateway %s %s the ring", name, word, extra=extra)
 
-    def _obey(self, verdict: Verdict) -> None:
+    def _apply_index_decision(self, verdict: Verdict) -> None:
         if verdict.rebuild:
             for tenant, held in self._compactor.manifest.collections.items():
                 for collection in held:
-                    self._compactor.doubt(tenant, collection)
+                    self._compactor.request_rebuild(tenant, collection)
             log.warning(
                 "Rebuilding the subscription index: %s", verdict.reason, extra={"action": "index.rebuild"}
             )
@@ -152,11 +152,11 @@ class Steering:
             )
             _audit.warning(text, verdict.reason, extra=extra)
 
-    def _change(self, change: ModeChange) -> None:
+    def _apply_mode_change(self, change: ModeChange) -> None:
         """A new epoch and the word of it come before the mode ends, so that nobody takes what follows for the whole."""
         if change.new_epoch:
-            self._journal.break_off(change.partition)
-            self._tell_states(self._journal.partitions())
+            self._journal.start_new_epoch(change.partition)
+            self._publish_statuses(self._journal.partitions())
         self._registry.set_mode(change.partition, change.mode)
         extra = {
             "action": "route.mode",

@@ -21,17 +21,17 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Literal, TypeAlias
 
-from vedette.subscriptions.registry.registry import Lagging, Mode
+from vedette.subscriptions.registry.registry import PartitionMode, ReducedMode
 
-__all__ = ["CALM", "HARD", "SOFT", "TRANSITIONS", "LagPolicy", "ModeChange"]
+__all__ = ["DEGRADE_AT_LOAD", "RECOVER_BELOW_LOAD", "SHED_AT_LOAD", "TRANSITIONS", "LagPolicy", "ModeChange"]
 
-SOFT, HARD, CALM = 0.70, 0.90, 0.60
-WATCHED_SECONDS = 60.0
+SHED_AT_LOAD, DEGRADE_AT_LOAD, RECOVER_BELOW_LOAD = 0.70, 0.90, 0.60
+OBJECTIVE_WINDOW_SECONDS = 60.0
 """How long the target must be missed."""
 
 Pressure: TypeAlias = Literal["soft", "hard", "calm", "between"]
 
-TRANSITIONS: Mapping[tuple[Mode, Pressure], Mode] = {
+TRANSITIONS: Mapping[tuple[PartitionMode, Pressure], PartitionMode] = {
     ("normal", "soft"): "shedding",
     ("normal", "hard"): "degraded",
     ("shedding", "hard"): "degraded",
@@ -43,8 +43,8 @@ TRANSITIONS: Mapping[tuple[Mode, Pressure], Mode] = {
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ModeChange:
     partition: int
-    before: Mode
-    mode: Mode
+    before: PartitionMode
+    mode: PartitionMode
     reason: str
 
     @property
@@ -55,12 +55,12 @@ class ModeChange:
 
 @dataclass(slots=True)
 class _Partition:
-    mode: Mode = "normal"
+    mode: PartitionMode = "normal"
     samples: deque[tuple[float, float]] = field(default_factory=deque)
     """(when, lag) of the last minute."""
     since: float = 0.0
     """When it was first looked at, or last changed."""
-    for_target: bool = False
+    sheds_for_objective: bool = False
     """Shedding because the target was missed, not because of the load."""
 
 
@@ -75,15 +75,15 @@ class LagPolicy:
         """`lags`: seconds for every partition there is, 0 where nothing is left to tell; `now` is monotonic."""
         for gone in self._partitions.keys() - lags.keys():
             del self._partitions[gone]
-        found = (self._one(partition, lag, now) for partition, lag in sorted(lags.items()))
+        found = (self._observe_partition(partition, lag, now) for partition, lag in sorted(lags.items()))
         return [change for change in found if change is not None]
 
-    def resume(self, modes: Mapping[int, Lagging], now: float) -> None:
+    def resume(self, modes: Mapping[int, ReducedMode], now: float) -> None:
         """Go on with modes that were set before this process began."""
         for partition, mode in modes.items():
             self._partitions[partition] = _Partition(mode=mode, samples=deque([(now, 0.0)]), since=now)
 
-    def mode(self, partition: int) -> Mode:
+    def mode(self, partition: int) -> PartitionMode:
         known = self._partitions.get(partition)
         return known.mode if known is not None else "normal"
 
@@ -93,31 +93,33 @@ class LagPolicy:
         lags = sorted(lag for _, lag in known.samples) if known is not None else []
         return lags[int(len(lags) * 0.99)] if lags else 0.0
 
-    def _one(self, partition: int, lag: float, now: float) -> ModeChange | None:
+    def _observe_partition(self, partition: int, lag: float, now: float) -> ModeChange | None:
         known = self._partitions.get(partition)
         if known is None:
             known = self._partitions[partition] = _Partition(since=now)
         known.samples.append((now, lag))
-        while known.samples[0][0] < now - WATCHED_SECONDS:
+        while known.samples[0][0] < now - OBJECTIVE_WINDOW_SECONDS:
             known.samples.popleft()
         pressure, reason = self._pressure(partition, known, lag, now)
         mode = TRANSITIONS.get((known.mode, pressure))
         if mode is None:
             return None
         change = ModeChange(partition=partition, before=known.mode, mode=mode, reason=reason)
-        known.mode, known.since, known.for_target = mode, now, lag / self._limit < SOFT
+        known.mode, known.since, known.sheds_for_objective = mode, now, lag / self._limit < SHED_AT_LOAD
         return change
 
     def _pressure(self, partition: int, known: _Partition, lag: float, now: float) -> tuple[Pressure, str]:
         load = lag / self._limit
-        if load >= HARD:
+        if load >= DEGRADE_AT_LOAD:
             return "hard", f"{lag:.1f} s behind, {self._limit:.0f} s is the limit"
-        if load >= SOFT:
+        if load >= SHED_AT_LOAD:
             return "soft", f"{lag:.1f} s behind, {self._limit:.0f} s is the limit"
         p99 = self.p99(partition)
-        if known.mode == "normal" and now - known.since >= WATCHED_SECONDS and p99 > self._target:
+        if known.mode == "normal" and now - known.since >= OBJECTIVE_WINDOW_SECONDS and p99 > self._target:
             return "soft", f"p99 of {p99:.1f} s for a minute, {self._target:.1f} s is the target"
-        if load < CALM and not (known.mode == "shedding" and known.for_target and p99 > self._target):
+        if load < RECOVER_BELOW_LOAD and not (
+            known.mode == "shedding" and known.sheds_for_objective and p99 > self._target
+        ):
             return "calm", "it has caught up"
         return "between", ""
 

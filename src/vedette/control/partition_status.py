@@ -7,16 +7,18 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from vedette.errors import PipelineError
-from vedette.pipeline.task import PipelineContext
+from vedette.pipeline.task import PipelineConfig
 from vedette.sources.records import Partition
 from vedette.subscriptions.registry.registry import Gateway
-from vedette.transport.ingest_client import IngestLink, connect
+from vedette.transport.ingest_client import IngestClient, open_client
 from vedette.transport.ingest_messages import Complete, PartitionStatus, Status
 
-__all__ = ["StateTeller", "news"]
+__all__ = ["PartitionStatusPublisher", "changed_statuses"]
 
 
-def news(told: dict[int, PartitionStatus], partitions: Sequence[Partition]) -> list[PartitionStatus]:
+def changed_statuses(
+    told: dict[int, PartitionStatus], partitions: Sequence[Partition]
+) -> list[PartitionStatus]:
     """What somebody who was told so much does not know yet."""
     current = [
         PartitionStatus(partition=p.id, epoch=p.epoch, state=p.state, reason=p.reason) for p in partitions
@@ -24,46 +26,46 @@ def news(told: dict[int, PartitionStatus], partitions: Sequence[Partition]) -> l
     return [status for status in current if told.get(status.partition) != status]
 
 
-class StateTeller:
+class PartitionStatusPublisher:
     """One link to each gateway, beside those of the workers. A gateway that comes is told everything."""
 
-    def __init__(self, context: PipelineContext) -> None:
+    def __init__(self, context: PipelineConfig) -> None:
         self._context = context
-        self._links: dict[str, IngestLink] = {}
-        self._told: dict[str, dict[int, PartitionStatus]] = {}
+        self._links: dict[str, IngestClient] = {}
+        self._published: dict[str, dict[int, PartitionStatus]] = {}
 
-    def tell(
+    def publish(
         self, partitions: Sequence[Partition], gateways: Sequence[Gateway], reached: Complete | None = None
     ) -> None:
         """`reached`, the last batch that is committed, is told every time: that also shows whether a link holds."""
         there = {gateway.address for gateway in gateways}
         for address in list(self._links):
             if address not in there:
-                self._drop(address)
+                self._disconnect(address)
         for address in sorted(there):
-            fresh = news(self._told.setdefault(address, {}), partitions)
+            fresh = changed_statuses(self._published.setdefault(address, {}), partitions)
             if fresh or reached is not None:
                 self._send(address, fresh, reached)
 
     def close(self) -> None:
         for address in list(self._links):
-            self._drop(address)
+            self._disconnect(address)
 
     def _send(self, address: str, fresh: list[PartitionStatus], reached: Complete | None) -> None:
         try:
             if address not in self._links:
-                self._links[address] = connect(address, self._context.secret, "driver")
+                self._links[address] = open_client(address, self._context.ingest_secret, "driver")
             if fresh:
-                self._links[address].tell(Status(partitions=fresh))
+                self._links[address].send(Status(partitions=fresh))
             if reached is not None:
-                self._links[address].tell(reached)
+                self._links[address].send(reached)
         except PipelineError:
-            self._drop(address)  # it is told all of it when it is there again
+            self._disconnect(address)  # it is told all of it when it is there again
             return
-        self._told[address].update({status.partition: status for status in fresh})
+        self._published[address].update({status.partition: status for status in fresh})
 
-    def _drop(self, address: str) -> None:
-        self._told.pop(address, None)
+    def _disconnect(self, address: str) -> None:
+        self._published.pop(address, None)
         link = self._links.pop(address, None)
         if link is not None:
             link.close()

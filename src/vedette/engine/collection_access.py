@@ -1,7 +1,7 @@
 """What policies say about external collections to an actor: who may watch one, and what is seen of it.
 
 The pipeline evaluates on documents; whatever policies ask of the graph is answered here, at one moment. It may change
-with any commit, so a gateway asks again when `RightsBell` rings.
+with any commit, so a gateway asks again when `CollectionRulesListener` rings.
 """
 
 from __future__ import annotations
@@ -10,67 +10,73 @@ import logging
 from collections.abc import Callable, Iterable, Sequence
 from typing import TYPE_CHECKING, TypeAlias
 
-from vedette.engine.commit.lock import Turn
+from vedette.engine.commit.lock import LockScope
 from vedette.engine.state.graph_state import Commit
-from vedette.engine.watch_service.rights import actor_gone
+from vedette.engine.watch_service.rights import actor_deleted_error
 from vedette.errors import PolicyError, WatchError
-from vedette.language.compile.execution_context import Context
+from vedette.language.compile.execution_context import ExecutionContext
 from vedette.language.parser.redaction import redact_literals
-from vedette.policy.actor_view import Sight
-from vedette.policy.collection_policies import CollectionPolicy, SightRule, Unanswerable, may_see, sight_rules
+from vedette.policy.actor_view import ActorView
+from vedette.policy.collection_policies import (
+    CollectionPolicy,
+    UnsupportedPolicy,
+    ViewRule,
+    is_ever_visible,
+    view_rules,
+)
 from vedette.policy.guard import PolicyGuard
 
 if TYPE_CHECKING:
     from vedette.engine.database import Database
 
-__all__ = ["CollectionSights", "RightsBell", "check_collection_rights", "collection_sights"]
+__all__ = ["CollectionRules", "CollectionRulesListener", "check_collection_access", "collection_rules"]
 
 _audit = logging.getLogger("vedette.audit")
-CollectionSights: TypeAlias = dict[str, tuple[SightRule, ...]]
+CollectionRules: TypeAlias = dict[str, tuple[ViewRule, ...]]
 """By collection, as it is named in a WATCH."""
 
 
-def check_collection_rights(
+def check_collection_access(
     database: Database,
     actor: str,
     collections: Sequence[str],
     attributes: Iterable[str],
     pattern: str,
-) -> CollectionSights | None:
+) -> CollectionRules | None:
     """As for watches of the graph (mew-watch-system §9.1): may watch, may see the collections and attributes.
 
     Raises E8001 in bare words; the log has the reason. None where there are no policies: everything is seen.
     """
-    with Turn(database):
+    with LockScope(database):
         if not database.schema.policies:
             return None
         context = _context(database, actor)
-        found: dict[str, tuple[tuple[CollectionPolicy, SightRule], ...]] = {}
+        found: dict[str, tuple[tuple[CollectionPolicy, ViewRule], ...]] = {}
         try:
             _guard(database, context).check_meta("SPAWN", "_Watch")
-            found = {name: sight_rules(_policies(database), name, context) for name in collections}
+            found = {name: view_rules(_policies(database), name, context) for name in collections}
             denied = _denied(found, list(attributes))
         except PolicyError:
             denied = "META SPAWN on _Watch"
-        except Unanswerable as error:
+        except UnsupportedPolicy as error:
             denied = str(error)
         if denied is not None:
             raise _refusal(database, actor, pattern, denied)
         return {name: tuple(rule for _, rule in rules) for name, rules in found.items()}
 
 
-def collection_sights(database: Database, actor: str, collections: Iterable[str]) -> CollectionSights | None:
+def collection_rules(database: Database, actor: str, collections: Iterable[str]) -> CollectionRules | None:
     """What the actor sees of the collections now; E7003 when it is not there any more, E8001 when nobody can say."""
-    with Turn(database):
+    with LockScope(database):
         if not database.schema.policies:
             return None
         context = _context(database, actor)
         try:
             return {
-                name: tuple(rule for _, rule in sight_rules(_policies(database), name, context))
+                name: tuple(rule for _, rule in view_rules(_policies(database), name, context))
                 for name in collections
             }
-        except Unanswerable as error:
+        except UnsupportedPolicy as error:
             raise _refusal(database, actor, ", ".join(collections), str(error)) from None
 
 
@@ -78,27 +84,27 @@ def _policies(database: Database) -> tuple[CollectionPolicy, ...]:
     return database.state.program.collection_policies
 
 
-def _context(database: Database, actor: str) -> Context:
+def _context(database: Database, actor: str) -> ExecutionContext:
     state = database.state
     if state.graph.get(actor) is None:
-        raise actor_gone()
-    return Context(view=state.graph, now=database.moment(), tick=state.tick, actor=actor)
+        raise actor_deleted_error()
+    return ExecutionContext(view=state.graph, now=database.statement_time(), tick=state.tick, actor=actor)
 
 
-def _guard(database: Database, context: Context) -> PolicyGuard:
+def _guard(database: Database, context: ExecutionContext) -> PolicyGuard:
     policies = database.state.program.policies
-    sight = Sight(policies, context, database.schema)
+    sight = ActorView(policies, context, database.schema)
     return PolicyGuard(policies, context, sight, tenant=database.name)
 
 
 def _denied(
-    found: dict[str, tuple[tuple[CollectionPolicy, SightRule], ...]], attributes: Sequence[str]
+    found: dict[str, tuple[tuple[CollectionPolicy, ViewRule], ...]], attributes: Sequence[str]
 ) -> str | None:
     for name, rules in found.items():
-        if not may_see(rules):
+        if not is_ever_visible(rules):
             return f"MATCH on {name}"
         for attribute in attributes:
-            if not may_see(rules, attribute):
+            if not is_ever_visible(rules, attribute):
                 return f"MATCH on attribute {attribute} of {name}"
     return None
 
@@ -115,7 +121,7 @@ def _refusal(database: Database, actor: str, pattern: str, reason: str) -> Watch
     return WatchError("E8001", "Watch pattern denied")
 
 
-class RightsBell:
+class CollectionRulesListener:
     """Rings when a commit may have changed what actors see of external collections."""
 
     def __init__(self, database: Database, ring: Callable[[], None]) -> None:
@@ -123,10 +129,10 @@ class RightsBell:
         self._database, self._ring = database, ring
         self.actors: set[str] = set()
         """Whose end is of interest, too."""
-        database.watching.bells.append(self._committed)
+        database.watching.commit_hooks.append(self._committed)
 
     def close(self) -> None:
-        self._database.watching.bells.remove(self._committed)
+        self._database.watching.commit_hooks.remove(self._committed)
 
     def _committed(self, commit: Commit) -> None:
         if commit.definition is not None or self._concerns(commit):
@@ -136,6 +142,6 @@ class RightsBell:
         touched = {element.type for change in commit.changes for element in change if element is not None}
         gone = {before.id for before, after in commit.changes if after is None and before is not None}
         return not gone.isdisjoint(self.actors) or any(
-            policy.looks_at is None or not policy.looks_at.isdisjoint(touched)
+            policy.depends_on_types is None or not policy.depends_on_types.isdisjoint(touched)
             for policy in _policies(self._database)
         )

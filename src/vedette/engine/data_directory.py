@@ -21,23 +21,23 @@ from vedette.engine.reactor import Reactor
 from vedette.engine.session.async_session import AsyncSession
 from vedette.engine.session.session import Session
 from vedette.errors import StoreError
-from vedette.settings import Settings, checked, load_settings
-from vedette.storage.catalog import MEMORY, open_home
+from vedette.settings import Settings, load_settings, validated
+from vedette.storage.catalog import MEMORY, open_catalog
 
 __all__ = ["Vedette", "open_vedette"]
 
 DEFAULT_DATABASE = "default"
-_homes: WeakSet[Vedette] = WeakSet()
+_open_directories: WeakSet[Vedette] = WeakSet()
 """Homes that this process opened."""
 
 
-def _disown() -> None:
+def _mark_all_forked() -> None:
     """In a child of a fork: what the parent has open is the parent's, with its locks and its place in the log."""
-    for home in list(_homes):
-        home.disown()
+    for home in list(_open_directories):
+        home.mark_forked()
 
 
-os.register_at_fork(after_in_child=_disown)
+os.register_at_fork(after_in_child=_mark_all_forked)
 logging.getLogger("vedette").addHandler(logging.NullHandler())
 
 
@@ -51,17 +51,17 @@ class Vedette:
         self._lock = Lock()
         self._closed = False
         self._databases: dict[str, Database] = {}
-        self._home = open_home(
+        self._store_root = open_catalog(
             location, durability="relaxed" if settings.durability == "relaxed" else "fsync", clock=clock
         )
         try:
             self._default = self._open(DEFAULT_DATABASE)
         except BaseException:
-            self._home.close()
+            self._store_root.close()
             raise
         if settings.manage_gc:
-            collection_policy.engage()
-        _homes.add(self)
+            collection_policy.acquire()
+        _open_directories.add(self)
 
     def database(self, name: str) -> Database:
         """A database (= tenant) of this home, created on first use: its own ontology, graph, ticks and log."""
@@ -70,23 +70,23 @@ class Vedette:
             known = self._databases.get(name)
             return known if known is not None else self._open(name)
 
-    def disown(self) -> None:
+    def mark_forked(self) -> None:
         """Refuse everything from now on: this process is a child of the one that opened the home."""
         for database in self._databases.values():
-            database.foreign = True
+            database.is_forked_copy = True
 
     def databases(self) -> list[str]:
         """The names of the databases that exist, "default" first."""
         with self._lock:
             self._check_open()
-            return self._home.databases()
+            return self._store_root.databases()
 
     def _check_open(self) -> None:
         if self._closed:
             raise StoreError("E6005", "This home is closed: open it again")
 
     def _open(self, name: str) -> Database:
-        store = self._home.open(name)
+        store = self._store_root.open(name)
         try:
             database = Database(name, store, self.settings, self.clock, keeps=self.location != MEMORY)
         except BaseException:
@@ -135,7 +135,7 @@ class Vedette:
             self._closed = True
             if self.settings.manage_gc:
                 closing.callback(collection_policy.release)
-            closing.callback(self._home.close)
+            closing.callback(self._store_root.close)
             for database in self._databases.values():
                 closing.callback(database.close)
 
@@ -165,5 +165,5 @@ def open_vedette(
         directory = None if place == MEMORY or "://" in place else Path(place)
         settings = load_settings(directory, os.environ if environment is None else environment, **options)
     elif options:
-        settings = checked({f.name: getattr(settings, f.name) for f in fields(settings)} | options)
+        settings = validated({f.name: getattr(settings, f.name) for f in fields(settings)} | options)
     return Vedette(location, settings, clock or SystemClock())

@@ -15,36 +15,36 @@ from msgspec import MsgspecError
 from vedette.change import Event
 from vedette.clock import Clock
 from vedette.element import Element
-from vedette.engine.commit.encode import RIGHTS_KEY, TICK_KEY, Rights, encode_commits
-from vedette.engine.commit.history import History
-from vedette.engine.commit.lock import Turn
+from vedette.engine.commit.encode import POLICY_CHANGE_NOTE, TICK_NOTE, PolicyChange, encode_commits
+from vedette.engine.commit.history import CommitHistory
+from vedette.engine.commit.lock import LockScope
 from vedette.engine.context.prepared import StatementCache
-from vedette.engine.layer0.view import LayerZero
-from vedette.engine.maintenance import Upkeep
+from vedette.engine.layer0.view import Layer0
+from vedette.engine.maintenance import Maintenance
 from vedette.engine.reactor import Reactor
 from vedette.engine.session.async_session import AsyncSession, DurableWaiters
 from vedette.engine.session.session import Session
-from vedette.engine.state.definition import grown_elements
+from vedette.engine.state.definition import pad_elements
 from vedette.engine.state.graph_state import Commit, GraphState
-from vedette.engine.watch_service.service import Watching
+from vedette.engine.watch_service.service import WatchService
 from vedette.errors import ConstraintViolation, StoreError, VedetteError, WatchError
 from vedette.graph.graph import Graph
-from vedette.language.compile.execution_context import Context
+from vedette.language.compile.execution_context import ExecutionContext
 from vedette.language.parser import parse_declarations
-from vedette.language.parser.limits import DEFAULT_LIMITS
+from vedette.language.parser.limits import DEFAULT_PARSER_LIMITS
 from vedette.language.schema.extend import extend_schema
 from vedette.language.schema.layer0 import layer0_schema
 from vedette.language.schema.model import Schema
 from vedette.settings import Settings
 from vedette.storage.element_codec import ElementCodec
-from vedette.storage.group_commit import CommitGate, GroupCommit, NullCommit
-from vedette.storage.meta import damaged
-from vedette.storage.seam import Loaded, Store
+from vedette.storage.group_commit import GroupCommitLogWriter, LogWriter, NullLogWriter
+from vedette.storage.meta import store_corrupt
+from vedette.storage.seam import Store, StoreInfo
 from vedette.values import timestamp_from_ms
 
 __all__ = ["Database"]
 
-_LISTED = 20
+_MAX_LISTED_VIOLATIONS = 20
 """How many elements that contradict a definition are named when it is refused."""
 
 
@@ -55,33 +55,33 @@ class Database:
         self.name = name
         self.settings = settings
         self.clock = clock
-        self.turn = Lock()
+        self.lock = Lock()
         """Held by whoever reads or writes the state; never while waiting for a disk."""
         self.sessions: dict[str, Session] = {}
         self._reactors: list[Reactor] = []
-        self.waiters = DurableWaiters(self)
-        limits = replace(DEFAULT_LIMITS, max_source_characters=settings.max_statement_characters)
+        self.durable_waiters = DurableWaiters(self)
+        limits = replace(DEFAULT_PARSER_LIMITS, max_source_characters=settings.max_statement_characters)
         self.statements = StatementCache(settings.plan_cache_size, limits)
         self._limits = limits
         self.work_limit = settings.max_statement_work
         self._store = store
         self._keeps = keeps
-        self.foreign = False
+        self.is_forked_copy = False
         """Opened by the process that this one was forked from."""
         self._refusal: str | None = None
         """Why nothing is written any more."""
         self._closed = False
         self._load(self._first_facts(store))
-        self.layer0 = LayerZero(self)
-        self.watching = Watching(self)
-        self.watching.creation.restore(self.stored_meta)
-        self.watching.triggers.run(Turn(self))
-        self._upkeep = Upkeep(self)
+        self.layer0 = Layer0(self)
+        self.watching = WatchService(self)
+        self.watching.creation.restore(self.stored_notes)
+        self.watching.triggers.run_pending(LockScope(self))
+        self._upkeep = Maintenance(self)
         self._upkeep.start()
 
     # --- opening and closing ----------------------------------------------------------------------------------
 
-    def _load(self, facts: Loaded, lost: GraphState | None = None) -> None:
+    def _load(self, facts: StoreInfo, lost: GraphState | None = None) -> None:
         """Take up what the store holds; `lost` is the state that it replaces after a failed flush."""
         try:
             state, codec = self._stored_state(facts)
@@ -96,99 +96,103 @@ class Database:
             TypeError,
             ValueError,
         ) as e:
-            raise damaged(f"the database '{self.name}'", f"{type(e).__name__}: {e}".split("\n")[0]) from e
+            raise store_corrupt(
+                f"the database '{self.name}'", f"{type(e).__name__}: {e}".split("\n")[0]
+            ) from e
         if lost is not None:
-            state.take_over(lost)
-        self.boot, self.epoch = facts.boot, facts.epoch
-        self.stored_meta = facts.meta
-        self.rights = Rights(*json.loads(facts.meta.get(RIGHTS_KEY, "[0, 0]")))
+            state.continue_from(lost)
+        self.boot, self.epoch = facts.boot_count, facts.epoch
+        self.stored_notes = facts.meta
+        self.last_policy_change = PolicyChange(*json.loads(facts.meta.get(POLICY_CHANGE_NOTE, "[0, 0]")))
         self.state, self._codec = state, codec
-        self.history = History(
+        self.history = CommitHistory(
             self._store,
             lambda: self._codec,
             keeps=self._keeps,
             keep=self.settings.retained_commits,
             keep_bytes=self.settings.retained_megabytes << 20,
         )
-        self.history.start(facts.tick)
-        self.gate: CommitGate[Commit] = (
-            GroupCommit(
+        self.history.reset(facts.sequence)
+        self.log_writer: LogWriter[Commit] = (
+            GroupCommitLogWriter(
                 self._store,
                 encode=lambda commits: encode_commits(lambda: self._codec, commits),
-                tick=facts.tick,
+                tick=facts.sequence,
                 durability="relaxed" if self.settings.durability == "relaxed" else "fsync",
                 name=self.name,
             )
             if self._keeps
-            else NullCommit(facts.tick)
+            else NullLogWriter(facts.sequence)
         )
 
-    def _first_facts(self, store: Store) -> Loaded:
+    def _first_facts(self, store: Store) -> StoreInfo:
         try:
-            return store.load()
+            return store.open_for_writing()
         except (ArithmeticError, LookupError, TypeError, ValueError) as e:
-            raise damaged(f"the database '{self.name}'", f"{type(e).__name__}: {e}".split("\n")[0]) from e
+            raise store_corrupt(
+                f"the database '{self.name}'", f"{type(e).__name__}: {e}".split("\n")[0]
+            ) from e
 
-    def _stored_state(self, facts: Loaded) -> tuple[GraphState, ElementCodec]:
+    def _stored_state(self, facts: StoreInfo) -> tuple[GraphState, ElementCodec]:
         schema = layer0_schema()
         for text in facts.definitions:
             schema = extend_schema(schema, parse_declarations(text, limits=self._limits), text)
         state = GraphState(
             schema,
-            boot=facts.boot,
-            sequence=facts.tick,
-            tick=int(facts.meta.get(TICK_KEY, "0")),
+            boot=facts.boot_count,
+            sequence=facts.sequence,
+            tick=int(facts.meta.get(TICK_NOTE, "0")),
             ticks_by_commit=self.settings.tick == "commit",
         )
         codec = ElementCodec(schema)
         load_elements(state.graph, codec, self._store)
-        state.replan()
+        state.invalidate_plans()
         return state, codec
 
     def close(self) -> None:
         """End all sessions and flush what is left. Closing twice is nothing."""
-        with self.turn:
+        with self.lock:
             if self._closed:
                 return
             self._closed = True
         for reactor in self._reactors:
             reactor.close()  # while it can still note that it has dealt with what is in its hands
-        with self.turn:
-            self._refusal = self._closing
+        with self.lock:
+            self._refusal = self._closed_message
             sessions = list(self.sessions.values())
         self._upkeep.stop()
         self.watching.consuming.deliveries.stop()
         for session in sessions:
             session.close()
-        self.watching.management.stop()
+        self.watching.management.cancel_timers()
         try:
-            self.gate.close()
+            self.log_writer.close()
         finally:
             self._store.close()
-            with self.turn:
-                self.watching.consuming.desk.clear()
+            with self.lock:
+                self.watching.consuming.dispatcher.clear()
 
     @property
-    def _closing(self) -> str:
+    def _closed_message(self) -> str:
         return f"The database '{self.name}' is closed: open it again"
 
-    def image(self, element: Element) -> bytes:
+    def encode_image(self, element: Element) -> bytes:
         """The element as the journal keeps it."""
         return self._codec.image(element)
 
-    def from_image(self, image: Mapping[str, Any]) -> Element:
+    def decode_image(self, image: Mapping[str, Any]) -> Element:
         return self._codec.from_image(image["_type"], image["id"], json.dumps(image).encode())
 
     def definitions(self) -> list[str]:
         """The declarations as they were given, oldest first; read from the store."""
-        return list(self._store.facts().definitions)
+        return list(self._store.info().definitions)
 
     @property
-    def keeps(self) -> bool:
+    def is_persistent(self) -> bool:
         """Whether there is anything beyond memory."""
         return self._keeps
 
-    def trim(self, before_ms: int) -> None:
+    def trim_log(self, before_ms: int) -> None:
         """Forget the journal's rows that are older."""
         self._store.trim(before_ms)
 
@@ -203,7 +207,7 @@ class Database:
             return Session(self, actor)
         finally:
             if actor is not None:  # whether there is such an actor is told, like all else, when it is durable
-                self.wait(Turn(self).taken())
+                self.wait_durable(LockScope(self).observe())
 
     def async_session(self, actor: str | None = None) -> AsyncSession:
         """A session for asyncio; open and use it inside a running loop."""
@@ -233,20 +237,20 @@ class Database:
 
     def define(self, text: str) -> None:
         """Add declarations. Identical ones are accepted; what would break the data is refused with the list."""
-        self.admit()
-        turn = Turn(self)
+        self.admit_write()
+        turn = LockScope(self)
         try:
             with turn:
                 self.check_writable()
                 commit = self._define(text)
                 if commit is not None:
-                    self.gate.submit(commit.sequence, commit)
-                    self.watching.committed(commit, 0)
-                if commit is not None and commit.sequence == self.rights.sequence:
-                    self.watching.lasting.rights_changed()
-            self.watching.triggers.run(turn)
+                    self.log_writer.append(commit.sequence, commit)
+                    self.watching.follow(commit, 0)
+                if commit is not None and commit.sequence == self.last_policy_change.sequence:
+                    self.watching.lasting.reset_after_policy_change()
+            self.watching.triggers.run_pending(turn)
         finally:
-            self.wait(turn)
+            self.wait_durable(turn)
 
     def _define(self, text: str) -> Commit | None:
         state, policies = self.state, self.schema.policies.keys()
@@ -254,25 +258,25 @@ class Database:
         if schema is state.schema:
             return None
         candidate = GraphState(schema, boot=0, sequence=0, tick=0, ticks_by_commit=False)
-        candidate.program.check(text)
-        changes, padded = grown_elements(state.graph, state.schema, schema, self.clock.now)
+        candidate.program.compile_all(text)
+        changes, padded = pad_elements(state.graph, state.schema, schema, self.clock.now)
         self._check_data(schema, padded | {after.id: after for _, after in changes if after is not None})
         for session in self.sessions.values():
             session.abort("the ontology changed meanwhile")
         seen = self.watching.before_define()
         padded.update({before.id: before for before, _ in changes if before is not None})
-        state.torn = True
+        state.is_applying = True
         for id, element in padded.items():
             state.graph.replace(state.graph.elements[id], element)
         self._codec = ElementCodec(schema)
-        self.history.widen(lambda name: len((schema.nodes.get(name) or schema.edges[name]).layout))
+        self.history.pad_elements(lambda name: len((schema.nodes.get(name) or schema.edges[name]).layout))
         state.apply(changes)
-        state.use(schema)
+        state.use_schema(schema)
         meta: tuple[tuple[str, str], ...] = ()
         if schema.policies.keys() != policies:
-            self.rights = Rights(state.sequence + 1, state.tick)
-            meta = ((RIGHTS_KEY, json.dumps(self.rights)),)
-        commit = state.record(self.clock.now(), changes, definition=text, meta=meta)
+            self.last_policy_change = PolicyChange(state.sequence + 1, state.tick)
+            meta = ((POLICY_CHANGE_NOTE, json.dumps(self.last_policy_change)),)
+        commit = state.next_commit(self.clock.now(), changes, definition=text, meta=meta)
         self.watching.after_define(seen, commit)
         return commit
 
@@ -289,21 +293,21 @@ class Database:
             return
         for element in self.state.graph.elements.values():
             trial.graph.add(padded.get(element.id, element))
-        trial.use(schema)
-        check_existing(trial, fresh, unique, self.clock)
+        trial.use_schema(schema)
+        check_existing_data(trial, fresh, unique, self.clock)
 
-    def moment(self) -> Callable[[], datetime]:
+    def statement_time(self) -> Callable[[], datetime]:
         """now(): the time of day, or logical time as milliseconds since 1970; one moment for a transaction (C19)."""
         present = self.clock.now() if self.settings.now == "wall" else timestamp_from_ms(self.state.tick)
         return lambda: present
 
     # --- for sessions -----------------------------------------------------------------------------------------
 
-    def admit(self) -> None:
+    def admit_write(self) -> None:
         """Wait for room in the queue to the disk; refuse when nothing is written any more."""
         if self._refusal is not None:
             self.check_writable()
-        self.gate.admit()
+        self.log_writer.wait_for_room()
 
     def check_writable(self) -> None:
         """Refuse after a failed write and after closing. A commit asks with the turn held, when nothing can change."""
@@ -312,29 +316,29 @@ class Database:
 
     def check_open(self) -> None:
         if self._closed:
-            raise StoreError("E6005", self._closing)
+            raise StoreError("E6005", self._closed_message)
 
-    def wait(self, turn: Turn) -> None:
+    def wait_durable(self, turn: LockScope) -> None:
         """Return when everything that was seen in the turn is durable. A failed flush makes the database read-only."""
-        if turn.gate.durable_tick >= turn.seen:
+        if turn.log_writer.durable_sequence >= turn.observed_sequence:
             return
         try:
-            turn.gate.wait(turn.seen)
+            turn.log_writer.wait_durable(turn.observed_sequence)
         except StoreError as error:
-            self.fail(error, turn)
+            self.handle_write_failure(error, turn)
             raise
-        if self.watching.consuming.supply.crowded:
-            self.watching.consuming.supply.let_in()
+        if self.watching.consuming.matcher.large_arrivals:
+            self.watching.consuming.matcher.enqueue_durable()
 
-    def fail(self, error: StoreError, turn: Turn) -> None:
+    def handle_write_failure(self, error: StoreError, turn: LockScope) -> None:
         """Fail-stop: what was not flushed never happened. Reload the last durable state, refuse writes from now on.
 
         When not even that can be read, the lost state stays, and with it its gate, which lets no result pass.
         """
-        lost = turn.gate
-        turn.seen = 0  # told now, and only once
-        with self.turn:
-            if lost is not self.gate:
+        lost = turn.log_writer
+        turn.observed_sequence = 0  # told now, and only once
+        with self.lock:
+            if lost is not self.log_writer:
                 return
             self._refusal = self._refusal or (
                 f"The database '{self.name}' is read-only since a write failed ({error.text}): "
@@ -343,26 +347,26 @@ class Database:
             for session in self.sessions.values():
                 session.abort("the store failed")
             try:
-                self._load(self._store.facts(), self.state)
+                self._load(self._store.info(), self.state)
             except StoreError:
                 return
-            self.watching.reloaded()
+            self.watching.rebuild()
         lost.close()
 
-    def mend(self) -> None:
+    def repair_interrupted_commit(self) -> None:
         """Load anew when a commit was cut short, by a Ctrl-C say: it is there whole or not at all. With the turn held.
 
         A database that keeps nothing has nowhere to load from.
         """
         lost = self.state
-        if not self._keeps or not (lost.torn or lost.sequence > self.gate.submitted_tick):
+        if not self._keeps or not (lost.is_applying or lost.sequence > self.log_writer.submitted_sequence):
             return
         for session in self.sessions.values():
             session.abort("a commit was interrupted")
-        self.gate.close()  # makes durable what others submitted
-        self._load(self._store.facts(), lost)
+        self.log_writer.close()  # makes durable what others submitted
+        self._load(self._store.info(), lost)
         lost.sequence = self.state.sequence
-        self.watching.reloaded()
+        self.watching.rebuild()
 
     @property
     def read_only(self) -> str | None:
@@ -377,29 +381,31 @@ def load_elements(graph: Graph, codec: ElementCodec, store: Store) -> None:
 
 
 def _new_uniques(old: Schema, new: Schema) -> list[tuple[str, str]]:
-    known = {(a.owner, a.name) for n in old.nodes.values() for a in n.attributes.values() if a.unique}
+    known = {(a.declared_in, a.name) for n in old.nodes.values() for a in n.attributes.values() if a.unique}
     return sorted(
         {
-            (a.owner, a.name)
+            (a.declared_in, a.name)
             for n in new.nodes.values()
             for a in n.attributes.values()
-            if a.unique and (a.owner, a.name) not in known and a.owner in old.nodes
+            if a.unique and (a.declared_in, a.name) not in known and a.declared_in in old.nodes
         }
     )
 
 
-def check_existing(
+def check_existing_data(
     state: GraphState, constraints: Sequence[str], uniques: Sequence[tuple[str, str]], clock: Clock
 ) -> None:
     """Raise when existing elements violate hard constraints or uniqueness declared just now, with the list."""
-    found = list(islice(_contradictions(state, constraints, uniques, clock), _LISTED + 1))
+    found = list(islice(_violations(state, constraints, uniques, clock), _MAX_LISTED_VIOLATIONS + 1))
     if not found:
         return
-    texts = [error.text for error in found[:_LISTED]] + ["and more"] * (len(found) > _LISTED)
+    texts = [error.text for error in found[:_MAX_LISTED_VIOLATIONS]] + ["and more"] * (
+        len(found) > _MAX_LISTED_VIOLATIONS
+    )
     raise ConstraintViolation(found[0].code, "; ".join(texts), fields=found[0].fields)
 
 
-def _contradictions(
+def _violations(
     state: GraphState, constraints: Sequence[str], uniques: Sequence[tuple[str, str]], clock: Clock
 ) -> Iterator[ConstraintViolation]:
     for owner, attribute in uniques:
@@ -410,8 +416,8 @@ def _contradictions(
     moment: Callable[[], Any] = clock.now
     for constraint in state.program.constraints:
         if constraint.name in constraints and not constraint.soft:
-            context = Context(view=state.graph, now=moment, tick=state.tick)
-            for row in constraint.matches.everything(context):
+            context = ExecutionContext(view=state.graph, now=moment, tick=state.tick)
+            for row in constraint.matches.find_all(context):
                 if constraint.violated_by(row):
                     text = constraint.describe(row)
                     yield ConstraintViolation("E3001", text, fields={"constraint": constraint.name})

@@ -18,15 +18,15 @@ from collections.abc import Callable, Iterator
 from functools import cache
 from pathlib import Path
 
-__all__ = ["LargePages", "large_pages", "worthwhile_spans"]
+__all__ = ["HugePages", "collapsible_spans", "large_pages"]
 
 log = logging.getLogger(__name__)
-PAGE = 2 * 1024 * 1024
-SMALL = 256 * 1024 * 1024
+HUGE_PAGE_BYTES = 2 * 1024 * 1024
+MIN_PROCESS_BYTES = 256 * 1024 * 1024
 """A process that is smaller is not looked at."""
-GROWTH = 32 * 1024 * 1024
+MIN_GROWTH_BYTES = 32 * 1024 * 1024
 """So much larger must it have become since the last look."""
-FULL = 0.5
+MIN_RESIDENT_SHARE = 0.5
 """A mapping of which a smaller share is in memory stays as it is, as stacks of threads do. Tables of large dictionaries
 have room for more than they hold, and it is there that most is looked up."""
 PAUSE_SECONDS = 0.01
@@ -45,11 +45,11 @@ _RESIDENT = re.compile(r"^Rss: +(\d+) kB$", re.MULTILINE)
 _LARGE = re.compile(r"^AnonHugePages: +(\d+) kB$", re.MULTILINE)
 
 
-def worthwhile_spans(smaps: str) -> Iterator[tuple[int, int]]:
+def collapsible_spans(smaps: str) -> Iterator[tuple[int, int]]:
     """Begin and end of what is anonymous, full enough, and not in large pages yet; `smaps` as the kernel writes it."""
     for mapping in _MAPPING.finditer(smaps):
         begin, end = _within(int(mapping[1], 16), int(mapping[2], 16))
-        if end - begin >= PAGE and _is_worthwhile(
+        if end - begin >= HUGE_PAGE_BYTES and _is_worthwhile(
             end - begin, _bytes(_RESIDENT, mapping[0]), _bytes(_LARGE, mapping[0])
         ):
             yield begin, end
@@ -62,14 +62,14 @@ def _bytes(figure: re.Pattern[str], about: str) -> int:
 
 def _within(begin: int, end: int) -> tuple[int, int]:
     """The large pages that lie within."""
-    return -(-begin // PAGE) * PAGE, end // PAGE * PAGE
+    return -(-begin // HUGE_PAGE_BYTES) * HUGE_PAGE_BYTES, end // HUGE_PAGE_BYTES * HUGE_PAGE_BYTES
 
 
 def _is_worthwhile(size: int, resident: int, large: int) -> bool:
-    return resident >= FULL * size and large < 0.9 * size
+    return resident >= MIN_RESIDENT_SHARE * size and large < 0.9 * size
 
 
-class LargePages:
+class HugePages:
     """Looks now and then whether there is something to be put together."""
 
     def __init__(self) -> None:
@@ -85,21 +85,21 @@ class LargePages:
         if self._permitted is None:
             self._permitted = _is_supported()
         try:
-            return self._look(pause) if self._permitted else 0
+            return self._run(pause) if self._permitted else 0
         except OSError as problem:
             log.info("Huge pages are not used: %s", problem, extra={"action": "pages.unreadable"})
             self._permitted = False
             return 0
 
-    def _look(self, pause: Callable[[float], bool]) -> int:
+    def _run(self, pause: Callable[[float], bool]) -> int:
         resident = _resident()
-        if resident < max(SMALL, self._seen + GROWTH):
+        if resident < max(MIN_PROCESS_BYTES, self._seen + MIN_GROWTH_BYTES):
             self._seen = min(self._seen, resident)
             return 0
         done = 0
-        for begin, end in worthwhile_spans(Path(_SMAPS).read_text()):
-            for start in range(begin, end, PAGE):
-                done += PAGE if _collapse(start) else 0
+        for begin, end in collapsible_spans(Path(_SMAPS).read_text()):
+            for start in range(begin, end, HUGE_PAGE_BYTES):
+                done += HUGE_PAGE_BYTES if _collapse(start) else 0
                 if pause(PAUSE_SECONDS):
                     return done
         self._seen = _resident()
@@ -119,7 +119,7 @@ def _resident() -> int:
 
 def _collapse(start: int) -> bool:
     """What the kernel cannot do stays as it is: the process may have let go of the memory meanwhile."""
-    return bool(_madvise()(start, PAGE, _COLLAPSE) == 0)
+    return bool(_madvise()(start, HUGE_PAGE_BYTES, _COLLAPSE) == 0)
 
 
 @cache
@@ -129,4 +129,4 @@ def _madvise() -> Callable[[int, int, int], int]:
     return madvise
 
 
-large_pages = LargePages()
+large_pages = HugePages()

@@ -6,42 +6,44 @@ import logging
 from collections.abc import Callable
 from typing import TYPE_CHECKING
 
-from vedette.clock import Due
-from vedette.engine.commit.lock import Turn
+from vedette.clock import Timer
+from vedette.engine.commit.lock import LockScope
 from vedette.errors import VedetteError
 from vedette.values import timestamp_to_ms
 
 if TYPE_CHECKING:
     from vedette.engine.database import Database
 
-__all__ = ["Upkeep"]
+__all__ = ["Maintenance"]
 
 _TRIM_SECONDS = 600.0
 log = logging.getLogger(__name__)
 
 
-class Upkeep:
+class Maintenance:
     """Appointments of one database; `stop` cancels them."""
 
     def __init__(self, database: Database) -> None:
         self._database = database
-        self._due: dict[str, Due] = {}
+        self._timers: dict[str, Timer] = {}
         self._stopped = False
 
     def start(self) -> None:
         settings = self._database.settings
         if settings.tick_interval_seconds > 0:
-            self._every(settings.tick_interval_seconds, "tick", self._tick)
-        if self._database.keeps:
+            self._schedule(settings.tick_interval_seconds, "tick", self._tick)
+        if self._database.is_persistent:
             self._trim()
-            self._every(min(_TRIM_SECONDS, max(1.0, settings.log_retention_seconds / 10)), "trim", self._trim)
+            self._schedule(
+                min(_TRIM_SECONDS, max(1.0, settings.log_retention_seconds / 10)), "trim", self._trim
+            )
 
     def stop(self) -> None:
         self._stopped = True
-        for due in self._due.values():
+        for due in self._timers.values():
             due.cancel()
 
-    def _every(self, seconds: float, name: str, act: Callable[[], None]) -> None:
+    def _schedule(self, seconds: float, name: str, act: Callable[[], None]) -> None:
         clock = self._database.clock
 
         def again() -> None:
@@ -60,25 +62,25 @@ class Upkeep:
                         "code": error.code,
                     },
                 )
-            self._every(seconds, name, act)
+            self._schedule(seconds, name, act)
 
-        self._due[name] = clock.call_at(clock.monotonic() + seconds, again)
+        self._timers[name] = clock.call_at(clock.monotonic() + seconds, again)
 
     def _tick(self) -> None:
         """Logical time moves on; what watches hold for a tick is handed out."""
-        database, turn = self._database, Turn(self._database)
+        database, turn = self._database, LockScope(self._database)
         with turn:
             database.check_writable()
             commit = database.state.advance_ticks(1, database.clock.now())
-            database.gate.submit(commit.sequence, commit)
+            database.log_writer.append(commit.sequence, commit)
             database.watching.ticked(commit)
-        database.watching.triggers.run(turn)
+        database.watching.triggers.run_pending(turn)
 
     def _trim(self) -> None:
         """Forget what is older than the retention: watches that have not had it yet will be told so."""
-        database, turn = self._database, Turn(self._database)
+        database, turn = self._database, LockScope(self._database)
         with turn:
-            database.watching.lasting.advance()
-        database.wait(turn)
+            database.watching.lasting.advance_idle_positions()
+        database.wait_durable(turn)
         oldest = timestamp_to_ms(database.clock.now()) - int(database.settings.log_retention_seconds * 1000)
-        database.trim(oldest)
+        database.trim_log(oldest)

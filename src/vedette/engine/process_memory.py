@@ -13,11 +13,11 @@ from threading import Event, Lock, Thread
 
 from vedette.engine.huge_pages import large_pages
 
-__all__ = ["CollectionPolicy", "collection_policy"]
+__all__ = ["GcPolicy", "collection_policy"]
 
 _NEVER = 1_000_000_000
-_PYTHONS_OWN = 700
-_SELDOM = 5_000
+_DEFAULT_GC_THRESHOLD = 700
+_GC_THRESHOLD = 5_000
 """New objects between young collections, unless somebody chose a number: a few batches of deliveries."""
 _LOOK_SECONDS = 2.0
 _LOOKS = 5
@@ -26,7 +26,7 @@ _QUIET_COLLECTIONS = 2
 """A process that had at most this many young collections between two looks is quiet."""
 
 
-class CollectionPolicy:
+class GcPolicy:
     """Counts who asked for it; the first engages, the last releases."""
 
     def __init__(self) -> None:
@@ -35,16 +35,16 @@ class CollectionPolicy:
         self._thresholds = gc.get_threshold()
         self._released = Event()
 
-    def engage(self) -> None:
+    def acquire(self) -> None:
         """Freeze what is there, and leave full collections to quiet moments."""
         with self._lock:
             self._users += 1
             if self._users == 1:
                 self._thresholds = gc.get_threshold()
                 first, second, _ = self._thresholds
-                gc.set_threshold(_SELDOM if first == _PYTHONS_OWN else first, second, _NEVER)
+                gc.set_threshold(_GC_THRESHOLD if first == _DEFAULT_GC_THRESHOLD else first, second, _NEVER)
                 self._released = Event()
-                Thread(target=self._look, args=(self._released,), name="vedette-collect", daemon=True).start()
+                Thread(target=self._run, args=(self._released,), name="vedette-collect", daemon=True).start()
             gc.freeze()
 
     def release(self) -> None:
@@ -63,7 +63,7 @@ class CollectionPolicy:
                 gc.collect()
                 gc.freeze()
 
-    def _look(self, released: Event) -> None:
+    def _run(self, released: Event) -> None:
         """Collect once whenever the process has become quiet after it was busy."""
         seen = _young_collections()
         busy, looks = False, 0
@@ -85,4 +85,4 @@ def _young_collections() -> int:
     return int(gc.get_stats()[0]["collections"])
 
 
-collection_policy = CollectionPolicy()
+collection_policy = GcPolicy()

@@ -15,11 +15,11 @@ from threading import Thread
 from typing import TYPE_CHECKING, Any
 
 from vedette.change import Event
-from vedette.engine.session.watch_handle import event_of
+from vedette.engine.session.watch_handle import to_event
 from vedette.engine.watch_service.options import with_option
 from vedette.errors import InvalidStatement, VedetteError, WatchError
 from vedette.language.syntax import statements as ast
-from vedette.watch.buffer import Entry
+from vedette.watch.buffer import BufferedEvent
 
 if TYPE_CHECKING:
     from vedette.engine.database import Database
@@ -37,9 +37,9 @@ node Invocation {
   error: String?
 }
 """
-_LOOK_SECONDS = 0.5
+_POLL_SECONDS = 0.5
 _CUT_SHORT = "The process ended before the call returned: it is called again"
-_PLACE_LOST = (
+_POSITION_LOST = (
     "The position of this reactor is lost: its watch was cancelled, or the reactor was away for longer than its watch"
     " is kept. It starts with a new watch; events in between were not delivered"
 )
@@ -65,7 +65,7 @@ class Reactor:
         database.define(INVOCATION)
         self._session = database.session()
         try:
-            self._watch = self._take_up(text, params)
+            self._watch = self._attach_or_create(text, params)
         except BaseException:
             self._session.close()
             raise
@@ -74,9 +74,11 @@ class Reactor:
 
     # --- its watch --------------------------------------------------------------------------------------------
 
-    def _take_up(self, text: str, params: Mapping[str, Any]) -> WatchHandle:
+    def _attach_or_create(self, text: str, params: Mapping[str, Any]) -> WatchHandle:
         """The watch of an earlier run under this name, or a new one."""
-        parsed = self._database.statements.parse(text)  # afresh: a cached tree has another text's constants
+        parsed = self._database.statements.parse_uncached(
+            text
+        )  # afresh: a cached tree has another text's constants
         statement = parsed[0].statement if len(parsed) == 1 else None
         if not isinstance(statement, ast.Watch) or statement.returns is None:
             raise InvalidStatement("E1101", "reactor() takes one WATCH statement, with RETURN")
@@ -90,9 +92,9 @@ class Reactor:
             handle = self._session.watch(text, dict(params))
             self._check_suitable(handle)
             self._database.watching.management.name(self._session, handle.id, handle_name)
-            self._record_lost_place()
+            self._record_lost_position()
         else:
-            self._check_same(handle, text, params)
+            self._check_statement_unchanged(handle, text, params)
         self._session.execute(
             'MATCH i: Invocation WHERE i.code_module = $module AND i.status = "running"'
             ' SET i { status = "failed", finished_at = now(), error = $error }',
@@ -111,25 +113,25 @@ class Reactor:
             handle.cancel()
             raise WatchError("E8009", f"Invalid watch option {problem}")
 
-    def _check_same(self, handle: WatchHandle, text: str, params: Mapping[str, Any]) -> None:
+    def _check_statement_unchanged(self, handle: WatchHandle, text: str, params: Mapping[str, Any]) -> None:
         """Its place is one in the events of its statement: another statement has no such place."""
         request = handle.watch.details.request
-        prepared, literals = self._database.statements.one(text)
+        prepared, literals = self._database.statements.prepare_one(text)
         if request.text != text or tuple(request.constants) != prepared.constants(literals, params):
             told = f"Reactor '{self.name}' has a place in what another statement tells: `{request.text}`"
             what = f"CANCEL WATCH #{handle.id} to begin anew, or take another name"
             raise WatchError("E8008", f"{told}; {what}", fields={"handle": handle.id, "option": "pattern"})
 
-    def _record_lost_place(self) -> None:
+    def _record_lost_position(self) -> None:
         """Who has called before and has no place any more begins anew, but not in silence."""
         earlier = "MATCH i: Invocation WHERE i.code_module = $module RETURN i.id LIMIT 1"
         if self._session.execute(earlier, module=self.name).rows:
-            log.warning("Reactor %s: %s", self.name, _PLACE_LOST, extra=self._ids("reactor.place_lost"))
+            log.warning("Reactor %s: %s", self.name, _POSITION_LOST, extra=self._ids("reactor.place_lost"))
             self._session.execute(
                 'SPAWN i: Invocation { code_module = $module, status = "failed", started_at = now(),'
                 " finished_at = now(), error = $error }",
                 module=self.name,
-                error=_PLACE_LOST,
+                error=_POSITION_LOST,
             )
 
     def _ids(self, action: str) -> dict[str, str]:
@@ -141,26 +143,26 @@ class Reactor:
         with asyncio.Runner() as runner:
             while not self._closed.is_set():
                 try:
-                    entry = self._watch.next_entry(timeout=_LOOK_SECONDS)
+                    entry = self._watch.next_entry(timeout=_POLL_SECONDS)
                 except WatchError:  # somebody has attached its watch: it is called no more
                     log.exception("Reactor %s stopped", self.name, extra=self._ids("reactor.failed"))
                     return
                 if entry is not None:
-                    self._deal_with(entry, runner)
+                    self._handle(entry, runner)
                 elif self._watch.status == "cancelled":
                     return
 
-    def _deal_with(self, entry: Entry, runner: asyncio.Runner) -> None:
+    def _handle(self, entry: BufferedEvent, runner: asyncio.Runner) -> None:
         """Call back once, between two notes of it; then the event is done with."""
-        event = event_of(entry)
-        if not self._is_own(entry):
+        event = to_event(entry)
+        if not self._is_own_invocation(entry):
             started = 'SPAWN i: Invocation { code_module = $module, status = "running", started_at = now() }'
-            if not self._note(started, module=self.name):
+            if not self._write_invocation(started, module=self.name):
                 return
             failure = self._call(event, runner)
             status = "failed" if failure else "succeeded"
             ended = "SET #i { status = $status, finished_at = now(), error = $error }"
-            if not self._note(ended, status=status, error=failure):
+            if not self._write_invocation(ended, status=status, error=failure):
                 return
         self._watch.ack(event)
 
@@ -181,7 +183,7 @@ class Reactor:
             return failure
         return None
 
-    def _note(self, text: str, **values: Any) -> bool:
+    def _write_invocation(self, text: str, **values: Any) -> bool:
         """Write about a call. Commits may have to wait, for a reader that blocks: so does the reactor, until closed."""
         while True:
             try:
@@ -194,11 +196,11 @@ class Reactor:
                     log.exception("Reactor %s stopped", self.name, extra=self._ids("reactor.failed"))
                     self._closed.set()
                     return False
-                self._closed.wait(_LOOK_SECONDS)
+                self._closed.wait(_POLL_SECONDS)
             else:
                 return True
 
-    def _is_own(self, entry: Entry) -> bool:
+    def _is_own_invocation(self, entry: BufferedEvent) -> bool:
         """Whether the event is about a call of this very reactor: being called for it would never end."""
         identity = entry.delta.identity
         for id in identity if isinstance(identity, tuple) else ():

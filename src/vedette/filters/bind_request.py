@@ -11,7 +11,7 @@ from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any
 
-from vedette.filters.evaluator import Request
+from vedette.filters.evaluator import FilterRequest
 from vedette.language.syntax.expressions import (
     Attribute,
     Binary,
@@ -28,7 +28,7 @@ from vedette.language.syntax.expressions import (
 __all__ = ["bind_request"]
 
 
-def bind_request(expression: Expression, request: Request) -> Expression:
+def bind_request(expression: Expression, request: FilterRequest) -> Expression:
     """The same filter without the variable `request`. A claim that is missing stays an error at evaluation."""
 
     def bind(node: Expression) -> Expression:

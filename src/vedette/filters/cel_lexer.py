@@ -7,7 +7,7 @@ import re
 from collections.abc import Iterator
 from typing import NamedTuple
 
-from vedette.filters.limits import refusal
+from vedette.filters.limits import filter_error
 from vedette.language.diagnostics import Span
 from vedette.values import INT_MAX, Value
 
@@ -68,7 +68,7 @@ def _tokens(source: str) -> Iterator[Token]:
         if found is None:
             sign = source[position]
             message = _STRAY.get(sign, f"the character {sign!a} has no meaning here")
-            raise refusal("E1201", message, source, Span(position, position + 1))
+            raise filter_error("E1201", message, source, Span(position, position + 1))
         start, position = found.span()
         if found.lastgroup != "space":
             yield _token(found, source, Span(start, position))
@@ -78,7 +78,7 @@ def _token(found: re.Match[str], source: str, span: Span) -> Token:
     text = found.group()
     match found.lastgroup:
         case "bytes":
-            raise refusal("E1201", "bytes are not part of the filter language", source, span)
+            raise filter_error("E1201", "bytes are not part of the filter language", source, span)
         case "raw":
             quotes = 3 if text[1:4] in ("'''", '"""') else 1
             return Token("string", text, span, text[1 + quotes : -quotes])
@@ -95,7 +95,7 @@ def _token(found: re.Match[str], source: str, span: Span) -> Token:
 def _refuse_tail(source: str, span: Span) -> None:
     tail = source[span.end : span.end + 1]
     if tail.isalnum() or tail == "_":
-        raise refusal(
+        raise filter_error(
             "E1201",
             "a number ends here, and a letter or digit follows",
             source,
@@ -107,12 +107,12 @@ def _number(kind: str, text: str, source: str, span: Span) -> int | float:
     if kind == "float":
         number = float(text)
         if math.isinf(number):
-            raise refusal("E1201", "this number is too large for a double", source, span)
+            raise filter_error("E1201", "this number is too large for a double", source, span)
         return number
     digits = (text[2:] if kind == "hex" else text).rstrip("uU").lstrip("0") or "0"
     value = INT_MAX + 2 if len(digits) > _LONGEST_INT else int(digits, 16 if kind == "hex" else 10)
     if value > INT_MAX + 1:
-        raise refusal("E1201", "this integer does not fit into 64 bits", source, span)
+        raise filter_error("E1201", "this integer does not fit into 64 bits", source, span)
     return value
 
 
@@ -126,7 +126,7 @@ def _unescape(text: str, source: str, start: int) -> str:
         code = int(octal, 8) if octal else int(digits, 16) if digits else -1
         if not 0 <= code <= 0x10FFFF or 0xD800 <= code <= 0xDFFF:
             where = Span(start + found.start(), start + found.end())
-            raise refusal(
+            raise filter_error(
                 "E1201", f"{found.group()!a} is no escape that stands for a character", source, where
             )
         return chr(code)

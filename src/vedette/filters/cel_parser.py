@@ -21,8 +21,8 @@ from collections.abc import Sequence
 
 from vedette.errors import FilterError
 from vedette.filters.cel_lexer import Token, tokenize
-from vedette.filters.limits import DEFAULT_LIMITS, FilterLimits, measure, quoted, refusal
-from vedette.filters.literals import read_duration, read_timestamp
+from vedette.filters.limits import DEFAULT_FILTER_LIMITS, FilterLimits, check_limits, filter_error, quote_name
+from vedette.filters.literals import parse_go_duration, parse_rfc3339
 from vedette.language.diagnostics import Span
 from vedette.language.syntax.expressions import (
     Attribute,
@@ -38,9 +38,9 @@ from vedette.language.syntax.expressions import (
 )
 from vedette.values import INT_MAX
 
-__all__ = ["ROOTS", "balanced", "parse_cel"]
+__all__ = ["VARIABLES", "join_balanced", "parse_cel"]
 
-ROOTS = ("doc", "id", "collection", "op", "before", "request")
+VARIABLES = ("doc", "id", "collection", "op", "before", "request")
 """The variables that a filter may use; `resource.data` and `event.type` are other names of two of them."""
 
 _ALIASES = {"resource": ("data", "doc"), "event": ("type", "op")}
@@ -54,7 +54,7 @@ _METHODS = {"contains": "CONTAINS", "startsWith": "STARTS WITH", "endsWith": "EN
 _NO_REGEX = "regular expressions are not part of the filter language; use contains, startsWith or endsWith"
 _NO_MACRO = "{} is a comprehension, and those are not part of the filter language; for membership use `in`"
 _NO_CONVERSION = "{}() is not part of the filter language: values keep the type they have"
-_REFUSED = {
+_UNSUPPORTED = {
     "matches": _NO_REGEX,
     **dict.fromkeys(("all", "exists", "exists_one", "existsOne", "map", "filter"), _NO_MACRO),
     **dict.fromkeys(("type", "dyn", "int", "uint", "double", "string", "bool", "bytes"), _NO_CONVERSION),
@@ -67,20 +67,20 @@ _RESERVED = frozenset(
 _HINTS = {"and": "and is written &&", "or": "or is written ||", "not": "not is written !"}
 
 
-def parse_cel(source: str, limits: FilterLimits = DEFAULT_LIMITS) -> Expression:
+def parse_cel(source: str, limits: FilterLimits = DEFAULT_FILTER_LIMITS) -> Expression:
     """Read one expression; raises FilterError E1201 for what is not in the subset, E1202 for what is too large."""
     _check_text(source, limits)
-    expression = _Parser(source, limits).whole()
-    measure(expression, limits, source)
+    expression = _Parser(source, limits).parse()
+    check_limits(expression, limits, source)
     return expression
 
 
-def balanced(op: str, parts: Sequence[Expression]) -> Expression:
+def join_balanced(op: str, parts: Sequence[Expression]) -> Expression:
     """Join `parts` by `op`, AND or OR, so that a long chain makes a shallow tree."""
     if len(parts) == 1:
         return parts[0]
     middle = (len(parts) + 1) // 2
-    left, right = balanced(op, parts[:middle]), balanced(op, parts[middle:])
+    left, right = join_balanced(op, parts[:middle]), join_balanced(op, parts[middle:])
     return Binary(op, left, right, span=left.span.to(right.span))
 
 
@@ -108,7 +108,7 @@ class _Parser:
         self._deepest = 2 * limits.depth + 20
         self._depth_limit = limits.depth
 
-    def whole(self) -> Expression:
+    def parse(self) -> Expression:
         expression = self._expression(0)
         if self._token.kind != "end":
             raise self._unexpected("the expression ends before this")
@@ -137,12 +137,12 @@ class _Parser:
     def _unexpected(self, message: str) -> FilterError:
         token = self._token
         hint = _HINTS.get(token.text.lower()) if token.kind == "name" else None
-        return refusal("E1201", hint or message, self._source or " ", token.span)
+        return filter_error("E1201", hint or message, self._source or " ", token.span)
 
-    def _deeper(self, depth: int) -> int:
+    def _enter(self, depth: int) -> int:
         if depth >= self._deepest:
             message = f"a filter has at most {self._depth_limit} levels of nesting"
-            raise refusal(
+            raise filter_error(
                 "E1202", message, self._source, self._token.span, limit="depth", allowed=self._depth_limit
             )
         return depth + 1
@@ -154,9 +154,9 @@ class _Parser:
         if not self._at("?"):
             return test
         self._advance()
-        then = self._expression(self._deeper(depth))
+        then = self._expression(self._enter(depth))
         self._expect(":")
-        otherwise = self._expression(self._deeper(depth))
+        otherwise = self._expression(self._enter(depth))
         return Conditional(test, then, otherwise, span=test.span.to(otherwise.span))
 
     def _binary(self, weakest: int, depth: int) -> Expression:
@@ -170,15 +170,15 @@ class _Parser:
                 left = self._chain(sign, left, depth)
                 continue
             self._advance()
-            right = self._binary(power + 1, self._deeper(depth))
+            right = self._binary(power + 1, self._enter(depth))
             left = Binary(sign.upper(), left, right, span=left.span.to(right.span))
 
     def _chain(self, sign: str, first: Expression, depth: int) -> Expression:
         parts = [first]
         while self._at(sign):
             self._advance()
-            parts.append(self._binary(_POWERS[sign] + 1, self._deeper(depth)))
-        return balanced(_CHAINS[sign], parts)
+            parts.append(self._binary(_POWERS[sign] + 1, self._enter(depth)))
+        return join_balanced(_CHAINS[sign], parts)
 
     def _unary(self, depth: int) -> Expression:
         signs = []
@@ -202,7 +202,7 @@ class _Parser:
                 base = self._selection(base, depth)
             elif self._at("["):
                 self._advance()
-                key = self._expression(self._deeper(depth))
+                key = self._expression(self._enter(depth))
                 base = self._index(base, key, base.span.to(self._expect("]").span))
             else:
                 return base
@@ -223,8 +223,8 @@ class _Parser:
 
     def _attribute(self, base: Expression, name: str, span: Span) -> Expression:
         if base == Attribute(Variable("request"), "auth") and name not in _AUTH:
-            raise refusal(
-                "E1201", f"request.auth has {', '.join(_AUTH)}, and no {quoted(name)}", self._source, span
+            raise filter_error(
+                "E1201", f"request.auth has {', '.join(_AUTH)}, and no {quote_name(name)}", self._source, span
             )
         return Attribute(base, name, span=span)
 
@@ -249,7 +249,7 @@ class _Parser:
             return self._named(self._advance(), depth)
         if self._at("("):
             self._advance()
-            inside = self._expression(self._deeper(depth))
+            inside = self._expression(self._enter(depth))
             self._expect(")")
             return inside
         if self._at("["):
@@ -267,7 +267,7 @@ class _Parser:
         if minus is not None:
             return Literal(-value, span=minus.span.to(token.span))
         if isinstance(value, int) and value > INT_MAX:
-            raise refusal("E1201", "this integer does not fit into 64 bits", self._source, token.span)
+            raise filter_error("E1201", "this integer does not fit into 64 bits", self._source, token.span)
         return Literal(value, span=token.span)
 
     def _named(self, token: Token, depth: int) -> Expression:
@@ -284,7 +284,7 @@ class _Parser:
             return Attribute(
                 Variable(name, span=token.span), member_token.text, span=token.span.to(member_token.span)
             )
-        if name not in ROOTS:
+        if name not in VARIABLES:
             raise self._unknown_name(token)
         return Variable(name, span=token.span)
 
@@ -294,16 +294,20 @@ class _Parser:
             if self._token.kind == "name" and self._token.text in allowed:
                 return self._advance()
         choices = " or ".join(f"{base.text}.{name}" for name in allowed)
-        raise refusal("E1201", f"{choices} is expected here", self._source, base.span.to(self._token.span))
+        raise filter_error(
+            "E1201", f"{choices} is expected here", self._source, base.span.to(self._token.span)
+        )
 
     def _unknown_name(self, token: Token) -> FilterError:
         if token.text in _RESERVED:
-            return refusal("E1201", f"{quoted(token.text)} is a reserved word", self._source, token.span)
-        name = quoted(token.text)
+            return filter_error(
+                "E1201", f"{quote_name(token.text)} is a reserved word", self._source, token.span
+            )
+        name = quote_name(token.text)
         message = (
-            f"{name} is not known; the names are {', '.join(ROOTS)}; a field is written doc.{name[1:-1]}"
+            f"{name} is not known; the names are {', '.join(VARIABLES)}; a field is written doc.{name[1:-1]}"
         )
-        return refusal("E1201", message, self._source, token.span)
+        return filter_error("E1201", message, self._source, token.span)
 
     # --- functions ------------------------------------------------------------------------------------------
 
@@ -313,19 +317,21 @@ class _Parser:
         (argument,), span = self._arguments(name, depth, 1)
         span = name.span.to(span)
         if name.text == "has" and not _is_field(argument):
-            raise refusal("E1201", "has() takes a field, as in has(doc.name)", self._source, argument.span)
+            raise filter_error(
+                "E1201", "has() takes a field, as in has(doc.name)", self._source, argument.span
+            )
         if name.text in ("timestamp", "duration") and isinstance(argument, Literal):
             return self._moment(name.text, argument, span)
         return Call(name.text, (argument,), span=span)
 
     def _moment(self, name: str, argument: Literal, span: Span) -> Expression:
         if not isinstance(argument.value, str):
-            raise refusal("E1201", f"{name}() takes a text", self._source, argument.span)
+            raise filter_error("E1201", f"{name}() takes a text", self._source, argument.span)
         try:
-            read = read_timestamp if name == "timestamp" else read_duration
+            read = parse_rfc3339 if name == "timestamp" else parse_go_duration
             return Literal(read(argument.value), span=span)
         except ValueError as error:
-            raise refusal("E1201", str(error), self._source, argument.span) from None
+            raise filter_error("E1201", str(error), self._source, argument.span) from None
 
     def _arguments(self, name: Token, depth: int, count: int) -> tuple[list[Expression], Span]:
         self._expect("(")
@@ -334,18 +340,18 @@ class _Parser:
             message = (
                 f"{name.text} takes {count or 'no'} argument{'s' * (count != 1)}, and this is {len(items)}"
             )
-            raise refusal("E1201", message, self._source, name.span.to(span))
+            raise filter_error("E1201", message, self._source, name.span.to(span))
         return items, span
 
     def _items(self, closing: str, depth: int) -> tuple[list[Expression], Span]:
         items: list[Expression] = []
         while not self._at(closing):
-            items.append(self._expression(self._deeper(depth)))
+            items.append(self._expression(self._enter(depth)))
             if not self._at(","):
                 break
             self._advance()
         return items, self._expect(closing).span
 
     def _unknown_function(self, name: Token, choices: str) -> FilterError:
-        message = _REFUSED.get(name.text, f"there is no {{}}(); {choices}")
-        return refusal("E1201", message.format(quoted(name.text)[1:-1]), self._source, name.span)
+        message = _UNSUPPORTED.get(name.text, f"there is no {{}}(); {choices}")
+        return filter_error("E1201", message.format(quote_name(name.text)[1:-1]), self._source, name.span)

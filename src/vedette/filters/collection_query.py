@@ -11,58 +11,58 @@ from typing import Any
 
 from vedette.errors import FilterError
 from vedette.filters.cel_parser import parse_cel
-from vedette.filters.filter_list import Filter, check_name, condition_of, parse_filter_records
-from vedette.filters.limits import DEFAULT_LIMITS, FilterLimits, quoted
+from vedette.filters.filter_list import FilterCondition, build_expression, parse_filter_records, validate_name
+from vedette.filters.limits import DEFAULT_FILTER_LIMITS, FilterLimits, quote_name
 from vedette.language.syntax.expressions import Expression
 
-__all__ = ["MAX_LIMIT", "Order", "Query", "parse_query"]
+__all__ = ["MAX_PAGE_DOCUMENTS", "CollectionQuery", "SortKey", "parse_query"]
 
-MAX_LIMIT = 1000
+MAX_PAGE_DOCUMENTS = 1000
 """The most documents that one page of a snapshot may have (§1.6)."""
 
 _KEYS = frozenset({"collection", "filters", "filter", "orderBy", "limit", "startAfter", "showDeleted"})
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Order:
+class SortKey:
     field: str
     """A dotted path into the document."""
     descending: bool = False
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Query:
+class CollectionQuery:
     """A query that is well formed. Its `condition` is the tree of either the filter list or the CEL text."""
 
     collection: str
     condition: Expression
-    filters: tuple[Filter, ...] = ()
+    filters: tuple[FilterCondition, ...] = ()
     """The list form, empty when the query came with CEL text."""
     filter: str | None = None
     """The CEL text, when there is one."""
-    order_by: tuple[Order, ...] = ()
+    order_by: tuple[SortKey, ...] = ()
     limit: int | None = None
     start_after: str | None = None
     """An opaque cursor from an earlier page."""
     show_deleted: bool = False
 
 
-def parse_query(query: object, limits: FilterLimits = DEFAULT_LIMITS) -> Query:
+def parse_query(query: object, limits: FilterLimits = DEFAULT_FILTER_LIMITS) -> CollectionQuery:
     """Read a query as it comes from JSON; null, and zero for the limit, mean that a part is not given."""
     if not isinstance(query, Mapping):
         raise FilterError("E1201", "query: an object is expected")
     unknown = [str(key) for key in query if key not in _KEYS]
     if unknown:
         raise FilterError(
-            "E1201", f"query: {quoted(unknown[0])} is not known; {', '.join(sorted(_KEYS))} are"
+            "E1201", f"query: {quote_name(unknown[0])} is not known; {', '.join(sorted(_KEYS))} are"
         )
     source, filters = query.get("filter"), query.get("filters")
     if source is not None and filters is not None:
         raise FilterError("E1201", "query: filter and filters cannot be given together")
     records = parse_filter_records(filters, limits)
-    return Query(
-        collection=check_name(query.get("collection"), "query.collection", limits),
-        condition=condition_of(records, limits) if source is None else parse_cel(source, limits),
+    return CollectionQuery(
+        collection=validate_name(query.get("collection"), "query.collection", limits),
+        condition=build_expression(records, limits) if source is None else parse_cel(source, limits),
         filters=records,
         filter=source,
         order_by=_read_order(query.get("orderBy"), limits),
@@ -72,7 +72,7 @@ def parse_query(query: object, limits: FilterLimits = DEFAULT_LIMITS) -> Query:
     )
 
 
-def _read_order(value: Any, limits: FilterLimits) -> tuple[Order, ...]:
+def _read_order(value: Any, limits: FilterLimits) -> tuple[SortKey, ...]:
     if value is None:
         return ()
     if not isinstance(value, list | tuple) or len(value) > limits.list_items:
@@ -83,30 +83,30 @@ def _read_order(value: Any, limits: FilterLimits) -> tuple[Order, ...]:
     return terms
 
 
-def _read_term(item: Any, where: str, limits: FilterLimits) -> Order:
+def _read_term(item: Any, where: str, limits: FilterLimits) -> SortKey:
     if not isinstance(item, Mapping) or not {"field"} <= set(item) <= {"field", "direction"}:
         raise FilterError("E1201", f"{where}: an object with field and direction is expected")
     direction = item.get("direction", "asc")
     if direction not in ("asc", "desc"):
         raise FilterError("E1201", f"{where}.direction: asc or desc is expected")
-    field = check_name(item["field"], f"{where}.field", limits)
+    field = validate_name(item["field"], f"{where}.field", limits)
     if not all(field.split(".")):
         raise FilterError("E1201", f"{where}.field: a dotted path has an empty step")
-    return Order(field=field, descending=direction == "desc")
+    return SortKey(field=field, descending=direction == "desc")
 
 
 def _read_limit(value: Any) -> int | None:
     if value is None or (type(value) is int and value == 0):
         return None
-    if type(value) is not int or not 0 < value <= MAX_LIMIT:
-        raise FilterError("E1201", f"query.limit: a whole number up to {MAX_LIMIT} is expected")
+    if type(value) is not int or not 0 < value <= MAX_PAGE_DOCUMENTS:
+        raise FilterError("E1201", f"query.limit: a whole number up to {MAX_PAGE_DOCUMENTS} is expected")
     return value
 
 
 def _read_cursor(value: Any, limits: FilterLimits) -> str | None:
     if value is None or value == "":
         return None
-    return check_name(value, "query.startAfter", limits)
+    return validate_name(value, "query.startAfter", limits)
 
 
 def _read_flag(value: Any) -> bool:

@@ -13,17 +13,23 @@ from dataclasses import dataclass, field
 from enum import StrEnum
 
 from vedette.errors import FilterError
-from vedette.filters.evaluator import Closure, CostExceeded, Metered, Request, build
-from vedette.filters.limits import DEFAULT_LIMITS, FilterLimits, measure
-from vedette.filters.operators import Fault
+from vedette.filters.evaluator import (
+    Evaluator,
+    FilterRequest,
+    MeteredInput,
+    StepLimitExceeded,
+    compile_evaluator,
+)
+from vedette.filters.limits import DEFAULT_FILTER_LIMITS, FilterLimits, check_limits
+from vedette.filters.operators import EvaluationError
 from vedette.language.syntax.expressions import Expression
 from vedette.values import Value
 
-__all__ = ["DocumentFilter", "Environment", "Outcome", "Request", "compile_filter"]
+__all__ = ["DocumentFilter", "FilterInput", "FilterOutcome", "FilterRequest", "compile_filter"]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Environment:
+class FilterInput:
     """What the variables of a filter stand for (spec/pipeline.md §1.7). Values are canonical (`values.py`)."""
 
     doc: Mapping[str, Value] | None
@@ -33,10 +39,10 @@ class Environment:
     op: str = ""
     """`create`, `update` or `delete`."""
     before: Mapping[str, Value] | None = None
-    request: Request = Request()
+    request: FilterRequest = FilterRequest()
 
 
-class Outcome(StrEnum):
+class FilterOutcome(StrEnum):
     """What a filter says about a change; `FAILED` is no match, and worth counting."""
 
     MATCH = "match"
@@ -49,47 +55,50 @@ class DocumentFilter:
     """A compiled filter. It holds no state between evaluations and may be shared by threads."""
 
     expression: Expression
-    _run: Closure = field(repr=False, compare=False)
+    _run: Evaluator = field(repr=False, compare=False)
     _steps: int | None = field(repr=False, compare=False)
     """The steps left for work that depends on the document; None when there is no such work."""
 
-    def matches(self, environment: Environment) -> bool:
+    def matches(self, environment: FilterInput) -> bool:
         """Whether the filter is true; an error is no match."""
         try:
             return (
-                self._run(environment if self._steps is None else Metered(environment, self._steps)) is True
+                self._run(environment if self._steps is None else MeteredInput(environment, self._steps))
+                is True
             )
-        except (Fault, CostExceeded):
+        except (EvaluationError, StepLimitExceeded):
             return False
 
-    def outcome(self, environment: Environment) -> Outcome:
+    def outcome(self, environment: FilterInput) -> FilterOutcome:
         """Like `matches`, but tells apart what is false and what could not be evaluated. Never raises."""
         try:
             value = self._value(environment)
-        except (Fault, CostExceeded):
-            return Outcome.FAILED
+        except (EvaluationError, StepLimitExceeded):
+            return FilterOutcome.FAILED
         if value is True:
-            return Outcome.MATCH
-        return Outcome.NO_MATCH if value is False else Outcome.FAILED
+            return FilterOutcome.MATCH
+        return FilterOutcome.NO_MATCH if value is False else FilterOutcome.FAILED
 
-    def evaluate(self, environment: Environment) -> Value:
+    def evaluate(self, environment: FilterInput) -> Value:
         """The value of the expression, of whatever kind; raises FilterError E1203 when it has none."""
         try:
             return self._value(environment)
-        except Fault as fault:
+        except EvaluationError as fault:
             raise FilterError("E1203", str(fault)) from None
-        except CostExceeded:
+        except StepLimitExceeded:
             raise FilterError("E1203", "the filter takes more steps on this document than it may") from None
 
-    def _value(self, environment: Environment) -> Value:
-        value: Value = self._run(environment if self._steps is None else Metered(environment, self._steps))
+    def _value(self, environment: FilterInput) -> Value:
+        value: Value = self._run(
+            environment if self._steps is None else MeteredInput(environment, self._steps)
+        )
         return value
 
 
-def compile_filter(expression: Expression, *, limits: FilterLimits = DEFAULT_LIMITS) -> DocumentFilter:
+def compile_filter(expression: Expression, *, limits: FilterLimits = DEFAULT_FILTER_LIMITS) -> DocumentFilter:
     """Compile a tree of either front end, or one made by hand; raises FilterError E1201 or E1202."""
-    measured = measure(expression, limits)
-    program = build(expression)
+    measured = check_limits(expression, limits)
+    program = compile_evaluator(expression)
     return DocumentFilter(
         expression, program.run, limits.cost_steps - measured.cost_steps if program.metered else None
     )

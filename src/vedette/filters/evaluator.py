@@ -1,7 +1,7 @@
 """From the tree of a document filter to Python closures, once per filter.
 
-Theory of operation. Each node becomes a function of the bindings (`Environment`, or `Metered` when the work depends
-on the document). A function returns its value or raises `Fault`; there are no other outcomes but `CostExceeded`.
+Theory of operation. Each node becomes a function of a `FilterInput`, or of a `MeteredInput` if its cost depends on the
+document. A function returns its value or raises `EvaluationError`; the only other outcome is `StepLimitExceeded`.
 AND and OR look at all their parts before they let a fault through, so the order of the parts does not matter:
 false && fault is false, true || fault is true (CEL). Under `holds` a fault is false, and the first part that is not
 true settles it. Comparisons with a constant, which is what nearly all filters are, get a function of their own.
@@ -15,8 +15,8 @@ from typing import Any, NamedTuple, Protocol, TypeAlias
 
 from vedette.errors import FilterError
 from vedette.filters import operators as values
-from vedette.filters.limits import quoted
-from vedette.filters.operators import Charge, Fault
+from vedette.filters.limits import quote_name
+from vedette.filters.operators import Charge, EvaluationError
 from vedette.language.syntax.expressions import (
     Attribute,
     Binary,
@@ -31,10 +31,18 @@ from vedette.language.syntax.expressions import (
 )
 from vedette.values import Value
 
-__all__ = ["Bindings", "Closure", "CostExceeded", "Metered", "Program", "Request", "build"]
+__all__ = [
+    "Bindings",
+    "CompiledFilter",
+    "Evaluator",
+    "FilterRequest",
+    "MeteredInput",
+    "StepLimitExceeded",
+    "compile_evaluator",
+]
 
 
-class Request(NamedTuple):
+class FilterRequest(NamedTuple):
     """Who subscribed, and when: fixed at the moment of subscribing, so that a filter always answers the same."""
 
     auth: Mapping[str, Value] | None = None
@@ -56,14 +64,14 @@ class Bindings(Protocol):
     @property
     def before(self) -> Mapping[str, Value] | None: ...
     @property
-    def request(self) -> Request: ...
+    def request(self) -> FilterRequest: ...
 
 
-class CostExceeded(Exception):
+class StepLimitExceeded(Exception):
     """The steps of an evaluation are used up. Not a Fault: nothing may absorb it."""
 
 
-class Metered:
+class MeteredInput:
     """The bindings of one evaluation together with the steps that are left to it."""
 
     __slots__ = ("before", "collection", "doc", "id", "op", "request", "steps")
@@ -80,30 +88,30 @@ class Metered:
     def charge(self, steps: int) -> None:
         self.steps -= steps
         if self.steps < 0:
-            raise CostExceeded
+            raise StepLimitExceeded
 
 
-Closure: TypeAlias = Callable[[Any], Any]
+Evaluator: TypeAlias = Callable[[Any], Any]
 """From the bindings to a value."""
 
 
-class Program(NamedTuple):
-    run: Closure
+class CompiledFilter(NamedTuple):
+    run: Evaluator
     metered: bool
-    """Whether `run` needs `Metered` bindings, because some of its work depends on the document."""
+    """Whether `run` needs `MeteredInput` bindings, because some of its work depends on the document."""
 
 
-def build(expression: Expression) -> Program:
+def compile_evaluator(expression: Expression) -> CompiledFilter:
     """Compile a tree that `filter_limits.measure` has passed."""
     builder = _Builder()
-    return Program(builder.closure(expression), builder.metered)
+    return CompiledFilter(builder.closure(expression), builder.metered)
 
 
 class _Builder:
     def __init__(self) -> None:
         self.metered = False
 
-    def closure(self, node: Expression) -> Closure:
+    def closure(self, node: Expression) -> Evaluator:
         match node:
             case Literal(value=value):
                 return lambda _: value
@@ -119,9 +127,11 @@ class _Builder:
             case Attribute(base=base, name=name):
                 return _field(self.closure(base), name)
             case Index(base=base, key=key):
-                return _apply(values.element, self.closure(base), self.closure(key))
+                return _apply(values.index_value, self.closure(base), self.closure(key))
             case Unary(op="NOT" | "-" as op, operand=operand):
-                return _compose(values.negation if op == "NOT" else values.negate, self.closure(operand))
+                return _compose(
+                    values.logical_not if op == "NOT" else values.numeric_negation, self.closure(operand)
+                )
             case Binary():
                 return self._binary(node)
             case Conditional(test=test, then=then, otherwise=otherwise):
@@ -131,10 +141,10 @@ class _Builder:
             case _:
                 raise FilterError("E1201", f"a {type(node).__name__} has no meaning in a document filter")
 
-    def _binary(self, node: Binary) -> Closure:
+    def _binary(self, node: Binary) -> Evaluator:
         op = node.op
         if op in ("AND", "OR"):
-            return _every(self._parts(node, op), stop=op == "OR")
+            return _logical_chain(self._parts(node, op), stop=op == "OR")
         if op in ("==", "!=") and isinstance(node.right, Literal) and _is_scalar(node.right.value):
             return _equals_constant(self.closure(node.left), node.right.value, op == "==")
         if op in values.ORDER and isinstance(node.right, Literal) and _is_scalar(node.right.value):
@@ -143,10 +153,10 @@ class _Builder:
             return _in_constants(self.closure(node.left), node.right)
         left, right = self.closure(node.left), self.closure(node.right)
         if op in values.ORDER:
-            return _apply(values.compare(op), left, right)
+            return _apply(values.order_operator(op), left, right)
         return self._charged(_operation(op), left, right)
 
-    def _call(self, node: Call) -> Closure:
+    def _call(self, node: Call) -> Evaluator:
         match node.name, node.arguments:
             case "holds", (condition,):
                 return _holds(self._parts(condition, "AND"))
@@ -158,65 +168,69 @@ class _Builder:
             case "size" | "timestamp" | "duration", (argument,):
                 return _compose(values.FUNCTIONS[node.name], self.closure(argument))
             case _:
-                raise FilterError("E1201", f"there is no function {quoted(node.name)} in a document filter")
+                raise FilterError(
+                    "E1201", f"there is no function {quote_name(node.name)} in a document filter"
+                )
 
-    def _parts(self, node: Expression, op: str) -> tuple[Closure, ...]:
+    def _parts(self, node: Expression, op: str) -> tuple[Evaluator, ...]:
         """The operands of a whole chain of AND or OR, in their order."""
         if isinstance(node, Binary) and node.op == op:
             return (*self._parts(node.left, op), *self._parts(node.right, op))
         return (self.closure(node),)
 
-    def _charged(self, function: Callable[[Any, Any, Charge], Any], left: Closure, right: Closure) -> Closure:
+    def _charged(
+        self, function: Callable[[Any, Any, Charge], Any], left: Evaluator, right: Evaluator
+    ) -> Evaluator:
         self.metered = True
         return lambda bindings: function(left(bindings), right(bindings), bindings.charge)
 
 
 def _operation(op: str) -> Callable[[Any, Any, Charge], Any]:
     if op in values.ARITHMETIC:
-        return values.calculate(op)
+        return values.arithmetic_operator(op)
     if op == "==":
         return values.equal
     if op == "!=":
         return lambda left, right, charge: not values.equal(left, right, charge)
     if op == "IN":
-        return values.is_in
+        return values.contains
     if op in ("CONTAINS", "STARTS WITH", "ENDS WITH"):
-        return values.text_test(op)
+        return values.text_operator(op)
     raise FilterError("E1201", f"there is no operator {op!a} in a document filter")
 
 
 # --- paths ------------------------------------------------------------------------------------------------------
 
 
-def _variable(name: str) -> Closure:
+def _variable(name: str) -> Evaluator:
     if name == "doc":
         return lambda bindings: bindings.doc
     if name in ("id", "collection", "op", "before"):
         return lambda bindings: getattr(bindings, name)
-    raise FilterError("E1201", f"{quoted(name)} is no variable of a document filter")
+    raise FilterError("E1201", f"{quote_name(name)} is no variable of a document filter")
 
 
-def _field(base: Closure, name: str) -> Closure:
-    missing = f"the field {quoted(name)} is missing"
+def _field(base: Evaluator, name: str) -> Evaluator:
+    missing = f"the field {quote_name(name)} is missing"
 
     def field(bindings: Any) -> Any:
         try:
             return base(bindings)[name]
         except (KeyError, TypeError):  # TypeError: neither a list, a text nor null is indexed by a name
-            raise Fault(missing) from None
+            raise EvaluationError(missing) from None
 
     return field
 
 
-def _document_field(name: str) -> Closure:
+def _document_field(name: str) -> Evaluator:
     """The same for the first step into the document, which nearly every condition takes: one call less."""
-    missing = f"the field {quoted(name)} is missing"
+    missing = f"the field {quote_name(name)} is missing"
 
     def field(bindings: Any) -> Any:
         try:
             return bindings.doc[name]
         except (KeyError, TypeError):
-            raise Fault(missing) from None
+            raise EvaluationError(missing) from None
 
     return field
 
@@ -224,22 +238,22 @@ def _document_field(name: str) -> Closure:
 # --- logic ------------------------------------------------------------------------------------------------------
 
 
-def _every(parts: tuple[Closure, ...], *, stop: bool) -> Closure:
+def _logical_chain(parts: tuple[Evaluator, ...], *, stop: bool) -> Evaluator:
     """AND (`stop` is false) and OR (`stop` is true): one part equal to `stop` settles it, whatever the others are."""
     proceed = not stop
 
     def every(bindings: Any) -> bool:
-        fault: Fault | None = None
+        fault: EvaluationError | None = None
         for part in parts:
             try:
                 value: object = part(bindings)
-            except Fault as caught:
+            except EvaluationError as caught:
                 fault = caught
                 continue
             if value is stop:
                 return stop
             if value is not proceed:
-                fault = Fault("&& and || take Booleans")
+                fault = EvaluationError("&& and || take Booleans")
         if fault is not None:
             raise fault
         return proceed
@@ -247,27 +261,27 @@ def _every(parts: tuple[Closure, ...], *, stop: bool) -> Closure:
     return every
 
 
-def _holds(parts: tuple[Closure, ...]) -> Closure:
+def _holds(parts: tuple[Evaluator, ...]) -> Evaluator:
     def holds(bindings: Any) -> bool:
         try:
             for part in parts:
                 if part(bindings) is not True:
                     return False
-        except Fault:
+        except EvaluationError:
             return False
         return True
 
     return holds
 
 
-def _conditional(test: Closure, then: Closure, otherwise: Closure) -> Closure:
+def _conditional(test: Evaluator, then: Evaluator, otherwise: Evaluator) -> Evaluator:
     def choose(bindings: Any) -> Any:
         value = test(bindings)
         if value is True:
             return then(bindings)
         if value is False:
             return otherwise(bindings)
-        raise Fault("?: takes a Boolean")
+        raise EvaluationError("?: takes a Boolean")
 
     return choose
 
@@ -275,15 +289,15 @@ def _conditional(test: Closure, then: Closure, otherwise: Closure) -> Closure:
 # --- operators --------------------------------------------------------------------------------------------------
 
 
-def _compose(function: Callable[[Any], Any], operand: Closure) -> Closure:
+def _compose(function: Callable[[Any], Any], operand: Evaluator) -> Evaluator:
     return lambda bindings: function(operand(bindings))
 
 
-def _apply(function: Callable[[Any, Any], Any], left: Closure, right: Closure) -> Closure:
+def _apply(function: Callable[[Any, Any], Any], left: Evaluator, right: Evaluator) -> Evaluator:
     return lambda bindings: function(left(bindings), right(bindings))
 
 
-def _equals_constant(left: Closure, constant: Any, wanted: bool) -> Closure:
+def _equals_constant(left: Evaluator, constant: Any, wanted: bool) -> Evaluator:
     """Python's own equality is right for one scalar, but for Booleans, which it takes for numbers."""
     if constant is None or isinstance(constant, bool):
         return lambda bindings: (left(bindings) is constant) is wanted
@@ -299,8 +313,8 @@ def _equals_constant(left: Closure, constant: Any, wanted: bool) -> Closure:
     return lambda bindings: left(bindings) != constant
 
 
-def _ordered_constant(left: Closure, constant: Any, sign: str) -> Closure:
-    general = values.compare(sign)
+def _ordered_constant(left: Evaluator, constant: Any, sign: str) -> Evaluator:
+    general = values.order_operator(sign)
     apply = values.ORDER[sign]
     kinds = (int, float) if constant.__class__ in (int, float) else (str,)
     if constant.__class__ not in (int, float, str):
@@ -315,7 +329,7 @@ def _ordered_constant(left: Closure, constant: Any, sign: str) -> Closure:
     return ordered
 
 
-def _in_constants(left: Closure, items: ListLiteral) -> Closure:
+def _in_constants(left: Evaluator, items: ListLiteral) -> Evaluator:
     constants = [item.value for item in items.items if isinstance(item, Literal)]
     flags = frozenset(value for value in constants if isinstance(value, bool))
     others = frozenset(value for value in constants if not isinstance(value, bool))

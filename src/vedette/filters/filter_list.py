@@ -28,9 +28,9 @@ from datetime import datetime, timedelta
 from typing import Any
 
 from vedette.errors import FilterError
-from vedette.filters.cel_parser import balanced
-from vedette.filters.limits import DEFAULT_LIMITS, FilterLimits, measure
-from vedette.filters.literals import read_duration, read_timestamp
+from vedette.filters.cel_parser import join_balanced
+from vedette.filters.limits import DEFAULT_FILTER_LIMITS, FilterLimits, check_limits
+from vedette.filters.literals import parse_go_duration, parse_rfc3339
 from vedette.language.syntax.expressions import (
     Attribute,
     Binary,
@@ -42,7 +42,14 @@ from vedette.language.syntax.expressions import (
 )
 from vedette.values import INT_MAX, INT_MIN, Value, to_canonical
 
-__all__ = ["OPERATORS", "Filter", "check_name", "condition_of", "parse_filter_records", "parse_filters"]
+__all__ = [
+    "OPERATORS",
+    "FilterCondition",
+    "build_expression",
+    "parse_filter_records",
+    "parse_filters",
+    "validate_name",
+]
 
 OPERATORS = ("==", "!=", ">", ">=", "<", "<=", "in", "contains")
 _RANGES = frozenset({">", ">=", "<", "<="})
@@ -52,7 +59,7 @@ _DECIMAL = re.compile(r"-?(?:0|[1-9][0-9]{0,18})")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Filter:
+class FilterCondition:
     """One condition; `value` is canonical, and for `in` a tuple of distinct scalars."""
 
     field: str
@@ -61,13 +68,15 @@ class Filter:
     value: Value | tuple[Value, ...]
 
 
-def parse_filters(filters: object, limits: FilterLimits = DEFAULT_LIMITS) -> Expression:
+def parse_filters(filters: object, limits: FilterLimits = DEFAULT_FILTER_LIMITS) -> Expression:
     """Read a filter list as it comes from JSON; raises FilterError E1201 or E1202 that names the condition."""
-    return condition_of(parse_filter_records(filters, limits), limits)
+    return build_expression(parse_filter_records(filters, limits), limits)
 
 
-def parse_filter_records(filters: object, limits: FilterLimits = DEFAULT_LIMITS) -> tuple[Filter, ...]:
-    """The list as records, checked one by one; `condition_of` makes the tree of them."""
+def parse_filter_records(
+    filters: object, limits: FilterLimits = DEFAULT_FILTER_LIMITS
+) -> tuple[FilterCondition, ...]:
+    """The list as records, checked one by one; `build_expression` makes the tree of them."""
     if filters is None:
         return ()
     if not isinstance(filters, list | tuple):
@@ -78,16 +87,20 @@ def parse_filter_records(filters: object, limits: FilterLimits = DEFAULT_LIMITS)
     return tuple(_Reader(f"filters[{index}]", index, limits).read(item) for index, item in enumerate(filters))
 
 
-def condition_of(filters: Sequence[Filter], limits: FilterLimits = DEFAULT_LIMITS) -> Expression:
+def build_expression(
+    filters: Sequence[FilterCondition], limits: FilterLimits = DEFAULT_FILTER_LIMITS
+) -> Expression:
     """The tree of a filter list, within its limits."""
     if not filters:
         return Literal(True)
-    expression = Call("holds", (balanced("AND", [_condition(item) for item in filters]),))
-    measure(expression, limits)
+    expression = Call("holds", (join_balanced("AND", [_condition(item) for item in filters]),))
+    check_limits(expression, limits)
     return expression
 
 
-def check_name(name: object, what: str, limits: FilterLimits = DEFAULT_LIMITS, **fields: object) -> str:
+def validate_name(
+    name: object, what: str, limits: FilterLimits = DEFAULT_FILTER_LIMITS, **fields: object
+) -> str:
     """A field or collection name: a text without control characters, halves of characters or empty steps."""
     problem = None
     if not isinstance(name, str):
@@ -104,7 +117,7 @@ def check_name(name: object, what: str, limits: FilterLimits = DEFAULT_LIMITS, *
     return str(name)
 
 
-def _condition(item: Filter) -> Expression:
+def _condition(item: FilterCondition) -> Expression:
     path = _path(item.field)
     if item.op == "in":
         values = item.value if isinstance(item.value, tuple) else ()
@@ -132,24 +145,24 @@ class _Reader:
         self._index = index
         self._limits = limits
 
-    def read(self, item: object) -> Filter:
+    def read(self, item: object) -> FilterCondition:
         if not isinstance(item, Mapping):
             raise self._refusal(
                 "", f"an object with field, op and value is expected, and this is {_kind(item)}"
             )
         if set(item) != _KEYS:
             raise self._refusal("", "an object with exactly field, op and value is expected")
-        field = check_name(item["field"], f"{self._where}.field", self._limits, index=self._index)
+        field = validate_name(item["field"], f"{self._where}.field", self._limits, index=self._index)
         if not all(field.split(".")):
             raise self._refusal(".field", "a dotted path has an empty step")
         op = item["op"]
         if not isinstance(op, str) or op not in OPERATORS:
             hint = f"; did you mean {_HINTS[op]!r}?" if isinstance(op, str) and op in _HINTS else ""
             raise self._refusal(".op", f"one of {' '.join(OPERATORS)} is expected{hint}")
-        return Filter(field=field, op=op, value=self._operand(op, item["value"]))
+        return FilterCondition(field=field, op=op, value=self._operand(op, item["value"]))
 
     def _operand(self, op: str, value: object) -> Value | tuple[Value, ...]:
-        value = self._untyped(value)
+        value = self._decode_typed_value(value)
         if op == "in":
             return self._candidates(value)
         if isinstance(value, list | tuple):
@@ -164,7 +177,7 @@ class _Reader:
             raise self._refusal(".value", f"in takes a list, and this is {_kind(value)}")
         distinct: dict[tuple[bool, Value], Value] = {}
         for item in value:
-            scalar = self._scalar(self._untyped(item))
+            scalar = self._scalar(self._decode_typed_value(item))
             distinct.setdefault((isinstance(scalar, bool), scalar), scalar)
             if len(distinct) > self._limits.list_items:
                 allowed = self._limits.list_items
@@ -196,7 +209,7 @@ class _Reader:
         except UnicodeEncodeError:
             raise self._refusal(".value", "half of a surrogate pair is no character") from None
 
-    def _untyped(self, value: object) -> object:
+    def _decode_typed_value(self, value: object) -> object:
         """What a typed node `{"type": …, "value": …}` stands for; anything else is returned as it is."""
         if not isinstance(value, Mapping):
             return value
@@ -252,8 +265,8 @@ _TYPES: dict[str, Callable[[Any], Any]] = {
     "int64": _read_int64,
     "float64": _read_float64,
     "array": _exactly(list, "list"),
-    "timestamp": _read_moment(read_timestamp),
-    "duration": _read_moment(read_duration),
+    "timestamp": _read_moment(parse_rfc3339),
+    "duration": _read_moment(parse_go_duration),
 }
 """The typed JSON nodes of §1.6, and the two types that JSON has no other way to write. Objects are no operands."""
 

@@ -10,7 +10,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from vedette.errors import FilterError, SettingsError
-from vedette.language.diagnostics import NOWHERE, Diagnostic, Span
+from vedette.language.diagnostics import NO_SPAN, Diagnostic, Span
 from vedette.language.syntax.expressions import (
     Attribute,
     Binary,
@@ -25,13 +25,13 @@ from vedette.language.syntax.expressions import (
 )
 
 __all__ = [
-    "DEFAULT_LIMITS",
+    "DEFAULT_FILTER_LIMITS",
     "FilterLimits",
-    "Measure",
+    "FilterSize",
+    "check_limits",
     "children",
-    "measure",
-    "quoted",
-    "refusal",
+    "filter_error",
+    "quote_name",
 ]
 
 _LONGEST_NAME = 60
@@ -68,11 +68,11 @@ class FilterLimits:
             raise SettingsError("E0101", f"the filter limit depth must be at most {_DEEPEST}")
 
 
-DEFAULT_LIMITS = FilterLimits()
+DEFAULT_FILTER_LIMITS = FilterLimits()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Measure:
+class FilterSize:
     """The size of a tree that is within its limits."""
 
     nodes: int
@@ -81,7 +81,9 @@ class Measure:
     """The steps of one evaluation, without those that depend on the document."""
 
 
-def measure(expression: Expression, limits: FilterLimits = DEFAULT_LIMITS, source: str = "") -> Measure:
+def check_limits(
+    expression: Expression, limits: FilterLimits = DEFAULT_FILTER_LIMITS, source: str = ""
+) -> FilterSize:
     """Walk the tree without recursion; raises E1202 at the first bound that is broken, pointing into `source`."""
     nodes = depth = constants = 0
     waiting: list[tuple[Expression, int]] = [(expression, 1)]
@@ -102,7 +104,7 @@ def measure(expression: Expression, limits: FilterLimits = DEFAULT_LIMITS, sourc
         waiting.extend((child, level + 1) for child in below)
     if nodes + constants > limits.cost_steps:
         raise _too_complex("cost_steps", limits.cost_steps, "steps", expression, source)
-    return Measure(nodes=nodes, depth=depth, cost_steps=nodes + constants)
+    return FilterSize(nodes=nodes, depth=depth, cost_steps=nodes + constants)
 
 
 def children(node: Expression) -> Sequence[Expression]:
@@ -122,19 +124,19 @@ def children(node: Expression) -> Sequence[Expression]:
             raise FilterError("E1201", f"a {type(node).__name__} has no meaning in a document filter")
 
 
-def refusal(code: str, message: str, source: str, span: Span, **fields: object) -> FilterError:
+def filter_error(code: str, message: str, source: str, span: Span, **fields: object) -> FilterError:
     """The error that underlines `span`; without a source there is nothing to underline."""
     diagnostics = [Diagnostic(code=code, message=message, span=span, source=source)] if source else []
     return FilterError(code, message, fields=fields, diagnostics=diagnostics)
 
 
-def quoted(name: str) -> str:
+def quote_name(name: str) -> str:
     """A name for the text of an error: in ASCII, and short even when the name is not."""
     return ascii(name if len(name) <= _LONGEST_NAME else f"{name[: _LONGEST_NAME - 3]}...")
 
 
 def _too_complex(limit: str, allowed: int, words: str, node: Expression, source: str) -> FilterError:
-    span = node.span if source else NOWHERE
-    return refusal(
+    span = node.span if source else NO_SPAN
+    return filter_error(
         "E1202", f"a filter has at most {allowed} {words}", source, span, limit=limit, allowed=allowed
     )

@@ -8,7 +8,7 @@ from fractions import Fraction
 
 from vedette.values import timestamp_from_text
 
-__all__ = ["read_duration", "read_timestamp"]
+__all__ = ["parse_go_duration", "parse_rfc3339"]
 
 _MOMENT = re.compile(
     r"[0-9]{4}-[0-9]{2}-[0-9]{2}[Tt][0-9]{2}:[0-9]{2}:[0-9]{2}(\.[0-9]{1,9})?([Zz]|[+-][0-9]{2}:[0-9]{2})"
@@ -27,7 +27,7 @@ _LONGEST = 315_576_000_000_000
 """Ten thousand years in milliseconds: the range that CEL gives to durations."""
 
 
-def read_timestamp(text: str) -> datetime:
+def parse_rfc3339(text: str) -> datetime:
     """Raises ValueError unless the text is a moment with its offset, such as `2025-01-01T00:00:00Z`."""
     if not _MOMENT.fullmatch(text):
         raise ValueError("a timestamp is written 2025-01-01T00:00:00Z")
@@ -37,7 +37,7 @@ def read_timestamp(text: str) -> datetime:
         raise ValueError("there is no such moment between the years 1 and 9999") from None
 
 
-def read_duration(text: str) -> timedelta:
+def parse_go_duration(text: str) -> timedelta:
     """Raises ValueError unless the text is a duration, such as `1h30m`, `-1.5s` or `250ms`."""
     found = _DURATION.fullmatch(text)
     if found is None:

@@ -13,8 +13,8 @@ from collections.abc import Callable, Mapping
 from datetime import datetime, timedelta
 from typing import Any
 
-from vedette.filters.limits import quoted
-from vedette.filters.literals import read_duration, read_timestamp
+from vedette.filters.limits import quote_name
+from vedette.filters.literals import parse_go_duration, parse_rfc3339
 from vedette.values import INT_MAX, INT_MIN
 
 __all__ = [
@@ -22,17 +22,17 @@ __all__ = [
     "FUNCTIONS",
     "ORDER",
     "Charge",
-    "Fault",
-    "calculate",
-    "compare",
-    "element",
+    "EvaluationError",
+    "arithmetic_operator",
+    "contains",
     "equal",
     "has_field",
     "has_member",
-    "is_in",
-    "negate",
-    "negation",
-    "text_test",
+    "index_value",
+    "logical_not",
+    "numeric_negation",
+    "order_operator",
+    "text_operator",
 ]
 
 Charge = Callable[[int], None]
@@ -41,7 +41,7 @@ Charge = Callable[[int], None]
 CHARACTERS_PER_STEP = 64
 
 
-class Fault(Exception):
+class EvaluationError(Exception):
     """An operation that has no result for these values."""
 
 
@@ -77,7 +77,7 @@ def _same_scalar(one: Any, other: Any) -> bool:
     return bool(one == other)
 
 
-def is_in(value: Any, container: Any, charge: Charge) -> bool:
+def contains(value: Any, container: Any, charge: Charge) -> bool:
     """`value in container`: a member of a list or a key of a map."""
     if isinstance(container, Mapping):
         return value.__class__ is str and value in container
@@ -86,7 +86,7 @@ def is_in(value: Any, container: Any, charge: Charge) -> bool:
 
 def has_member(value: Any, items: Any, charge: Charge) -> bool:
     if not isinstance(items, list | tuple):
-        raise Fault(f"{_name(items)} has no members")
+        raise EvaluationError(f"{_name(items)} has no members")
     charge(len(items))
     if value.__class__ is str or value is None:
         return value in items
@@ -96,20 +96,20 @@ def has_member(value: Any, items: Any, charge: Charge) -> bool:
 def has_field(base: Any, name: str) -> bool:
     if base.__class__ is dict or isinstance(base, Mapping):
         return name in base
-    raise Fault(f"{_name(base)} has no fields")
+    raise EvaluationError(f"{_name(base)} has no fields")
 
 
-def element(base: Any, key: Any) -> Any:
+def index_value(base: Any, key: Any) -> Any:
     """`base[key]`: an item of a list by its position from zero, or a field of a map by its name."""
     if isinstance(base, list | tuple) and key.__class__ is int:
         if 0 <= key < len(base):
             return base[key]
-        raise Fault(f"the list has {len(base)} items and no number {key}")
+        raise EvaluationError(f"the list has {len(base)} items and no number {key}")
     if isinstance(base, Mapping) and key.__class__ is str:
         if key in base:
             return base[key]
-        raise Fault(f"the field {quoted(key)} is missing")
-    raise Fault(f"{_name(base)} has no element by {_name(key)}")
+        raise EvaluationError(f"the field {quote_name(key)} is missing")
+    raise EvaluationError(f"{_name(base)} has no element by {_name(key)}")
 
 
 # --- order ------------------------------------------------------------------------------------------------------
@@ -131,18 +131,18 @@ _FAMILIES: dict[type, str] = {
 }
 
 
-def compare(sign: str) -> Callable[[Any, Any], bool]:
+def order_operator(sign: str) -> Callable[[Any, Any], bool]:
     """The range operator `sign`; both sides must be of one family."""
     apply = ORDER[sign]
 
     def test(left: Any, right: Any) -> bool:
         family = _FAMILIES.get(left.__class__)
         if family is None or family is not _FAMILIES.get(right.__class__):
-            raise Fault(f"{_name(left)} and {_name(right)} have no order")
+            raise EvaluationError(f"{_name(left)} and {_name(right)} have no order")
         try:
             return bool(apply(left, right))
         except TypeError:  # a timestamp without its offset
-            raise Fault("these timestamps have no order") from None
+            raise EvaluationError("these timestamps have no order") from None
 
     return test
 
@@ -153,12 +153,12 @@ def compare(sign: str) -> Callable[[Any, Any], bool]:
 def _whole(number: int) -> int:
     if INT_MIN <= number <= INT_MAX:
         return number
-    raise Fault("the result does not fit into 64 bits")
+    raise EvaluationError("the result does not fit into 64 bits")
 
 
 def _divide_whole(left: int, right: int) -> int:
     if right == 0:
-        raise Fault("division by zero")
+        raise EvaluationError("division by zero")
     quotient = abs(left) // abs(right)
     return _whole(quotient if (left < 0) == (right < 0) else -quotient)
 
@@ -208,14 +208,14 @@ ARITHMETIC: dict[str, dict[tuple[type, type], Callable[[Any, Any], Any]]] = {
 """Which pairs of types an operator takes, and what it does with them."""
 
 
-def calculate(sign: str) -> Callable[[Any, Any, Charge], Any]:
+def arithmetic_operator(sign: str) -> Callable[[Any, Any, Charge], Any]:
     """The arithmetic operator `sign`; text and lists that are joined are charged by their length."""
     table = ARITHMETIC[sign]
 
     def apply(left: Any, right: Any, charge: Charge) -> Any:
         rule = table.get((left.__class__, right.__class__))
         if rule is None:
-            raise Fault(f"there is no {_name(left)} {sign} {_name(right)}")
+            raise EvaluationError(f"there is no {_name(left)} {sign} {_name(right)}")
         if left.__class__ is str:
             charge((len(left) + len(right)) // CHARACTERS_PER_STEP)
         elif left.__class__ is list:
@@ -223,23 +223,23 @@ def calculate(sign: str) -> Callable[[Any, Any, Charge], Any]:
         try:
             return rule(left, right)
         except (OverflowError, TypeError):
-            raise Fault(f"{_name(left)} {sign} {_name(right)} is out of range") from None
+            raise EvaluationError(f"{_name(left)} {sign} {_name(right)} is out of range") from None
 
     return apply
 
 
-def negate(value: Any) -> Any:
+def numeric_negation(value: Any) -> Any:
     if value.__class__ is int:
         return _whole(-value)
     if value.__class__ is float:
         return -value
-    raise Fault(f"there is no - of {_name(value)}")
+    raise EvaluationError(f"there is no - of {_name(value)}")
 
 
-def negation(value: Any) -> bool:
+def logical_not(value: Any) -> bool:
     if value is True or value is False:
         return not value
-    raise Fault(f"there is no ! of {_name(value)}")
+    raise EvaluationError(f"there is no ! of {_name(value)}")
 
 
 # --- functions --------------------------------------------------------------------------------------------------
@@ -249,7 +249,7 @@ def _size(value: Any) -> int:
     """Code points of a text, items of a list, fields of a map."""
     if isinstance(value, str | list | tuple | Mapping):
         return len(value)
-    raise Fault(f"{_name(value)} has no size")
+    raise EvaluationError(f"{_name(value)} has no size")
 
 
 _TEXT_TESTS: dict[str, Callable[[str, str], bool]] = {
@@ -259,13 +259,13 @@ _TEXT_TESTS: dict[str, Callable[[str, str], bool]] = {
 }
 
 
-def text_test(op: str) -> Callable[[Any, Any, Charge], bool]:
+def text_operator(op: str) -> Callable[[Any, Any, Charge], bool]:
     """`contains`, `startsWith` or `endsWith` of two texts."""
     test = _TEXT_TESTS[op]
 
     def apply(text: Any, part: Any, charge: Charge) -> bool:
         if text.__class__ is not str or part.__class__ is not str:
-            raise Fault(f"{_name(text)} is not searched for {_name(part)}")
+            raise EvaluationError(f"{_name(text)} is not searched for {_name(part)}")
         charge(len(text) // CHARACTERS_PER_STEP)
         return test(text, part)
 
@@ -277,19 +277,19 @@ def _reader(kind: type, read: Callable[[str], Any]) -> Callable[[Any], Any]:
         if isinstance(value, kind):
             return value
         if value.__class__ is not str:
-            raise Fault(f"{_name(value)} is not read as a {_FAMILIES[kind]}")
+            raise EvaluationError(f"{_name(value)} is not read as a {_FAMILIES[kind]}")
         try:
             return read(value)
         except ValueError as error:
-            raise Fault(str(error)) from None
+            raise EvaluationError(str(error)) from None
 
     return convert
 
 
 FUNCTIONS: dict[str, Callable[[Any], Any]] = {
     "size": _size,
-    "timestamp": _reader(datetime, read_timestamp),
-    "duration": _reader(timedelta, read_duration),
+    "timestamp": _reader(datetime, parse_rfc3339),
+    "duration": _reader(timedelta, parse_go_duration),
 }
 """The functions of one argument."""
 

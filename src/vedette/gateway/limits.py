@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from vedette.filters.limits import DEFAULT_LIMITS, FilterLimits
-from vedette.gateway.streams.replay_window import WindowBounds
+from vedette.filters.limits import DEFAULT_FILTER_LIMITS, FilterLimits
+from vedette.gateway.streams.replay_window import ReplayLimits
 from vedette.settings import Settings
 
 __all__ = ["GatewayLimits"]
@@ -43,11 +43,11 @@ class GatewayLimits:
     """The high mark of a reader of server-sent events, beside the 64 KiB of its socket."""
     gateway_outbox_bytes: int = 268_435_456
     """What may wait for all clients of a gateway together: 70 % and 90 % of it are the watermarks."""
-    window: WindowBounds = WindowBounds()
-    filters: FilterLimits = DEFAULT_LIMITS
+    window: ReplayLimits = ReplayLimits()
+    filters: FilterLimits = DEFAULT_FILTER_LIMITS
 
     @classmethod
-    def of(cls, settings: Settings) -> GatewayLimits:
+    def from_settings(cls, settings: Settings) -> GatewayLimits:
         return cls(
             max_frame_bytes=settings.max_frame_bytes,
             max_connections=settings.max_connections,
@@ -60,7 +60,7 @@ class GatewayLimits:
             outbox_high_bytes=settings.outbox_high_bytes,
             outbox_low_bytes=min(settings.outbox_high_bytes // 4, settings.outbox_high_bytes - 1),
             gateway_outbox_bytes=settings.gateway_outbox_bytes,
-            window=WindowBounds(
+            window=ReplayLimits(
                 seconds=settings.replay_seconds, events=settings.replay_events, bytes=settings.replay_bytes
             ),
             filters=FilterLimits(

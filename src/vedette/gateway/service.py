@@ -18,23 +18,23 @@ from vedette.gateway.broker import window_file
 from vedette.gateway.broker.broker import Broker
 from vedette.gateway.broker.engine_thread import EngineThread
 from vedette.gateway.broker.ports import WorkerLinks
-from vedette.gateway.collections.broker import CollectionDesk
+from vedette.gateway.collections.broker import CollectionBroker
 from vedette.gateway.collections.ingest_server import IngestServer
-from vedette.gateway.collections.registry_thread import Registrar
+from vedette.gateway.collections.registry_thread import RegistryThread
 from vedette.gateway.limits import GatewayLimits
-from vedette.gateway.server.auth import Authority, LocalDoor, TokenAuthority, authority_of
+from vedette.gateway.server.auth import Authority, JwtAuthenticator, SecretAuthenticator, make_authenticator
 from vedette.gateway.server.listener import GatewayServer, most_sockets
-from vedette.gateway.server.router import Switchboard
+from vedette.gateway.server.router import ConnectionRouter
 from vedette.gateway.server.tls import tls_of
 from vedette.gateway.wire import broker_link as link
 from vedette.gateway.wire.port import CONGESTED_BYTES
-from vedette.gateway.wire.resume_token import TokenSeal
+from vedette.gateway.wire.resume_token import TokenSigner
 from vedette.subscriptions.registry.registry import REGISTRY_FILE, Quotas
 from vedette.transport.ingest_messages import Complete, Deliver, Status
-from vedette.transport.secret import directory_secret
+from vedette.transport.secret import load_or_create_secret
 from vedette.transport.unix_socket import socket_path
 
-__all__ = ["GatewayService", "LoopPort", "keep_keys_fresh"]
+__all__ = ["GatewayService", "LoopPort", "refresh_periodically"]
 
 log = logging.getLogger(__name__)
 
@@ -59,8 +59,8 @@ class LoopPort:
     def congested(self) -> bool:
         return self._bytes_said - self._bytes_spread > CONGESTED_BYTES
 
-    def say(self, records: list[Any]) -> None:
-        size = sum(map(link.weight, records))
+    def send(self, records: list[Any]) -> None:
+        size = sum(map(link.payload_bytes, records))
         self._bytes_said += size
         self._waiting.append((records, size))
         if self._called:
@@ -101,10 +101,10 @@ class GatewayService:
         self.home = home
         self.directory = directory
         self.clock = clock or home.clock
-        self.limits = limits or GatewayLimits.of(home.settings)
-        self.authority = authority or authority_of(home.settings, self.clock)
-        self.secret = directory_secret(directory)
-        seal = TokenSeal(self.secret)
+        self.limits = limits or GatewayLimits.from_settings(home.settings)
+        self.authority = authority or make_authenticator(home.settings, self.clock)
+        self.secret = load_or_create_secret(directory)
+        seal = TokenSigner(self.secret)
         windows = directory / window_file.FILE if directory is not None else None
         self.engine = EngineThread(
             lambda wake: Broker(
@@ -112,10 +112,10 @@ class GatewayService:
             )
         )
         self.port = LoopPort(asyncio.get_running_loop())
-        self.board = Switchboard(
+        self.board = ConnectionRouter(
             limits=self.limits, authority=self.authority, clock=self.clock, ask=self._ask
         )
-        self.port.said = self.board.said
+        self.port.said = self.board.deliver
         self.server = GatewayServer(
             self.board,
             clock=self.clock,
@@ -124,21 +124,28 @@ class GatewayService:
         )
         self.links = WorkerLinks(self.engine, self.secret)
         self._local_port = LoopPort(asyncio.get_running_loop())
-        self.local_board = Switchboard(
-            limits=self.limits, authority=LocalDoor(self.secret), clock=self.clock, ask=self._ask_locally
+        self.local_board = ConnectionRouter(
+            limits=self.limits,
+            authority=SecretAuthenticator(self.secret),
+            clock=self.clock,
+            ask=self._ask_locally,
         )
-        self._local_port.said = self.local_board.said
+        self._local_port.said = self.local_board.deliver
         self.local = GatewayServer(self.local_board, clock=self.clock)
         """For command lines on this machine, over a Unix socket."""
         self._keys: asyncio.Task[None] | None = None
         self.ingest = IngestServer(self.secret.hex(), self._take)
-        self._registrar: Registrar | None = None
+        self._registrar: RegistryThread | None = None
 
     def _ask(self, record: Any) -> bool:
-        return self.engine.post(self.port, record, always=isinstance(record, link.Shut | link.Renew))
+        return self.engine.post(
+            self.port, record, always=isinstance(record, link.CloseConnection | link.UpdateClaims)
+        )
 
     def _ask_locally(self, record: Any) -> bool:
-        return self.engine.post(self._local_port, record, always=isinstance(record, link.Shut | link.Renew))
+        return self.engine.post(
+            self._local_port, record, always=isinstance(record, link.CloseConnection | link.UpdateClaims)
+        )
 
     def _take(
         self, next_frame: Callable[[], Deliver | Complete | Status | None], done: Callable[[], None]
@@ -151,7 +158,7 @@ class GatewayService:
                 desk.take(frame)
             done()
 
-        self.engine.call(work)
+        self.engine.post_event(work)
 
     async def open_ingest(self, directory: Path) -> None:
         """Let the pipeline deliver here, and external collections be watched."""
@@ -172,20 +179,20 @@ class GatewayService:
             total=settings.max_subscriptions_total,
             collection=settings.max_subscriptions_per_collection,
         )
-        self._registrar = Registrar(
+        self._registrar = RegistryThread(
             settings.pipeline_store or directory,
             name=f"engine-{gethostname()}-{place}",
             address=address,
             quotas=quotas,
             clock=SystemClock(),
-            call=self.engine.call,
-            lapsed=lambda: broker.collection_desk().lapsed(),
+            call=self.engine.post_event,
+            lapsed=lambda: broker.collection_desk().on_lease_lost(),
             removed=lambda source: broker.collection_desk().source_removed(source),
         )
-        broker.collections = CollectionDesk(broker, self._registrar)
+        broker.collections = CollectionBroker(broker, self._registrar)
         if settings.pipeline_store or (directory / REGISTRY_FILE).is_file():
             self._registrar.start()
-        self.engine.call(broker.take_up_collections)
+        self.engine.post_event(broker.take_up_collections)
 
     def begin(self) -> None:
         """Start the engine's thread, without a door yet."""
@@ -199,8 +206,8 @@ class GatewayService:
         return await self.listen(host, port)
 
     async def listen(self, host: str, port: int) -> int:
-        if isinstance(self.authority, TokenAuthority):
-            self._keys = asyncio.create_task(keep_keys_fresh(self.authority))
+        if isinstance(self.authority, JwtAuthenticator):
+            self._keys = asyncio.create_task(refresh_periodically(self.authority))
         await asyncio.to_thread(self.engine.ready.wait)
         return await self.server.start(host, port)
 
@@ -228,11 +235,11 @@ def _host_and_port(address: str) -> tuple[str, int]:
     return host.strip("[]"), int(port)
 
 
-async def keep_keys_fresh(authority: TokenAuthority, every_seconds: float = 1.0) -> None:
+async def refresh_periodically(authority: JwtAuthenticator, every_seconds: float = 1.0) -> None:
     """Read the key set again when it is time; when that fails the known keys go on."""
     while True:
         await asyncio.sleep(every_seconds)
-        if not authority.keys.stale:
+        if not authority.keys.needs_refresh:
             continue
         try:
             await asyncio.to_thread(authority.keys.refresh)

@@ -20,7 +20,7 @@ from vedette.gateway.broker.ports import FrameReader
 from vedette.gateway.limits import GatewayLimits
 from vedette.gateway.server.auth import Authority
 from vedette.gateway.server.listener import GatewayServer
-from vedette.gateway.server.router import Switchboard
+from vedette.gateway.server.router import ConnectionRouter
 from vedette.gateway.wire import broker_link as link
 from vedette.gateway.wire.broker_link import LINK_VERSION, decode_batch, encode_batch, encode_frames
 
@@ -60,9 +60,9 @@ class _Link(asyncio.Protocol):
         for record in records:
             if isinstance(record, link.Welcome) and not self.welcome.done():
                 self.welcome.set_result(None)
-            elif isinstance(record, link.Goodbye) and not self.welcome.done():
+            elif isinstance(record, link.LinkRejected) and not self.welcome.done():
                 self.welcome.set_exception(PermissionError(record.why))
-        self._worker.said([r for r in records if not isinstance(r, link.Welcome | link.Goodbye)])
+        self._worker.said([r for r in records if not isinstance(r, link.Welcome | link.LinkRejected)])
 
     def connection_lost(self, exc: Exception | None) -> None:  # noqa: ARG002
         self.transport = None
@@ -97,9 +97,9 @@ class GatewayWorker:
         self._keeper: asyncio.Task[None] | None = None
         self._reporter: asyncio.Task[None] | None = None
         self.linked = asyncio.Event()
-        self.board = Switchboard(limits=limits, authority=authority, clock=clock, ask=self._ask)
+        self.board = ConnectionRouter(limits=limits, authority=authority, clock=clock, ask=self._ask)
         self.server = GatewayServer(self.board, clock=clock, allowed_origins=allowed_origins, tls=tls)
-        self.server.absent = True
+        self.server.engine_unreachable = True
 
     async def start(self, host: str, port: int, *, reuse_port: bool = True) -> int:
         """Link up, then listen."""
@@ -153,10 +153,10 @@ class GatewayWorker:
         if held.lost.is_set():
             return
         self._requests.clear()
-        self._link, self.server.absent = held, False
+        self._link, self.server.engine_unreachable = held, False
         self.linked.set()
         await held.lost.wait()
-        self._link, self.server.absent = None, True
+        self._link, self.server.engine_unreachable = None, True
         self.linked.clear()
         self.board.engine_lost()
 
@@ -170,7 +170,7 @@ class GatewayWorker:
         held = self._link
         if held is None or held.transport is None:
             return False
-        freeing = isinstance(record, link.Shut | link.Trim | link.Renew)
+        freeing = isinstance(record, link.CloseConnection | link.AckEvents | link.UpdateClaims)
         if held.transport.get_write_buffer_size() > _MOST_WAITING_BYTES and not freeing:
             return False
         self._requests.append(record)
@@ -189,10 +189,10 @@ class GatewayWorker:
     def _unsaid(self, record: Any) -> None:
         """A mistake of ours: whoever asked is told, and goes on."""
         payload = {"code": "internal", "message": "internal error; the server's log has it"}
-        id = record.sub if isinstance(record, link.SubscribeTo) else getattr(record, "id", None)
-        self.board.said([link.Failed(conn=record.conn, id=id, payload=payload)])
+        id = record.sub_id if isinstance(record, link.SubscribeRequest) else getattr(record, "id", None)
+        self.board.deliver([link.RequestFailed(conn=record.conn, id=id, payload=payload)])
 
     def said(self, records: list[Any]) -> None:
         if any(isinstance(record, link.Drain) for record in records):
             self._on_drain()
-        self.board.said(records)
+        self.board.deliver(records)

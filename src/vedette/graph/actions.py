@@ -13,42 +13,49 @@ from vedette.element import Element, View
 from vedette.errors import AnalysisError, ConstraintViolation, MutationError
 from vedette.graph import integrity
 from vedette.graph.transaction import Transaction
-from vedette.graph.type_layout import SchemaTables
-from vedette.graph.value_builders import Builder, compile_builders
-from vedette.language.compile.execution_context import Context, Row
-from vedette.language.compile.expressions import Closure
-from vedette.language.compile.patterns import PatternChains
+from vedette.graph.type_layout import SchemaLayout
+from vedette.graph.value_builders import Builder, compile_value_builders
+from vedette.language.compile.execution_context import ExecutionContext, Row
+from vedette.language.compile.expressions import CompiledExpression
+from vedette.language.compile.patterns import PatternCompiler
 from vedette.language.compile.queries import RowQuery
 from vedette.language.resolve import actions as mutations
-from vedette.language.resolve.queries import free_slots
-from vedette.language.resolve.tree import Reference, Slot
+from vedette.language.resolve.queries import outer_registers
+from vedette.language.resolve.tree import ElementReference, VariableRef
 
-__all__ = ["Act", "Affected", "Guard", "Writer", "compile_action", "delete_element"]
+__all__ = [
+    "ActionWriter",
+    "AffectedElement",
+    "CompiledAction",
+    "WriteGuard",
+    "compile_action",
+    "delete_element",
+]
 
 
-class Guard(Protocol):
+class WriteGuard(Protocol):
     """Decides whether the bound actor may do something; raises PolicyError when not."""
 
     def check(self, operation: str, element: Element, attribute: str | None = None) -> None: ...
 
-    def sees(self, element: Element) -> bool: ...
+    def can_see(self, element: Element) -> bool: ...
 
-    def shown(self, element: Element) -> Element | None:
+    def visible_version(self, element: Element) -> Element | None:
         """The element as the actor may see it now, None when it may not."""
         ...
 
-    def check_named(self, ids: Iterable[str | None], view: View) -> None:
+    def check_ids_visible(self, ids: Iterable[str | None], view: View) -> None:
         """What a statement names by id must be known to the actor; else it is not found."""
         ...
 
 
-class Writer:
+class ActionWriter:
     """What actions write to. Names they bind go into `bindings`, and can be taken back."""
 
     __slots__ = ("_undo", "bindings", "guard", "transaction")
 
     def __init__(
-        self, transaction: Transaction, bindings: dict[str, str], guard: Guard | None = None
+        self, transaction: Transaction, bindings: dict[str, str], guard: WriteGuard | None = None
     ) -> None:
         self.transaction = transaction
         self.bindings = bindings
@@ -59,7 +66,7 @@ class Writer:
         self._undo.append((name, self.bindings.get(name)))
         self.bindings[name] = id
 
-    def unbind(self) -> None:
+    def undo_bindings(self) -> None:
         """Take back every binding made through this writer."""
         for name, old in reversed(self._undo):
             if old is None:
@@ -68,7 +75,7 @@ class Writer:
                 self.bindings[name] = old
 
 
-class Affected(NamedTuple):
+class AffectedElement(NamedTuple):
     """An element that an action made, changed or deleted (then as it was), and whether the action created it."""
 
     element: Element
@@ -77,12 +84,12 @@ class Affected(NamedTuple):
     """Deleted under a guard: what the actor saw of it while it was there."""
 
 
-Act = Callable[[Row], list[Affected]]
+CompiledAction = Callable[[Row], list[AffectedElement]]
 
 
 def compile_action(
-    action: mutations.ResolvedAction, chains: PatternChains, tables: SchemaTables, size: int
-) -> Act:
+    action: mutations.ResolvedAction, chains: PatternCompiler, tables: SchemaLayout, size: int
+) -> CompiledAction:
     match action:
         case mutations.ResolvedSpawn():
             return _spawn(action, chains, tables)
@@ -99,64 +106,68 @@ def compile_action(
 # --- making -----------------------------------------------------------------------------------------------------
 
 
-def _spawn(action: mutations.ResolvedSpawn, chains: PatternChains, tables: SchemaTables) -> Act:
-    name, slot, variable = action.type, action.slot, action.variable
-    builders = compile_builders(tables.types[name], action.assignments, chains)
+def _spawn(action: mutations.ResolvedSpawn, chains: PatternCompiler, tables: SchemaLayout) -> CompiledAction:
+    name, slot, variable = action.type, action.register, action.variable
+    builders = compile_value_builders(tables.types[name], action.assignments, chains)
     references = [place for _, _, place in tables.types[name].references]
 
-    def act(row: Row) -> list[Affected]:
-        writer: Writer = row[0].writer
+    def act(row: Row) -> list[AffectedElement]:
+        writer: ActionWriter = row[0].writer
         transaction = writer.transaction
         node = Element(transaction.new_id("n"), name, tuple([build(row) for build in builders]))
         if writer.guard is not None:
             named = [node.values[place] for place in references if node.values[place] is not None]
-            writer.guard.check_named(named, transaction.view)
+            writer.guard.check_ids_visible(named, transaction.view)
             writer.guard.check("SPAWN", node)
         transaction.spawn(node)
         row[slot] = node
         if variable is not None:
             writer.bind(variable, node.id)
-        return [Affected(node, True)]
+        return [AffectedElement(node, True)]
 
     return act
 
 
-def _link(action: mutations.ResolvedLink, chains: PatternChains, tables: SchemaTables, size: int) -> Act:
+def _link(
+    action: mutations.ResolvedLink, chains: PatternCompiler, tables: SchemaLayout, size: int
+) -> CompiledAction:
     kind = tables.schema.edges[action.edge]
     schema = tables.schema
-    builders: Sequence[Builder] = compile_builders(tables.types[kind.name], action.assignments, chains)
+    builders: Sequence[Builder] = compile_value_builders(tables.types[kind.name], action.assignments, chains)
     targets = [_link_target(target, chains, tables, size) for target in action.targets]
-    slot, variable, if_not_exists = action.slot, action.variable, action.if_not_exists
-    found = (mutations.ResolvedSpawn, mutations.ResolvedSubquery, Slot)
+    slot, variable, if_not_exists = action.register, action.variable, action.if_not_exists
+    found = (mutations.ResolvedSpawn, mutations.ResolvedSubquery, VariableRef)
     named = [place for place, target in enumerate(action.targets) if not isinstance(target, found)]
 
-    def act(row: Row) -> list[Affected]:
-        writer: Writer = row[0].writer
+    def act(row: Row) -> list[AffectedElement]:
+        writer: ActionWriter = row[0].writer
         transaction = writer.transaction
         ids = tuple([target(row) for target in targets])
         if writer.guard is not None:
-            writer.guard.check_named([ids[place] for place in named], transaction.view)
+            writer.guard.check_ids_visible([ids[place] for place in named], transaction.view)
         integrity.check_targets(transaction.view, schema, kind, ids)
-        known = transaction.existing(kind, ids) if if_not_exists or kind.symmetric else None
+        known = transaction.find_edge(kind, ids) if if_not_exists or kind.symmetric else None
         edge = known or Element(transaction.new_id("e"), kind.name, tuple([b(row) for b in builders]), ids)
         if writer.guard is not None:
             writer.guard.check("LINK", edge)
         if known is None:
             transaction.link(kind, edge)
-        row[slot] = edge if known is None or writer.guard is None else _blanked(writer.guard, edge)
+        row[slot] = edge if known is None or writer.guard is None else _masked_edge(writer.guard, edge)
         if variable is not None:
             writer.bind(variable, edge.id)
-        return [Affected(edge, known is None)]
+        return [AffectedElement(edge, known is None)]
 
     return act
 
 
-def _blanked(guard: Guard, edge: Element) -> Element:
+def _masked_edge(guard: WriteGuard, edge: Element) -> Element:
     """An edge that was there already, with no more of its attributes than the actor may see."""
-    return guard.shown(edge) or Element(edge.id, edge.type, (None,) * len(edge.values), edge.targets)
+    return guard.visible_version(edge) or Element(
+        edge.id, edge.type, (None,) * len(edge.values), edge.targets
+    )
 
 
-def _link_target(target: Any, chains: PatternChains, tables: SchemaTables, size: int) -> Closure:
+def _link_target(target: Any, chains: PatternCompiler, tables: SchemaLayout, size: int) -> CompiledExpression:
     if isinstance(target, mutations.ResolvedSpawn):
         spawn = _spawn(target, chains, tables)
         return lambda row: spawn(row)[0].element.id
@@ -172,34 +183,36 @@ def _link_target(target: Any, chains: PatternChains, tables: SchemaTables, size:
             return found[0].id
 
         return one
-    return chains.id(target)
+    return chains.compile_element_id(target)
 
 
 # --- changing ---------------------------------------------------------------------------------------------------
 
 
-def _set(action: mutations.ResolvedSet, chains: PatternChains, tables: SchemaTables, size: int) -> Act:
+def _set(
+    action: mutations.ResolvedSet, chains: PatternCompiler, tables: SchemaLayout, size: int
+) -> CompiledAction:
     find = _targets(action.target, chains, size)
-    values = [(name, chains.id(value)) for name, value in action.assignments]
-    slot = action.target.slot if isinstance(action.target, Slot) else None
+    values = [(name, chains.compile_element_id(value)) for name, value in action.assignments]
+    slot = action.target.register if isinstance(action.target, VariableRef) else None
 
-    def act(row: Row) -> list[Affected]:
-        writer: Writer = row[0].writer
+    def act(row: Row) -> list[AffectedElement]:
+        writer: ActionWriter = row[0].writer
         affected = []
         for element in find(row):
             assigned = [(name, value(row)) for name, value in values]
-            new = _altered(writer, tables, element, assigned)
+            new = _updated(writer, tables, element, assigned)
             writer.transaction.update(element, new)
-            affected.append(Affected(new, False))
+            affected.append(AffectedElement(new, False))
             if slot is not None:
-                row[slot] = new if writer.guard is None else writer.guard.shown(new) or row[slot]
+                row[slot] = new if writer.guard is None else writer.guard.visible_version(new) or row[slot]
         return affected
 
     return act
 
 
-def _altered(
-    writer: Writer, tables: SchemaTables, element: Element, assigned: Sequence[tuple[str, Any]]
+def _updated(
+    writer: ActionWriter, tables: SchemaLayout, element: Element, assigned: Sequence[tuple[str, Any]]
 ) -> Element:
     """The element's next version; every assignment is allowed by policy, known, writable and valid."""
     table, guard = tables.types[element.type], writer.guard
@@ -217,19 +230,19 @@ def _altered(
             raise ConstraintViolation("E3004", text, fields={"type": element.type, "attribute": name})
         values[place] = table.checks[place](value)
         if guard is not None and value is not None and table.attributes[place].type.is_reference:
-            guard.check_named((values[place],), writer.transaction.view)
+            guard.check_ids_visible((values[place],), writer.transaction.view)
     return Element(element.id, element.type, tuple(values), element.targets)
 
 
 # --- deleting ---------------------------------------------------------------------------------------------------
 
 
-def _kill(action: mutations.ResolvedKill, chains: PatternChains, size: int) -> Act:
+def _kill(action: mutations.ResolvedKill, chains: PatternCompiler, size: int) -> CompiledAction:
     find = _targets(action.target, chains, size)
     cascade = action.cascade
 
-    def act(row: Row) -> list[Affected]:
-        writer: Writer = row[0].writer
+    def act(row: Row) -> list[AffectedElement]:
+        writer: ActionWriter = row[0].writer
         affected = []
         for element in find(row):
             if writer.transaction.view.get(element.id) is None:
@@ -240,16 +253,16 @@ def _kill(action: mutations.ResolvedKill, chains: PatternChains, size: int) -> A
             try:
                 writer.transaction.kill(element, cascade)
             except MutationError as error:
-                raise _disclosed(writer, error) from None
-            affected.append(Affected(element, False, shown))
+                raise _hide_ids(writer, error) from None
+            affected.append(AffectedElement(element, False, shown))
         return affected
 
     return act
 
 
-def delete_element(transaction: Transaction, element: Element, guard: Guard | None) -> None:
+def delete_element(transaction: Transaction, element: Element, guard: WriteGuard | None) -> None:
     """KILL a node with what its edges demand, or UNLINK an edge: what acknowledging a delivery does."""
-    writer = Writer(transaction, {}, guard)
+    writer = ActionWriter(transaction, {}, guard)
     if element.targets is not None:
         _checked_deletion(writer, "UNLINK", element)
         transaction.unlink(element)
@@ -258,32 +271,32 @@ def delete_element(transaction: Transaction, element: Element, guard: Guard | No
     try:
         transaction.kill(element, None)
     except MutationError as error:
-        raise _disclosed(writer, error) from None
+        raise _hide_ids(writer, error) from None
 
 
-def _checked_deletion(writer: Writer, operation: str, element: Element) -> Element | None:
+def _checked_deletion(writer: ActionWriter, operation: str, element: Element) -> Element | None:
     """Refuse what the actor may not delete; what it sees of the rest is what RETURNING may show afterwards."""
     if writer.guard is None:
         return None
     writer.guard.check(operation, element)
-    return writer.guard.shown(element)
+    return writer.guard.visible_version(element)
 
 
-def _disclosed(writer: Writer, error: MutationError) -> MutationError:
+def _hide_ids(writer: ActionWriter, error: MutationError) -> MutationError:
     """A deletion that is restricted by an edge the actor does not see names no names."""
     if error.code != "E3302" or writer.guard is None:
         return error
     edge = writer.transaction.view.get(error.fields["id"])
-    if edge is not None and writer.guard.sees(edge):
+    if edge is not None and writer.guard.can_see(edge):
         return error
     return MutationError("E3302", "Deletion restricted")
 
 
-def _unlink(action: mutations.ResolvedUnlink, chains: PatternChains, size: int) -> Act:
+def _unlink(action: mutations.ResolvedUnlink, chains: PatternCompiler, size: int) -> CompiledAction:
     find = _targets(action.target, chains, size)
 
-    def act(row: Row) -> list[Affected]:
-        writer: Writer = row[0].writer
+    def act(row: Row) -> list[AffectedElement]:
+        writer: ActionWriter = row[0].writer
         affected = []
         for element in find(row):
             if writer.transaction.view.get(element.id) is None:
@@ -292,7 +305,7 @@ def _unlink(action: mutations.ResolvedUnlink, chains: PatternChains, size: int) 
             if element.targets is None:
                 raise MutationError("E3603", f"UNLINK takes an edge, {element.id} is a node: use KILL")
             writer.transaction.unlink(element)
-            affected.append(Affected(element, False, shown))
+            affected.append(AffectedElement(element, False, shown))
         return affected
 
     return act
@@ -302,16 +315,18 @@ def _unlink(action: mutations.ResolvedUnlink, chains: PatternChains, size: int) 
 
 
 def _targets(
-    target: mutations.ResolvedTarget, chains: PatternChains, size: int
+    target: mutations.ResolvedTarget, chains: PatternCompiler, size: int
 ) -> Callable[[Row], list[Element]]:
     """What finds the elements that an action is about, in their latest versions."""
     if isinstance(target, mutations.ResolvedSubquery):
         return _subquery(target, chains, size)
-    if isinstance(target, mutations.Endpoints):
+    if isinstance(target, mutations.ResolvedEdgesByTargets):
         return _by_endpoints(target, chains)
-    if isinstance(target, Slot):
-        return _latest(target.slot)
-    return _by_reference(chains.id(target), target.name if isinstance(target, Reference) else None)
+    if isinstance(target, VariableRef):
+        return _latest(target.register)
+    return _by_reference(
+        chains.compile_element_id(target), target.name if isinstance(target, ElementReference) else None
+    )
 
 
 def _latest(slot: int) -> Callable[[Row], list[Element]]:
@@ -325,14 +340,14 @@ def _latest(slot: int) -> Callable[[Row], list[Element]]:
     return find
 
 
-def _by_reference(id_of: Closure, name: object) -> Callable[[Row], list[Element]]:
+def _by_reference(id_of: CompiledExpression, name: object) -> Callable[[Row], list[Element]]:
     def find(row: Row) -> list[Element]:
         id = id_of(row)
-        context: Context = row[0]
-        writer: Writer = context.writer
+        context: ExecutionContext = row[0]
+        writer: ActionWriter = context.writer
         element = writer.transaction.view.get(id) if type(id) is str else None
         if element is None:
-            virtual = context.virtual_type(id) if type(id) is str and context.virtual_type else None
+            virtual = context.layer0_type_of(id) if type(id) is str and context.layer0_type_of else None
             if virtual is not None:
                 raise AnalysisError("E2012", f"Cannot write protected type '{virtual}'")
             shown = name if isinstance(name, str) else id
@@ -344,8 +359,10 @@ def _by_reference(id_of: Closure, name: object) -> Callable[[Row], list[Element]
     return find
 
 
-def _by_endpoints(target: mutations.Endpoints, chains: PatternChains) -> Callable[[Row], list[Element]]:
-    ends = [None if end is None else chains.id(end) for end in target.targets]
+def _by_endpoints(
+    target: mutations.ResolvedEdgesByTargets, chains: PatternCompiler
+) -> Callable[[Row], list[Element]]:
+    ends = [None if end is None else chains.compile_element_id(end) for end in target.targets]
     name = target.edge
 
     def find(row: Row) -> list[Element]:
@@ -360,7 +377,7 @@ def _by_endpoints(target: mutations.Endpoints, chains: PatternChains) -> Callabl
         found = [
             edge
             for edge in candidates
-            if _joins(edge, wanted, symmetric) and (guard is None or guard.sees(edge))
+            if _joins(edge, wanted, symmetric) and (guard is None or guard.can_see(edge))
         ]
         if not found:
             raise MutationError("E3601", f"No edge '{name}' with these targets was found (not found)")
@@ -376,9 +393,9 @@ def _joins(edge: Element, wanted: list[str | None], symmetric: bool) -> bool:
 
 
 def _subquery(
-    subquery: mutations.ResolvedSubquery, chains: PatternChains, size: int
+    subquery: mutations.ResolvedSubquery, chains: PatternCompiler, size: int
 ) -> Callable[[Row], list[Element]]:
-    outer = free_slots(subquery.query)
+    outer = outer_registers(subquery.query)
     query = RowQuery(subquery.query, subquery.returns, chains, size, chains.context.schema, outer)
 
     def find(row: Row) -> list[Element]:

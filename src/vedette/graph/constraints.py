@@ -9,19 +9,19 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from vedette.errors import ConstraintViolation
-from vedette.language.compile.affected_matches import AffectedMatches, Difference
-from vedette.language.compile.execution_context import Context, Row
-from vedette.language.compile.expressions import Closure
-from vedette.language.compile.patterns import PatternChains
+from vedette.language.compile.affected_matches import AffectedMatchFinder, ElementChange
+from vedette.language.compile.execution_context import ExecutionContext, Row
+from vedette.language.compile.expressions import CompiledExpression
+from vedette.language.compile.patterns import PatternCompiler
 from vedette.language.plan.planner import PlanContext
 from vedette.language.resolve.patterns import PatternResolver
-from vedette.language.resolve.scope import Frame, Place, Scope
+from vedette.language.resolve.scope import AnalysisContext, ExpressionSite, Scope
 from vedette.language.syntax.declarations import ConstraintDeclaration
 
 __all__ = ["Constraint", "check_constraints", "compile_constraint"]
 
-_WHERE = Place(actor=False)
-_CONDITION = Place(actor=False, clock=False)
+_WHERE = ExpressionSite(actor=False)
+_CONDITION = ExpressionSite(actor=False, clock=False)
 
 
 @dataclass(frozen=True, slots=True)
@@ -29,15 +29,15 @@ class Constraint:
     name: str
     soft: bool
     message: str
-    matches: AffectedMatches
-    condition: Closure
+    matches: AffectedMatchFinder
+    condition: CompiledExpression
 
     def violated_by(self, row: Row) -> bool:
         return self.condition(row) is not True
 
     def describe(self, row: Row, *, named: bool = True) -> str:
         """`named`: with the ids of the match, for whoever may see all of them."""
-        ids = f" ({', '.join(self.matches.key(row))})" if named else ""
+        ids = f" ({', '.join(self.matches.identity_of(row))})" if named else ""
         return f"Constraint '{self.name}' violated: {self.message}{ids}"
 
 
@@ -45,28 +45,28 @@ def compile_constraint(
     declaration: ConstraintDeclaration, context: PlanContext, source: str = ""
 ) -> Constraint:
     """Resolve and compile; mistakes in the declaration are raised here, at `define`."""
-    frame = Frame(context.schema, source)
+    frame = AnalysisContext(context.schema, source)
     scope = Scope(frame)
     resolver = PatternResolver(frame, _WHERE)
-    pattern = resolver.pattern(declaration.pattern, declaration.where, scope)
+    pattern = resolver.resolve_pattern(declaration.pattern, declaration.where, scope)
     resolver.place = _CONDITION
-    condition = resolver.condition(declaration.condition, scope)
-    frame.finish()
+    condition = resolver.resolve_condition(declaration.condition, scope)
+    frame.raise_if_any()
     assert condition is not None
-    chains = PatternChains(context)
+    chains = PatternCompiler(context)
     return Constraint(
         declaration.name,
         declaration.soft,
         declaration.message or "the condition does not hold",
-        AffectedMatches(pattern, (condition,), chains, frame.size),
-        chains.condition(condition),
+        AffectedMatchFinder(pattern, (condition,), chains, frame.register_count),
+        chains.compile_expression(condition),
     )
 
 
 def check_constraints(
     constraints: Sequence[Constraint],
-    context: Context,
-    changes: Sequence[Difference],
+    context: ExecutionContext,
+    changes: Sequence[ElementChange],
     *,
     named: bool = True,
 ) -> list[str]:
@@ -74,7 +74,7 @@ def check_constraints(
     warnings = []
     types = {(after or before).type for before, after in changes}  # type: ignore[union-attr]
     for constraint in constraints:
-        if not constraint.matches.touches(types):
+        if not constraint.matches.is_affected_by_types(types):
             continue
         for row in constraint.matches.find(context, changes):
             if not constraint.violated_by(row):
@@ -82,7 +82,7 @@ def check_constraints(
             if not constraint.soft:
                 fields: dict[str, object] = {"constraint": constraint.name}
                 if named:
-                    fields["match"] = constraint.matches.key(row)
+                    fields["match"] = constraint.matches.identity_of(row)
                 raise ConstraintViolation("E3001", constraint.describe(row, named=named), fields=fields)
             warnings.append(constraint.describe(row, named=named))
     return warnings

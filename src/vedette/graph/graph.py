@@ -98,7 +98,7 @@ class Graph:
                         seen.add(edge.id)
                         yield edge
 
-    def fetch(self, ids: Sequence[str]) -> list[Element | None]:
+    def get_many(self, ids: Sequence[str]) -> list[Element | None]:
         """Many by id, with their values, one right after the other and not each when its turn comes.
 
         In a large memory the processor waits for all of them at once then.
@@ -120,7 +120,7 @@ class Graph:
         for index in self._by_type_indexes.get(name, ()):
             index.add(element)
         if element.targets is not None:
-            self._join(element)
+            self._add_adjacency(element)
 
     def remove(self, element: Element) -> None:
         del self.elements[element.id]
@@ -131,9 +131,9 @@ class Graph:
             for ends, target in zip(self.adjacency[element.type], element.targets, strict=True):
                 remove_posting(ends, target, element)
 
-    def approach(self, ids: Sequence[str]) -> None:
+    def warm(self, ids: Sequence[str]) -> None:
         """Look up what will be removed, as `fetch` does."""
-        found = self.fetch(ids)
+        found = self.get_many(ids)
         for name in {element.type for element in found if element is not None}:
             members = self.types[name]
             _ = [id in members for id in ids]
@@ -154,7 +154,7 @@ class Graph:
                 index.remove(old)
                 index.add(new)
         if new.targets is not None:
-            self._join(new)
+            self._add_adjacency(new)
 
     def put(self, element: Element) -> None:
         """Add the element, or replace the version that is there."""
@@ -164,7 +164,7 @@ class Graph:
         else:
             self.replace(old, element)
 
-    def _join(self, edge: Element) -> None:
+    def _add_adjacency(self, edge: Element) -> None:
         positions = self.adjacency.get(edge.type)
         assert edge.targets is not None
         if positions is None:
@@ -203,14 +203,14 @@ class Graph:
     def count(self, types: Iterable[str]) -> int:
         return sum(len(self.types.get(name, ())) for name in types)
 
-    def fan_out(self, edge: str, position: int) -> float:
+    def average_degree(self, edge: str, position: int) -> float:
         """How many edges of the type an element has at this position, on average over those that have any."""
         positions = self.adjacency.get(edge)
         if not positions or not positions[position]:
             return 0.0
         return len(self.types[edge]) / len(positions[position])
 
-    def selectivity(self, owner: str, attribute: str) -> float:
+    def elements_per_value(self, owner: str, attribute: str) -> float:
         """How many elements share one value of an indexed attribute, on average."""
         index = self.indexes[owner, attribute]
         return max(1.0, self.count(index.places) / max(1, len(index.entries)))

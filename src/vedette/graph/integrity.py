@@ -6,7 +6,7 @@ from typing import Any
 
 from vedette.element import Element, View
 from vedette.errors import AnalysisError, ConstraintViolation, MutationError
-from vedette.graph.type_layout import TypeTable
+from vedette.graph.type_layout import TypeLayout
 from vedette.language.schema.model import EdgeType, Schema
 from vedette.language.types import Type
 
@@ -18,9 +18,9 @@ __all__ = [
     "check_targets",
     "check_uniques",
     "degree",
-    "doomed_nodes",
     "existing_edge",
-    "is_of",
+    "has_type",
+    "nodes_to_delete",
 ]
 
 CASCADE_DEPTH = 100
@@ -30,7 +30,7 @@ CASCADE_SIZE = 10_000
 # --- values -----------------------------------------------------------------------------------------------------
 
 
-def check_uniques(view: View, table: TypeTable, element: Element) -> None:
+def check_uniques(view: View, table: TypeLayout, element: Element) -> None:
     for owner, attribute, place in table.uniques:
         value = element.values[place]
         if value is None:
@@ -45,7 +45,7 @@ def check_uniques(view: View, table: TypeTable, element: Element) -> None:
 
 
 def check_references(
-    view: View, schema: Schema, table: TypeTable, element: Element, old: Element | None
+    view: View, schema: Schema, table: TypeLayout, element: Element, old: Element | None
 ) -> None:
     """What is newly referred to must be there; a reference whose node was killed later may stay as it is."""
     for attribute, type_, place in table.references:
@@ -56,7 +56,7 @@ def check_references(
         if target is None:
             text = f"#{id} was not found: nothing is bound to it or has this id"
             raise MutationError("E3601", text, fields={"id": id})
-        if not is_of(schema, target, type_):
+        if not has_type(schema, target, type_):
             raise _mismatch(type_, f"Attribute '{attribute}' refers to {type_}, {id} is {target.type}", id)
 
 
@@ -65,13 +65,13 @@ def _mismatch(wanted: Type, text: str, id: str) -> AnalysisError:
     return AnalysisError(code, f"{text} (type mismatch)", fields={"id": id})
 
 
-def is_of(schema: Schema, element: Element, type_: Type) -> bool:
+def has_type(schema: Schema, element: Element, type_: Type) -> bool:
     """Whether the element may stand where this type is asked for."""
     if type_.kind == "Edge":
         return element.targets is not None and (type_.names is None or element.type in type_.names)
     if type_.kind == "Union":
-        return any(is_of(schema, element, member) for member in type_.members)
-    return element.targets is None and schema.is_a(element.type, type_.names)
+        return any(has_type(schema, element, member) for member in type_.members)
+    return element.targets is None and schema.is_subtype(element.type, type_.names)
 
 
 # --- edges ------------------------------------------------------------------------------------------------------
@@ -83,7 +83,7 @@ def check_targets(view: View, schema: Schema, edge: EdgeType, targets: tuple[str
         if element is None:
             text = f"#{id} was not found: nothing is bound to it or has this id"
             raise MutationError("E3601", text, fields={"id": id})
-        if not is_of(schema, element, parameter.type):
+        if not has_type(schema, element, parameter.type):
             text = f"'{edge.name}' joins {parameter.type} as '{parameter.name}', {id} is {element.type}"
             raise _mismatch(parameter.type, text, id)
 
@@ -152,13 +152,13 @@ def _check_cardinality(view: View, edge: EdgeType, targets: tuple[str, ...]) -> 
 # --- deletion ---------------------------------------------------------------------------------------------------
 
 
-def doomed_nodes(view: View, schema: Schema, node: Element, cascade: bool | None) -> list[Element]:
+def nodes_to_delete(view: View, schema: Schema, node: Element, cascade: bool | None) -> list[Element]:
     """The nodes that die with this one, it first. `prevent` anywhere among them refuses the whole (§2.8.4)."""
     doomed = {node.id: node}
     pending = [(node, 0)]
     while pending:
         each, depth = pending.pop(0)
-        for other in _dragged(view, schema, each, cascade):
+        for other in _cascaded_nodes(view, schema, each, cascade):
             if other.id in doomed:
                 continue
             if depth + 1 > CASCADE_DEPTH:
@@ -170,7 +170,7 @@ def doomed_nodes(view: View, schema: Schema, node: Element, cascade: bool | None
     return list(doomed.values())
 
 
-def _dragged(view: View, schema: Schema, node: Element, cascade: bool | None) -> list[Element]:
+def _cascaded_nodes(view: View, schema: Schema, node: Element, cascade: bool | None) -> list[Element]:
     found = []
     for edge in view.incident(node.id):
         kind = schema.edges[edge.type]

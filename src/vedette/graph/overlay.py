@@ -18,73 +18,77 @@ __all__ = ["Overlay"]
 class Overlay:
     """`hidden` names the elements whose base version does not count; `local` holds what stands in their place."""
 
-    __slots__ = ("_edges", "_pending", "base", "hidden", "layout", "local")
+    __slots__ = ("_may_have_edges", "_unindexed", "base", "layout", "local_graph", "versions")
 
     def __init__(self, base: View, layout: IndexLayout) -> None:
         self.base = base
         self.layout = layout
-        self.hidden: dict[str, Element | None] = {}
+        self.versions: dict[str, Element | None] = {}
         """Id ▸ the version that stands here instead, None when there is none."""
-        self.local: Graph | None = None
-        self._pending: list[Element | str] = []
-        self._edges = False
+        self.local_graph: Graph | None = None
+        self._unindexed: list[Element | str] = []
+        self._may_have_edges = False
         """Whether any of `hidden` may be an edge: most changes are of nodes, and edges are where the base has them."""
 
     def put(self, element: Element) -> None:
-        self.hidden[element.id] = element
-        self._pending.append(element)
+        self.versions[element.id] = element
+        self._unindexed.append(element)
         if element.targets is not None:
-            self._edges = True
+            self._may_have_edges = True
 
-    def drop(self, id: str, *, node: bool = False) -> None:
+    def delete(self, id: str, *, node: bool = False) -> None:
         """`node`: it is known to be one."""
-        self.hidden[id] = None
-        self._pending.append(id)
+        self.versions[id] = None
+        self._unindexed.append(id)
         if not node:
-            self._edges = True
+            self._may_have_edges = True
 
-    def restore(self, id: str) -> None:
+    def revert(self, id: str) -> None:
         """Let the base version count again."""
-        del self.hidden[id]
-        self._pending.append(id)
+        del self.versions[id]
+        self._unindexed.append(id)
 
-    def over(self, base: View) -> Overlay:
+    def rebased(self, base: View) -> Overlay:
         """The same versions over another base; good until something is put or dropped here."""
         other = Overlay(base, self.layout)
-        other.hidden, other.local, other._edges = self.hidden, self._index(), self._edges
+        other.versions, other.local_graph, other._may_have_edges = (
+            self.versions,
+            self._index(),
+            self._may_have_edges,
+        )
         return other
 
     # --- the View ---------------------------------------------------------------------------------------------
 
     def get(self, id: str) -> Element | None:
-        if id in self.hidden:
-            return self.hidden[id]
+        if id in self.versions:
+            return self.versions[id]
         return self.base.get(id)
 
     def scan(self, types: tuple[str, ...]) -> Iterable[Element]:
-        if not self.hidden:
+        if not self.versions:
             return self.base.scan(types)
         return self._over(self.base.scan(types), self._index().scan(types))
 
     def lookup(self, owner: str, attribute: str, value: Any) -> Iterable[Element]:
-        if not self.hidden:
+        if not self.versions:
             return self.base.lookup(owner, attribute, value)
         return self._over(
             self.base.lookup(owner, attribute, value), self._index().lookup(owner, attribute, value)
         )
 
     def edges_at(self, edge: str, position: int, id: str) -> Iterable[Element]:
-        if not self._edges:
+        if not self._may_have_edges:
             return self.base.edges_at(edge, position, id)
         return self._over(self.base.edges_at(edge, position, id), self._index().edges_at(edge, position, id))
 
     def incident(self, id: str) -> Iterable[Element]:
-        if not self._edges:
+        if not self._may_have_edges:
             return self.base.incident(id)
         return self._over(self.base.incident(id), self._index().incident(id))
 
     def _over(self, below: Iterable[Element], above: Iterable[Element]) -> Iterator[Element]:
-        hidden = self.hidden
+        hidden = self.versions
         for element in below:
             if element.id not in hidden:
                 yield element
@@ -92,13 +96,13 @@ class Overlay:
 
     def _index(self) -> Graph:
         """The local versions with their indexes, brought up to date: most transactions never read them."""
-        local = self.local
+        local = self.local_graph
         if local is None:
-            local = self.local = Graph(self.layout)
-        if self._pending:
-            for item in self._pending:
+            local = self.local_graph = Graph(self.layout)
+        if self._unindexed:
+            for item in self._unindexed:
                 self._enter(local, item)
-            self._pending.clear()
+            self._unindexed.clear()
         for key, places in self.layout.attributes.items():
             if key not in local.indexes:
                 local.ensure_index(*key, places)
@@ -107,7 +111,7 @@ class Overlay:
     def _enter(self, local: Graph, item: Element | str) -> None:
         if isinstance(item, str):
             known = local.elements.get(item)
-            if known is not None and self.hidden.get(item) is not known:
+            if known is not None and self.versions.get(item) is not known:
                 local.remove(known)
-        elif self.hidden.get(item.id) is item:
+        elif self.versions.get(item.id) is item:
             local.put(item)

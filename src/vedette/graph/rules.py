@@ -12,17 +12,17 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 from vedette.errors import RuleError
-from vedette.graph.actions import Act, Writer, compile_action
+from vedette.graph.actions import ActionWriter, CompiledAction, compile_action
 from vedette.graph.transaction import Transaction, differs
-from vedette.graph.type_layout import SchemaTables
-from vedette.language.compile.affected_matches import AffectedMatches, Difference
-from vedette.language.compile.execution_context import Context, Row
-from vedette.language.compile.expressions import Closure
-from vedette.language.compile.patterns import PatternChains
+from vedette.graph.type_layout import SchemaLayout
+from vedette.language.compile.affected_matches import AffectedMatchFinder, ElementChange
+from vedette.language.compile.execution_context import ExecutionContext, Row
+from vedette.language.compile.expressions import CompiledExpression
+from vedette.language.compile.patterns import PatternCompiler
 from vedette.language.plan.planner import PlanContext
 from vedette.language.resolve.actions import resolve_action
 from vedette.language.resolve.patterns import PatternResolver
-from vedette.language.resolve.scope import Frame, Scope
+from vedette.language.resolve.scope import AnalysisContext, Scope
 from vedette.language.syntax.declarations import RuleDeclaration
 from vedette.language.syntax.expressions import Expression
 
@@ -31,7 +31,7 @@ __all__ = [
     "RULE_DEPTH",
     "Rule",
     "compile_rule",
-    "compile_trigger",
+    "compile_rule_filter",
     "fire_rules",
     "system_writer",
     "trigger_rule",
@@ -51,48 +51,48 @@ class Rule:
     """Declaration order, the tie-break."""
     manual: bool
     inherit_authority: bool
-    matches: AffectedMatches
-    actions: tuple[Act, ...]
+    matches: AffectedMatchFinder
+    actions: tuple[CompiledAction, ...]
 
 
 def compile_rule(
-    declaration: RuleDeclaration, order: int, context: PlanContext, tables: SchemaTables, source: str = ""
+    declaration: RuleDeclaration, order: int, context: PlanContext, tables: SchemaLayout, source: str = ""
 ) -> Rule:
     frame, scope, resolver = _frame(context, source)
-    pattern = resolver.pattern(declaration.pattern, declaration.where, scope)
+    pattern = resolver.resolve_pattern(declaration.pattern, declaration.where, scope)
     resolved = [each for action in declaration.actions for each in resolve_action(resolver, action, scope)]
-    frame.finish()
-    chains = PatternChains(context)
+    frame.raise_if_any()
+    chains = PatternCompiler(context)
     return Rule(
         declaration.name,
         declaration.priority,
         order,
         declaration.manual,
         declaration.inherit_authority,
-        AffectedMatches(pattern, (), chains, frame.size),
-        tuple(compile_action(action, chains, tables, frame.size) for action in resolved),
+        AffectedMatchFinder(pattern, (), chains, frame.register_count),
+        tuple(compile_action(action, chains, tables, frame.register_count) for action in resolved),
     )
 
 
-def compile_trigger(
-    declaration: RuleDeclaration, where: Expression | None, context: PlanContext, frame: Frame
-) -> tuple[Closure | None, int]:
+def compile_rule_filter(
+    declaration: RuleDeclaration, where: Expression | None, context: PlanContext, frame: AnalysisContext
+) -> tuple[CompiledExpression | None, int]:
     """The extra condition of `TRIGGER rule WHERE …`, over the rule's own variables, and how many registers it needs."""
     if where is None:
         return None, 0
     scope = Scope(frame)
-    lifted, frame.lifted = frame.lifted, False
+    lifted, frame.literals_extracted = frame.literals_extracted, False
     resolver = PatternResolver(frame)
-    resolver.pattern(declaration.pattern, declaration.where, scope)
-    frame.lifted = lifted
-    condition = resolver.condition(where, scope)
-    frame.finish()
+    resolver.resolve_pattern(declaration.pattern, declaration.where, scope)
+    frame.literals_extracted = lifted
+    condition = resolver.resolve_condition(where, scope)
+    frame.raise_if_any()
     assert condition is not None
-    return PatternChains(context).condition(condition), frame.size
+    return PatternCompiler(context).compile_expression(condition), frame.register_count
 
 
-def _frame(context: PlanContext, source: str) -> tuple[Frame, Scope, PatternResolver]:
-    frame = Frame(context.schema, source)
+def _frame(context: PlanContext, source: str) -> tuple[AnalysisContext, Scope, PatternResolver]:
+    frame = AnalysisContext(context.schema, source)
     return frame, Scope(frame), PatternResolver(frame)
 
 
@@ -108,7 +108,7 @@ class _Agenda:
         self._arrivals = 0
 
     def offer(self, rule: Rule, row: Row, depth: int) -> None:
-        key = (rule.name, rule.matches.key(row))
+        key = (rule.name, rule.matches.identity_of(row))
         if key not in self._known:
             self._known.add(key)
             self._arrivals += 1
@@ -119,7 +119,7 @@ class _Agenda:
 
     def forget(self, rule: Rule, row: Row) -> None:
         """A match that does not hold any more may come back."""
-        self._known.discard((rule.name, rule.matches.key(row)))
+        self._known.discard((rule.name, rule.matches.identity_of(row)))
 
     def take(self) -> tuple[Rule, Row, int] | None:
         if not self._heap:
@@ -128,11 +128,13 @@ class _Agenda:
         return rule, row, depth
 
 
-def fire_rules(rules: Sequence[Rule], transaction: Transaction, contexts: Callable[[Rule], Context]) -> int:
+def fire_rules(
+    rules: Sequence[Rule], transaction: Transaction, contexts: Callable[[Rule], ExecutionContext]
+) -> int:
     """Run automatic rules to quiescence; returns how many fired. Counts of the statement are left alone."""
     automatic = [rule for rule in rules if not rule.manual]
-    changed = transaction.changes()
-    if not any(rule.matches.touches(_types(changed)) for rule in automatic):
+    changed = transaction.net_changes()
+    if not any(rule.matches.is_affected_by_types(_types(changed)) for rule in automatic):
         return 0
     counts, transaction.counts = transaction.counts, type(transaction.counts)()
     try:
@@ -145,8 +147,8 @@ def fire_rules(rules: Sequence[Rule], transaction: Transaction, contexts: Callab
 def _run(
     rules: Sequence[Rule],
     transaction: Transaction,
-    contexts: Callable[[Rule], Context],
-    changed: Sequence[Difference],
+    contexts: Callable[[Rule], ExecutionContext],
+    changed: Sequence[ElementChange],
 ) -> int:
     agenda = _Agenda()
     _offer(agenda, rules, contexts, changed, 1)
@@ -154,7 +156,7 @@ def _run(
     while (waiting := agenda.take()) is not None:
         rule, stale, depth = waiting
         context = contexts(rule)
-        row = rule.matches.holds(context, stale)
+        row = rule.matches.reevaluate(context, stale)
         if row is None:
             agenda.forget(rule, stale)
             continue
@@ -178,32 +180,32 @@ def _perform(rule: Rule, row: Row) -> None:
 def _offer(
     agenda: _Agenda,
     rules: Sequence[Rule],
-    contexts: Callable[[Rule], Context],
-    changed: Sequence[Difference],
+    contexts: Callable[[Rule], ExecutionContext],
+    changed: Sequence[ElementChange],
     depth: int,
 ) -> None:
     types = _types(changed)
     for rule in rules:
-        if rule.matches.touches(types):
+        if rule.matches.is_affected_by_types(types):
             for row in rule.matches.find(contexts(rule), changed):
                 agenda.offer(rule, row, depth)
 
 
-def _differences(transaction: Transaction) -> list[Difference]:
+def _differences(transaction: Transaction) -> list[ElementChange]:
     """What was touched since the last look: what came and went in between touched nobody."""
     pairs = ((before, transaction.view.get(id)) for id, before in (transaction.touched or {}).items())
     return [(before, after) for before, after in pairs if differs(before, after)]
 
 
-def _types(changed: Sequence[Difference]) -> set[str]:
+def _types(changed: Sequence[ElementChange]) -> set[str]:
     return {(after or before).type for before, after in changed}  # type: ignore[union-attr]
 
 
-def trigger_rule(rule: Rule, context: Context, where: Closure | None, size: int) -> int:
+def trigger_rule(rule: Rule, context: ExecutionContext, where: CompiledExpression | None, size: int) -> int:
     """Fire a rule for every match there is (`TRIGGER name WHERE …`); returns how many fired."""
     fired = 0
-    for row in rule.matches.everything(context):
-        current = rule.matches.holds(context, row)
+    for row in rule.matches.find_all(context):
+        current = rule.matches.reevaluate(context, row)
         if current is not None:
             condition_row = current + [None] * (size - len(current))
             if where is None or where(condition_row):
@@ -212,6 +214,6 @@ def trigger_rule(rule: Rule, context: Context, where: Closure | None, size: int)
     return fired
 
 
-def system_writer(transaction: Transaction) -> Writer:
+def system_writer(transaction: Transaction) -> ActionWriter:
     """A writer for rules: system authority, and what they bind does not leak into the session."""
-    return Writer(transaction, {})
+    return ActionWriter(transaction, {})

@@ -14,10 +14,10 @@ from vedette.errors import TransactionError
 from vedette.graph import integrity
 from vedette.graph.graph import IndexLayout
 from vedette.graph.overlay import Overlay
-from vedette.graph.type_layout import SchemaTables
+from vedette.graph.type_layout import SchemaLayout
 from vedette.language.schema.model import EdgeType
 
-__all__ = ["Counts", "Transaction", "differs"]
+__all__ = ["ChangeCounts", "Transaction", "differs"]
 
 _ABSENT = object()
 
@@ -33,7 +33,7 @@ def _same_kind(left: Any, right: Any) -> bool:
     return type(left) is type(right)
 
 
-class Counts:
+class ChangeCounts:
     """What a statement did, for its result: nodes created, modified and deleted, edges linked and unlinked."""
 
     __slots__ = ("created", "deleted", "linked", "modified", "unlinked")
@@ -45,25 +45,35 @@ class Counts:
 class Transaction:
     """Writes in progress. `view` shows them; `before` remembers what each touched element was in the base."""
 
-    __slots__ = ("_log", "_savepoints", "before", "counts", "new_id", "shown", "tables", "touched", "view")
+    __slots__ = (
+        "_log",
+        "_savepoints",
+        "before_images",
+        "counts",
+        "new_id",
+        "published",
+        "tables",
+        "touched",
+        "view",
+    )
 
     def __init__(
         self,
         base: View,
         layout: IndexLayout,
-        tables: SchemaTables,
+        tables: SchemaLayout,
         new_id: Callable[[str], str],
-        counts: Counts | None = None,
+        counts: ChangeCounts | None = None,
     ) -> None:
         """`counts`: where to count what is done."""
         self.view = Overlay(base, layout)
-        self.before: dict[str, Element | None] = {}
+        self.before_images: dict[str, Element | None] = {}
         self.tables = tables
         self.new_id = new_id
-        self.counts = counts if counts is not None else Counts()
+        self.counts = counts if counts is not None else ChangeCounts()
         self.touched: dict[str, Element | None] | None = None
         """What was written since somebody asked (rules): id ▸ the version before; None when nobody does."""
-        self.shown: dict[str, Element | None] = {}
+        self.published: dict[str, Element | None] = {}
         """Versions that were shown to somebody before the commit (visibility: immediate)."""
         self._log: list[tuple[str, Any, bool]] = []
         self._savepoints: dict[str, int] = {}
@@ -82,7 +92,7 @@ class Transaction:
         self._put(None, element)
         self.counts.linked += 1
 
-    def existing(self, edge: EdgeType, targets: tuple[str, ...]) -> Element | None:
+    def find_edge(self, edge: EdgeType, targets: tuple[str, ...]) -> Element | None:
         """The edge of this type between these targets (in either order when symmetric), if there is one."""
         return integrity.existing_edge(self.view, edge, targets)
 
@@ -95,7 +105,7 @@ class Transaction:
 
     def kill(self, node: Element, cascade: bool | None) -> list[Element]:
         """Delete a node with what its edges demand; returns the nodes deleted, this one first."""
-        doomed = integrity.doomed_nodes(self.view, self.tables.schema, node, cascade)
+        doomed = integrity.nodes_to_delete(self.view, self.tables.schema, node, cascade)
         for each in doomed:
             for edge in list(self.view.incident(each.id)):
                 if self.view.get(edge.id) is not None:
@@ -125,17 +135,17 @@ class Transaction:
     # --- writing ----------------------------------------------------------------------------------------------
 
     def _put(self, old: Element | None, new: Element) -> None:
-        self._remember(new.id, old)
+        self._save_before_image(new.id, old)
         self.view.put(new)
 
     def _drop(self, element: Element) -> None:
-        self._remember(element.id, element)
-        self.view.drop(element.id)
+        self._save_before_image(element.id, element)
+        self.view.delete(element.id)
 
-    def _remember(self, id: str, old: Element | None) -> None:
+    def _save_before_image(self, id: str, old: Element | None) -> None:
         if self._savepoints:
-            self._log.append((id, self.view.hidden.get(id, _ABSENT), id not in self.before))
-        self.before.setdefault(id, old)
+            self._log.append((id, self.view.versions.get(id, _ABSENT), id not in self.before_images))
+        self.before_images.setdefault(id, old)
         if self.touched is not None:
             self.touched.setdefault(id, old)
 
@@ -153,38 +163,38 @@ class Transaction:
         while len(self._log) > mark:
             id, state, first = self._log.pop()
             if state is _ABSENT:
-                self.view.restore(id)
+                self.view.revert(id)
             elif state is None:
-                self.view.drop(id)
+                self.view.delete(id)
             else:
                 self.view.put(state)
             if first:
-                del self.before[id]
+                del self.before_images[id]
         names = list(self._savepoints)
         for later in names[names.index(name) + 1 :]:
             del self._savepoints[later]
 
     # --- seen before the commit -------------------------------------------------------------------------------
 
-    def unseen(self) -> list[tuple[Element | None, Element | None]]:
+    def take_unpublished(self) -> list[tuple[Element | None, Element | None]]:
         """What is different from what was shown last; it counts as shown from now on."""
         changes = []
-        touched = {**dict.fromkeys(self.before), **dict.fromkeys(self.shown)}
+        touched = {**dict.fromkeys(self.before_images), **dict.fromkeys(self.published)}
         for id in touched:
             now = self.view.get(id)
-            last = self.shown.get(id, self.before.get(id))
+            last = self.published.get(id, self.before_images.get(id))
             if now is not last:
                 changes.append((last, now))
-                self.shown[id] = now
+                self.published[id] = now
         return changes
 
     # --- the outcome ------------------------------------------------------------------------------------------
 
-    def changes(self) -> list[tuple[Element | None, Element | None]]:
+    def net_changes(self) -> list[tuple[Element | None, Element | None]]:
         """The net effect: (before, after) of every element that is different now, in the order first touched."""
         net = []
-        hidden = self.view.hidden
-        for id, old in self.before.items():
+        hidden = self.view.versions
+        for id, old in self.before_images.items():
             new = hidden[id]
             if new is not old and differs(old, new):
                 net.append((old, new))

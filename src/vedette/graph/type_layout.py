@@ -6,14 +6,14 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 from vedette.language.schema.model import AttributeType, EdgeType, NodeType, Schema
-from vedette.language.schema.validator import Check, compile_checks
+from vedette.language.schema.validator import Validator, compile_validator
 from vedette.language.types import Type
 
-__all__ = ["SchemaTables", "TypeTable"]
+__all__ = ["SchemaLayout", "TypeLayout"]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class TypeTable:
+class TypeLayout:
     """One node or edge type, laid out for writing."""
 
     name: str
@@ -21,7 +21,7 @@ class TypeTable:
     """In layout order."""
     places: Mapping[str, int]
     """Name ▸ place in that order."""
-    checks: tuple[Check, ...]
+    checks: tuple[Validator, ...]
     """One per attribute."""
     uniques: tuple[tuple[str, str, int], ...]
     """(owner, attribute, place) of every unique attribute."""
@@ -29,14 +29,14 @@ class TypeTable:
     """(attribute, type, place) of every attribute that refers to an element."""
 
 
-class SchemaTables:
+class SchemaLayout:
     """Tables for all types of a schema, and the indexes that the schema asks for."""
 
     def __init__(self, schema: Schema) -> None:
         self.schema = schema
         self._holders: list[NodeType | EdgeType] = [*schema.nodes.values(), *schema.edges.values()]
         self.types = {holder.name: _table(holder) for holder in self._holders}
-        self.minimums = tuple(
+        self.minimum_cardinalities = tuple(
             (edge, position)
             for edge in schema.edges.values()
             for position, cardinality in enumerate(edge.cardinalities)
@@ -56,19 +56,19 @@ class SchemaTables:
         wanted: dict[tuple[str, str], None] = {}
         for holder in self._holders:
             for attribute in holder.attributes.values():
-                if (attribute.unique or attribute.indexed) and not holder.protected:
-                    wanted[attribute.owner, attribute.name] = None
+                if (attribute.unique or attribute.indexed) and not holder.is_layer0:
+                    wanted[attribute.declared_in, attribute.name] = None
         return list(wanted)
 
 
-def _table(holder: NodeType | EdgeType) -> TypeTable:
+def _table(holder: NodeType | EdgeType) -> TypeLayout:
     attributes = tuple(holder.attributes[name] for name in holder.layout)
-    return TypeTable(
+    return TypeLayout(
         name=holder.name,
         attributes=attributes,
         places=holder.layout,
-        checks=tuple(compile_checks(attribute, holder.name) for attribute in attributes),
-        uniques=tuple((a.owner, a.name, place) for place, a in enumerate(attributes) if a.unique),
+        checks=tuple(compile_validator(attribute, holder.name) for attribute in attributes),
+        uniques=tuple((a.declared_in, a.name, place) for place, a in enumerate(attributes) if a.unique),
         references=tuple(
             (a.name, a.type, place) for place, a in enumerate(attributes) if a.type.is_reference
         ),

@@ -5,30 +5,30 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Any, TypeAlias
 
-from vedette.graph.type_layout import TypeTable
+from vedette.graph.type_layout import TypeLayout
 from vedette.language.compile.execution_context import Row
-from vedette.language.compile.expressions import Closure
-from vedette.language.compile.patterns import PatternChains
+from vedette.language.compile.expressions import CompiledExpression
+from vedette.language.compile.patterns import PatternCompiler
 from vedette.language.resolve.patterns import PatternResolver
-from vedette.language.resolve.scope import Frame, Place, Scope
-from vedette.language.resolve.tree import Condition, Fixed
+from vedette.language.resolve.scope import AnalysisContext, ExpressionSite, Scope
+from vedette.language.resolve.tree import FixedValue, ResolvedExpression
 from vedette.language.schema.model import AttributeType
-from vedette.language.schema.validator import Check
+from vedette.language.schema.validator import Validator
 
-__all__ = ["Builder", "compile_builders", "left_out"]
+__all__ = ["Builder", "compile_value_builders", "missing_value_warnings"]
 
 Builder: TypeAlias = Callable[[Row], Any]
 
 
-def compile_builders(
-    table: TypeTable, assignments: Sequence[tuple[str, Condition]], chains: PatternChains
+def compile_value_builders(
+    table: TypeLayout, assignments: Sequence[tuple[str, ResolvedExpression]], chains: PatternCompiler
 ) -> list[Builder]:
     """One builder for each place of the type's layout."""
     given = dict(assignments)
     builders: list[Builder] = []
     for attribute, check in zip(table.attributes, table.checks, strict=True):
         if attribute.name in given:
-            builders.append(_checked(chains.id(given[attribute.name]), check))
+            builders.append(_checked(chains.compile_element_id(given[attribute.name]), check))
         elif attribute.default is not None:
             builders.append(_default(attribute, check, chains))
         else:
@@ -36,7 +36,9 @@ def compile_builders(
     return builders
 
 
-def left_out(table: TypeTable, assignments: Sequence[tuple[str, Condition]]) -> list[str]:
+def missing_value_warnings(
+    table: TypeLayout, assignments: Sequence[tuple[str, ResolvedExpression]]
+) -> list[str]:
     """Warnings for attributes that are neither optional nor given nor defaulted: they will be null (§2.7.1)."""
     given = {name for name, _ in assignments}
     return [
@@ -50,18 +52,18 @@ def _null(row: Row) -> None:
     return None
 
 
-def _checked(value: Closure, check: Check) -> Builder:
+def _checked(value: CompiledExpression, check: Validator) -> Builder:
     return lambda row: check(value(row))
 
 
-def _default(attribute: AttributeType, check: Check, chains: PatternChains) -> Builder:
+def _default(attribute: AttributeType, check: Validator, chains: PatternCompiler) -> Builder:
     """Defaults are constant expressions, evaluated when an element is created (§2.7.6)."""
     assert attribute.default is not None
-    frame = Frame(chains.context.schema, "")
-    resolver = PatternResolver(frame, Place(actor=False))
+    frame = AnalysisContext(chains.context.schema, "")
+    resolver = PatternResolver(frame, ExpressionSite(actor=False))
     resolved = resolver.resolve(attribute.default, Scope(frame))
-    frame.finish()
-    if isinstance(resolved, Fixed):
+    frame.raise_if_any()
+    if isinstance(resolved, FixedValue):
         value = check(resolved.value)
         return lambda row: value
-    return _checked(chains.condition(resolved), check)
+    return _checked(chains.compile_expression(resolved), check)

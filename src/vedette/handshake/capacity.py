@@ -19,10 +19,10 @@ from dataclasses import dataclass, field, replace
 
 from vedette.handshake.config import CoordinatorConfig, refuse_unless
 
-__all__ = ["Capacity", "Grant", "Refusal", "corrected", "released", "requested", "withdrawn"]
+__all__ = ["Capacity", "Grant", "RefusalReason", "reconcile", "release", "request", "withdrawn"]
 
 
-class Refusal:
+class RefusalReason:
     """Why a request was refused: words for logs and for `wqm`."""
 
     FULL = "the queue is full"
@@ -34,17 +34,17 @@ class Refusal:
 class Capacity:
     """What the watches hold now."""
 
-    held: Mapping[str, int] = field(default_factory=dict)
+    tasks_by_watch: Mapping[str, int] = field(default_factory=dict)
     """By watch; only those that hold something."""
     throttling: bool = False
 
     @property
     def allocated(self) -> int:
-        return sum(self.held.values())
+        return sum(self.tasks_by_watch.values())
 
     def validate(self, config: CoordinatorConfig) -> None:
         """Raises when this is a state that no sequence of requests and releases leads to."""
-        assert all(0 < count <= config.max_per_watch for count in self.held.values()), self
+        assert all(0 < count <= config.max_per_watch for count in self.tasks_by_watch.values()), self
         assert self.allocated <= config.total_capacity, self
 
 
@@ -57,41 +57,41 @@ class Grant:
     reason: str | None = None
 
 
-def requested(
+def request(
     capacity: Capacity, watch_id: str, count: int, queue_depth: int, config: CoordinatorConfig
 ) -> Grant:
     """`queue_depth`: tasks in the queue now, whoever put them there."""
     refuse_unless(count > 0, "count", count, "a whole number from 1")
     used = max(capacity.allocated, queue_depth)
     now = replace(capacity, throttling=_throttling(capacity.throttling, used, config))
-    holds = capacity.held.get(watch_id, 0)
+    holds = capacity.tasks_by_watch.get(watch_id, 0)
     if used + count > config.total_capacity:
-        return Grant(granted=False, capacity=now, reason=Refusal.FULL)
+        return Grant(granted=False, capacity=now, reason=RefusalReason.FULL)
     if holds + count > config.max_per_watch:
-        return Grant(granted=False, capacity=now, reason=Refusal.SHARE)
+        return Grant(granted=False, capacity=now, reason=RefusalReason.SHARE)
     if now.throttling and holds + count > config.min_per_watch:
-        return Grant(granted=False, capacity=now, reason=Refusal.THROTTLED)
-    granted = replace(now, held={**capacity.held, watch_id: holds + count})
-    return Grant(granted=True, capacity=_judged(granted, queue_depth, config))
+        return Grant(granted=False, capacity=now, reason=RefusalReason.THROTTLED)
+    granted = replace(now, tasks_by_watch={**capacity.tasks_by_watch, watch_id: holds + count})
+    return Grant(granted=True, capacity=_update_throttling(granted, queue_depth, config))
 
 
-def released(
+def release(
     capacity: Capacity, watch_id: str, count: int, queue_depth: int, config: CoordinatorConfig
 ) -> Capacity:
     """Give back; more than is held gives back all, of an unknown watch nothing: a release must never fail."""
     refuse_unless(count >= 0, "count", count, "a whole number from 0")
-    left = max(0, capacity.held.get(watch_id, 0) - count)
-    others = {watch: held for watch, held in capacity.held.items() if watch != watch_id}
+    left = max(0, capacity.tasks_by_watch.get(watch_id, 0) - count)
+    others = {watch: held for watch, held in capacity.tasks_by_watch.items() if watch != watch_id}
     kept = {**others, watch_id: left} if left else others
-    return _judged(replace(capacity, held=kept), queue_depth, config)
+    return _update_throttling(replace(capacity, tasks_by_watch=kept), queue_depth, config)
 
 
 def withdrawn(capacity: Capacity, watch_id: str, queue_depth: int, config: CoordinatorConfig) -> Capacity:
     """A watch is gone, and all it held with it."""
-    return released(capacity, watch_id, capacity.held.get(watch_id, 0), queue_depth, config)
+    return release(capacity, watch_id, capacity.tasks_by_watch.get(watch_id, 0), queue_depth, config)
 
 
-def corrected(
+def reconcile(
     capacity: Capacity, held: Mapping[str, int], queue_depth: int, config: CoordinatorConfig
 ) -> Capacity:
     """What each watch has in the queue is what it holds: for a start, and now and then.
@@ -99,10 +99,10 @@ def corrected(
     A task that was put twice is one task, and a lost worker releases nothing; so counts drift, and are set right here.
     """
     kept = {watch: count for watch, count in held.items() if count > 0}
-    return _judged(replace(capacity, held=kept), queue_depth, config)
+    return _update_throttling(replace(capacity, tasks_by_watch=kept), queue_depth, config)
 
 
-def _judged(capacity: Capacity, queue_depth: int, config: CoordinatorConfig) -> Capacity:
+def _update_throttling(capacity: Capacity, queue_depth: int, config: CoordinatorConfig) -> Capacity:
     used = max(capacity.allocated, queue_depth)
     return replace(capacity, throttling=_throttling(capacity.throttling, used, config))
 

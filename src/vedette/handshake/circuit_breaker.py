@@ -25,14 +25,14 @@ from vedette.handshake.config import CircuitConfig
 
 __all__ = [
     "TRANSITIONS",
-    "Circuit",
-    "CircuitSignal",
+    "CircuitBreaker",
+    "CircuitEvent",
     "CircuitState",
-    "after_cooldown",
-    "after_failure",
-    "after_success",
-    "cools_at",
-    "reset_circuit",
+    "cooldown_ends_at",
+    "end_breaker_cooldown",
+    "record_breaker_failure",
+    "record_breaker_success",
+    "reset_breaker",
 ]
 
 
@@ -42,7 +42,7 @@ class CircuitState(StrEnum):
     HALF_OPEN = "half_open"
 
 
-class CircuitSignal(StrEnum):
+class CircuitEvent(StrEnum):
     FAILED = "failed"
     """An error below the bounds."""
     TRIPPED = "tripped"
@@ -54,9 +54,9 @@ class CircuitSignal(StrEnum):
     RESET = "reset"
 
 
-C, S = CircuitState, CircuitSignal
+C, S = CircuitState, CircuitEvent
 
-TRANSITIONS: Mapping[tuple[CircuitState, CircuitSignal], CircuitState] = {
+TRANSITIONS: Mapping[tuple[CircuitState, CircuitEvent], CircuitState] = {
     (C.CLOSED, S.FAILED): C.CLOSED,
     (C.CLOSED, S.TRIPPED): C.OPEN,
     (C.CLOSED, S.SUCCEEDED): C.CLOSED,
@@ -76,7 +76,7 @@ TRANSITIONS: Mapping[tuple[CircuitState, CircuitSignal], CircuitState] = {
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Circuit:
+class CircuitBreaker:
     state: CircuitState = CircuitState.CLOSED
     consecutive_errors: int = 0
     error_times: tuple[datetime, ...] = ()
@@ -97,7 +97,7 @@ class Circuit:
             assert self.consecutive_errors < config.consecutive_errors, self
 
 
-def after_failure(circuit: Circuit, now: datetime, config: CircuitConfig) -> Circuit:
+def record_breaker_failure(circuit: CircuitBreaker, now: datetime, config: CircuitConfig) -> CircuitBreaker:
     """One more error, counted, and whether it opens the circuit."""
     counted = replace(
         circuit,
@@ -106,45 +106,45 @@ def after_failure(circuit: Circuit, now: datetime, config: CircuitConfig) -> Cir
     )
     in_a_row = counted.consecutive_errors >= config.consecutive_errors
     in_window = config.errors_per_window is not None and len(counted.error_times) >= config.errors_per_window
-    return _moved(counted, S.TRIPPED if in_a_row or in_window else S.FAILED, now)
+    return _transition(counted, S.TRIPPED if in_a_row or in_window else S.FAILED, now)
 
 
-def after_success(circuit: Circuit, now: datetime, config: CircuitConfig) -> Circuit:
+def record_breaker_success(circuit: CircuitBreaker, now: datetime, config: CircuitConfig) -> CircuitBreaker:
     """Errors in a row end here; half open, this is one trial passed."""
     calmed = replace(circuit, consecutive_errors=0)
     if circuit.state is not C.HALF_OPEN:
-        return _moved(calmed, S.SUCCEEDED, now)
+        return _transition(calmed, S.SUCCEEDED, now)
     passed = circuit.passed_trials + 1
     if passed >= config.half_open_successes:
-        return _moved(calmed, S.PASSED, now)
-    return _moved(replace(calmed, passed_trials=passed), S.SUCCEEDED, now)
+        return _transition(calmed, S.PASSED, now)
+    return _transition(replace(calmed, passed_trials=passed), S.SUCCEEDED, now)
 
 
-def cools_at(circuit: Circuit, config: CircuitConfig) -> datetime | None:
+def cooldown_ends_at(circuit: CircuitBreaker, config: CircuitConfig) -> datetime | None:
     """When an open circuit may be tried; None when it is not open."""
     if circuit.state is not C.OPEN or circuit.opened_at is None:
         return None
     return circuit.opened_at + timedelta(seconds=config.cooldown_seconds)
 
 
-def after_cooldown(circuit: Circuit, now: datetime, config: CircuitConfig) -> Circuit:
+def end_breaker_cooldown(circuit: CircuitBreaker, now: datetime, config: CircuitConfig) -> CircuitBreaker:
     """Half open if the cooldown is over, else as it was."""
-    moment = cools_at(circuit, config)
-    return circuit if moment is None or now < moment else _moved(circuit, S.COOLED, now)
+    moment = cooldown_ends_at(circuit, config)
+    return circuit if moment is None or now < moment else _transition(circuit, S.COOLED, now)
 
 
-def reset_circuit(circuit: Circuit, now: datetime) -> Circuit:
+def reset_breaker(circuit: CircuitBreaker, now: datetime) -> CircuitBreaker:
     """Closed by hand, with nothing counted."""
-    return _moved(circuit, S.RESET, now)
+    return _transition(circuit, S.RESET, now)
 
 
-def _moved(circuit: Circuit, signal: CircuitSignal, now: datetime) -> Circuit:
+def _transition(circuit: CircuitBreaker, signal: CircuitEvent, now: datetime) -> CircuitBreaker:
     state = TRANSITIONS[circuit.state, signal]
     if state is C.CLOSED:
         return (
             replace(circuit, state=state, opened_at=None, passed_trials=0)
             if signal in _COUNTED
-            else Circuit()
+            else CircuitBreaker()
         )
     opens = state is C.OPEN and circuit.state is not C.OPEN
     return replace(

@@ -27,10 +27,10 @@ __all__ = [
     "Degradation",
     "DegradationLevel",
     "LoadObservation",
-    "Pausing",
-    "asked_level",
-    "checked",
-    "pausing",
+    "PauseDecision",
+    "apply_observation",
+    "decide_pauses",
+    "level_for_load",
     "polling_multiplier",
 ]
 
@@ -45,7 +45,7 @@ class DegradationLevel(IntEnum):
     CRITICAL = 4
 
     @property
-    def word(self) -> str:
+    def label(self) -> str:
         return self.name.lower()
 
 
@@ -78,7 +78,7 @@ class Degradation:
     """Better checks in a row, since the cooldown at this level was over."""
 
     @staticmethod
-    def at(now: datetime) -> Degradation:
+    def initial(now: datetime) -> Degradation:
         """How everything begins."""
         return Degradation(level=L.NORMAL, entered_at=now)
 
@@ -90,7 +90,7 @@ class Degradation:
         assert self.level >= L.MODERATE or not self.paused_watch_ids, self
 
 
-def asked_level(load: LoadObservation, config: DegradationConfig) -> DegradationLevel:
+def level_for_load(load: LoadObservation, config: DegradationConfig) -> DegradationLevel:
     """The level that this load asks for: the worst of queue, throughput and memory."""
     return max(
         _by_depth(load.queue_depth, config),
@@ -99,11 +99,11 @@ def asked_level(load: LoadObservation, config: DegradationConfig) -> Degradation
     )
 
 
-def checked(
+def apply_observation(
     state: Degradation, load: LoadObservation, now: datetime, config: DegradationConfig
 ) -> Degradation:
     """The state after a check, with those paused so far; who is to be paused from now on, `pausing` says."""
-    asked = asked_level(load, config)
+    asked = level_for_load(load, config)
     seen = replace(
         state,
         last_check_at=now,
@@ -112,14 +112,14 @@ def checked(
         memory_usage=load.memory_usage,
     )
     if asked > state.level:
-        return _entered(seen, asked, now, config)
+        return _enter_level(seen, asked, now, config)
     if asked == state.level:
         return replace(seen, recovery_step=0)
     if now - state.entered_at < timedelta(seconds=config.recovery_cooldown_seconds):
         return seen
     if state.recovery_step + 1 < config.recovery_steps:
         return replace(seen, recovery_step=state.recovery_step + 1)
-    return _entered(seen, L(state.level - 1), now, config)
+    return _enter_level(seen, L(state.level - 1), now, config)
 
 
 def polling_multiplier(level: DegradationLevel, config: DegradationConfig) -> float:
@@ -133,7 +133,7 @@ def polling_multiplier(level: DegradationLevel, config: DegradationConfig) -> fl
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Pausing:
+class PauseDecision:
     """Who is paused now, and who that changes."""
 
     state: Degradation
@@ -141,7 +141,9 @@ class Pausing:
     resumed: tuple[str, ...]
 
 
-def pausing(state: Degradation, watches: Iterable[tuple[str, int]], config: DegradationConfig) -> Pausing:
+def decide_pauses(
+    state: Degradation, watches: Iterable[tuple[str, int]], config: DegradationConfig
+) -> PauseDecision:
     """`watches`: id and effective priority of every enabled watch; who is not among them is not paused."""
     highest = {
         L.MODERATE: config.pause_priority_moderate,
@@ -150,14 +152,14 @@ def pausing(state: Degradation, watches: Iterable[tuple[str, int]], config: Degr
     }.get(state.level, -1)
     paused = {watch_id for watch_id, priority in watches if priority <= highest}
     before = set(state.paused_watch_ids)
-    return Pausing(
+    return PauseDecision(
         state=replace(state, paused_watch_ids=tuple(sorted(paused))),
         newly_paused=tuple(sorted(paused - before)),
         resumed=tuple(sorted(before - paused)),
     )
 
 
-def _entered(
+def _enter_level(
     state: Degradation, level: DegradationLevel, now: datetime, config: DegradationConfig
 ) -> Degradation:
     return replace(

@@ -18,7 +18,7 @@ from pathlib import PurePosixPath
 from vedette.handshake.config import PatternConfig
 from vedette.handshake.failures import Failure, FailureKind
 
-__all__ = ["ACTIONS", "ErrorPattern", "PatternKey", "PatternType", "keys_of", "observed"]
+__all__ = ["ADVICE_BY_PATTERN", "ErrorPattern", "PatternKey", "PatternType", "add_occurrence", "pattern_keys"]
 
 MESSAGE_CHARACTERS = 500
 """Of the last message, kept with the pattern of a file."""
@@ -32,7 +32,7 @@ class PatternType(StrEnum):
     PERMISSION = "permission"
 
 
-ACTIONS: Mapping[PatternType, str] = {
+ADVICE_BY_PATTERN: Mapping[PatternType, str] = {
     PatternType.FILE_REPEATED: "the file is excluded until somebody lifts it: wqm watch exclusions",
     PatternType.FILE_TYPE: "look at what files of this type have in common, or ignore them",
     PatternType.TIME_BASED: "look at what runs at this hour",
@@ -44,12 +44,12 @@ ACTIONS: Mapping[PatternType, str] = {
 @dataclass(frozen=True, slots=True, order=True)
 class PatternKey:
     type: PatternType
-    key: str
+    value: str
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ErrorPattern:
-    pattern: PatternKey
+    key: PatternKey
     occurrence_count: int
     first_seen_at: datetime
     last_seen_at: datetime
@@ -60,7 +60,7 @@ class ErrorPattern:
     """Of a file only."""
 
 
-def keys_of(failure: Failure) -> tuple[PatternKey, ...]:
+def pattern_keys(failure: Failure) -> tuple[PatternKey, ...]:
     """Everything that this failure counts for."""
     keys = [PatternKey(PatternType.TIME_BASED, f"hour_{failure.at.astimezone(UTC).hour:02}")]
     if failure.path:  # a source has no files
@@ -77,7 +77,7 @@ def keys_of(failure: Failure) -> tuple[PatternKey, ...]:
     return tuple(keys)
 
 
-def observed(
+def add_occurrence(
     pattern: ErrorPattern | None, key: PatternKey, failure: Failure, config: PatternConfig
 ) -> ErrorPattern:
     """The pattern with one more occurrence; `pattern` is None for the first."""
@@ -85,7 +85,7 @@ def observed(
     threshold = getattr(config, key.type)
     is_file = key.type is PatternType.FILE_REPEATED
     first = ErrorPattern(
-        pattern=key,
+        key=key,
         occurrence_count=count,
         first_seen_at=failure.at,
         last_seen_at=failure.at,

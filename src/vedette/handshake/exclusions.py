@@ -16,7 +16,7 @@ from pathlib import PurePosixPath
 from vedette.handshake.config import is_text, refuse_unless
 from vedette.handshake.error_patterns import ErrorPattern, PatternType
 
-__all__ = ["Exclusion", "ExclusionType", "excluding", "exclusion_for"]
+__all__ = ["Exclusion", "ExclusionType", "exclusion_from_pattern", "find_exclusion"]
 
 REASON_CHARACTERS = 100
 """Of the last message, in the reason of an automatic exclusion."""
@@ -65,19 +65,19 @@ class Exclusion:
                 return PurePosixPath(path).is_relative_to(self.value)
 
 
-def excluding(exclusions: Iterable[Exclusion], path: str, now: datetime) -> Exclusion | None:
+def find_exclusion(exclusions: Iterable[Exclusion], path: str, now: datetime) -> Exclusion | None:
     """The first that is active and covers the path."""
     return next((each for each in exclusions if each.is_active(now) and each.covers(path)), None)
 
 
-def exclusion_for(pattern: ErrorPattern, now: datetime) -> Exclusion | None:
+def exclusion_from_pattern(pattern: ErrorPattern, now: datetime) -> Exclusion | None:
     """What a systematic pattern leads to: only a file that fails again and again is excluded (ruling 17)."""
-    if not pattern.is_systematic or pattern.pattern.type is not PatternType.FILE_REPEATED:
+    if not pattern.is_systematic or pattern.key.type is not PatternType.FILE_REPEATED:
         return None
     count, message = pattern.occurrence_count, pattern.last_message or ""
     return Exclusion(
         type=ExclusionType.FILE,
-        value=pattern.pattern.key,
+        value=pattern.key.value,
         reason=f"Systematic failure: {count} errors - {message[:REASON_CHARACTERS]}",
         error_count=count,
         created_at=now,

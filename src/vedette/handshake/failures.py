@@ -16,15 +16,15 @@ from vedette.handshake.config import BackoffConfig
 from vedette.handshake.retry import backoff_delay
 
 __all__ = [
+    "FAILURE_POLICIES",
     "MAX_REDELIVERIES",
-    "POLICIES",
-    "Charge",
     "Failure",
     "FailureKind",
     "FailurePolicy",
+    "FaultDomain",
     "RetryDecision",
+    "classify_failure",
     "decide_retry",
-    "kind_of",
 ]
 
 MAX_REDELIVERIES = 4
@@ -45,15 +45,15 @@ class FailureKind(StrEnum):
     UNKNOWN = "unknown"
 
 
-class Charge(StrEnum):
-    NOBODY = "nobody"
+class FaultDomain(StrEnum):
+    NONE = "nobody"
     WATCH = "watch"
     SINK = "sink"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FailurePolicy:
-    charge: Charge
+    fault_domain: FaultDomain
     retry: bool
     counts_attempt: bool
     """False: the task waits and its attempts stay as they are."""
@@ -61,14 +61,14 @@ class FailurePolicy:
 
 K = FailureKind
 
-POLICIES: Mapping[FailureKind, FailurePolicy] = {
-    K.GONE: FailurePolicy(charge=Charge.NOBODY, retry=False, counts_attempt=False),
-    K.PERMISSION: FailurePolicy(charge=Charge.WATCH, retry=True, counts_attempt=True),
-    K.NETWORK: FailurePolicy(charge=Charge.WATCH, retry=True, counts_attempt=True),
-    K.RESOURCE: FailurePolicy(charge=Charge.WATCH, retry=True, counts_attempt=True),
-    K.DATA: FailurePolicy(charge=Charge.WATCH, retry=False, counts_attempt=True),
-    K.SINK: FailurePolicy(charge=Charge.SINK, retry=True, counts_attempt=False),
-    K.UNKNOWN: FailurePolicy(charge=Charge.WATCH, retry=True, counts_attempt=True),
+FAILURE_POLICIES: Mapping[FailureKind, FailurePolicy] = {
+    K.GONE: FailurePolicy(fault_domain=FaultDomain.NONE, retry=False, counts_attempt=False),
+    K.PERMISSION: FailurePolicy(fault_domain=FaultDomain.WATCH, retry=True, counts_attempt=True),
+    K.NETWORK: FailurePolicy(fault_domain=FaultDomain.WATCH, retry=True, counts_attempt=True),
+    K.RESOURCE: FailurePolicy(fault_domain=FaultDomain.WATCH, retry=True, counts_attempt=True),
+    K.DATA: FailurePolicy(fault_domain=FaultDomain.WATCH, retry=False, counts_attempt=True),
+    K.SINK: FailurePolicy(fault_domain=FaultDomain.SINK, retry=True, counts_attempt=False),
+    K.UNKNOWN: FailurePolicy(fault_domain=FaultDomain.WATCH, retry=True, counts_attempt=True),
 }
 
 
@@ -85,10 +85,10 @@ class Failure:
 
     @property
     def policy(self) -> FailurePolicy:
-        return POLICIES[self.kind]
+        return FAILURE_POLICIES[self.kind]
 
 
-_WORDS: tuple[tuple[FailureKind, tuple[str, ...]], ...] = (
+_MESSAGE_FRAGMENTS: tuple[tuple[FailureKind, tuple[str, ...]], ...] = (
     (K.GONE, ("no such file", "not found", "filenotfounderror", "notadirectoryerror")),
     (K.PERMISSION, ("permission", "access denied", "access is denied", "operation not permitted")),
     (K.NETWORK, ("network", "timeout", "timed out", "connection", "unreachable")),
@@ -98,10 +98,12 @@ _WORDS: tuple[tuple[FailureKind, tuple[str, ...]], ...] = (
 """Read from top to bottom, the first that is found wins."""
 
 
-def kind_of(error_type: str, message: str) -> FailureKind:
+def classify_failure(error_type: str, message: str) -> FailureKind:
     """The kind of a failure that does not say it: by its words. Whoever knows more says so in `Failure.kind`."""
     text = f"{error_type} {message}".lower()
-    return next((kind for kind, words in _WORDS if any(word in text for word in words)), K.UNKNOWN)
+    return next(
+        (kind for kind, words in _MESSAGE_FRAGMENTS if any(word in text for word in words)), K.UNKNOWN
+    )
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -4,23 +4,23 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-__all__ = ["HIGH_TURNS", "LOW_TURNS", "FairTurns"]
+__all__ = ["HIGH_FIRST_TURNS", "LOW_FIRST_TURNS", "PriorityRotation"]
 
-HIGH_TURNS = 10
-LOW_TURNS = 3
+HIGH_FIRST_TURNS = 10
+LOW_FIRST_TURNS = 3
 
 
 @dataclass(frozen=True, slots=True)
-class FairTurns:
+class PriorityRotation:
     """Counts turns; the low ones are spread among the high ones."""
 
     turn: int = 0
 
     def low_first(self) -> bool:
         """Whether this turn serves low priorities first."""
-        cycle = HIGH_TURNS + LOW_TURNS
+        cycle = HIGH_FIRST_TURNS + LOW_FIRST_TURNS
         position = self.turn % cycle
-        return (position + 1) * LOW_TURNS // cycle > position * LOW_TURNS // cycle
+        return (position + 1) * LOW_FIRST_TURNS // cycle > position * LOW_FIRST_TURNS // cycle
 
-    def next(self) -> FairTurns:
-        return FairTurns(self.turn + 1)
+    def next(self) -> PriorityRotation:
+        return PriorityRotation(self.turn + 1)

@@ -27,13 +27,13 @@ from enum import StrEnum
 from random import Random
 
 from vedette.handshake.circuit_breaker import (
-    Circuit,
+    CircuitBreaker,
     CircuitState,
-    after_cooldown,
-    after_failure,
-    after_success,
-    cools_at,
-    reset_circuit,
+    cooldown_ends_at,
+    end_breaker_cooldown,
+    record_breaker_failure,
+    record_breaker_success,
+    reset_breaker,
 )
 from vedette.handshake.config import CircuitConfig, HealthConfig
 from vedette.handshake.retry import backoff_delay
@@ -43,15 +43,15 @@ __all__ = [
     "Admission",
     "AdmissionVerdict",
     "DisabledBy",
-    "HealthSignal",
+    "HealthEvent",
     "HealthStatus",
     "WatchHealth",
-    "admission",
-    "after_error",
-    "after_good_file",
-    "after_waiting",
-    "disabled",
-    "enabled",
+    "check_admission",
+    "disable",
+    "enable",
+    "end_cooldown",
+    "record_error",
+    "record_success",
     "reset_errors",
 ]
 
@@ -63,7 +63,7 @@ class HealthStatus(StrEnum):
     DISABLED = "disabled"
 
 
-class HealthSignal(StrEnum):
+class HealthEvent(StrEnum):
     FEW_ERRORS = "few errors"
     """An error, with fewer in a row than `backoff_at`."""
     MANY_ERRORS = "many errors"
@@ -79,9 +79,9 @@ class HealthSignal(StrEnum):
     RESET = "reset"
 
 
-H, S = HealthStatus, HealthSignal
+H, S = HealthStatus, HealthEvent
 
-TRANSITIONS: Mapping[tuple[HealthStatus, HealthSignal], HealthStatus] = {
+TRANSITIONS: Mapping[tuple[HealthStatus, HealthEvent], HealthStatus] = {
     (H.HEALTHY, S.FEW_ERRORS): H.DEGRADED,
     (H.HEALTHY, S.MANY_ERRORS): H.BACKOFF,  # with degraded_at and backoff_at of one's own
     (H.HEALTHY, S.OPENED): H.DISABLED,  # the fiftieth error of an hour may be the first in a row
@@ -125,7 +125,7 @@ class WatchHealth:
     backoff_until: datetime | None = None
     """Set in backoff and disabled only (ruling 3); disabled, it is when the circuit has cooled."""
     last_success_at: datetime | None = None
-    circuit: Circuit = field(default_factory=Circuit)
+    circuit: CircuitBreaker = field(default_factory=CircuitBreaker)
     enabled: bool = True
     disabled_by: DisabledBy | None = None
     """None exactly while it is enabled."""
@@ -136,7 +136,7 @@ class WatchHealth:
 
     def validate(self, config: HealthConfig) -> None:
         """Raises when this is a state that no sequence of events leads to."""
-        self.circuit.validate(_circuit_config(config))
+        self.circuit.validate(effective_circuit(config))
         assert self.enabled == (self.disabled_by is None), self
         assert self.total_errors >= self.consecutive_errors, self
         assert (self.circuit.state is CircuitState.OPEN) == (self.health_status is H.DISABLED), self
@@ -150,7 +150,7 @@ class WatchHealth:
             assert (self.consecutive_errors >= config.backoff_at) == (self.health_status is H.BACKOFF), self
 
 
-def after_error(
+def record_error(
     health: WatchHealth,
     now: datetime,
     message: str,
@@ -160,7 +160,7 @@ def after_error(
     network: bool = False,
 ) -> WatchHealth:
     """One of its files failed, and it is the watch's own fault."""
-    circuit = after_failure(health.circuit, now, _circuit_config(config))
+    circuit = record_breaker_failure(health.circuit, now, effective_circuit(config))
     worse = replace(
         health,
         circuit=circuit,
@@ -180,9 +180,9 @@ def after_error(
     return replace(_moved(worse, S.MANY_ERRORS), backoff_until=now + delay)
 
 
-def after_good_file(health: WatchHealth, now: datetime, config: HealthConfig) -> WatchHealth:
+def record_success(health: WatchHealth, now: datetime, config: HealthConfig) -> WatchHealth:
     """One of its files was processed. Also before `backoff_until`: what was under way counts the same (ruling 6)."""
-    circuit = after_success(health.circuit, now, _circuit_config(config))
+    circuit = record_breaker_success(health.circuit, now, effective_circuit(config))
     better = replace(
         health,
         circuit=circuit,
@@ -200,11 +200,11 @@ def after_good_file(health: WatchHealth, now: datetime, config: HealthConfig) ->
     return _moved(better, S.ENOUGH_SUCCESSES if enough else S.SUCCESS)
 
 
-def after_waiting(health: WatchHealth, now: datetime, config: HealthConfig) -> WatchHealth:
+def end_cooldown(health: WatchHealth, now: datetime, config: HealthConfig) -> WatchHealth:
     """Half open when the cooldown is over and the circuit, not the user, disabled it; else as it was."""
     if health.disabled_by is not DisabledBy.CIRCUIT:
         return health
-    circuit = after_cooldown(health.circuit, now, _circuit_config(config))
+    circuit = end_breaker_cooldown(health.circuit, now, effective_circuit(config))
     if circuit.state is health.circuit.state:
         return health
     return _moved(replace(health, circuit=circuit), S.COOLED)
@@ -213,24 +213,24 @@ def after_waiting(health: WatchHealth, now: datetime, config: HealthConfig) -> W
 def reset_errors(health: WatchHealth, now: datetime) -> WatchHealth:
     """Healthy, circuit closed; totals, the last error and `enabled` stay."""
     return _moved(
-        replace(health, circuit=reset_circuit(health.circuit, now), consecutive_successes=0), S.RESET
+        replace(health, circuit=reset_breaker(health.circuit, now), consecutive_successes=0), S.RESET
     )
 
 
-def enabled(health: WatchHealth, now: datetime) -> WatchHealth:
+def enable(health: WatchHealth, now: datetime) -> WatchHealth:
     """Watched again. What its circuit held against it is forgotten; a mere backoff is not."""
     closed = health.circuit.state is CircuitState.CLOSED
     return replace(health if closed else reset_errors(health, now), enabled=True, disabled_by=None)
 
 
-def disabled(health: WatchHealth) -> WatchHealth:
+def disable(health: WatchHealth) -> WatchHealth:
     """Not watched until somebody enables it: no trial runs by itself."""
     return replace(health, enabled=False, disabled_by=DisabledBy.USER)
 
 
 class AdmissionVerdict(StrEnum):
     PROCEED = "proceed"
-    TRIAL = "trial"
+    PROBE = "trial"
     """One file, to see whether the circuit may close."""
     WAIT = "wait"
     """Not yet: see `until`."""
@@ -244,48 +244,48 @@ class Admission:
 
     verdict: AdmissionVerdict
     reason: str
-    until: datetime | None = None
+    retry_at: datetime | None = None
 
     @property
-    def may_process(self) -> bool:
-        return self.verdict in {AdmissionVerdict.PROCEED, AdmissionVerdict.TRIAL}
+    def is_allowed(self) -> bool:
+        return self.verdict in {AdmissionVerdict.PROCEED, AdmissionVerdict.PROBE}
 
 
-def admission(health: WatchHealth, now: datetime, in_flight: int, config: HealthConfig) -> Admission:
-    """Ask `after_waiting` first, so that a cooled circuit is half open. `in_flight`: its files under way now."""
+def check_admission(health: WatchHealth, now: datetime, in_flight: int, config: HealthConfig) -> Admission:
+    """Ask `end_cooldown` first, so that a cooled circuit is half open. `in_flight`: its files under way now."""
     V = AdmissionVerdict
     if health.disabled_by is DisabledBy.USER:
         return Admission(verdict=V.REFUSED, reason="disabled by hand")
     match health.circuit.state:
         case CircuitState.OPEN:
-            moment = cools_at(health.circuit, _circuit_config(config))
-            return Admission(verdict=V.WAIT, reason="its circuit is open", until=moment)
+            moment = cooldown_ends_at(health.circuit, effective_circuit(config))
+            return Admission(verdict=V.WAIT, reason="its circuit is open", retry_at=moment)
         case CircuitState.HALF_OPEN if in_flight > 0:
             return Admission(verdict=V.WAIT, reason="a trial is under way")
         case CircuitState.HALF_OPEN:
-            return Admission(verdict=V.TRIAL, reason="its circuit is half open")
+            return Admission(verdict=V.PROBE, reason="its circuit is half open")
     if not health.enabled:
         return Admission(verdict=V.REFUSED, reason="its circuit was reset; it waits to be enabled")
     if health.backoff_until is not None and now < health.backoff_until:
-        return Admission(verdict=V.WAIT, reason="it backs off", until=health.backoff_until)
+        return Admission(verdict=V.WAIT, reason="it backs off", retry_at=health.backoff_until)
     return Admission(verdict=V.PROCEED, reason=health.health_status)
 
 
 def _opened(health: WatchHealth, config: HealthConfig) -> WatchHealth:
     opened = replace(
-        _moved(health, S.OPENED), backoff_until=cools_at(health.circuit, _circuit_config(config))
+        _moved(health, S.OPENED), backoff_until=cooldown_ends_at(health.circuit, effective_circuit(config))
     )
     by_user = health.disabled_by is DisabledBy.USER
     return opened if by_user else replace(opened, enabled=False, disabled_by=DisabledBy.CIRCUIT)
 
 
-def _moved(health: WatchHealth, signal: HealthSignal) -> WatchHealth:
+def _moved(health: WatchHealth, signal: HealthEvent) -> WatchHealth:
     status = TRANSITIONS[health.health_status, signal]
     waits = status is H.DISABLED or signal is S.MANY_ERRORS
     return replace(health, health_status=status, backoff_until=health.backoff_until if waits else None)
 
 
-def _circuit_config(config: HealthConfig) -> CircuitConfig:
+def effective_circuit(config: HealthConfig) -> CircuitConfig:
     return (
         config.circuit
         if config.legacy_disable_at is None

@@ -8,9 +8,9 @@ from datetime import datetime, timedelta
 from vedette.handshake.config import HIGHEST_PRIORITY
 from vedette.handshake.health import HealthStatus, WatchHealth
 
-__all__ = ["RECENT", "effective_priority"]
+__all__ = ["RECENT_SUCCESS_WINDOW", "effective_priority"]
 
-RECENT = timedelta(seconds=3_600)
+RECENT_SUCCESS_WINDOW = timedelta(seconds=3_600)
 """A success younger than this earns a healthy watch one point (ruling 16)."""
 _PENALTY: Mapping[HealthStatus, int] = {HealthStatus.DEGRADED: -1, HealthStatus.BACKOFF: -2}
 
@@ -26,4 +26,4 @@ def effective_priority(watch_priority: int, health: WatchHealth, now: datetime) 
 
 def _recent_success(health: WatchHealth, now: datetime) -> bool:
     last = health.last_success_at
-    return last is not None and health.consecutive_errors == 0 and now - last < RECENT
+    return last is not None and health.consecutive_errors == 0 and now - last < RECENT_SUCCESS_WINDOW

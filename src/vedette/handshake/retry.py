@@ -11,10 +11,10 @@ from random import Random
 
 from vedette.handshake.config import BackoffConfig
 
-__all__ = ["backoff_delay", "backoff_ms"]
+__all__ = ["backoff_delay", "backoff_milliseconds"]
 
 
-def backoff_ms(errors: int, config: BackoffConfig, *, network: bool = False) -> float:
+def backoff_milliseconds(errors: int, config: BackoffConfig, *, network: bool = False) -> float:
     """The delay after so many errors in a row, in milliseconds, before jitter. None in a row is no delay."""
     if errors <= 0:
         return 0.0
@@ -27,6 +27,6 @@ def backoff_ms(errors: int, config: BackoffConfig, *, network: bool = False) -> 
 
 def backoff_delay(errors: int, config: BackoffConfig, chance: Random, *, network: bool = False) -> timedelta:
     """The delay with jitter, in whole milliseconds, never outside ± `jitter_factor`."""
-    delay = backoff_ms(errors, config, network=network)
+    delay = backoff_milliseconds(errors, config, network=network)
     factor = 1.0 + config.jitter_factor * (2.0 * chance.random() - 1.0)
     return timedelta(milliseconds=round(delay * factor))

@@ -10,12 +10,17 @@ from __future__ import annotations
 from dataclasses import dataclass
 from datetime import datetime
 
-from vedette.handshake.circuit_breaker import Circuit, CircuitState, after_cooldown, cools_at
+from vedette.handshake.circuit_breaker import (
+    CircuitBreaker,
+    CircuitState,
+    cooldown_ends_at,
+    end_breaker_cooldown,
+)
 from vedette.handshake.config import CircuitConfig
 
-__all__ = ["SINK_CIRCUIT", "Flow", "flow"]
+__all__ = ["SINK_BREAKER", "SinkAdmission", "admit_tasks"]
 
-SINK_CIRCUIT = CircuitConfig(
+SINK_BREAKER = CircuitConfig(
     consecutive_errors=5,
     errors_per_window=None,
     cooldown_seconds=30.0,
@@ -24,24 +29,24 @@ SINK_CIRCUIT = CircuitConfig(
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Flow:
+class SinkAdmission:
     """How many tasks may be taken from the queue now."""
 
-    circuit: Circuit
-    tasks: int
-    until: datetime | None = None
+    circuit: CircuitBreaker
+    max_tasks: int
+    retry_at: datetime | None = None
     """When to ask again; None when nothing has to be waited for."""
 
 
-def flow(
-    circuit: Circuit, wanted: int, in_flight: int, now: datetime, config: CircuitConfig = SINK_CIRCUIT
-) -> Flow:
+def admit_tasks(
+    circuit: CircuitBreaker, wanted: int, in_flight: int, now: datetime, config: CircuitConfig = SINK_BREAKER
+) -> SinkAdmission:
     """All that are wanted while the sink is up, none while it is down, one to probe when the cooldown is over."""
-    tried = after_cooldown(circuit, now, config)
+    tried = end_breaker_cooldown(circuit, now, config)
     match tried.state:
         case CircuitState.CLOSED:
-            return Flow(circuit=tried, tasks=wanted)
+            return SinkAdmission(circuit=tried, max_tasks=wanted)
         case CircuitState.HALF_OPEN:
-            return Flow(circuit=tried, tasks=min(wanted, 1) if in_flight == 0 else 0)
+            return SinkAdmission(circuit=tried, max_tasks=min(wanted, 1) if in_flight == 0 else 0)
         case CircuitState.OPEN:
-            return Flow(circuit=tried, tasks=0, until=cools_at(tried, config))
+            return SinkAdmission(circuit=tried, max_tasks=0, retry_at=cooldown_ends_at(tried, config))

@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections import deque
 from datetime import datetime, timedelta
 
-__all__ = ["Throughput"]
+__all__ = ["ThroughputMeter"]
 
 
-class Throughput:
+class ThroughputMeter:
     """Told of every completion and of every look at the queue; `rate` is None while there is nothing to judge."""
 
     def __init__(self, window_seconds: float) -> None:
@@ -16,11 +16,11 @@ class Throughput:
         self._completions: deque[tuple[datetime, int]] = deque()
         self._busy_since: datetime | None = None
 
-    def completed(self, count: int, now: datetime) -> None:
+    def add_completed(self, count: int, now: datetime) -> None:
         self._completions.append((now, count))
         self._forget(now)
 
-    def looked(self, waiting_or_under_way: int, now: datetime) -> None:
+    def observe_backlog(self, waiting_or_under_way: int, now: datetime) -> None:
         """`waiting_or_under_way`: tasks in the queue, claimed or not. None of them ends the busy span."""
         if waiting_or_under_way <= 0:
             self._busy_since = None

@@ -5,9 +5,9 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import NamedTuple
 
-__all__ = ["NOWHERE", "Diagnostic", "Span", "line_and_column"]
+__all__ = ["NO_SPAN", "Diagnostic", "Span", "line_and_column"]
 
-_WIDEST_LINE = 160
+_MAX_SHOWN_COLUMNS = 160
 
 
 class Span(NamedTuple):
@@ -21,7 +21,7 @@ class Span(NamedTuple):
         return Span(self.start, max(self.end, other.end))
 
 
-NOWHERE = Span(0, 0)
+NO_SPAN = Span(0, 0)
 """The span of what was built and not read: filter lists, rewrites, tests."""
 
 
@@ -54,8 +54,8 @@ class Diagnostic:
         start = self.source.rfind("\n", 0, min(self.span.start, len(self.source))) + 1
         end = self.source.find("\n", start)
         text = self.source[start : len(self.source) if end < 0 else end]
-        shift = max(0, column - _WIDEST_LINE // 2)
-        shown = "".join(map(_printable, text[shift : shift + _WIDEST_LINE]))
+        shift = max(0, column - _MAX_SHOWN_COLUMNS // 2)
+        shown = "".join(map(_printable, text[shift : shift + _MAX_SHOWN_COLUMNS]))
         width = max(1, min(self.span.end - self.span.start, len(shown) - (column - 1 - shift)))
         gutter = f"{line:>4} | "
         pointer = " " * (len(gutter) + column - 1 - shift) + "^" * width

@@ -20,12 +20,12 @@ __all__ = [
     "STRING",
     "TIMESTAMP",
     "Type",
-    "comparable",
     "describe",
     "edge_type",
+    "is_comparable",
+    "is_orderable",
     "list_of",
     "node_type",
-    "orderable",
     "union_of",
 ]
 
@@ -113,27 +113,27 @@ def describe(type_: Type) -> str:
             return kind
 
 
-def comparable(left: Type, right: Type) -> bool:
+def is_comparable(left: Type, right: Type) -> bool:
     """Whether `=` and `!=` make sense (spec/language.md §2.1.7): same type, Int/Float, ref/ref, null/anything."""
     if left == right or "Any" in (left.kind, right.kind) or "Null" in (left.kind, right.kind):
         return True
     for union, other in ((left, right), (right, left)):
         if union.kind == "Union":
-            return any(comparable(member, other) for member in union.members)
+            return any(is_comparable(member, other) for member in union.members)
     if left.kind == "List" and right.kind == "List":
-        return comparable(left.members[0], right.members[0])
+        return is_comparable(left.members[0], right.members[0])
     if left.kind in _REFERENCE_LIKE or right.kind in _REFERENCE_LIKE:
         kinds = {left.kind, right.kind}
         return kinds <= _REFERENCE_LIKE or kinds == {"ID", "String"} or "String" in kinds
     return left.kind == right.kind or _same_family(left, right)
 
 
-def orderable(left: Type, right: Type) -> bool:
+def is_orderable(left: Type, right: Type) -> bool:
     """Whether `<` makes sense: numbers, strings, Booleans, timestamps and durations (also with Int milliseconds)."""
     if "Any" in (left.kind, right.kind) or "Null" in (left.kind, right.kind):
         return True
     if left.kind == "Union" or right.kind == "Union":
-        return comparable(left, right)
+        return is_comparable(left, right)
     if left.kind in _REFERENCE_LIKE or left.kind == "List":
         return False
     return left.kind == right.kind or _same_family(left, right)

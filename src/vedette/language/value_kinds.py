@@ -22,9 +22,9 @@ from vedette.language.types import (
 )
 from vedette.values import duration_to_text, timestamp_to_text
 
-__all__ = ["KINDS", "kind_of", "show", "type_of_value"]
+__all__ = ["KIND_BY_CLASS", "format_for_error", "kind_of_value", "type_of_value"]
 
-KINDS: dict[type, str] = {
+KIND_BY_CLASS: dict[type, str] = {
     str: "String",
     int: "Int",
     float: "Float",
@@ -49,9 +49,9 @@ _TYPES: dict[type, Type] = {
 _SHOWN_LENGTH = 60
 
 
-def kind_of(value: Any) -> str:
+def kind_of_value(value: Any) -> str:
     """The name of the value's type; of an element, the type it was spawned or linked as."""
-    return value.type if type(value) is Element else KINDS.get(type(value), type(value).__name__)
+    return value.type if type(value) is Element else KIND_BY_CLASS.get(type(value), type(value).__name__)
 
 
 def type_of_value(value: Any) -> Type:
@@ -64,7 +64,7 @@ def type_of_value(value: Any) -> Type:
     return _TYPES.get(type(value), ANY_VALUE)
 
 
-def show(value: Any) -> str:
+def format_for_error(value: Any) -> str:
     """The value as a literal, cut to a readable length."""
     match value:
         case None:
@@ -87,5 +87,5 @@ def show(value: Any) -> str:
 
 
 def _show_list(items: list[Any]) -> str:
-    shown = ", ".join(show(item) for item in items[:10])
+    shown = ", ".join(format_for_error(item) for item in items[:10])
     return f"[{shown}, …]" if len(items) > 10 else f"[{shown}]"

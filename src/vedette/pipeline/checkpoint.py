@@ -16,12 +16,12 @@ from typing import Any
 
 from vedette.sources.journal.seam import open_journal
 
-__all__ = ["committed_offset", "first_offset"]
+__all__ = ["initial_offset", "last_committed_offset"]
 
 _FILE = "first-offset"
 
 
-def first_offset(checkpoint: Path, journal: str, start: int | None = None) -> int:
+def initial_offset(checkpoint: Path, journal: str, start: int | None = None) -> int:
     """The offset that is written down with the checkpoint; if none is, `start`, or where the journal ends now."""
     place = checkpoint / _FILE
     try:
@@ -30,7 +30,7 @@ def first_offset(checkpoint: Path, journal: str, start: int | None = None) -> in
         return _write(place, _end_of(journal) if start is None else start)
 
 
-def committed_offset(checkpoint: Path) -> dict[str, Any] | None:
+def last_committed_offset(checkpoint: Path) -> dict[str, Any] | None:
     """The end of the last batch that was told whole, by whoever ran the query before; None when there is none."""
     batches = [int(file.name) for file in (checkpoint / "commits").glob("*") if file.name.isdecimal()]
     if not batches:

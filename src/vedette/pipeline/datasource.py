@@ -8,7 +8,7 @@ their lowest boundary on, so that none misses what happened between its snapshot
 Seen of Python data sources in Spark 4.3, and kept in mind here: offsets are compared as JSON text, so keys come in one
 order; `partitions` is also asked for nothing (start == end); `commit` does not arrive while the stream is idle, so
 nothing hangs on it; `initialOffset` is asked for again and again until the first batch is committed, also by the query
-that begins after a crash, so where a stream begins is decided before (`first_offset`); the planner's reader lives as
+that begins after a crash, so where a stream begins is decided before (`initial_offset`); the planner's reader lives as
 long as the query, the one on the executor as long as a task.
 """
 
@@ -26,27 +26,27 @@ from pyspark.sql.types import StructType
 
 from vedette.clock import Clock, SystemClock
 from vedette.errors import StoreError
-from vedette.pipeline.schema import JOURNAL, PROGRESS, journal_batch, spark_schema
-from vedette.pipeline.worker_cache import KeptOpen
+from vedette.pipeline.schema import JOURNAL, PROGRESS, journal_rows_to_batch, spark_schema
+from vedette.pipeline.worker_cache import ConnectionCache
 from vedette.sources.journal.seam import CollectionJournal, open_journal
 from vedette.sources.records import ChangeRow
 from vedette.subscriptions.index.versions import latest_version, open_version
 from vedette.subscriptions.registry.registry import SubscriptionRegistry
 from vedette.subscriptions.windows.windowed_subscriptions import windowed_subscriptions
-from vedette.subscriptions.windows.windowed_watch import windows_due
+from vedette.subscriptions.windows.windowed_watch import window_ends_between
 from vedette.values import timestamp_to_ms
 
 __all__ = ["JournalBatch", "JournalRange", "JournalSource", "JournalStream", "offset_of", "plan_ranges"]
 
 Offset: TypeAlias = dict[str, Any]
-SMALL_RANGE = 2_000
+SINGLE_TASK_ROWS = 2_000
 """Rows; a range with fewer is one task: more would only cost their start."""
-READ_ROWS = 1_000
+ARROW_BATCH_ROWS = 1_000
 """Rows of one Arrow batch: gateways work on one while the next is read and matched."""
-WAIT_SECONDS = 0.1
+JOURNAL_WAIT_SECONDS = 0.1
 """How long one wait for a change lasts; then new subscriptions are looked for."""
-PATIENCE_SECONDS = 1.0
-WARM_SECONDS = 30.0
+MAX_IDLE_WAIT_SECONDS = 1.0
+HEARTBEAT_SECONDS = 30.0
 """After so long without news there is a batch without rows: Spark ends Python workers that had nothing to do for a
 minute, and the next change would wait until there are new ones (700 instead of 70 ms)."""
 """So long `latestOffset` waits before it says that nothing happened."""
@@ -87,7 +87,7 @@ def plan_ranges(start: Offset, end: Offset, shares: int, lowest_boundary: int | 
     if start == end:
         return []
     after, upto = start["offset"], end["offset"]
-    count = 1 if upto - after < SMALL_RANGE else max(1, shares)
+    count = 1 if upto - after < SINGLE_TASK_ROWS else max(1, shares)
     again = lowest_boundary if lowest_boundary is not None and lowest_boundary < after else None
     modes = end.get("modes", {})
     shedding, skipped = (
@@ -141,8 +141,8 @@ class _JournalReading:
         self._max_bytes = int(options.get("maxbytes", str(64 * 1024 * 1024)))
         self._start = int(options["start"])
         self._registry = options.get("registry", "")
-        self._patience = float(options.get("patience", PATIENCE_SECONDS))
-        self._warm = float(options.get("warm", WARM_SECONDS))
+        self._patience = float(options.get("patience", MAX_IDLE_WAIT_SECONDS))
+        self._warm = float(options.get("warm", HEARTBEAT_SECONDS))
         self._warm_at: float | None = None
         """After how long without news there is a batch, and when that is; None when there was news."""
         self._lateness_ms = int(options["windows"]) if "windows" in options else None
@@ -155,7 +155,7 @@ class _JournalReading:
         if partition.again_after is not None:
             newer = partition.newer_than
             for rows in self._rows(partition.again_after, partition.after, partition, newer):
-                yield journal_batch(rows, partition.version, newer)
+                yield journal_rows_to_batch(rows, partition.version, newer)
         skipped = 0
         for rows in self._rows(partition.after, partition.upto, partition, -1):
             told = (
@@ -163,8 +163,8 @@ class _JournalReading:
             )
             skipped += len(rows) - len(told)
             if told:
-                yield journal_batch(told, partition.version, -1, partition.shedding)
-        yield _end_of(partition, skipped)
+                yield journal_rows_to_batch(told, partition.version, -1, partition.shedding)
+        yield RangeEnd(partition, skipped)
 
     def _rows(
         self, after: int, upto: int, partition: JournalRange, newer_than: int
@@ -172,7 +172,7 @@ class _JournalReading:
         while after < upto:
             share = (partition.share, partition.shares)
             try:
-                rows = self._journal.read(after, upto, share=share, limit=READ_ROWS)
+                rows = self._journal.read(after, upto, share=share, limit=ARROW_BATCH_ROWS)
             except StoreError as error:
                 if error.code != "E6006" or newer_than < 0:
                     raise
@@ -180,11 +180,11 @@ class _JournalReading:
                 continue
             if rows:
                 yield rows
-            after = rows[-1].offset if len(rows) == READ_ROWS else upto
+            after = rows[-1].offset if len(rows) == ARROW_BATCH_ROWS else upto
 
     @property
     def _journal(self) -> CollectionJournal:
-        return _opened(self._address)
+        return journal(self._address)
 
     def __getstate__(self) -> dict[str, Any]:
         return self.__dict__
@@ -221,7 +221,7 @@ class JournalStream(_JournalReading, DataSourceStreamReader):
         self._warm_at = None
         if not isinstance(limit, ReadAllAvailable):
             rows = limit.max_rows if isinstance(limit, ReadMaxRows) else self._max_rows
-            last = self._journal.range_end(after, rows, self._max_bytes)
+            last = self._journal.end_within_limits(after, rows, self._max_bytes)
         return offset_of(last, version, self._modes())
 
     def _rested(self, start: Offset) -> Offset:
@@ -238,15 +238,15 @@ class JournalStream(_JournalReading, DataSourceStreamReader):
         """The last offset and version, as soon as either is news; every answer of nothing new costs Java a round."""
         left = self._patience
         while True:
-            last = self._journal.wait(after, min(WAIT_SECONDS, left))
+            last = self._journal.wait_for_append(after, min(JOURNAL_WAIT_SECONDS, left))
             version = max(known, latest_version(self._index))
-            left -= WAIT_SECONDS
+            left -= JOURNAL_WAIT_SECONDS
             if last > after or version > known or left <= 0:
                 return last, version
 
     def _latest_of_windows(self, start: Offset, lateness_ms: int) -> Offset:
         """Goes on when something changed or a window ends; stands still while nobody has a window."""
-        last = self._journal.wait(start["offset"], WAIT_SECONDS)
+        last = self._journal.wait_for_append(start["offset"], JOURNAL_WAIT_SECONDS)
         version = max(start["version"], latest_version(self._index))
         if not windowed_subscriptions(self._index, version) and not windowed_subscriptions(
             self._index, start["version"]
@@ -255,13 +255,13 @@ class JournalStream(_JournalReading, DataSourceStreamReader):
         before = start.get("watermark", 0)
         watermark = max(before, timestamp_to_ms(self.clock.now()) - lateness_ms)
         if windowed_subscriptions(self._index, start["version"]):
-            end = self._journal.range_end(start["offset"], self._max_rows, self._max_bytes)
+            end = self._journal.end_within_limits(start["offset"], self._max_rows, self._max_bytes)
             if end < last:  # not at the end: what comes was written down after what is read now
                 (row,) = self._journal.read(end - 1, end)
                 watermark = max(before, min(watermark, row.appended_ms - lateness_ms))
             last = end
         due = any(
-            windows_due(each.watch, each.created, before, watermark)
+            window_ends_between(each.watch, each.created, before, watermark)
             for each in windowed_subscriptions(self._index, version).values()
         )
         if last <= start["offset"] and not due and version == start["version"]:
@@ -269,7 +269,7 @@ class JournalStream(_JournalReading, DataSourceStreamReader):
         return {**offset_of(last, version), "watermark": watermark}
 
     def _modes(self) -> Mapping[int, str]:
-        return _registered(self._registry).modes() if self._registry else {}
+        return registry(self._registry).modes() if self._registry else {}
 
     def partitions(self, start: Offset, end: Offset) -> Sequence[JournalRange]:
         if self._lateness_ms is None:
@@ -299,11 +299,11 @@ class JournalBatch(_JournalReading, DataSourceReader):
         return plan_ranges(offset_of(self._start, end["version"]), end, self._shares, None)
 
 
-_registered: KeptOpen[SubscriptionRegistry] = KeptOpen(SubscriptionRegistry)
-_opened: KeptOpen[CollectionJournal] = KeptOpen(open_journal)
+registry: ConnectionCache[SubscriptionRegistry] = ConnectionCache(SubscriptionRegistry)
+journal: ConnectionCache[CollectionJournal] = ConnectionCache(open_journal)
 
 
-def _end_of(range_: JournalRange, skipped: int) -> pa.RecordBatch:
+def RangeEnd(range_: JournalRange, skipped: int) -> pa.RecordBatch:
     """The row that says that a range is at its end: see `schema.PROGRESS`. `epoch` holds how many were skipped."""
     mark = ChangeRow(
         offset=range_.upto,
@@ -323,4 +323,4 @@ def _end_of(range_: JournalRange, skipped: int) -> pa.RecordBatch:
         appended_ms=range_.watermarks[0],
         transaction="",
     )
-    return journal_batch([mark], range_.version, range_.version_before)
+    return journal_rows_to_batch([mark], range_.version, range_.version_before)

@@ -11,12 +11,12 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from vedette.pipeline.task import PipelineContext
+from vedette.pipeline.task import PipelineConfig
 
 __all__ = ["deduplicate"]
 
 
-def deduplicate(batch: pa.RecordBatch, context: PipelineContext) -> pa.RecordBatch:  # noqa: ARG001
+def deduplicate(batch: pa.RecordBatch, context: PipelineConfig) -> pa.RecordBatch:  # noqa: ARG001
     if pc.count_distinct(batch["event_id"], mode="all").as_py() == batch.num_rows:
         return batch  # as nearly always
     names = zip(

@@ -14,14 +14,14 @@ import pyarrow.compute as pc
 from vedette.clock import SystemClock
 from vedette.errors import PipelineError
 from vedette.pipeline import telemetry
-from vedette.pipeline.members import gateways_of
-from vedette.pipeline.outgoing import Outgoing, drop_link, link_to
+from vedette.pipeline.members import live_gateways
+from vedette.pipeline.outgoing import UnacceptedDeliveries, drop_link, link_to
 from vedette.pipeline.schema import OUTCOME
-from vedette.pipeline.task import PipelineContext
+from vedette.pipeline.task import PipelineConfig
 from vedette.sources.journal.seam import open_journal
-from vedette.sources.records import Quarantined
-from vedette.transport.ingest_client import IngestLink
-from vedette.transport.ingest_messages import Complete, DeliveredChange, WindowTold
+from vedette.sources.records import QuarantinedChange
+from vedette.transport.ingest_client import IngestClient
+from vedette.transport.ingest_messages import Complete, DeliveredChange, WindowResult
 from vedette.values import timestamp_to_ms
 
 __all__ = ["abandon", "complete", "deliver", "deliver_windows", "much_is_out", "settle"]
@@ -53,14 +53,14 @@ class _Out:
     """What this worker's task has sent since it settled last."""
 
     def __init__(self) -> None:
-        self.changes: Outgoing[DeliveredChange] = Outgoing(IngestLink.deliver)
+        self.changes: UnacceptedDeliveries[DeliveredChange] = UnacceptedDeliveries(IngestClient.send_changes)
         self.bytes = 0
 
 
 _out = _Out()
 
 
-def deliver(batch: pa.RecordBatch, context: PipelineContext) -> pa.RecordBatch:
+def deliver(batch: pa.RecordBatch, context: PipelineConfig) -> pa.RecordBatch:
     """Send everything, and count what was found. Whether it arrives `settle` knows."""
     usable = batch.filter(pc.is_null(batch["problem"]))
     poisoned = batch.num_rows - usable.num_rows
@@ -78,10 +78,10 @@ def deliver(batch: pa.RecordBatch, context: PipelineContext) -> pa.RecordBatch:
     return pa.RecordBatch.from_pylist([counts], schema=OUTCOME)
 
 
-def settle(context: PipelineContext) -> pa.RecordBatch:
+def settle(context: PipelineConfig) -> pa.RecordBatch:
     """Wait until everything that was sent is accepted, and count it."""
     sent = len(_out.changes)
-    lost = _out.changes.settle(context)
+    lost = _out.changes.flush(context)
     _out.bytes = 0
     return pa.RecordBatch.from_pylist([{"deliveries": sent - lost, "undeliverable": lost}], schema=OUTCOME)
 
@@ -97,14 +97,14 @@ def abandon() -> None:
     _out.bytes = 0
 
 
-def complete(frame: Complete, context: PipelineContext) -> None:
+def complete(frame: Complete, context: PipelineConfig) -> None:
     """Tell every gateway that a share of the partitions is told up to an offset.
 
-    A gateway that cannot be reached is not waited for: it hears it from the driver (`StateTeller`).
+    A gateway that cannot be reached is not waited for: it hears it from the driver (`PartitionStatusPublisher`).
     """
-    for gateway in gateways_of(context.registry):
+    for gateway in live_gateways(context.registry_url):
         try:
-            link_to(gateway.address, context).tell(frame)
+            link_to(gateway.address, context).send(frame)
         except PipelineError as error:
             log.info(
                 "The end of a batch could not be sent to a gateway: %s",
@@ -114,11 +114,11 @@ def complete(frame: Complete, context: PipelineContext) -> None:
             drop_link(gateway.address)
 
 
-def deliver_windows(by_gateway: Mapping[int, list[WindowTold]], context: PipelineContext) -> int:
+def deliver_windows(by_gateway: Mapping[int, list[WindowResult]], context: PipelineConfig) -> int:
     """What window ends tell, the same way, and settled; returns how many nobody is there to take."""
-    windows: Outgoing[WindowTold] = Outgoing(IngestLink.deliver_windows)
+    windows: UnacceptedDeliveries[WindowResult] = UnacceptedDeliveries(IngestClient.send_window_events)
     windows.send(by_gateway, context)
-    return windows.settle(context)
+    return windows.flush(context)
 
 
 def _by_gateway(batch: pa.RecordBatch) -> dict[int, list[DeliveredChange]]:
@@ -153,14 +153,14 @@ def _by_gateway(batch: pa.RecordBatch) -> dict[int, list[DeliveredChange]]:
     return found
 
 
-def _quarantine(rows: Iterable[dict[str, object]], context: PipelineContext) -> None:
-    journal = open_journal(context.journal)
+def _quarantine(rows: Iterable[dict[str, object]], context: PipelineConfig) -> None:
+    journal = open_journal(context.journal_url)
     now = timestamp_to_ms(SystemClock().now())
     for row in rows:
         image = row["after"] or row["before"] or b""
         assert isinstance(image, bytes)
         journal.quarantine(
-            Quarantined(
+            QuarantinedChange(
                 source=str(row["source"]),
                 event_id=str(row["event_id"]),
                 reason=str(row["problem"]),

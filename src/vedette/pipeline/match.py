@@ -15,18 +15,18 @@ import pyarrow.compute as pc
 from vedette.clock import SystemClock
 from vedette.errors import SourceError
 from vedette.pipeline.schema import DELIVERIES
-from vedette.pipeline.task import PipelineContext
+from vedette.pipeline.task import PipelineConfig
 from vedette.pipeline.telemetry import note_changes, note_match, note_shed, note_time
 from vedette.sources.images import decode_image, decode_images
-from vedette.subscriptions.collection_watch import WatchForm
-from vedette.subscriptions.index.change_batch import DocumentChange, ImageRows
+from vedette.subscriptions.collection_watch import CollectionWatch
+from vedette.subscriptions.index.change_batch import DocumentChange, ImageBatch
 from vedette.subscriptions.index.columns import Bools, Ints
 from vedette.subscriptions.index.matcher import ENTER, LEAVE, UPDATE, Matches, match_segments
-from vedette.subscriptions.index.segment import LOW_PRIORITY, SHELF, Segment
+from vedette.subscriptions.index.segment import LOW_PRIORITY, Segment, worker_cache
 from vedette.subscriptions.index.versions import open_version
-from vedette.subscriptions.spec import Form, shape_of, watch_of
-from vedette.transport.sampled_log import LARGE_SET, SLOW_FILTER_MS, remark
-from vedette.watch.delta import same
+from vedette.subscriptions.spec import SubscriptionSpec, shape_of_spec, watch_of_spec
+from vedette.transport.sampled_log import LARGE_MATCH_COUNT, SLOW_FILTER_MS, log_sampled
+from vedette.watch.delta import values_equal
 
 __all__ = ["DecodedBatch", "match"]
 
@@ -34,15 +34,15 @@ _clock = SystemClock()
 _KEPT = [field.name for field in DELIVERIES][:14]
 
 
-def match(batch: pa.RecordBatch, context: PipelineContext) -> pa.RecordBatch:
+def match(batch: pa.RecordBatch, context: PipelineConfig) -> pa.RecordBatch:
     """One row per change and gateway; rows with a problem go on, so that somebody hears of them."""
     begin = _clock.monotonic()
-    SHELF.most_bytes = context.index_bytes
+    worker_cache.max_bytes = context.max_mapped_index_bytes
     decoded = DecodedBatch(batch)
     groups: list[tuple[Ints, Matches]] = []
     shed = batch["shed"].to_numpy(zero_copy_only=False)
     for tenant, collection, version, newer_than, rows in decoded.groups():
-        held = open_version(context.index, version).collection(tenant, collection)
+        held = open_version(context.index_folder, version).collection(tenant, collection)
         for part, images, found in _matched(decoded, (tenant, collection), held, newer_than, rows):
             note_match(found.counts)
             _remark(found, images)
@@ -59,12 +59,12 @@ def _matched(
     held: tuple[list[Segment], Ints],
     newer_than: int,
     rows: list[int],
-) -> Iterator[tuple[list[int], ImageRows, Matches]]:
+) -> Iterator[tuple[list[int], ImageBatch, Matches]]:
     """What the index says about some rows. A row that nothing can be said about is found by halving, and set apart.
 
     Without this one poisonous document would fail its task, and every try of it, for ever.
     """
-    images = ImageRows(*name, [decoded.changes[row] for row in rows])
+    images = ImageBatch(*name, [decoded.changes[row] for row in rows])
     try:
         yield rows, images, match_segments(*held, images, newer_than=newer_than)
     except Exception as problem:
@@ -133,17 +133,17 @@ class DecodedBatch:
             yield tenant, collection, version, newer_than, rows
 
 
-def _remark(found: Matches, images: ImageRows) -> None:
+def _remark(found: Matches, images: ImageBatch) -> None:
     """Log what an operator may want to look at."""
     for spent, form in found.counts.times:
         if spent > SLOW_FILTER_MS:
             text = f"A filter over {images.collection} took {spent:.0f} ms for one batch"
-            remark("match.slow", form.decode(), text, milliseconds=spent)
-    if len(found) >= LARGE_SET:
+            log_sampled("match.slow", form.decode(), text, milliseconds=spent)
+    if len(found) >= LARGE_MATCH_COUNT:
         change, count = max(Counter(found.change.tolist()).items(), key=lambda item: item[1])
-        if count >= LARGE_SET:
+        if count >= LARGE_MATCH_COUNT:
             text = f"A change of {images.collection} matched {count} subscriptions"
-            remark("match.large", images.collection, text, key=images.changes[change].key, count=count)
+            log_sampled("match.large", images.collection, text, key=images.changes[change].key, count=count)
 
 
 def _unshed(found: Matches, shed: Bools) -> Matches:
@@ -155,7 +155,7 @@ def _unshed(found: Matches, shed: Bools) -> Matches:
     return found.take(np.flatnonzero(~passed_over))
 
 
-def _visible(found: Matches, images: ImageRows) -> Matches:
+def _visible(found: Matches, images: ImageBatch) -> Matches:
     """Leave out watches with windows, and updates that a WATCH would not see: RETURN makes the same row of both.
 
     Where policies hide attributes, the index has left them out already.
@@ -166,8 +166,8 @@ def _visible(found: Matches, images: ImageRows) -> Matches:
     windowed = [place for place, watch in watches.items() if watch.windowed]
     if windowed:  # those are told by `windows`
         found = found.take(np.flatnonzero(~np.isin(found.shape, windowed)))
-    whole = [place for place in watches if not shape_of(found.forms[place]).hidden]
-    doubtful = np.flatnonzero((found.reason == UPDATE) & np.isin(found.shape, whole))
+    whole = [place for place in watches if not shape_of_spec(found.forms[place]).attribute_masks]
+    doubtful = np.flatnonzero((found.transition == UPDATE) & np.isin(found.shape, whole))
     seen: dict[tuple[int, int], bool] = {}
     hidden = []
     for row in doubtful.tolist():
@@ -180,14 +180,14 @@ def _visible(found: Matches, images: ImageRows) -> Matches:
 
 
 @lru_cache(maxsize=4096)
-def _watch(form: bytes) -> WatchForm | None:
-    return watch_of(msgspec.json.decode(form, type=Form))
+def _watch(form: bytes) -> CollectionWatch | None:
+    return watch_of_spec(msgspec.json.decode(form, type=SubscriptionSpec))
 
 
-def _differs(watch: WatchForm, change: DocumentChange) -> bool:
+def _differs(watch: CollectionWatch, change: DocumentChange) -> bool:
     if change.before is None or change.after is None:
         return True
-    return not same(watch.row(change.key, change.before), watch.row(change.key, change.after))
+    return not values_equal(watch.row(change.key, change.before), watch.row(change.key, change.after))
 
 
 def _deliveries(
@@ -197,7 +197,7 @@ def _deliveries(
     nothing = np.empty(0, np.int64)
     rows = np.concatenate([nothing, *(places[found.change] for places, found in groups)])
     gateways = np.concatenate([np.empty(0, np.int32), *(found.gateway for _, found in groups)])
-    reasons = np.concatenate([np.empty(0, np.uint8), *(found.reason for _, found in groups)])
+    reasons = np.concatenate([np.empty(0, np.uint8), *(found.transition for _, found in groups)])
     numbers = np.concatenate([nothing, *(found.number for _, found in groups)])
     poisoned = np.array([row for row, problem in enumerate(problems) if problem is not None], np.int64)
     rows = np.concatenate([rows, poisoned])

@@ -3,16 +3,16 @@
 from __future__ import annotations
 
 from vedette.clock import Clock, SystemClock
-from vedette.pipeline.worker_cache import KeptOpen
+from vedette.pipeline.worker_cache import ConnectionCache
 from vedette.subscriptions.registry.registry import Gateway, SubscriptionRegistry
 
-__all__ = ["fan_out_of", "forget_gateways", "gateways_of", "give_up"]
+__all__ = ["broadcast_fan_out", "evict_gateway", "invalidate_gateways", "live_gateways"]
 
-FRESH_SECONDS = 0.5
+CACHE_SECONDS = 0.5
 """How old the knowledge may be; who fails to reach a gateway asks anew."""
 
 
-class _Members:
+class GatewayCache:
     def __init__(self, address: str, clock: Clock) -> None:
         self._registry = SubscriptionRegistry(address)
         self._clock = clock
@@ -32,37 +32,39 @@ class _Members:
         now = self._clock.monotonic()
         if now >= self._until:
             self._gateways, self._fan_out = self._registry.gateways(), self._registry.fan_out()
-            self._until = now + FRESH_SECONDS
+            self._until = now + CACHE_SECONDS
 
     def forget(self) -> None:
         self._until = 0.0
 
-    def give_up(self, number: int) -> None:
-        self._registry.give_up(number)
+    def evict_gateway(self, number: int) -> None:
+        self._registry.evict(number)
         self.forget()
 
     def close(self) -> None:
         self._registry.close()
 
 
-_members: KeptOpen[_Members] = KeptOpen(lambda address: _Members(address, SystemClock()))
+_members: ConnectionCache[GatewayCache] = ConnectionCache(
+    lambda address: GatewayCache(address, SystemClock())
+)
 
 
-def gateways_of(registry: str) -> list[Gateway]:
+def live_gateways(registry: str) -> list[Gateway]:
     """Gateways whose lease has not run out."""
     return _members(registry).gateways()
 
 
-def fan_out_of(registry: str) -> int:
+def broadcast_fan_out(registry: str) -> int:
     """How many gateways get changes unfiltered; 0 while the index is sure of itself."""
     return _members(registry).fan_out()
 
 
-def give_up(registry: str, number: int) -> None:
+def evict_gateway(registry: str, number: int) -> None:
     """Nothing is kept for this gateway: it must learn of it, whatever its own clock says about its lease."""
-    _members(registry).give_up(number)
+    _members(registry).evict_gateway(number)
 
 
-def forget_gateways(registry: str) -> None:
+def invalidate_gateways(registry: str) -> None:
     """The next question is asked of the registry."""
     _members(registry).forget()

@@ -6,7 +6,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from vedette.pipeline.schema import CHANGES
-from vedette.pipeline.task import PipelineContext
+from vedette.pipeline.task import PipelineConfig
 from vedette.sources.images import MAX_IMAGE_BYTES
 
 __all__ = ["normalize"]
@@ -14,7 +14,7 @@ __all__ = ["normalize"]
 _OPS = ("create", "update", "delete")
 
 
-def normalize(batch: pa.RecordBatch, context: PipelineContext) -> pa.RecordBatch:  # noqa: ARG001
+def normalize(batch: pa.RecordBatch, context: PipelineConfig) -> pa.RecordBatch:  # noqa: ARG001
     """Images stay bytes: what is wrong inside one shows when it is decoded, once, in match."""
     problem = pc.if_else(
         pc.invert(pc.is_in(batch["op"], pa.array(_OPS))),

@@ -21,23 +21,23 @@ from threading import Event as Flag
 from typing import Generic, TypeVar
 
 from vedette.errors import PipelineError
-from vedette.pipeline.members import forget_gateways, gateways_of, give_up
-from vedette.pipeline.task import PipelineContext
-from vedette.transport.ingest_client import IngestLink, connect
+from vedette.pipeline.members import evict_gateway, invalidate_gateways, live_gateways
+from vedette.pipeline.task import PipelineConfig
+from vedette.transport.ingest_client import IngestClient, open_client
 
-__all__ = ["Outgoing", "close_links", "drop_link", "link_to"]
+__all__ = ["UnacceptedDeliveries", "close_links", "drop_link", "link_to"]
 
 T = TypeVar("T")
-PAUSE_SECONDS = 0.05
-_links: dict[str, IngestLink] = {}
+RETRY_SECONDS = 0.05
+_links: dict[str, IngestClient] = {}
 """Open links of this worker process, by address. They outlive tasks; a worker that dies takes them along."""
 
 
-def link_to(address: str, context: PipelineContext) -> IngestLink:
+def link_to(address: str, context: PipelineConfig) -> IngestClient:
     """The open link, or a new one; PipelineError E6301 when there is none to be had."""
     link = _links.get(address)
     if link is None:
-        link = _links[address] = connect(address, context.secret, f"worker {os.getpid()}")
+        link = _links[address] = open_client(address, context.ingest_secret, f"worker {os.getpid()}")
     return link
 
 
@@ -53,58 +53,58 @@ def close_links() -> None:
         drop_link(address)
 
 
-class Outgoing(Generic[T]):
+class UnacceptedDeliveries(Generic[T]):
     """Of one task at a time."""
 
-    def __init__(self, send: Callable[[IngestLink, Sequence[T]], None]) -> None:
+    def __init__(self, send: Callable[[IngestClient, Sequence[T]], None]) -> None:
         self._send = send
-        self._kept: dict[int, list[T]] = {}
+        self._unaccepted: dict[int, list[T]] = {}
         """Gateway ▸ what it has not accepted yet, in order."""
-        self._ways: dict[int, tuple[str, IngestLink]] = {}
+        self._clients: dict[int, tuple[str, IngestClient]] = {}
         """Gateway ▸ the link that all of it went over; none where something went wrong."""
 
     def __len__(self) -> int:
-        return sum(map(len, self._kept.values()))
+        return sum(map(len, self._unaccepted.values()))
 
     def clear(self) -> None:
         """What a task that failed has left is sent by the one that does its work again."""
-        self._kept.clear()
-        self._ways.clear()
+        self._unaccepted.clear()
+        self._clients.clear()
 
-    def send(self, by_gateway: Mapping[int, list[T]], context: PipelineContext) -> None:
+    def send(self, by_gateway: Mapping[int, list[T]], context: PipelineConfig) -> None:
         addresses = _addresses(context)
         for number, items in by_gateway.items():
-            kept = self._kept.setdefault(number, [])
-            way = self._ways.get(number)
+            kept = self._unaccepted.setdefault(number, [])
+            way = self._clients.get(number)
             if way is not None:
-                self._attempt(number, way[0], items, context)
+                self._try_send(number, way[0], items, context)
             elif not kept and number in addresses:
-                self._attempt(number, addresses[number], items, context)
+                self._try_send(number, addresses[number], items, context)
             kept.extend(items)
 
-    def settle(self, context: PipelineContext) -> int:
+    def flush(self, context: PipelineConfig) -> int:
         """Wait until everything is accepted; returns how many deliveries nobody is there to take."""
         lost, pause = 0, Flag()
         while True:
-            for number, (address, link) in list(self._ways.items()):
-                del self._ways[number]
-                if _is_settled(address, link):
-                    del self._kept[number]
-            if not self._kept:
+            for number, (address, link) in list(self._clients.items()):
+                del self._clients[number]
+                if _wait_for(address, link):
+                    del self._unaccepted[number]
+            if not self._unaccepted:
                 return lost
-            forget_gateways(context.registry)
+            invalidate_gateways(context.registry_url)
             addresses = _addresses(context)
-            for number, items in list(self._kept.items()):
+            for number, items in list(self._unaccepted.items()):
                 if number in addresses:
-                    self._attempt(number, addresses[number], items, context)
+                    self._try_send(number, addresses[number], items, context)
                 else:
-                    give_up(context.registry, number)
-                    lost += len(self._kept.pop(number))
-            if self._kept.keys() != self._ways.keys():
-                pause.wait(PAUSE_SECONDS)
+                    evict_gateway(context.registry_url, number)
+                    lost += len(self._unaccepted.pop(number))
+            if self._unaccepted.keys() != self._clients.keys():
+                pause.wait(RETRY_SECONDS)
 
-    def _attempt(self, number: int, address: str, items: Sequence[T], context: PipelineContext) -> None:
-        way = self._ways.pop(number, None)
+    def _try_send(self, number: int, address: str, items: Sequence[T], context: PipelineConfig) -> None:
+        way = self._clients.pop(number, None)
         try:
             link = link_to(address, context)
             if way is not None and way[1] is not link:
@@ -113,16 +113,16 @@ class Outgoing(Generic[T]):
         except PipelineError:
             drop_link(address)
             return
-        self._ways[number] = (address, link)
+        self._clients[number] = (address, link)
 
 
-def _addresses(context: PipelineContext) -> dict[int, str]:
-    return {gateway.number: gateway.address for gateway in gateways_of(context.registry)}
+def _addresses(context: PipelineConfig) -> dict[int, str]:
+    return {gateway.number: gateway.address for gateway in live_gateways(context.registry_url)}
 
 
-def _is_settled(address: str, link: IngestLink) -> bool:
+def _wait_for(address: str, link: IngestClient) -> bool:
     try:
-        link.settle()
+        link.wait_until_accepted()
     except PipelineError:
         drop_link(address)
         return False

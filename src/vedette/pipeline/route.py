@@ -12,38 +12,38 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from vedette.pipeline.members import fan_out_of, forget_gateways, gateways_of
+from vedette.pipeline.members import broadcast_fan_out, invalidate_gateways, live_gateways
 from vedette.pipeline.schema import DELIVERIES
-from vedette.pipeline.task import PipelineContext
-from vedette.transport.hash_ring import Ring
+from vedette.pipeline.task import PipelineConfig
+from vedette.transport.hash_ring import HashRing
 
 __all__ = ["route"]
 
 
-def route(batch: pa.RecordBatch, context: PipelineContext) -> pa.RecordBatch:
+def route(batch: pa.RecordBatch, context: PipelineConfig) -> pa.RecordBatch:
     """Addresses come from the leases as they are now: a gateway that moved is found where it is."""
-    gateways = gateways_of(context.registry)
+    gateways = live_gateways(context.registry_url)
     wanted = set(batch["gateway"].to_pylist()) - {-1}
     if not wanted <= {gateway.number for gateway in gateways}:
-        forget_gateways(context.registry)  # one that has just come is not gone
-        gateways = gateways_of(context.registry)
+        invalidate_gateways(context.registry_url)  # one that has just come is not gone
+        gateways = live_gateways(context.registry_url)
     addresses = {gateway.number: gateway.address for gateway in gateways}
     places = pc.index_in(batch["gateway"], pa.array(list(addresses), pa.int32()))
-    routed = _with(batch, "address", pa.array(list(addresses.values()), pa.string()).take(places))
-    fan_out = fan_out_of(context.registry)
+    routed = _set_column(batch, "address", pa.array(list(addresses.values()), pa.string()).take(places))
+    fan_out = broadcast_fan_out(context.registry_url)
     if not fan_out or (len(addresses) == 1 and wanted <= addresses.keys()):
         return routed  # the only one there is gets everything anyway
-    ring = Ring(gateway.name for gateway in gateways)
+    ring = HashRing(gateway.name for gateway in gateways)
     numbers = {gateway.name: gateway.number for gateway in gateways}
-    return _broadcast(routed, ring, numbers, addresses, fan_out)
+    return _add_broadcast_copies(routed, ring, numbers, addresses, fan_out)
 
 
-def _with(batch: pa.RecordBatch, name: str, column: pa.Array) -> pa.RecordBatch:
+def _set_column(batch: pa.RecordBatch, name: str, column: pa.Array) -> pa.RecordBatch:
     return batch.set_column(batch.schema.get_field_index(name), DELIVERIES.field(name), column)
 
 
-def _broadcast(
-    batch: pa.RecordBatch, ring: Ring, numbers: dict[str, int], addresses: dict[int, str], fan_out: int
+def _add_broadcast_copies(
+    batch: pa.RecordBatch, ring: HashRing, numbers: dict[str, int], addresses: dict[int, str], fan_out: int
 ) -> pa.RecordBatch:
     """Copies of each change for the gateways next on the ring that do not get it anyway."""
     keys = list(
@@ -66,8 +66,8 @@ def _broadcast(
     copies = batch.take(pa.array(np.array(rows, np.int64)))
     nobody: list[list[Any]] = [[] for _ in rows]
     for name in ("enter", "update", "leave"):
-        copies = _with(copies, name, pa.array(nobody, pa.list_(pa.int64())))
-    copies = _with(copies, "gateway", pa.array(targets, pa.int32()))
-    copies = _with(copies, "address", pa.array([addresses[number] for number in targets], pa.string()))
-    copies = _with(copies, "unfiltered", pa.array([True] * len(rows), pa.bool_()))
+        copies = _set_column(copies, name, pa.array(nobody, pa.list_(pa.int64())))
+    copies = _set_column(copies, "gateway", pa.array(targets, pa.int32()))
+    copies = _set_column(copies, "address", pa.array([addresses[number] for number in targets], pa.string()))
+    copies = _set_column(copies, "unfiltered", pa.array([True] * len(rows), pa.bool_()))
     return pa.concat_batches([batch, copies])

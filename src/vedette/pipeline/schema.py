@@ -14,9 +14,9 @@ __all__ = [
     "JOURNAL",
     "OUTCOME",
     "PROGRESS",
+    "WINDOW_EVENTS",
     "WINDOW_ROWS",
-    "WINDOW_TOLD",
-    "journal_batch",
+    "journal_rows_to_batch",
     "spark_schema",
 ]
 
@@ -55,12 +55,12 @@ JOURNAL = pa.schema(
 CHANGES = pa.schema([*JOURNAL, ("problem", pa.string())])
 """After normalize; `problem` says why a row cannot be used, and is null for all others."""
 
-_NOT_DELIVERED = ("before_known", "appended_ms", "transaction", "version", "shed")
+MATCH_ONLY_COLUMNS = ("before_known", "appended_ms", "transaction", "version", "shed")
 """Columns that matching needs and nobody after it."""
 
 DELIVERIES = pa.schema(
     [
-        *(field for field in CHANGES if field.name not in _NOT_DELIVERED),
+        *(field for field in CHANGES if field.name not in MATCH_ONLY_COLUMNS),
         ("gateway", pa.int32()),  # -1 for a row with a problem
         ("enter", pa.list_(pa.int64())),
         ("update", pa.list_(pa.int64())),
@@ -111,7 +111,7 @@ WINDOW_ROWS = pa.schema(
 )
 """What concerns windowed subscriptions, before it is put together by subscription."""
 
-WINDOW_TOLD = pa.schema(
+WINDOW_EVENTS = pa.schema(
     [
         ("subscription", pa.int64()),
         ("gateway", pa.int32()),
@@ -137,7 +137,7 @@ def spark_schema(schema: pa.Schema) -> str:
     return ", ".join(f"`{field.name}` {_SPARK_TYPES[field.type]}" for field in schema)
 
 
-def journal_batch(
+def journal_rows_to_batch(
     rows: Sequence[ChangeRow], version: int, newer_than: int, shedding: Collection[int] = ()
 ) -> pa.RecordBatch:
     """Rows of the journal as columns; `shedding` are the partitions that are behind."""

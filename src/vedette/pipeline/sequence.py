@@ -10,14 +10,14 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from vedette.pipeline.task import PipelineContext
+from vedette.pipeline.task import PipelineConfig
 
 __all__ = ["sequence"]
 
-_REPEATED = "two changes of a partition have one number"
+DUPLICATE_SEQ = "two changes of a partition have one number"
 
 
-def sequence(batch: pa.RecordBatch, context: PipelineContext) -> pa.RecordBatch:  # noqa: ARG001
+def sequence(batch: pa.RecordBatch, context: PipelineConfig) -> pa.RecordBatch:  # noqa: ARG001
     again = (batch["newer_than"].to_numpy() < 0).astype(np.int8)
     keys = (batch["seq"], batch["epoch"], batch["partition"])
     seq, epoch, partition = (key.to_numpy() for key in keys)
@@ -29,5 +29,5 @@ def sequence(batch: pa.RecordBatch, context: PipelineContext) -> pa.RecordBatch:
         batch, repeated = batch.take(pa.array(order)), repeated[order]
     if not repeated.any():
         return batch
-    problem = pc.if_else(pa.array(repeated), pa.scalar(_REPEATED), batch["problem"])
+    problem = pc.if_else(pa.array(repeated), pa.scalar(DUPLICATE_SEQ), batch["problem"])
     return batch.set_column(batch.schema.get_field_index("problem"), batch.schema.field("problem"), problem)

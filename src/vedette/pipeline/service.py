@@ -24,41 +24,41 @@ from pyspark.sql.streaming.listener import StreamingQueryProgress
 from pyspark.sql.streaming.query import StreamingQuery
 
 from vedette.clock import Clock, SystemClock
-from vedette.control.controller import Steering, Targets
-from vedette.control.partition_status import StateTeller
+from vedette.control.controller import PipelineController, ServiceObjectives
+from vedette.control.partition_status import PartitionStatusPublisher
 from vedette.control.status import STATUS_FILE, figures_served
 from vedette.errors import VedetteError
-from vedette.handshake.tables.settings import Tuning
-from vedette.handshake.tables.source_health import HandshakeCare
-from vedette.pipeline.checkpoint import committed_offset
-from vedette.pipeline.queries.changes import METRICS, start_stream, stop_stream
+from vedette.handshake.tables.settings import HandshakeSettings
+from vedette.handshake.tables.source_health import StoredSourceHealth
+from vedette.pipeline.checkpoint import last_committed_offset
+from vedette.pipeline.queries.changes import COUNTS_METRIC, drain_and_stop, start_changes_query
 from vedette.pipeline.queries.delivering_source import COUNTS, sum_of_counts
-from vedette.pipeline.queries.windows_runner import WindowKeeper
+from vedette.pipeline.queries.windows_runner import WindowsQueryRunner
 from vedette.pipeline.session import LOCAL_MASTER, open_session
-from vedette.pipeline.task import PipelineContext
+from vedette.pipeline.task import PipelineConfig
 from vedette.sources.journal.seam import open_journal
-from vedette.sources.reader_supervisor import SourceKeeper
+from vedette.sources.reader_supervisor import ReaderSupervisor
 from vedette.sources.records import Partition
 from vedette.subscriptions.index.versions import Compactor, Manifest
 from vedette.subscriptions.registry.registry import SubscriptionRegistry
 from vedette.transport.ingest_messages import Complete
 from vedette.values import timestamp_to_ms
 
-__all__ = ["STATUS_FILE", "PipelineService"]
+__all__ = ["STATUS_FILE", "PipelineProcess"]
 
 log = logging.getLogger(__name__)
 
-PUBLISH_SECONDS, RESTING_PUBLISH_SECONDS = 0.02, 0.06
+INDEX_POLL_SECONDS, IDLE_INDEX_POLL_SECONDS = 0.02, 0.06
 """How often the compactor looks whether subscriptions have changed; and when they have not for `PATIENCE` looks."""
-PATIENCE = 100
-UPKEEP_SECONDS = 10.0
-LOOK_SECONDS = 0.5
-RESTING_LOOKS = 4
+POLLS_UNTIL_IDLE = 100
+MAINTENANCE_SECONDS = 10.0
+PROGRESS_POLL_SECONDS = 0.5
+IDLE_POLLS_PER_PROGRESS = 4
 """While nothing happens Java is asked how far it is only at every so many looks."""
-LONGEST_PAUSE_SECONDS = 30.0
+MAX_RESTART_DELAY_SECONDS = 30.0
 
 
-class PipelineService:
+class PipelineProcess:
     """`run` until `stop` is set. One per home: the compactor must be alone."""
 
     def __init__(
@@ -73,7 +73,7 @@ class PipelineService:
         clock: Clock | None = None,
         chance: Random | None = None,
         session: SparkSession | None = None,
-        targets: Targets | None = None,
+        targets: ServiceObjectives | None = None,
         metrics_port: int = 0,
         index_bytes: int = 1 << 30,
     ) -> None:
@@ -85,51 +85,51 @@ class PipelineService:
         self._journal = open_journal(store or home, self._clock)
         self._registry = SubscriptionRegistry(store or home, clock=self._clock)
         self._compactor = Compactor(self._registry, home / "index", self._clock)
-        self._handshake = Tuning.at(home).open(home, self._clock)
-        self._keeper = SourceKeeper(
+        self._handshake = HandshakeSettings.load(home).open(home, self._clock)
+        self._keeper = ReaderSupervisor(
             self._journal.address,
             self._clock,
             self._chance,
-            lambda source, chance: HandshakeCare(source, self._handshake, self._clock, chance),
+            lambda source, chance: StoredSourceHealth(source, self._handshake, self._clock, chance),
         )
-        self.context = PipelineContext(
-            journal=self._journal.address,
-            registry=self._registry.address,
-            index=home / "index",
-            secret=secret,
-            index_bytes=index_bytes,
+        self.context = PipelineConfig(
+            journal_url=self._journal.address,
+            registry_url=self._registry.address,
+            index_folder=home / "index",
+            ingest_secret=secret,
+            max_mapped_index_bytes=index_bytes,
         )
-        self._states = StateTeller(self.context)
-        self._telling = Lock()
+        self._states = PartitionStatusPublisher(self.context)
+        self._publish_lock = Lock()
         self._metrics_port = metrics_port
         self._judged = -1
         """The last batch of this checkpoint whose counts were taken in."""
-        self._reached: Complete | None = None
+        self._last_committed: Complete | None = None
         """The end of the last batch that is committed."""
         self.restarts = 0
-        self._steering = Steering(
+        self._steering = PipelineController(
             self._journal,
             self._registry,
             self._compactor,
             self._clock,
-            targets or Targets(),
-            self._tell_states,
+            targets or ServiceObjectives(),
+            self._publish_statuses,
         )
-        self.has_begun = False
+        self.spark_started = False
         """Whether Spark is there: before, nothing can be half done."""
 
     def run(self, stop: Flag) -> None:
         """Returns when `stop` is set and everything has ended in good order."""
-        self._say("starting")
-        self._keeper.tend()
+        self._write_status("starting")
+        self._keeper.reconcile()
         tending = Thread(target=self._tend, args=(stop,), name="vedette-pipeline", daemon=True)
         tending.start()
         session = self._session or open_session(self._master, work=self._home / "spark")
-        self.has_begun = True
+        self.spark_started = True
         try:
             with figures_served(self._home, self._metrics_port):
                 while not stop.is_set():
-                    self._run_query(session, stop)
+                    self._run_queries(session, stop)
         finally:
             stop.set()
             tending.join()
@@ -138,77 +138,77 @@ class PipelineService:
             self._states.close()
             if self._session is None:
                 session.stop()
-            self._say("stopped")
+            self._write_status("stopped")
             self._registry.close()
             self._journal.close()
 
-    def _run_query(self, session: SparkSession, stop: Flag) -> None:
-        self._note_reached(committed_offset(self._home / "checkpoint"))
-        query = start_stream(session, self.context, self._home / "checkpoint", shares=self._cores)
-        windows = WindowKeeper(session, self.context, self._home / "windows", self._steering.count)
+    def _run_queries(self, session: SparkSession, stop: Flag) -> None:
+        self._remember_committed(last_committed_offset(self._home / "checkpoint"))
+        query = start_changes_query(session, self.context, self._home / "checkpoint", shares=self._cores)
+        windows = WindowsQueryRunner(session, self.context, self._home / "windows", self._steering.add_counts)
         try:
             looks, last = 0, None
             while query.isActive and not stop.is_set():
-                if looks % RESTING_LOOKS == 0 or not self._is_told(last):
+                if looks % IDLE_POLLS_PER_PROGRESS == 0 or not self._is_caught_up(last):
                     last = query.lastProgress  # some kB of JSON
                 looks += 1
-                self._judge(query, last)
-                windows.tend()
-                self._show(last)
-                stop.wait(LOOK_SECONDS)
+                self._record_batches(query, last)
+                windows.start_or_stop()
+                self._report_progress(last)
+                stop.wait(PROGRESS_POLL_SECONDS)
         finally:
             problem = query.exception() if not query.isActive else None
             windows.close()
-            stop_stream(query, self._clock)
+            drain_and_stop(query, self._clock)
         if not stop.is_set():
             self.restarts += 1
             extra = {"action": "pipeline.restart", "restarts": self.restarts}
             log.error("The matching query ended and restarts: %s", problem, extra=extra)
-            self._say("restarting", problem=str(problem)[:500])
+            self._write_status("restarting", problem=str(problem)[:500])
             if "E6006" in str(problem):
-                self._give_up_the_gap()
-            stop.wait(min(0.5 * 2.0 ** min(self.restarts, 6), LONGEST_PAUSE_SECONDS))
+                self._reset_after_journal_gap()
+            stop.wait(min(0.5 * 2.0 ** min(self.restarts, 6), MAX_RESTART_DELAY_SECONDS))
 
-    def _is_told(self, last: StreamingQueryProgress | None) -> bool:
+    def _is_caught_up(self, last: StreamingQueryProgress | None) -> bool:
         """Whether the journal has nothing that is not in this progress."""
         return last is not None and _progress(last, self._journal.last_offset())["behind"] == 0
 
-    def _judge(self, query: StreamingQuery, last: StreamingQueryProgress | None) -> None:
+    def _record_batches(self, query: StreamingQuery, last: StreamingQueryProgress | None) -> None:
         """Take in the counts of batches that have ended since. Asking for many of them costs more than for the last."""
         if last is None or last["batchId"] <= self._judged:
             return
         for progress in query.recentProgress:
-            found = progress["observedMetrics"].get(METRICS)
+            found = progress["observedMetrics"].get(COUNTS_METRIC)
             if progress["batchId"] <= self._judged or found is None:
                 continue
             self._judged = progress["batchId"]
             counts = sum_of_counts(found[COUNTS])
-            self._steering.batch(counts, progress["durationMs"].get("triggerExecution", 0) / 1000)
+            self._steering.record_batch(counts, progress["durationMs"].get("triggerExecution", 0) / 1000)
 
-    def _show(self, last: StreamingQueryProgress | None) -> None:
+    def _report_progress(self, last: StreamingQueryProgress | None) -> None:
         progress = _progress(last, self._journal.last_offset())
         offset = progress["offset"]
-        self._note_reached(progress)
-        partitions = self._steering.look(offset) if offset is not None else []
-        self._say("running", **progress, partitions=partitions)
+        self._remember_committed(progress)
+        partitions = self._steering.check_lag(offset) if offset is not None else []
+        self._write_status("running", **progress, partitions=partitions)
 
-    def _note_reached(self, end: dict[str, Any] | None) -> None:
+    def _remember_committed(self, end: dict[str, Any] | None) -> None:
         """Gateways are told with the next word about partitions."""
         if end is not None and end["offset"] and end["version"] is not None:
-            self._reached = Complete(offset=end["offset"], share=0, shares=1, version=end["version"])
+            self._last_committed = Complete(offset=end["offset"], share=0, shares=1, version=end["version"])
 
-    def _tell_states(self, partitions: Sequence[Partition]) -> None:
+    def _publish_statuses(self, partitions: Sequence[Partition]) -> None:
         modes = self._registry.modes()
         shown = [
             replace(p, state=modes[p.id]) if p.id in modes and p.state == "live" else p for p in partitions
         ]
-        with self._telling:
-            self._states.tell(shown, self._registry.gateways(), self._reached)
+        with self._publish_lock:
+            self._states.publish(shown, self._registry.gateways(), self._last_committed)
 
-    def _give_up_the_gap(self) -> None:
+    def _reset_after_journal_gap(self) -> None:
         """The journal was trimmed past our checkpoint: nothing joins the two, so everybody must resync."""
         for source in self._journal.sources():
-            self._journal.mark(source.name, "live", "the pipeline was away for too long", new_epoch=True)
+            self._journal.set_state(source.name, "live", "the pipeline was away for too long", new_epoch=True)
         shutil.rmtree(self._home / "checkpoint", ignore_errors=True)
         self._judged = -1  # batches are numbered from 0 again
         log.error(
@@ -218,20 +218,20 @@ class PipelineService:
 
     def _tend(self, stop: Flag) -> None:
         """The compactor often, everything else now and then."""
-        due = self._clock.monotonic() + UPKEEP_SECONDS
+        due = self._clock.monotonic() + MAINTENANCE_SECONDS
         look, quiet = 0.0, 0
         published: Manifest | None = None
-        while not stop.wait(PUBLISH_SECONDS if quiet < PATIENCE else RESTING_PUBLISH_SECONDS):
+        while not stop.wait(INDEX_POLL_SECONDS if quiet < POLLS_UNTIL_IDLE else IDLE_INDEX_POLL_SECONDS):
             try:
                 before, published = published, self._compactor.publish()
                 quiet = quiet + 1 if published is before else 0
                 now = self._clock.monotonic()
                 if now >= look:
-                    look = now + LOOK_SECONDS
-                    self._keeper.tend()
-                    self._tell_states(self._journal.partitions())
+                    look = now + PROGRESS_POLL_SECONDS
+                    self._keeper.reconcile()
+                    self._publish_statuses(self._journal.partitions())
                 if now >= due:
-                    due = now + UPKEEP_SECONDS
+                    due = now + MAINTENANCE_SECONDS
                     self._registry.expire()
                     self._journal.trim(timestamp_to_ms(self._clock.now()) - self._retention_ms)
             except VedetteError as error:
@@ -245,7 +245,7 @@ class PipelineService:
             ):  # a full disk, or a mistake of ours: without upkeep nothing new would ever be matched
                 log.exception("Pipeline maintenance failed", extra={"action": "pipeline.upkeep"})
 
-    def _say(self, state: str, **more: Any) -> None:
+    def _write_status(self, state: str, **more: Any) -> None:
         """What `vedette source status`, `/metrics` and the console show; a file that is replaced whole."""
         figures = self._steering.figures(state=state, pid=os.getpid(), restarts=self.restarts, **more)
         draft = self._home / f".{STATUS_FILE}"

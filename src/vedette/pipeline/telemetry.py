@@ -38,8 +38,8 @@ _current = Telemetry()
 def note_match(counts: MatchCounts) -> None:
     _current.candidates += counts.candidates
     _current.faults += counts.faults
-    _current.absent += counts.absent
-    _current.passed += counts.passed
+    _current.absent += counts.absent_keys
+    _current.passed += counts.false_positives
 
 
 def note_changes(count: int) -> None:

@@ -21,13 +21,13 @@ from vedette.pipeline.normalize import normalize
 from vedette.pipeline.route import route
 from vedette.pipeline.schema import OUTCOME, PROGRESS
 from vedette.pipeline.sequence import sequence
-from vedette.pipeline.task import PipelineContext
+from vedette.pipeline.task import PipelineConfig
 from vedette.transport.ingest_messages import Complete
-from vedette.transport.sampled_log import remark
+from vedette.transport.sampled_log import log_sampled
 
 __all__ = ["STAGES", "Stage", "fuse", "hot_path"]
 
-Stage: TypeAlias = Callable[[pa.RecordBatch, PipelineContext], pa.RecordBatch]
+Stage: TypeAlias = Callable[[pa.RecordBatch, PipelineConfig], pa.RecordBatch]
 
 STAGES: tuple[Stage, ...] = (normalize, deduplicate, sequence, match, route, deliver)
 
@@ -35,7 +35,7 @@ STAGES: tuple[Stage, ...] = (normalize, deduplicate, sequence, match, route, del
 def fuse(stages: Sequence[Stage]) -> Stage:
     """One stage that is all of them, in order."""
 
-    def fused(batch: pa.RecordBatch, context: PipelineContext) -> pa.RecordBatch:
+    def fused(batch: pa.RecordBatch, context: PipelineConfig) -> pa.RecordBatch:
         for stage in stages:
             batch = stage(batch, context)
         return batch
@@ -49,7 +49,7 @@ def _attempt() -> int:
     return task.attemptNumber() if task is not None else 0
 
 
-def hot_path(context: PipelineContext) -> Callable[[Iterator[pa.RecordBatch]], Iterator[pa.RecordBatch]]:
+def hot_path(context: PipelineConfig) -> Callable[[Iterator[pa.RecordBatch]], Iterator[pa.RecordBatch]]:
     """What runs in the workers: every piece of a range through the stages, then the end of the range is told.
 
     Pieces are sent without waiting. What came of them is said when everything is accepted, and only then is the end
@@ -84,7 +84,7 @@ def hot_path(context: PipelineContext) -> Callable[[Iterator[pa.RecordBatch]], I
 def _note_attempt(changes: int) -> None:
     if attempt := _attempt():
         telemetry.note_repeated(changes)
-        remark("task.repeated", "task", f"Retrying task (attempt {attempt})")
+        log_sampled("task.repeated", "task", f"Retrying task (attempt {attempt})")
 
 
 def _end_of(mark: dict[str, Any]) -> Complete:

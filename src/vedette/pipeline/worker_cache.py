@@ -6,10 +6,10 @@ from collections.abc import Callable
 from threading import Lock
 from typing import Generic, Protocol, TypeVar
 
-__all__ = ["KeptOpen", "close_kept"]
+__all__ = ["ConnectionCache", "close_connections"]
 
-MOST = 8
-_tables: list[KeptOpen[_Closable]] = []
+MAX_OPEN = 8
+_tables: list[ConnectionCache[_Closable]] = []
 
 
 class _Closable(Protocol):
@@ -19,7 +19,7 @@ class _Closable(Protocol):
 Store = TypeVar("Store", bound=_Closable)
 
 
-class KeptOpen(Generic[Store]):
+class ConnectionCache(Generic[Store]):
     """Address ▸ what was opened there. The one that was longest not asked for is closed when there are too many."""
 
     def __init__(self, open: Callable[[str], Store]) -> None:
@@ -32,7 +32,7 @@ class KeptOpen(Generic[Store]):
         with self._lock:
             store = self._stores.pop(address, None) or self._open(address)
             self._stores[address] = store
-            if len(self._stores) > MOST:
+            if len(self._stores) > MAX_OPEN:
                 self._stores.pop(next(iter(self._stores))).close()
             return store
 
@@ -42,7 +42,7 @@ class KeptOpen(Generic[Store]):
                 self._stores.popitem()[1].close()
 
 
-def close_kept() -> None:
+def close_connections() -> None:
     """Close everything that is kept open in this process; it is opened again when it is asked for."""
     for table in _tables:
         table.close()

@@ -12,17 +12,17 @@ from typing import Any
 
 from vedette.element import Element, View
 from vedette.errors import VedetteError
-from vedette.language.compile.execution_context import Context
+from vedette.language.compile.execution_context import ExecutionContext
 from vedette.language.schema.model import Schema
-from vedette.policy.decisions import Policy, holds
+from vedette.policy.decisions import Policy, condition_holds
 
-__all__ = ["Sight"]
+__all__ = ["ActorView"]
 
 
-class Sight:
+class ActorView:
     """The graph as one actor sees it during one statement. `context.view` is the unfiltered state."""
 
-    def __init__(self, policies: Sequence[Policy], context: Context, schema: Schema) -> None:
+    def __init__(self, policies: Sequence[Policy], context: ExecutionContext, schema: Schema) -> None:
         self._view: View = context.view
         self._context = context
         self._schema = schema
@@ -36,14 +36,14 @@ class Sight:
 
     def get(self, id: str) -> Element | None:
         element = self._view.get(id)
-        return None if element is None else self.see(element)
+        return None if element is None else self.visible_version(element)
 
     def scan(self, types: tuple[str, ...]) -> Iterable[Element]:
         return self._seen(self._view.scan(types))
 
     def lookup(self, owner: str, attribute: str, value: Any) -> Iterator[Element]:
         for element in self._view.lookup(owner, attribute, value):
-            seen = self.see(element)
+            seen = self.visible_version(element)
             if seen is not None and (seen is element or self._value(seen, attribute) == value):
                 yield seen
 
@@ -55,32 +55,32 @@ class Sight:
 
     def _seen(self, elements: Iterable[Element]) -> Iterator[Element]:
         for element in elements:
-            seen = self.see(element)
+            seen = self.visible_version(element)
             if seen is not None:
                 yield seen
 
     # --- deciding ---------------------------------------------------------------------------------------------
 
-    def see(self, element: Element) -> Element | None:
+    def visible_version(self, element: Element) -> Element | None:
         """The element as the actor sees it, or None."""
         version, known = self._known.get(element.id, (None, None))
         if version is not element:
             self._known[element.id] = (element, None)
-            known = self.judge(element)
+            known = self.evaluate(element)
             self._known[element.id] = (element, known)
         return known
 
-    def judge(self, element: Element) -> Element | None:
+    def evaluate(self, element: Element) -> Element | None:
         """Like `see`, without asking what was decided before."""
         visible = self._visible_edge(element) if element.targets is not None else self._visible(element)
         return self._masked(element) if visible else None
 
     def _visible(self, element: Element) -> bool:
-        if self._schema.nodes[element.type].protected:
+        if self._schema.nodes[element.type].is_layer0:
             return True
         allowed = False
         for policy in self._elements:
-            if policy.speaks_about("MATCH", element.type, None) and self._true(policy, element):
+            if policy.applies_to("MATCH", element.type, None) and self._applies(policy, element):
                 if not policy.allow:
                     return False
                 allowed = True
@@ -89,21 +89,21 @@ class Sight:
     def _visible_edge(self, edge: Element) -> bool:
         named = allowed = False
         for policy in self._elements:
-            if not policy.speaks_about("MATCH", edge.type, None):
+            if not policy.applies_to("MATCH", edge.type, None):
                 continue
             explicit = policy.allow and policy.types is not None
             named = named or explicit
-            if self._true(policy, edge):
+            if self._applies(policy, edge):
                 if not policy.allow:
                     return False
                 allowed = allowed or explicit
         if named:
             return allowed
         targets = (self._view.get(id) for id in edge.targets or ())
-        return all(target is not None and self.see(target) is not None for target in targets)
+        return all(target is not None and self.visible_version(target) is not None for target in targets)
 
     def _masked(self, element: Element) -> Element:
-        about = [p for p in self._attributes if p.speaks_about("MATCH", element.type, p.attribute)]
+        about = [p for p in self._attributes if p.applies_to("MATCH", element.type, p.attribute)]
         if not about:
             return element
         holder = (
@@ -124,17 +124,17 @@ class Sight:
     def _hides(self, about: list[Policy], element: Element) -> bool:
         if not about:
             return False
-        if any(not policy.allow and self._true(policy, element) for policy in about):
+        if any(not policy.allow and self._applies(policy, element) for policy in about):
             return True
         allowing = [policy for policy in about if policy.allow]
-        return bool(allowing) and not any(self._true(policy, element) for policy in allowing)
+        return bool(allowing) and not any(self._applies(policy, element) for policy in allowing)
 
-    def _true(self, policy: Policy, element: Element) -> bool:
+    def _applies(self, policy: Policy, element: Element) -> bool:
         context = self._context
         context.operation, context.target, context.target_type = "MATCH", element, element.type
         context.target_attr = policy.attribute
         try:
-            return holds(policy, element, context)
+            return condition_holds(policy, element, context)
         except VedetteError:
             return not policy.allow
 

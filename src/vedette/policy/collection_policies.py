@@ -10,7 +10,7 @@ A nested pattern may meet the document in one equality, which becomes a list of 
 
     EXISTS(m: Member WHERE m.user = current_actor() AND m.region = o.region)      o.region IN ["north", "east"]
 
-The outcome is a tuple of `SightRule`: text, which any process understands. Where a condition cannot be taken apart, it
+The outcome is a tuple of `ViewRule`: text, which any process understands. Where a condition cannot be taken apart, it
 has a `problem`, and whoever would be judged by it cannot be answered (surface.md, External collections).
 """
 
@@ -23,14 +23,14 @@ from typing import Any
 
 from vedette.element import Element
 from vedette.errors import VedetteError
-from vedette.language.compile.execution_context import Context, Row
-from vedette.language.compile.expressions import Closure
-from vedette.language.compile.patterns import PatternChains
+from vedette.language.compile.execution_context import ExecutionContext, Row
+from vedette.language.compile.expressions import CompiledExpression
+from vedette.language.compile.patterns import PatternCompiler
 from vedette.language.plan.planner import PlanContext
 from vedette.language.printer import print_expression
 from vedette.language.resolve.patterns import PatternResolver
-from vedette.language.resolve.scope import Frame, Scope
-from vedette.language.resolve.tree import Condition, PatternFold, slots_of
+from vedette.language.resolve.scope import AnalysisContext, Scope
+from vedette.language.resolve.tree import ResolvedExpression, ResolvedPatternAggregate, registers_read
 from vedette.language.syntax.declarations import OperationPattern, PolicyDeclaration
 from vedette.language.syntax.expressions import (
     Attribute,
@@ -45,30 +45,30 @@ from vedette.language.syntax.expressions import (
     Unary,
     Variable,
 )
-from vedette.language.syntax.visit import exchange, walk
+from vedette.language.syntax.visit import transform, walk
 from vedette.language.types import list_of
 from vedette.policy.decisions import PLACE
 from vedette.policy.dependencies import mentioned_types
-from vedette.policy.operation_targets import collections_of
-from vedette.watch.delta import frozen
+from vedette.policy.operation_targets import external_collections
+from vedette.watch.delta import value_key
 
 __all__ = [
     "CollectionPolicy",
-    "SightRule",
-    "Unanswerable",
+    "UnsupportedPolicy",
+    "ViewRule",
     "compile_collection_policy",
-    "may_see",
-    "sight_rules",
+    "is_ever_visible",
+    "view_rules",
 ]
 
-MOST_VALUES = 1_000
+MAX_LISTED_VALUES = 1_000
 """What the graph may say about one comparison with a document."""
 _TIME = frozenset({"now", "wall_time", "logical_time"})
 _UNNAMED = "document"
 """What an operation without a variable calls the document."""
 
 
-class Unanswerable(Exception):
+class UnsupportedPolicy(Exception):
     """A policy cannot be put as a condition on documents."""
 
     def __init__(self, policy: str, reason: str) -> None:
@@ -76,7 +76,7 @@ class Unanswerable(Exception):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class SightRule:
+class ViewRule:
     """One policy about reading a collection, for one actor at one moment."""
 
     allow: bool
@@ -89,15 +89,15 @@ class SightRule:
 
 
 @dataclass(frozen=True, slots=True)
-class _Known:
+class _GraphValue:
     """A part of a condition that the graph answers: a value, or with `listed` what a pattern finds."""
 
-    value: Closure
+    value: CompiledExpression
     size: int
-    listed: tuple[int, Closure] | None = None
+    listed: tuple[int, CompiledExpression] | None = None
     """The register of the pattern's elements, and what is read of each."""
 
-    def evaluate(self, context: Context) -> Any:
+    def evaluate(self, context: ExecutionContext) -> Any:
         row: Row = [None] * self.size
         row[0] = context
         found = self.value(row)
@@ -108,8 +108,8 @@ class _Known:
         for element in found:
             row[slot] = element
             value = read(row)
-            values[frozen(value)] = value
-            if len(values) > MOST_VALUES:
+            values[value_key(value)] = value
+            if len(values) > MAX_LISTED_VALUES:
                 break  # too many to be said
         return list(values.values())
 
@@ -126,10 +126,10 @@ class CollectionPolicy:
     variable: str
     condition: Expression
     """With parameters, named by their number, in the place of what is known."""
-    known: tuple[_Known, ...]
+    known: tuple[_GraphValue, ...]
     instance: bool
     """Whether the condition looks at the document."""
-    looks_at: frozenset[str] | None
+    depends_on_types: frozenset[str] | None
     """Types of the graph whose changes can change what is known; None: time does, too, so any commit may."""
     problem: str | None
 
@@ -143,11 +143,11 @@ def compile_collection_policy(
     """What a declared policy says about external collections; raises with every mistake in it."""
     found = []
     for operation in declaration.operations:
-        frame = Frame(context.schema, source)
-        collections = collections_of(operation, frame)
+        frame = AnalysisContext(context.schema, source)
+        collections = external_collections(operation, frame)
         if collections is None or collections:
             found.append(_compile(declaration, operation, collections, frame, context))
-        frame.finish()
+        frame.raise_if_any()
     return found
 
 
@@ -155,11 +155,11 @@ def _compile(
     declaration: PolicyDeclaration,
     operation: OperationPattern,
     collections: frozenset[str] | None,
-    frame: Frame,
+    frame: AnalysisContext,
     context: PlanContext,
 ) -> CollectionPolicy:
     variable = operation.variable or _UNNAMED
-    parts = _TakenApart(frame, variable, context)
+    parts = _ConditionSplitter(frame, variable, context)
     condition = parts.condition(declaration.condition)
     instance = any(_is_document(node, variable) for node in walk(condition))
     return CollectionPolicy(
@@ -169,9 +169,9 @@ def _compile(
         attribute=operation.attribute,
         variable=variable,
         condition=condition,
-        known=tuple(_Known(known.value, frame.size, known.listed) for known in parts.known),
+        known=tuple(_GraphValue(known.value, frame.register_count, known.listed) for known in parts.known),
         instance=instance,
-        looks_at=None if parts.timely else frozenset(parts.looks_at),
+        depends_on_types=None if parts.depends_on_time else frozenset(parts.depends_on_types),
         problem=parts.problem,
     )
 
@@ -182,16 +182,16 @@ def _is_document(node: Any, variable: str) -> bool:
     )
 
 
-class _TakenApart:
+class _ConditionSplitter:
     """The document's part of a condition, and what is known without it."""
 
-    def __init__(self, frame: Frame, variable: str, context: PlanContext) -> None:
+    def __init__(self, frame: AnalysisContext, variable: str, context: PlanContext) -> None:
         self._resolver = PatternResolver(frame, PLACE)
         self._variable = variable
-        self._chains = PatternChains(context)
-        self.known: list[_Known] = []
-        self.looks_at: set[str] = set()
-        self.timely = False
+        self._chains = PatternCompiler(context)
+        self.known: list[_GraphValue] = []
+        self.depends_on_types: set[str] = set()
+        self.depends_on_time = False
         self.problem: str | None = None
 
     def condition(self, node: Expression) -> Expression:
@@ -226,20 +226,24 @@ class _TakenApart:
     def _known(self, node: Expression) -> Expression:
         found = self._resolver.resolve(node, Scope(self._resolver.frame))
         self._note(node, found)
-        if found.type.kind != "Bool" and self.timely:
+        if found.type.kind != "Bool" and self.depends_on_time:
             return self._cannot("compares the document with the time, which goes on by itself")
-        return self._place(_Known(self._read(found), 0))
+        return self._place(_GraphValue(self._read(found), 0))
 
-    def _read(self, found: Condition) -> Closure:
-        return self._chains.id(found) if found.type.is_reference else self._chains.condition(found)
+    def _read(self, found: ResolvedExpression) -> CompiledExpression:
+        return (
+            self._chains.compile_element_id(found)
+            if found.type.is_reference
+            else self._chains.compile_expression(found)
+        )
 
-    def _note(self, node: Any, found: Condition) -> None:
-        self.looks_at.update(mentioned_types(found))
-        self.timely = self.timely or any(
+    def _note(self, node: Any, found: ResolvedExpression) -> None:
+        self.depends_on_types.update(mentioned_types(found))
+        self.depends_on_time = self.depends_on_time or any(
             isinstance(part, Call) and part.name.lower() in _TIME for part in walk(node)
         )
 
-    def _place(self, known: _Known) -> Expression:
+    def _place(self, known: _GraphValue) -> Expression:
         self.known.append(known)
         return Parameter(str(len(self.known) - 1))
 
@@ -254,19 +258,19 @@ class _TakenApart:
                 outer, inner = (left, right) if self._mentioned(left) else (right, left)
             case _:
                 return self._cannot("joins documents with the graph by more than one equality")
-        scope = Scope(self._resolver.frame).inner()
+        scope = Scope(self._resolver.frame).child()
         where = None
         for part in apart:
             where = part if where is None else Binary("AND", where, part)
-        pattern = self._resolver.pattern(node.pattern, where, scope)
+        pattern = self._resolver.resolve_pattern(node.pattern, where, scope)
         read = self._resolver.resolve(inner, scope)
-        slots = slots_of(read)
+        slots = registers_read(read)
         if len(slots) != 1:
             return self._cannot("joins documents with several elements of the graph at once")
         (slot,) = slots
-        fold = PatternFold("COLLECT", pattern, slot, -1, list_of(read.type))
+        fold = ResolvedPatternAggregate("COLLECT", pattern, slot, -1, list_of(read.type))
         self._note(node, fold)
-        listed = _Known(self._chains.condition(fold), 0, (slot, self._read(read)))
+        listed = _GraphValue(self._chains.compile_expression(fold), 0, (slot, self._read(read)))
         return Binary("IN", self.condition(outer), self._place(listed))
 
 
@@ -284,9 +288,9 @@ def _conjuncts(node: Expression | None) -> Iterator[Expression]:
 # --- for one actor ----------------------------------------------------------------------------------------------
 
 
-def sight_rules(
-    policies: Iterable[CollectionPolicy], collection: str, context: Context
-) -> tuple[tuple[CollectionPolicy, SightRule], ...]:
+def view_rules(
+    policies: Iterable[CollectionPolicy], collection: str, context: ExecutionContext
+) -> tuple[tuple[CollectionPolicy, ViewRule], ...]:
     """What the policies say to the context's actor about a collection; raises Unanswerable.
 
     A condition that fails while it is evaluated counts as true for a DENY and as false for an ALLOW.
@@ -302,8 +306,8 @@ def sight_rules(
     return tuple(found)
 
 
-def _rule(policy: CollectionPolicy, condition: Expression) -> SightRule:
-    return SightRule(
+def _rule(policy: CollectionPolicy, condition: Expression) -> ViewRule:
+    return ViewRule(
         allow=policy.allow,
         attribute=policy.attribute,
         variable=policy.variable,
@@ -311,9 +315,9 @@ def _rule(policy: CollectionPolicy, condition: Expression) -> SightRule:
     )
 
 
-def _told(policy: CollectionPolicy, collection: str, context: Context) -> Expression:
+def _told(policy: CollectionPolicy, collection: str, context: ExecutionContext) -> Expression:
     if policy.problem is not None:
-        raise Unanswerable(policy.name, policy.problem)
+        raise UnsupportedPolicy(policy.name, policy.problem)
     context.operation, context.target = "MATCH", None
     context.target_type, context.target_attr = collection, policy.attribute
     values = [_constant(policy, known.evaluate(context)) for known in policy.known]
@@ -326,28 +330,30 @@ def _told(policy: CollectionPolicy, collection: str, context: Context) -> Expres
                 return Literal(type_ == collection)
         return None
 
-    condition: Expression = exchange(policy.condition, filled)
+    condition: Expression = transform(policy.condition, filled)
     return condition
 
 
 def _constant(policy: CollectionPolicy, value: Any) -> Expression:
     if isinstance(value, list | tuple):
-        if len(value) > MOST_VALUES:
-            raise Unanswerable(policy.name, f"compares the document with more than {MOST_VALUES:,} values")
+        if len(value) > MAX_LISTED_VALUES:
+            raise UnsupportedPolicy(
+                policy.name, f"compares the document with more than {MAX_LISTED_VALUES:,} values"
+            )
         return ListLiteral(tuple(_constant(policy, item) for item in value))
     if isinstance(value, Element):
         return Literal(value.id)
     if isinstance(value, float) and not math.isfinite(value):
-        raise Unanswerable(policy.name, "compares the document with a number that is not finite")
+        raise UnsupportedPolicy(policy.name, "compares the document with a number that is not finite")
     return Literal(value)
 
 
-def _is_true(rule: SightRule) -> bool:
+def _is_true(rule: ViewRule) -> bool:
     """Whether the condition is, whatever the document."""
     return rule.condition == print_expression(Literal(True))
 
 
-def may_see(rules: Sequence[tuple[CollectionPolicy, SightRule]], attribute: str | None = None) -> bool:
+def is_ever_visible(rules: Sequence[tuple[CollectionPolicy, ViewRule]], attribute: str | None = None) -> bool:
     """Whether some policy could show the collection, or the attribute: what depends on the document is judged later."""
     allowed = attribute is not None
     for policy, rule in rules:

@@ -15,25 +15,25 @@ from vedette.language.resolve import tree as resolved
 from vedette.language.resolve.patterns import PatternResolver
 from vedette.language.resolve.scope import Scope
 from vedette.language.resolve.tree import (
-    Condition,
-    EdgeElement,
-    ExistsIn,
-    NodeElement,
-    PathElement,
-    PatternFold,
+    ResolvedEdge,
+    ResolvedExists,
+    ResolvedExpression,
+    ResolvedNode,
+    ResolvedPath,
     ResolvedPattern,
-    Slot,
+    ResolvedPatternAggregate,
+    VariableRef,
 )
 from vedette.language.resolve.types import concrete_types, resolve_type
 from vedette.language.syntax.declarations import OperationPattern, PolicyDeclaration
 from vedette.language.types import Type, node_type
 from vedette.policy.decisions import PLACE, named_types, variable_of
-from vedette.policy.operation_targets import graph_side
+from vedette.policy.operation_targets import graph_operation
 
-__all__ = ["SightDependencies", "mentioned_types"]
+__all__ = ["PolicyDependencies", "mentioned_types"]
 
 
-class SightDependencies:
+class PolicyDependencies:
     """Collects, for one watch, the conditions to follow and the types whose changes may concern any match."""
 
     def __init__(self, resolver: PatternResolver, policies: Iterable[PolicyDeclaration]) -> None:
@@ -44,65 +44,70 @@ class SightDependencies:
             for policy in policies
             for written in policy.operations
             if written.operation in ("*", "MATCH")
-            and (operation := graph_side(written, self._schema)) is not None
+            and (operation := graph_operation(written, self._schema)) is not None
         ]
-        self.conditions: list[Condition] = []
-        self.wide: set[str] = set()
+        self.conditions: list[ResolvedExpression] = []
+        self.rescan_types: set[str] = set()
 
-    def collect(self, pattern: ResolvedPattern, conditions: Sequence[Condition]) -> None:
+    def collect(self, pattern: ResolvedPattern, conditions: Sequence[ResolvedExpression]) -> None:
         """Take in a watch's pattern and whatever else it evaluates over its variables."""
         self.conditions += self._about(pattern.elements)
         for condition in (*pattern.where, *conditions):
-            if any(isinstance(p, (ExistsIn, PatternFold)) for p in resolved.subexpressions(condition)):
+            if any(
+                isinstance(p, (ResolvedExists, ResolvedPatternAggregate))
+                for p in resolved.walk_expression(condition)
+            ):
                 self.conditions.append(self._seen(condition))
-            self._judged_unbound(self._followed(condition))
+            self._add_rescan_types(self._followed(condition))
 
     # --- elements that are bound ------------------------------------------------------------------------------
 
-    def _about(self, elements: Sequence[resolved.PatternElement]) -> list[Condition]:
+    def _about(self, elements: Sequence[resolved.ResolvedPart]) -> list[ResolvedExpression]:
         """The conditions under which policies show these elements, with their variable standing for each."""
-        found: list[Condition] = []
+        found: list[ResolvedExpression] = []
         for element in elements:
-            self._judged_unbound(self._unbound(element))
-            if not isinstance(element, PathElement):
-                types = element.types if isinstance(element, NodeElement) else element.edges
-                found += [self._condition(*rule, element.slot) for rule in self._speaking(frozenset(types))]
+            self._add_rescan_types(self._unbound(element))
+            if not isinstance(element, ResolvedPath):
+                types = element.types if isinstance(element, ResolvedNode) else element.edge_types
+                found += [
+                    self._condition(*rule, element.register) for rule in self._policies_for(frozenset(types))
+                ]
         return found
 
-    def _seen(self, condition: Condition) -> Condition:
+    def _seen(self, condition: ResolvedExpression) -> ResolvedExpression:
         """The condition with nested patterns narrowed to what the actor sees: only what it looks at matters here."""
 
-        def change(part: Condition) -> Condition | None:
-            if not isinstance(part, (ExistsIn, PatternFold)):
+        def change(part: ResolvedExpression) -> ResolvedExpression | None:
+            if not isinstance(part, (ResolvedExists, ResolvedPatternAggregate)):
                 return None
             where = (*map(self._seen, part.pattern.where), *self._about(part.pattern.elements))
             return replace(part, pattern=ResolvedPattern(part.pattern.elements, where))
 
-        return resolved.rebuild(condition, change)
+        return resolved.transform_expression(condition, change)
 
     # --- elements that are not --------------------------------------------------------------------------------
 
-    def _judged_unbound(self, types: Iterable[str]) -> None:
+    def _add_rescan_types(self, types: Iterable[str]) -> None:
         for name in sorted(set(types)):
-            for policy, operation in self._speaking(frozenset({name})):
-                slot = self._resolver.frame.register()
+            for policy, operation in self._policies_for(frozenset({name})):
+                slot = self._resolver.frame.allocate_register()
                 condition = self._condition(policy, operation, slot)
-                self.wide.update(mentioned_types(condition))
-                if slot in resolved.slots_of(condition):
-                    self.wide.add(name)
+                self.rescan_types.update(mentioned_types(condition))
+                if slot in resolved.registers_read(condition):
+                    self.rescan_types.add(name)
 
-    def _unbound(self, element: resolved.PatternElement) -> Iterator[str]:
+    def _unbound(self, element: resolved.ResolvedPart) -> Iterator[str]:
         """Types of elements that must be visible for this one to match, though no variable holds them."""
         match element:
-            case NodeElement():
+            case ResolvedNode():
                 yield from self._behind(element.types)
-            case EdgeElement():
-                for name in element.edges:
+            case ResolvedEdge():
+                for name in element.edge_types:
                     parameters = self._schema.edges[name].parameters
                     for parameter, target in zip(parameters, element.targets, strict=True):
                         if not isinstance(target, int):
                             yield from self._of(parameter.type)
-            case PathElement():
+            case ResolvedPath():
                 yield element.edge
                 yield from self._behind((element.edge,))
 
@@ -118,16 +123,16 @@ class SightDependencies:
         yield from types
         yield from self._behind(types)
 
-    def _followed(self, condition: Condition) -> Iterator[str]:
+    def _followed(self, condition: ResolvedExpression) -> Iterator[str]:
         """Types of what references lead to: `t.owner.name` is null for those who do not see the owner."""
-        for part in resolved.subexpressions(condition):
+        for part in resolved.walk_expression(condition):
             base = getattr(part, "base", None)
-            if base is not None and not isinstance(base, Slot):
+            if base is not None and not isinstance(base, VariableRef):
                 yield from self._of(base.type if base.type.is_reference else node_type())
 
     # --- policies ---------------------------------------------------------------------------------------------
 
-    def _speaking(self, types: frozenset[str]) -> Iterator[tuple[PolicyDeclaration, OperationPattern]]:
+    def _policies_for(self, types: frozenset[str]) -> Iterator[tuple[PolicyDeclaration, OperationPattern]]:
         for policy, operation in self._reading:
             _, written = variable_of(operation, self._resolver.frame)
             type_ = resolve_type(self._resolver.frame, written) if written is not None else None
@@ -135,7 +140,9 @@ class SightDependencies:
             if names is None or not names.isdisjoint(types):
                 yield policy, operation
 
-    def _condition(self, policy: PolicyDeclaration, operation: OperationPattern, slot: int) -> Condition:
+    def _condition(
+        self, policy: PolicyDeclaration, operation: OperationPattern, slot: int
+    ) -> ResolvedExpression:
         """The policy's condition with its variable in this register. Its other names are its own."""
         resolver = self._resolver
         variable, written = variable_of(operation, resolver.frame)
@@ -144,31 +151,33 @@ class SightDependencies:
         for name, type_ in ((variable, written), (second, second_type)):
             if name is not None:
                 known = resolve_type(resolver.frame, type_) if type_ is not None else node_type()
-                scope.variables[name] = Slot(slot, name, known)
+                scope.variables[name] = VariableRef(slot, name, known)
         place, resolver.place = resolver.place, PLACE
-        lifted, resolver.frame.lifted = resolver.frame.lifted, False
+        lifted, resolver.frame.literals_extracted = resolver.frame.literals_extracted, False
         condition = resolver.resolve(policy.condition, scope)
-        resolver.place, resolver.frame.lifted = place, lifted
+        resolver.place, resolver.frame.literals_extracted = place, lifted
         return condition
 
 
-def mentioned_types(condition: Condition) -> Iterator[str]:
+def mentioned_types(condition: ResolvedExpression) -> Iterator[str]:
     """Every type that the condition looks at beyond the element that it is about."""
-    for part in resolved.subexpressions(condition):
-        if isinstance(part, (ExistsIn, PatternFold)):
+    for part in resolved.walk_expression(condition):
+        if isinstance(part, (ResolvedExists, ResolvedPatternAggregate)):
             for element in part.pattern.elements:
                 match element:
-                    case NodeElement():
+                    case ResolvedNode():
                         yield from element.types
-                    case EdgeElement():
-                        yield from element.edges
-                    case PathElement():
+                    case ResolvedEdge():
+                        yield from element.edge_types
+                    case ResolvedPath():
                         yield element.edge
         elif _follows(part):
-            yield from part.places
+            yield from part.index_by_type
 
 
-def _follows(part: Condition) -> TypeGuard[resolved.AttributeOf | resolved.DynamicAttribute]:
-    if isinstance(part, (resolved.AttributeOf, resolved.DynamicAttribute)):
-        return not isinstance(part.base, Slot)
+def _follows(
+    part: ResolvedExpression,
+) -> TypeGuard[resolved.AttributeAccess | resolved.DynamicAttributeAccess]:
+    if isinstance(part, (resolved.AttributeAccess, resolved.DynamicAttributeAccess)):
+        return not isinstance(part.base, VariableRef)
     return False

@@ -7,8 +7,8 @@ from collections.abc import Iterable, Mapping, Sequence
 
 from vedette.element import Element, View
 from vedette.errors import MutationError, PolicyError
-from vedette.language.compile.execution_context import Context
-from vedette.policy.actor_view import Sight
+from vedette.language.compile.execution_context import ExecutionContext
+from vedette.policy.actor_view import ActorView
 from vedette.policy.decisions import Decision, Policy, decide
 
 __all__ = ["PolicyGuard"]
@@ -25,8 +25,8 @@ class PolicyGuard:
     def __init__(
         self,
         policies: Sequence[Policy],
-        context: Context,
-        sight: Sight,
+        context: ExecutionContext,
+        sight: ActorView,
         bindings: Mapping[str, str] | None = None,
         tenant: str = "",
     ) -> None:
@@ -36,18 +36,18 @@ class PolicyGuard:
         self._bindings = bindings if bindings is not None else {}
         self._tenant = tenant
 
-    def shown(self, element: Element) -> Element | None:
+    def visible_version(self, element: Element) -> Element | None:
         """The element as the actor may see it, judged as it is now."""
-        return self._sight.judge(element)
+        return self._sight.evaluate(element)
 
-    def sees(self, element: Element) -> bool:
-        return self._sight.see(element) is not None
+    def can_see(self, element: Element) -> bool:
+        return self._sight.visible_version(element) is not None
 
     def _knows(self, element: Element) -> bool:
         id = element.id
-        return self.sees(element) or id == self._context.actor or id in self._bindings.values()
+        return self.can_see(element) or id == self._context.actor or id in self._bindings.values()
 
-    def check_named(self, ids: Iterable[str | None], view: View) -> None:
+    def check_ids_visible(self, ids: Iterable[str | None], view: View) -> None:
         """What a statement names by id must be known to the actor; else it is not found."""
         for id in ids:
             element = view.get(id) if id is not None else None
@@ -58,7 +58,7 @@ class PolicyGuard:
         decision = decide(self._policies, operation, element, attribute, self._context)
         if decision.allowed:
             return
-        self._record(decision, operation, element.type, element.id, attribute)
+        self._audit_denial(decision, operation, element.type, element.id, attribute)
         if operation not in ("SPAWN", "LINK") and not self._knows(element):
             raise not_found(element.id)
         raise _denied(decision)
@@ -67,7 +67,7 @@ class PolicyGuard:
         """An operation on the schema or the engine itself, such as META SPAWN on `_Watch`."""
         decision = self._decide_meta(operation, type_name)
         if not decision.allowed:
-            self._record(decision, f"META {operation}", type_name, None, None)
+            self._audit_denial(decision, f"META {operation}", type_name, None, None)
             raise _denied(decision)
 
     def allows_meta(self, operation: str, type_name: str) -> bool:
@@ -77,7 +77,7 @@ class PolicyGuard:
         self._context.target_type = type_name
         return decide(self._policies, f"META {operation}", None, None, self._context)
 
-    def _record(
+    def _audit_denial(
         self, decision: Decision, operation: str, type_name: str, id: str | None, attribute: str | None
     ) -> None:
         _audit.warning(
@@ -94,7 +94,7 @@ class PolicyGuard:
                 "attribute": attribute,
                 "actor": self._context.actor,
                 "policy": decision.policy,
-                "failed": decision.failed,
+                "failed": decision.error,
             },
         )
 
@@ -106,6 +106,6 @@ def not_found(id: str) -> MutationError:
 
 
 def _denied(decision: Decision) -> PolicyError:
-    if decision.failed is not None:
+    if decision.error is not None:
         return PolicyError("E7004", "Permission denied")
     return PolicyError("E7001", decision.message or "Permission denied")

@@ -5,23 +5,23 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import replace
 
-from vedette.language.resolve.scope import Frame
+from vedette.language.resolve.scope import AnalysisContext
 from vedette.language.schema.model import Schema
 from vedette.language.syntax.declarations import OperationPattern
 from vedette.language.syntax.expressions import NamedType, OptionalType, TypeExpression, UnionType
 
-__all__ = ["collections_of", "graph_side"]
+__all__ = ["external_collections", "graph_operation"]
 
 _READING = ("*", "MATCH")
 _KEPT = ("id", "_id", "_type")
 """What every document is told with."""
 
 
-def graph_side(operation: OperationPattern, schema: Schema) -> OperationPattern | None:
+def graph_operation(operation: OperationPattern, schema: Schema) -> OperationPattern | None:
     """The pattern without external collections; None when nothing is left of it."""
     _, second = operation.second or (None, None)
     if second is not None and any(_is_external(member, schema) for member in _members(second)):
-        return None  # a mistake, which `collections_of` reports
+        return None  # a mistake, which `external_collections` reports
     if operation.type is None:
         return operation
     members = tuple(_members(operation.type))
@@ -33,7 +33,7 @@ def graph_side(operation: OperationPattern, schema: Schema) -> OperationPattern 
     return replace(operation, type=graph[0] if len(graph) == 1 else UnionType(graph, span=operation.span))
 
 
-def collections_of(operation: OperationPattern, frame: Frame) -> frozenset[str] | None:
+def external_collections(operation: OperationPattern, frame: AnalysisContext) -> frozenset[str] | None:
     """Names of external collections, none of them as an empty set; None: every collection, because it names no type."""
     schema, first, second = frame.schema, operation.type, operation.second
     if first is None and second is None:

@@ -15,17 +15,17 @@ from threading import Event, Thread
 
 from vedette.console.app import HttpServer, make_app
 from vedette.console.http_server import MOST_CONNECTIONS
-from vedette.console.metrics import service_figures
-from vedette.console.page import ServerFacts
+from vedette.console.metrics import service_metrics
+from vedette.console.page import ServerInfo
 from vedette.engine.data_directory import Vedette
-from vedette.gateway.server.access import check_exposure
+from vedette.gateway.server.access import require_auth_or_loopback
 from vedette.gateway.server.tls import tls_of
 from vedette.gateway.service import GatewayService
-from vedette.processes.ports import taken_port
-from vedette.processes.server_file import FILE, ServerFile, write_server_file
+from vedette.processes.ports import explain_bind_errors
+from vedette.processes.server_file import SERVER_FILE_NAME, ServerFile, write_server_file
 from vedette.transport.unix_socket import socket_path
 
-__all__ = ["DemoActivity", "ServeOptions", "missing", "serve_home", "stop_asked"]
+__all__ = ["DemoActivity", "ServeOptions", "not_ready_reason", "run_engine_server", "stop_on_signals"]
 
 log = logging.getLogger(__name__)
 
@@ -40,18 +40,18 @@ class ServeOptions:
     directory: Path | None
 
 
-async def serve_home(
+async def run_engine_server(
     home: Vedette, options: ServeOptions, *, started: Callable[[ServerFile], None], stop: asyncio.Event
 ) -> None:
     """Serve until `stop` is set; `started` is told the ports once everything listens."""
     service = GatewayService(home, directory=options.directory)
-    check_exposure(options.host, guarded=service.server.guarded)
+    require_auth_or_loopback(options.host, guarded=service.server.requires_auth)
     ports: list[int] = []
     app = make_app(
         service.board,
-        figures=service_figures(service),
-        ready=lambda: missing(service, options.workers),
-        facts=lambda: ServerFacts(
+        figures=service_metrics(service),
+        ready=lambda: not_ready_reason(service, options.workers),
+        facts=lambda: ServerInfo(
             port=ports[-1] if ports else options.port,
             secure=bool(home.settings.tls_certificate),
             databases=tuple(home.databases()),
@@ -70,7 +70,7 @@ async def serve_home(
         await service.stop()
 
 
-def missing(service: GatewayService, workers: int) -> str | None:
+def not_ready_reason(service: GatewayService, workers: int) -> str | None:
     """Why clients cannot be served; None when they can."""
     if not service.engine.alive:
         return "the engine has stopped"
@@ -85,9 +85,9 @@ async def _listening(
 ) -> AsyncIterator[ServerFile]:
     port = options.port
     if not options.workers:
-        with taken_port(options.host, options.port, "--port"):
+        with explain_bind_errors(options.host, options.port, "--port"):
             port = await service.listen(options.host, options.port)
-    with taken_port(options.host, options.http_port, "--http-port"):
+    with explain_bind_errors(options.host, options.http_port, "--http-port"):
         http_port = await http.start(options.host, options.http_port)
     directory, local, engine = options.directory, Path(), Path()
     if directory is not None:
@@ -109,11 +109,11 @@ async def _listening(
         yield found
     finally:
         if directory is not None:
-            for path in (directory / FILE, local, engine):
+            for path in (directory / SERVER_FILE_NAME, local, engine):
                 path.unlink(missing_ok=True)
 
 
-def stop_asked(loop: asyncio.AbstractEventLoop, stop: asyncio.Event) -> None:
+def stop_on_signals(loop: asyncio.AbstractEventLoop, stop: asyncio.Event) -> None:
     """Have `stop` set by SIGTERM and SIGINT, and when the supervisor is gone."""
     for number in (signal.SIGTERM, signal.SIGINT):
         loop.add_signal_handler(number, stop.set)

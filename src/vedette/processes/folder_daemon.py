@@ -19,15 +19,15 @@ from vedette.extras import missing_extra_note, missing_packages
 if TYPE_CHECKING:
     from vedette.clock import Clock
     from vedette.processes.logging_setup import LogOptions
-    from vedette.processes.supervisor import Child
+    from vedette.processes.supervisor import ChildSpec
     from vedette.search.embedding import Embedder
     from vedette.search.folders.daemon import FolderDaemon
-    from vedette.search.folders.worker import BulkIngestion
-    from vedette.search.ingestion import Ingestion
+    from vedette.search.folders.worker import BulkIngestor
+    from vedette.search.ingestion import VectorIngestor
     from vedette.search.vectors.store import VectorStore
     from vedette.settings import Settings
 
-__all__ = ["folder_child", "open_daemon"]
+__all__ = ["folder_daemon_spec", "open_folder_daemon"]
 
 log = logging.getLogger(__name__)
 
@@ -36,35 +36,35 @@ _LEASE = timedelta(minutes=5)
 
 
 @contextmanager
-def open_daemon(directory: Path, data: str) -> Iterator[FolderDaemon]:
+def open_folder_daemon(directory: Path, data: str) -> Iterator[FolderDaemon]:
     """The daemon with all that it needs, ready to run; others can ask it for what it holds."""
     from vedette.engine.data_directory import open_vedette
     from vedette.handshake.tables.handshake_db import FILE_NAME
-    from vedette.handshake.tables.settings import Tuning
-    from vedette.search.embedding import embedder_named
-    from vedette.search.file_queue.engine_queue import QUEUE_DATABASE, EngineFileQueue, queue_home
+    from vedette.handshake.tables.settings import HandshakeSettings
+    from vedette.search.embedding import create_embedder
+    from vedette.search.file_queue.engine_queue import QUEUE_DATABASE, EngineFileQueue, queue_directory
     from vedette.search.folders.daemon import FolderDaemon
-    from vedette.search.folders.daemon_api import LinkServer, VectorDesk
-    from vedette.search.ingestion import Ingestion
-    from vedette.search.vectors.background import OpeningVectors
-    from vedette.search.vectors.qdrant import QdrantVectors
+    from vedette.search.folders.daemon_api import DaemonApi, DaemonServer
+    from vedette.search.ingestion import VectorIngestor
+    from vedette.search.vectors.background import BackgroundVectorStore
+    from vedette.search.vectors.qdrant import QdrantStore
     from vedette.sources.files.file_state import FILE_NAME as SEEN_NAME
-    from vedette.sources.files.file_state import SeenFiles
+    from vedette.sources.files.file_state import FileStateStore
 
     settings, clock = settings_at(directory), clock_of()
     with ExitStack() as stack:
-        home = stack.enter_context(open_vedette(queue_home(directory), settings=settings, clock=clock))
+        home = stack.enter_context(open_vedette(queue_directory(directory), settings=settings, clock=clock))
         tables = stack.enter_context(open_tables(data))
-        seen = SeenFiles(directory / SEEN_NAME)
+        seen = FileStateStore(directory / SEEN_NAME)
         stack.callback(seen.close)
-        embedder = embedder_named(settings.embedder)
-        store = OpeningVectors(lambda: QdrantVectors(vectors_at(directory)))
+        embedder = create_embedder(settings.embedder)
+        store = BackgroundVectorStore(lambda: QdrantStore(vectors_at(directory)))
         stack.callback(store.close)
         queue = stack.enter_context(
             EngineFileQueue(home.database(QUEUE_DATABASE), directory / FILE_NAME, lease=_LEASE)
         )
-        ingestion = Ingestion(embedder, store, clock, max_file_bytes=settings.max_file_bytes)
-        bulk = _bulk(settings, embedder, store, ingestion, clock, stack)
+        ingestion = VectorIngestor(embedder, store, clock, max_file_bytes=settings.max_file_bytes)
+        bulk = _open_bulk_ingestor(settings, embedder, store, ingestion, clock, stack)
         daemon = FolderDaemon(
             tables,
             seen,
@@ -73,54 +73,54 @@ def open_daemon(directory: Path, data: str) -> Iterator[FolderDaemon]:
             clock,
             worker_id=f"daemon-{os.getpid()}",
             bulk=bulk,
-            tuning=Tuning.at(directory),
+            tuning=HandshakeSettings.load(directory),
         )
-        desk = VectorDesk(store, embedder, daemon.forget)
-        stack.enter_context(LinkServer(daemon_socket(directory), desk))
+        desk = DaemonApi(store, embedder, daemon.remove_watch)
+        stack.enter_context(DaemonServer(daemon_socket(directory), desk))
         yield daemon
 
 
-def _bulk(
+def _open_bulk_ingestor(
     settings: Settings,
     embedder: Embedder,
     store: VectorStore,
-    here: Ingestion,
+    here: VectorIngestor,
     clock: Clock,
     stack: ExitStack,
-) -> BulkIngestion | None:
+) -> BulkIngestor | None:
     """Spark, for backlogs. None without Java, without the extra `pipeline`, or if the settings disable it."""
     java = os.environ.get("JAVA_HOME") or shutil.which("java")
     if settings.files_on_spark == "never" or not java or missing_packages("pipeline"):
         return None
     from vedette.pipeline.queries.file_batches import (
-        BulkConfig,
-        BulkFiles,
-        Recipe,
-        SparkDesk,
+        BulkThresholds,
+        FileJobConfig,
+        OnDemandSession,
+        SparkBulkIngestion,
         SparkIngestion,
         SparkPreparation,
     )
     from vedette.search.chunking import ChunkingConfig
-    from vedette.search.ingestion import Ingestion
+    from vedette.search.ingestion import VectorIngestor
 
-    recipe = Recipe(
+    recipe = FileJobConfig(
         embedder=settings.embedder,
         chunking=ChunkingConfig(),
         max_file_bytes=settings.max_file_bytes,
         qdrant_url=settings.qdrant_url,
     )
-    config = BulkConfig(from_files=settings.files_on_spark_from)
-    desk = SparkDesk.at(settings.pipeline_master, clock, config)
+    config = BulkThresholds(start_at_files=settings.files_on_spark_from)
+    desk = OnDemandSession.at(settings.pipeline_master, clock, config)
     stack.callback(desk.close)
     if settings.qdrant_url:
-        return BulkFiles(desk, SparkIngestion(desk, recipe, here, clock))
+        return SparkBulkIngestion(desk, SparkIngestion(desk, recipe, here, clock))
     preparation = SparkPreparation(desk, recipe, embedder)
-    return BulkFiles(desk, Ingestion(embedder, store, clock, preparation=preparation))
+    return SparkBulkIngestion(desk, VectorIngestor(embedder, store, clock, preparation=preparation))
 
 
-def folder_child(data: str, directory: Path, logs: LogOptions) -> Child:
+def folder_daemon_spec(data: str, directory: Path, logs: LogOptions) -> ChildSpec:
     """The daemon, for a supervisor: as soon as a folder is watched, unless one runs by itself."""
-    from vedette.processes.supervisor import Child
+    from vedette.processes.supervisor import ChildSpec
 
     command = [sys.executable, "-m", "vedette.cli.wqm", "daemon", "--data", data, "--supervised"]
     command += logs.arguments()
@@ -139,7 +139,7 @@ def folder_child(data: str, directory: Path, logs: LogOptions) -> Child:
                 folders = [row for row in tables.watches() if row.config.watch_type is not WatchType.SOURCE]
         except VedetteError:  # damaged, or of a later version: `wqm` says which, and nothing else ends for it
             return False
-        if not folders or link.is_there():
+        if not folders or link.is_running():
             return False
         problem = missing_extra_note("files")
         if problem and not reported:
@@ -147,4 +147,6 @@ def folder_child(data: str, directory: Path, logs: LogOptions) -> Child:
             log.warning("%s", problem, extra={"action": "folders.extra_missing"})
         return not problem
 
-    return Child("folder daemon", command, lambda _pid: link.is_there(), vital=False, wanted=is_wanted)
+    return ChildSpec(
+        "folder daemon", command, lambda _pid: link.is_running(), required=False, is_needed=is_wanted
+    )

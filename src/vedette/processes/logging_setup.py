@@ -170,15 +170,15 @@ def _data_format(location: str) -> tuple[str, int | None, bool]:
     if location == MEMORY:
         return location, None, False
     if "://" in location:
-        from vedette.storage.postgres.catalog import LAYOUT as POSTGRES_LAYOUT
-        from vedette.storage.postgres.connections import address
+        from vedette.storage.postgres.catalog import FORMAT_VERSION as POSTGRES_LAYOUT
+        from vedette.storage.postgres.connections import display_url
 
-        return address(location), POSTGRES_LAYOUT, False
-    from vedette.storage.sqlite.directory import LAYOUT, read_format
+        return display_url(location), POSTGRES_LAYOUT, False
+    from vedette.storage.sqlite.directory import FORMAT_VERSION, read_format
 
     directory = Path(location)
     stated = read_format(directory)
-    return str(directory.absolute()), stated or LAYOUT, stated is None
+    return str(directory.absolute()), stated or FORMAT_VERSION, stated is None
 
 
 def _version() -> str:

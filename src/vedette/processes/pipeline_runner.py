@@ -18,12 +18,12 @@ from pathlib import Path
 from typing import TYPE_CHECKING, TextIO
 
 from vedette.extras import missing_extra_note
-from vedette.processes.supervisor import Child, Restarts
+from vedette.processes.supervisor import ChildSpec, RestartBackoff
 
 if TYPE_CHECKING:
     from vedette.processes.logging_setup import LogOptions
 
-__all__ = ["LOCK_FILE", "LOG_FILE", "has_sources", "pipeline_child", "redirect_output_to_log"]
+__all__ = ["LOCK_FILE", "LOG_FILE", "has_sources", "pipeline_spec", "redirect_output_to_log"]
 
 log = logging.getLogger(__name__)
 LOG_FILE = "pipeline.log"
@@ -39,28 +39,28 @@ _NO_JAVA = (
 )
 
 
-def pipeline_child(data: str, directory: Path, say: Callable[[str], object], logs: LogOptions) -> Child:
+def pipeline_spec(data: str, directory: Path, say: Callable[[str], object], logs: LogOptions) -> ChildSpec:
     """For a supervisor: start the pipeline when there is a source to read. `say` prints progress."""
     command = [sys.executable, "-m", "vedette", "pipeline", "--data", data, "--role", "child"]
     command += logs.arguments()
 
     def is_ready(pid: int) -> bool:
-        ready = _is_at_work(directory, pid)
+        ready = _is_running(directory, pid)
         if ready:
             say("The pipeline is running.")
         return ready
 
-    return Child(
+    return ChildSpec(
         f"pipeline (see {Path(data) / LOG_FILE})",
         command,
         is_ready,
-        restarts=Restarts(first_seconds=1.0, cap_seconds=30.0, steady_seconds=60.0),
-        wanted=_Wanted(directory),
-        vital=False,
+        restarts=RestartBackoff(initial_delay_seconds=1.0, max_delay_seconds=30.0, stable_after_seconds=60.0),
+        is_needed=PipelineNeeded(directory),
+        required=False,
     )
 
 
-class _Wanted:
+class PipelineNeeded:
     """True when the pipeline should be started. Logs once what is missing for that."""
 
     def __init__(self, directory: Path) -> None:
@@ -68,7 +68,7 @@ class _Wanted:
         self._is_reported = False
 
     def __call__(self) -> bool:
-        if not has_sources(self._directory) or _runs_elsewhere(self._directory):
+        if not has_sources(self._directory) or _is_locked_by_another(self._directory):
             return False
         problem = missing_extra_note("pipeline")
         action = "pipeline.extra_missing" if problem else "pipeline.java_missing"
@@ -120,7 +120,7 @@ def _has_java() -> bool:
     return shutil.which("java") is not None or bool(os.environ.get("JAVA_HOME"))
 
 
-def _runs_elsewhere(directory: Path) -> bool:
+def _is_locked_by_another(directory: Path) -> bool:
     """Whether somebody started one by hand."""
     try:
         descriptor = os.open(directory / LOCK_FILE, os.O_RDONLY)
@@ -135,7 +135,7 @@ def _runs_elsewhere(directory: Path) -> bool:
     return False
 
 
-def _is_at_work(directory: Path, pid: int) -> bool:
+def _is_running(directory: Path, pid: int) -> bool:
     try:
         status = json.loads((directory / _STATUS_FILE).read_text())
     except (OSError, ValueError):

@@ -8,10 +8,10 @@ import socket
 
 from vedette.cli.errors import CommandFailed
 
-__all__ = ["check_free", "taken_port"]
+__all__ = ["explain_bind_errors", "require_free_port"]
 
 
-class taken_port:
+class explain_bind_errors:
     """`with taken_port(…):` a port that another program has is said in words."""
 
     def __init__(self, host: str, port: int, option: str) -> None:
@@ -29,10 +29,10 @@ class taken_port:
             raise CommandFailed(text) from error
 
 
-def check_free(host: str, port: int, option: str) -> None:
+def require_free_port(host: str, port: int, option: str) -> None:
     """Workers share their port (SO_REUSEPORT), with those of another server too: its clients would come here."""
     if not port:
         raise CommandFailed(f"Workers share one port: name it with {option}.")
     family = socket.AF_INET6 if ":" in host else socket.AF_INET
-    with taken_port(host, port, option):
+    with explain_bind_errors(host, port, option):
         socket.create_server((host, port), family=family).close()

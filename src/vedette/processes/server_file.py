@@ -7,9 +7,9 @@ import os
 from dataclasses import asdict, dataclass
 from pathlib import Path
 
-__all__ = ["FILE", "ServerFile", "read_server_file", "write_server_file"]
+__all__ = ["SERVER_FILE_NAME", "ServerFile", "read_server_file", "write_server_file"]
 
-FILE = "server.json"
+SERVER_FILE_NAME = "server.json"
 _VERSION = 1
 
 
@@ -29,7 +29,7 @@ class ServerFile:
 
 def write_server_file(directory: Path, found: ServerFile) -> None:
     """All of it or nothing: others may read it at any moment."""
-    path = directory / FILE
+    path = directory / SERVER_FILE_NAME
     fresh = path.with_suffix(f".{found.pid}")
     fresh.write_text(json.dumps(asdict(found), indent=2) + "\n", encoding="utf-8")
     fresh.replace(path)
@@ -38,7 +38,7 @@ def write_server_file(directory: Path, found: ServerFile) -> None:
 def read_server_file(directory: Path) -> ServerFile | None:
     """The server that runs; None when there is none, also when one was killed and left its file behind."""
     try:
-        data = json.loads((directory / FILE).read_text(encoding="utf-8"))
+        data = json.loads((directory / SERVER_FILE_NAME).read_text(encoding="utf-8"))
         if data.get("version") != _VERSION:
             return None
         found = ServerFile(**data)

@@ -22,16 +22,16 @@ class StopSignal:
     def __init__(self) -> None:
         self._before = {each: signal.getsignal(each) for each in _SIGNALS}
         self._reader, self._writer = os.pipe()
-        self._asked = False
+        self._received = False
 
     def wait(self, seconds: float | None) -> bool:
         """Wait so long, for ever when None, or until a signal came; whether one came."""
         ready, _, _ = select.select([self._reader], [], [], seconds)
         return bool(ready)
 
-    def _noticed(self, _number: int, _frame: FrameType | None) -> None:
-        if not self._asked:
-            self._asked = True
+    def _on_signal(self, _number: int, _frame: FrameType | None) -> None:
+        if not self._received:
+            self._received = True
             os.write(self._writer, b".")
         self._restore()
 
@@ -41,7 +41,7 @@ class StopSignal:
 
     def __enter__(self) -> Self:
         for number in _SIGNALS:
-            signal.signal(number, self._noticed)
+            signal.signal(number, self._on_signal)
         return self
 
     def __exit__(

@@ -20,69 +20,71 @@ from types import FrameType
 from vedette.clock import Clock
 from vedette.processes.signals import StopSignal
 
-__all__ = ["Child", "Restarts", "Supervisor"]
+__all__ = ["ChildSpec", "RestartBackoff", "Supervisor"]
 
 log = logging.getLogger(__name__)
 STOP_SECONDS = 20.0
 _LOOK_SECONDS = 0.1
-_WANTED_SECONDS = 1.0
+NEED_CHECK_SECONDS = 1.0
 
 
 @dataclass(slots=True)
-class Restarts:
+class RestartBackoff:
     """When to start a child again; no I/O."""
 
-    first_seconds: float = 0.1
-    cap_seconds: float = 10.0
-    steady_seconds: float = 30.0
+    initial_delay_seconds: float = 0.1
+    max_delay_seconds: float = 10.0
+    stable_after_seconds: float = 30.0
     """Up for so long, it counts as well again."""
-    in_a_row: int = 0
+    consecutive_restarts: int = 0
 
-    def wait(self, up_seconds: float) -> float:
+    def next_delay(self, up_seconds: float) -> float:
         """The wait before the next start, after it was up for so long."""
-        if up_seconds >= self.steady_seconds:
-            self.in_a_row = 0
-        self.in_a_row += 1
-        return min(self.cap_seconds, self.first_seconds * 2.0 ** (self.in_a_row - 1))
+        if up_seconds >= self.stable_after_seconds:
+            self.consecutive_restarts = 0
+        self.consecutive_restarts += 1
+        return min(
+            self.max_delay_seconds, self.initial_delay_seconds * 2.0 ** (self.consecutive_restarts - 1)
+        )
 
 
 @dataclass(slots=True)
-class Child:
+class ChildSpec:
     name: str
     command: Sequence[str]
     is_ready: Callable[[int], bool]
     """Whether the process of this id is at work."""
-    vital: bool = True
+    required: bool = True
     """Whether everything ends when it cannot start; another is tried again and again."""
-    leads: bool = False
+    primary: bool = False
     """Whether everything ends when it stops in good order; another was only asked to make room for its next."""
-    wanted: Callable[[], bool] = lambda: True
+    is_needed: Callable[[], bool] = lambda: True
     """Asked before every start, now and then until it says yes."""
-    restarts: Restarts = field(default_factory=Restarts)
+    restarts: RestartBackoff = field(default_factory=RestartBackoff)
     process: subprocess.Popen[bytes] | None = None
     started_at: float = 0.0
-    due_at: float | None = 0.0
+    start_at: float | None = 0.0
     """When to start it; None while it runs."""
     was_ready: bool = False
 
 
 class Supervisor:
-    def __init__(self, children: Sequence[Child], *, clock: Clock) -> None:
+    def __init__(self, children: Sequence[ChildSpec], *, clock: Clock) -> None:
         self._children = list(children)
         self._clock = clock
-        self._renew = False
+        self._restart_requested = False
 
     def run(self, stop: StopSignal) -> int:
         """Until a signal or a child that cannot start; the exit code."""
         before = signal.signal(signal.SIGHUP, self._asked_to_renew)
         try:
             while True:
-                code = self._look()
+                code = self._poll_all()
                 if code is not None:
                     return code
-                if self._renew:
-                    self._renew = False
-                    self._roll(stop)
+                if self._restart_requested:
+                    self._restart_requested = False
+                    self._rolling_restart(stop)
                 if stop.wait(_LOOK_SECONDS):
                     return 0
         finally:
@@ -90,46 +92,46 @@ class Supervisor:
             self._stop_all()
 
     def _asked_to_renew(self, _number: int, _frame: FrameType | None) -> None:
-        self._renew = True
+        self._restart_requested = True
 
-    def _look(self) -> int | None:
+    def _poll_all(self) -> int | None:
         now = self._clock.monotonic()
         for child in self._children:
-            if child.due_at is not None and now >= child.due_at and self._others_ready(child):
+            if child.start_at is not None and now >= child.start_at and self._others_ready(child):
                 self._start_if_wanted(child, now)
-            elif child.process is not None and child.due_at is None:
-                ended = self._watch(child, now)
+            elif child.process is not None and child.start_at is None:
+                ended = self._poll(child, now)
                 if ended is not None:
                     return ended
         return None
 
-    def _others_ready(self, child: Child) -> bool:
+    def _others_ready(self, child: ChildSpec) -> bool:
         """The first child is the engine; the others wait for it."""
         return child is self._children[0] or self._children[0].was_ready
 
-    def _start_if_wanted(self, child: Child, now: float) -> None:
-        if child.wanted():
+    def _start_if_wanted(self, child: ChildSpec, now: float) -> None:
+        if child.is_needed():
             self._start(child)
         else:
-            child.due_at = now + _WANTED_SECONDS
+            child.start_at = now + NEED_CHECK_SECONDS
 
-    def _start(self, child: Child) -> None:
+    def _start(self, child: ChildSpec) -> None:
         child.process = subprocess.Popen(child.command, stdin=subprocess.PIPE, start_new_session=True)  # noqa: S603
-        child.started_at, child.due_at = self._clock.monotonic(), None
+        child.started_at, child.start_at = self._clock.monotonic(), None
 
-    def _watch(self, child: Child, now: float) -> int | None:
+    def _poll(self, child: ChildSpec, now: float) -> int | None:
         process = child.process
         assert process is not None
         code = process.poll()
         if code is None:
             child.was_ready = child.was_ready or child.is_ready(process.pid)
             return None
-        if child.leads and code == 0:
+        if child.primary and code == 0:
             return 0
-        if child.vital and not child.was_ready and code > 0:
+        if child.required and not child.was_ready and code > 0:
             return 1
-        self._end(child)  # its end of the pipe
-        wait = child.restarts.wait(now - child.started_at)
+        self._stop(child)  # its end of the pipe
+        wait = child.restarts.next_delay(now - child.started_at)
         log.warning(
             "The %s ended (%s); it restarts in %.1f s",
             child.name,
@@ -137,15 +139,15 @@ class Supervisor:
             wait,
             extra={"action": "child.ended", "child": child.name, "child_pid": process.pid},
         )
-        child.due_at = now + wait
+        child.start_at = now + wait
         return None
 
-    def _roll(self, stop: StopSignal) -> None:
+    def _rolling_restart(self, stop: StopSignal) -> None:
         """One worker after the other: end it, start it, wait until it is ready. What is not vital is none."""
         for child in self._children[1:]:
-            if child.process is None or child.due_at is not None or not child.vital:
+            if child.process is None or child.start_at is not None or not child.required:
                 continue
-            self._end(child)
+            self._stop(child)
             self._start(child)
             assert child.process is not None
             while child.process.poll() is None and not child.is_ready(child.process.pid):
@@ -154,9 +156,9 @@ class Supervisor:
 
     def _stop_all(self) -> None:
         for child in reversed(self._children):
-            self._end(child)
+            self._stop(child)
 
-    def _end(self, child: Child) -> None:
+    def _stop(self, child: ChildSpec) -> None:
         process = child.process
         if process is None:
             return

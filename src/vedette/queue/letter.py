@@ -6,10 +6,10 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
-__all__ = ["MAX_REDELIVERIES", "NO_RETRY", "DeadLetter"]
+__all__ = ["REASON_MAX_REDELIVERIES", "REASON_NO_RETRY", "DeadLetter"]
 
-NO_RETRY = "no_retry"
-MAX_REDELIVERIES = "max_redeliveries_exceeded"
+REASON_NO_RETRY = "no_retry"
+REASON_MAX_REDELIVERIES = "max_redeliveries_exceeded"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -12,9 +12,9 @@ from heapq import heapify, heappop, heappush
 from itertools import pairwise
 from typing import Any, Protocol
 
-from vedette.watch.ordering import Rank
+from vedette.watch.ordering import SortKey
 
-__all__ = ["Line", "LongLine", "SerialLine", "Stander"]
+__all__ = ["HeapLine", "KeyedLine", "LineItem", "SortedLine"]
 
 _SPARE = 64
 """So many void entries are no reason to sort anew."""
@@ -22,37 +22,37 @@ _BLOCK = 512
 """A block of a long line is split when it has twice as many entries."""
 
 
-class Stander(Protocol):
+class LineItem(Protocol):
     """What stands in line."""
 
-    ticket: int
-    """Changes whenever it leaves the line or stands elsewhere in it; see `Line.put`."""
-    waiting: bool
+    line_version: int
+    """Changes whenever it leaves the line or stands elsewhere in it; see `HeapLine.put`."""
+    is_in_line: bool
 
     def __lt__(self, other: Any, /) -> bool:
         """Whether it came first."""
         ...
 
     @property
-    def rank(self) -> Rank: ...
+    def rank(self) -> SortKey: ...
 
     @property
-    def serial(self) -> Hashable: ...
+    def serialization_key(self) -> Hashable: ...
 
 
 _Entry = tuple[Any, ...]
 """The rank, flat, so that one comparison decides; then the place, which knows who came first, and its ticket."""
 
 
-def _entry(place: Stander) -> _Entry:
-    return (*place.rank, place, place.ticket)
+def _entry(place: LineItem) -> _Entry:
+    return (*place.rank, place, place.line_version)
 
 
-def _valid(entry: _Entry) -> bool:
-    return bool(entry[-2].ticket == entry[-1])
+def _is_current(entry: _Entry) -> bool:
+    return bool(entry[-2].line_version == entry[-1])
 
 
-class Line:
+class HeapLine:
     """One line, a short one: by rank, then by arrival."""
 
     __slots__ = ("_heap", "_length")
@@ -64,46 +64,46 @@ class Line:
     def __len__(self) -> int:
         return self._length
 
-    def put(self, place: Stander) -> None:
+    def add(self, place: LineItem) -> None:
         """Stand in line; who stands in it already is moved to where its rank now says."""
-        self._length += not place.waiting
-        place.ticket += 1
-        place.waiting = True
+        self._length += not place.is_in_line
+        place.line_version += 1
+        place.is_in_line = True
         heappush(self._heap, _entry(place))
         if len(self._heap) > 2 * self._length + _SPARE:
-            self._heap = [entry for entry in self._heap if _valid(entry)]
+            self._heap = [entry for entry in self._heap if _is_current(entry)]
             heapify(self._heap)
 
-    def discard(self, place: Stander) -> None:
-        if place.waiting:
-            place.waiting = False
-            place.ticket += 1
+    def remove(self, place: LineItem) -> None:
+        if place.is_in_line:
+            place.is_in_line = False
+            place.line_version += 1
             self._length -= 1
 
-    def first(self) -> Stander | None:
+    def peek(self) -> LineItem | None:
         heap = self._heap
-        while heap and not _valid(heap[0]):
+        while heap and not _is_current(heap[0]):
             heappop(heap)
         return heap[0][-2] if heap else None
 
     def validate(self) -> None:
         """Raise AssertionError unless each place stands in line once; for tests."""
-        standing = [entry[-2] for entry in self._heap if _valid(entry)]
+        standing = [entry[-2] for entry in self._heap if _is_current(entry)]
         assert len(standing) == self._length == len({id(place) for place in standing})
 
 
-class LongLine:
+class SortedLine:
     """One line of any length, by rank, then by arrival: sorted blocks.
 
     A heap would make whoever takes pay for the length of the line; here it costs those who come a little more, and
     taking from a million is as fast as taking from a thousand.
     """
 
-    __slots__ = ("_blocks", "_entries", "_lasts", "_length")
+    __slots__ = ("_block_maxima", "_blocks", "_entries", "_length")
 
     def __init__(self) -> None:
         self._blocks: list[list[_Entry]] = []
-        self._lasts: list[_Entry] = []
+        self._block_maxima: list[_Entry] = []
         """The last entry of each block."""
         self._entries = 0
         self._length = 0
@@ -111,17 +111,17 @@ class LongLine:
     def __len__(self) -> int:
         return self._length
 
-    def put(self, place: Stander) -> None:
+    def add(self, place: LineItem) -> None:
         """Stand in line; who stands in it already is moved to where its rank now says."""
-        self._length += not place.waiting
-        place.ticket += 1
-        place.waiting = True
+        self._length += not place.is_in_line
+        place.line_version += 1
+        place.is_in_line = True
         self._insert(_entry(place))
-        self._tidy()
+        self._compact()
 
     def _insert(self, entry: _Entry) -> None:
         self._entries += 1
-        blocks, lasts = self._blocks, self._lasts
+        blocks, lasts = self._blocks, self._block_maxima
         if not blocks:
             blocks.append([entry])
             lasts.append(entry)
@@ -141,40 +141,40 @@ class LongLine:
         late = block[_BLOCK:]
         del block[_BLOCK:]
         self._blocks.insert(index + 1, late)
-        self._lasts[index : index + 1] = [block[-1], late[-1]]
+        self._block_maxima[index : index + 1] = [block[-1], late[-1]]
 
-    def _tidy(self) -> None:
+    def _compact(self) -> None:
         """Throw void entries away when they are more than half."""
         if self._entries <= 2 * self._length + _SPARE:
             return
-        entries = [entry for block in self._blocks for entry in block if _valid(entry)]
+        entries = [entry for block in self._blocks for entry in block if _is_current(entry)]
         self._blocks = [entries[start : start + _BLOCK] for start in range(0, len(entries), _BLOCK)]
-        self._lasts = [block[-1] for block in self._blocks]
+        self._block_maxima = [block[-1] for block in self._blocks]
         self._entries = len(entries)
 
-    def discard(self, place: Stander) -> None:
-        if place.waiting:
-            place.waiting = False
-            place.ticket += 1
+    def remove(self, place: LineItem) -> None:
+        if place.is_in_line:
+            place.is_in_line = False
+            place.line_version += 1
             self._length -= 1
-            self._tidy()
+            self._compact()
 
-    def pop(self, most: int) -> list[Stander]:
+    def pop(self, most: int) -> list[LineItem]:
         """Hand out the first ones."""
-        popped: list[Stander] = []
+        popped: list[LineItem] = []
         while self._blocks and len(popped) < most:
             block = self._blocks[0]
             entries = block[: most - len(popped)]
             del block[: most - len(popped)]  # let go of here, while they are in the cache
             places = [entry[-2] for entry in entries]
             popped += [
-                place for place, entry in zip(places, entries, strict=True) if place.ticket == entry[-1]
+                place for place, entry in zip(places, entries, strict=True) if place.line_version == entry[-1]
             ]
             self._entries -= len(entries)
             if not block:
-                del self._blocks[0], self._lasts[0]
+                del self._blocks[0], self._block_maxima[0]
         for place in popped:
-            self.discard(place)
+            self.remove(place)
         return popped
 
     def validate(self) -> None:
@@ -183,88 +183,93 @@ class LongLine:
         entries = [entry for block in self._blocks for entry in block]
         assert len(entries) == self._entries
         assert all(one < other for one, other in pairwise(entries))
-        assert self._lasts == [block[-1] for block in self._blocks]
-        standing = [entry[-2] for entry in entries if _valid(entry)]
+        assert self._block_maxima == [block[-1] for block in self._blocks]
+        standing = [entry[-2] for entry in entries if _is_current(entry)]
         assert len(standing) == self._length == len({id(place) for place in standing})
 
 
-class SerialLine:
+class KeyedLine:
     """A line for each key. Only the first of a line is handed out, and only while nobody holds its key."""
 
-    __slots__ = ("_front", "_held", "_length", "_lines")
+    __slots__ = ("_heads", "_held", "_length", "_lines")
 
     def __init__(self, held: Callable[[Hashable], bool]) -> None:
         self._length = 0
-        self._lines: dict[Hashable, Line] = {}
-        self._front: list[_Entry] = []
+        self._lines: dict[Hashable, HeapLine] = {}
+        self._heads: list[_Entry] = []
         """Firsts of lines. Entries of places that are not first any more are void."""
         self._held = held
 
     def __len__(self) -> int:
         return self._length
 
-    def put(self, place: Stander) -> None:
-        line = self._lines.get(place.serial)
+    def add(self, place: LineItem) -> None:
+        line = self._lines.get(place.serialization_key)
         if line is None:
-            line = self._lines[place.serial] = Line()
-        moved = place.waiting
+            line = self._lines[place.serialization_key] = HeapLine()
+        moved = place.is_in_line
         self._length += not moved
-        line.put(place)
-        if moved or line.first() is place:
-            self.offer(place.serial)
+        line.add(place)
+        if moved or line.peek() is place:
+            self.unblock_key(place.serialization_key)
 
-    def discard(self, place: Stander) -> None:
-        line = self._lines.get(place.serial)
-        if line is not None and place.waiting:
+    def remove(self, place: LineItem) -> None:
+        line = self._lines.get(place.serialization_key)
+        if line is not None and place.is_in_line:
             self._leave(line, place)
-            self.offer(place.serial)
+            self.unblock_key(place.serialization_key)
 
-    def offer(self, key: Hashable) -> None:
+    def unblock_key(self, key: Hashable) -> None:
         """The key was let go of, or its line has another first: put that in front."""
         line = self._lines.get(key)
-        place = line.first() if line is not None else None
+        place = line.peek() if line is not None else None
         if place is not None and not self._held(key):
-            heappush(self._front, _entry(place))
-            self._tidy()
+            heappush(self._heads, _entry(place))
+            self._compact()
 
-    def _tidy(self) -> None:
+    def _compact(self) -> None:
         """Keep one entry of each first, when there are many more entries than lines: perhaps nobody takes any."""
-        if len(self._front) > 2 * len(self._lines) + _SPARE:
-            front = {id(entry[-2]): entry for entry in self._front if self._may_go(entry)}
-            self._front = list(front.values())
-            heapify(self._front)
+        if len(self._heads) > 2 * len(self._lines) + _SPARE:
+            front = {id(entry[-2]): entry for entry in self._heads if self._is_deliverable(entry)}
+            self._heads = list(front.values())
+            heapify(self._heads)
 
-    def first(self) -> Stander | None:
-        front = self._front
-        while front and not self._may_go(front[0]):
+    def peek(self) -> LineItem | None:
+        front = self._heads
+        while front and not self._is_deliverable(front[0]):
             heappop(front)
         return front[0][-2] if front else None
 
-    def _may_go(self, entry: _Entry) -> bool:
-        place: Stander = entry[-2]
-        line = self._lines.get(place.serial)
-        return _valid(entry) and line is not None and line.first() is place and not self._held(place.serial)
+    def _is_deliverable(self, entry: _Entry) -> bool:
+        place: LineItem = entry[-2]
+        line = self._lines.get(place.serialization_key)
+        return (
+            _is_current(entry)
+            and line is not None
+            and line.peek() is place
+            and not self._held(place.serialization_key)
+        )
 
-    def pop(self, most: int) -> list[Stander]:
+    def pop(self, most: int) -> list[LineItem]:
         """Hand out the first, alone: whether the next may go depends on what becomes of it."""
-        place = self.first() if most > 0 else None
+        place = self.peek() if most > 0 else None
         if place is None:
             return []
-        heappop(self._front)
-        self._leave(self._lines[place.serial], place)
+        heappop(self._heads)
+        self._leave(self._lines[place.serialization_key], place)
         return [place]
 
-    def _leave(self, line: Line, place: Stander) -> None:
-        line.discard(place)
+    def _leave(self, line: HeapLine, place: LineItem) -> None:
+        line.remove(place)
         self._length -= 1
         if not line:
-            del self._lines[place.serial]
+            del self._lines[place.serialization_key]
 
     def validate(self) -> None:
         """Raise AssertionError unless every line that nobody holds has its first in front; for tests."""
-        in_front = {id(entry[-2]) for entry in self._front if _valid(entry)}
+        in_front = {id(entry[-2]) for entry in self._heads if _is_current(entry)}
         assert self._length == sum(map(len, self._lines.values()))
         for key, line in self._lines.items():
             line.validate()
             assert line
-            assert self._held(key) or id(line.first()) in in_front
+            assert self._held(key) or id(line.peek()) in in_front

@@ -11,9 +11,9 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 from vedette.handshake.config import refuse_unless
-from vedette.search.document import Document, Place
+from vedette.search.document import Document, SourceSpan
 
-__all__ = ["Chunk", "ChunkingConfig", "chunks_of"]
+__all__ = ["Chunk", "ChunkingConfig", "split_document"]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -36,13 +36,13 @@ class ChunkingConfig:
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Chunk:
     text: str
-    place: Place
+    span: SourceSpan
     title: str
     """Of the part it begins in."""
 
 
 @dataclass(frozen=True, slots=True)
-class _Span:
+class _LineRange:
     """Lines from `start` to before `end`, by index."""
 
     start: int
@@ -50,31 +50,33 @@ class _Span:
     title: str
 
 
-def chunks_of(document: Document, config: ChunkingConfig | None = None) -> list[Chunk]:
+def split_document(document: Document, config: ChunkingConfig | None = None) -> list[Chunk]:
     config = config or ChunkingConfig()
     lengths = [len(line) + 1 for line in document.lines]
     chunks: list[Chunk] = []
-    for span in _shared(document, lengths, config):
-        chunks.extend(_pieces(document, lengths, span, config))
+    for span in _merge_small_sections(document, lengths, config):
+        chunks.extend(_split_section(document, lengths, span, config))
     return chunks
 
 
-def _parts(document: Document) -> Iterator[_Span]:
-    starts = sorted({part.start for part in document.parts} | {0})
-    titles = {part.start: part.title for part in document.parts}
+def _parts(document: Document) -> Iterator[_LineRange]:
+    starts = sorted({part.start for part in document.sections} | {0})
+    titles = {part.start: part.title for part in document.sections}
     for start, end in zip(starts, [*starts[1:], len(document.lines)], strict=True):
         if end > start:
-            yield _Span(start, end, titles.get(start, ""))
+            yield _LineRange(start, end, titles.get(start, ""))
 
 
-def _shared(document: Document, lengths: list[int], config: ChunkingConfig) -> Iterator[_Span]:
+def _merge_small_sections(
+    document: Document, lengths: list[int], config: ChunkingConfig
+) -> Iterator[_LineRange]:
     """Parts, small neighbours joined while they fit."""
-    waiting: _Span | None = None
+    waiting: _LineRange | None = None
     size = 0
     for part in _parts(document):
         length = sum(lengths[part.start : part.end])
         if waiting is not None and size + length - 1 <= config.max_characters:
-            waiting, size = _Span(waiting.start, part.end, waiting.title or part.title), size + length
+            waiting, size = _LineRange(waiting.start, part.end, waiting.title or part.title), size + length
             continue
         if waiting is not None:
             yield waiting
@@ -83,7 +85,9 @@ def _shared(document: Document, lengths: list[int], config: ChunkingConfig) -> I
         yield waiting
 
 
-def _pieces(document: Document, lengths: list[int], span: _Span, config: ChunkingConfig) -> Iterator[Chunk]:
+def _split_section(
+    document: Document, lengths: list[int], span: _LineRange, config: ChunkingConfig
+) -> Iterator[Chunk]:
     start = span.start
     while start < span.end:
         end, size = start, -1
@@ -91,16 +95,16 @@ def _pieces(document: Document, lengths: list[int], span: _Span, config: Chunkin
             size += lengths[end]
             end += 1
         if end == start:  # one line that is too long
-            yield from _cut_line(document, start, span.title, config)
+            yield from _split_long_line(document, start, span.title, config)
             start += 1
             continue
         chunk = _chunk(document, start, end, span.title)
         if chunk is not None:
             yield chunk
-        start = end if end == span.end else _with_overlap(lengths, start, end, config)
+        start = end if end == span.end else _next_start(lengths, start, end, config)
 
 
-def _with_overlap(lengths: list[int], start: int, end: int, config: ChunkingConfig) -> int:
+def _next_start(lengths: list[int], start: int, end: int, config: ChunkingConfig) -> int:
     """Where the next piece begins: some lines back, but always further on than this one did."""
     room = config.max_characters - lengths[end] + 1  # the next line must fit beside what is repeated
     allowed = min(config.overlap_characters, room)
@@ -118,13 +122,17 @@ def _chunk(document: Document, start: int, end: int, title: str) -> Chunk | None
         end -= 1
     if start == end:
         return None
-    place = Place(start=document.places[start], end=document.places[end - 1], unit=document.unit)
-    return Chunk(text="\n".join(document.lines[start:end]), place=place, title=title)
+    place = SourceSpan(
+        start=document.positions[start], end=document.positions[end - 1], unit=document.position_unit
+    )
+    return Chunk(text="\n".join(document.lines[start:end]), span=place, title=title)
 
 
-def _cut_line(document: Document, index: int, title: str, config: ChunkingConfig) -> Iterator[Chunk]:
+def _split_long_line(document: Document, index: int, title: str, config: ChunkingConfig) -> Iterator[Chunk]:
     line, position = document.lines[index], 0
-    place = Place(start=document.places[index], end=document.places[index], unit=document.unit)
+    place = SourceSpan(
+        start=document.positions[index], end=document.positions[index], unit=document.position_unit
+    )
     while position < len(line):
         end = min(len(line), position + config.max_characters)
         if end < len(line):
@@ -132,5 +140,5 @@ def _cut_line(document: Document, index: int, title: str, config: ChunkingConfig
             end = space + 1 if space > 0 else end
         piece = line[position:end].strip()
         if piece:
-            yield Chunk(text=piece, place=place, title=title)
+            yield Chunk(text=piece, span=place, title=title)
         position = end if end == len(line) else max(end - config.overlap_characters, position + 1)

@@ -9,7 +9,7 @@ from pathlib import PurePosixPath
 
 from vedette.errors import IngestError
 
-__all__ = ["CODE_LANGUAGES", "ContentType", "decoded", "detect_type"]
+__all__ = ["CODE_LANGUAGES", "ContentType", "decode_text", "detect_content_type"]
 
 
 class ContentType(StrEnum):
@@ -49,13 +49,13 @@ _BOMS = (  # longest first: the BOM of UTF-32 begins with that of UTF-16
     (codecs.BOM_UTF16_LE, "utf-16"),
     (codecs.BOM_UTF16_BE, "utf-16"),
 )
-_HEAD = 4_096
+SNIFF_BYTES = 4_096
 """Bytes that are looked at for signs of what a file is."""
 
 
-def detect_type(path: str, data: bytes) -> ContentType:
+def detect_content_type(path: str, data: bytes) -> ContentType:
     """By its first bytes when they are sure, else by its name."""
-    head = data[:_HEAD]
+    head = data[:SNIFF_BYTES]
     if head.startswith(b"%PDF-"):
         return ContentType.PDF
     by_name = _BY_SUFFIX.get(PurePosixPath(path).suffix.lower())
@@ -65,20 +65,20 @@ def detect_type(path: str, data: bytes) -> ContentType:
     return ContentType.HTML if start.startswith((b"<!doctype html", b"<html")) else ContentType.PLAIN
 
 
-def decoded(path: str, data: bytes) -> str:
+def decode_text(path: str, data: bytes) -> str:
     """The text of a file; E4512 when it is none."""
     for bom, encoding in _BOMS:
         if data.startswith(bom):
-            return _strictly(path, data, encoding)
-    if b"\0" in data[:_HEAD]:
-        wide = _wide_encoding(data[:_HEAD])
+            return _decode_strict(path, data, encoding)
+    if b"\0" in data[:SNIFF_BYTES]:
+        wide = _wide_encoding(data[:SNIFF_BYTES])
         if wide is None:
-            raise _no_text(path, "it has zero bytes, as programs, pictures and archives do")
-        return _strictly(path, data, wide)
+            raise _not_text_error(path, "it has zero bytes, as programs, pictures and archives do")
+        return _decode_strict(path, data, wide)
     try:
         return data.decode("utf-8")
     except UnicodeDecodeError:
-        return _guessed(path, data)
+        return _decode_guessed(path, data)
 
 
 def _wide_encoding(head: bytes) -> str | None:
@@ -90,25 +90,25 @@ def _wide_encoding(head: bytes) -> str | None:
     return "utf-16-be" if even > 0.7 * half and odd < 0.1 * half else None
 
 
-def _strictly(path: str, data: bytes, encoding: str) -> str:
+def _decode_strict(path: str, data: bytes, encoding: str) -> str:
     try:
         return data.decode(encoding)
     except UnicodeDecodeError as error:
-        raise _no_text(
+        raise _not_text_error(
             path, f"it says {encoding} and is not ({error.reason} at byte {error.start})"
         ) from error
 
 
-def _guessed(path: str, data: bytes) -> str:
+def _decode_guessed(path: str, data: bytes) -> str:
     from charset_normalizer import from_bytes
 
     best = from_bytes(data[:65_536]).best()
     if best is None:
-        raise _no_text(path, "no encoding makes sense of its bytes")
+        raise _not_text_error(path, "no encoding makes sense of its bytes")
     return data.decode(best.encoding, errors="replace")
 
 
-def _no_text(path: str, why: str) -> IngestError:
+def _not_text_error(path: str, why: str) -> IngestError:
     return IngestError(
         "E4512", f"{path} is no text: {why}; ignore such files with a pattern", fields={"path": path}
     )

@@ -4,18 +4,18 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-__all__ = ["TITLE_CHARACTERS", "Document", "Part", "Place", "shortened"]
+__all__ = ["MAX_TITLE_CHARACTERS", "Document", "Section", "SourceSpan", "truncate"]
 
-TITLE_CHARACTERS = 120
+MAX_TITLE_CHARACTERS = 120
 """Of one heading or name. It is repeated with all that is below, so that a long one would be many times its file."""
 
 
-def shortened(name: str, most: int = TITLE_CHARACTERS) -> str:
+def truncate(name: str, most: int = MAX_TITLE_CHARACTERS) -> str:
     return name if len(name) <= most else f"{name[: most - 1]}…"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Part:
+class Section:
     """A heading, a function, a page: a good place to begin a chunk."""
 
     start: int
@@ -27,21 +27,21 @@ class Part:
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Document:
     lines: tuple[str, ...]
-    places: tuple[int, ...]
+    positions: tuple[int, ...]
     """For each line, the line of the file (from 1) it comes from, or the page."""
-    parts: tuple[Part, ...] = ()
+    sections: tuple[Section, ...] = ()
     """In the order of `start`; what comes before the first belongs to none."""
-    unit: str = "line"
+    position_unit: str = "line"
     """What `places` count: `line` or `page`."""
 
     @staticmethod
-    def of_lines(lines: list[str], parts: list[Part]) -> Document:
+    def from_lines(lines: list[str], parts: list[Section]) -> Document:
         """Text whose lines are those of the file."""
-        return Document(lines=tuple(lines), places=tuple(range(1, len(lines) + 1)), parts=tuple(parts))
+        return Document(lines=tuple(lines), positions=tuple(range(1, len(lines) + 1)), sections=tuple(parts))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Place:
+class SourceSpan:
     """Where a chunk is from: lines or pages, both ends included."""
 
     start: int

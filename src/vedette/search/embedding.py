@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
     Vectors = NDArray[np.float32]
 
-__all__ = ["EMBEDDERS", "Embedder", "HashingEmbedder", "WordLlamaEmbedder", "embedder_named"]
+__all__ = ["LOCAL_EMBEDDERS", "Embedder", "HashingEmbedder", "WordLlamaEmbedder", "create_embedder"]
 
 
 class Embedder(Protocol):
@@ -72,7 +72,7 @@ class WordLlamaEmbedder:
             ):
                 if encoded.ids:
                     vectors[row] = self._table.take(encoded.ids, axis=0, mode="clip").mean(axis=0)
-        return _unit(vectors)
+        return normalize_rows(vectors)
 
 
 _WORD = re.compile(r"\w+")
@@ -92,13 +92,16 @@ class HashingEmbedder:
             for feature in [*words, *(f"{one} {two}" for one, two in pairwise(words))]:
                 code = zlib.crc32(feature.encode())  # never hash(): that differs from process to process
                 vectors[row, code % self.dimensions] += 1.0 if code >> 31 else -1.0
-        return _unit(vectors)
+        return normalize_rows(vectors)
 
 
-EMBEDDERS: Mapping[str, Callable[[], Embedder]] = {"wordllama": WordLlamaEmbedder, "hashing": HashingEmbedder}
+LOCAL_EMBEDDERS: Mapping[str, Callable[[], Embedder]] = {
+    "wordllama": WordLlamaEmbedder,
+    "hashing": HashingEmbedder,
+}
 
 
-def embedder_named(name: str) -> Embedder:
+def create_embedder(name: str) -> Embedder:
     """By the setting `embedder`; E4522 when there is none of that name, or it cannot be used."""
     from vedette.search.remote_embedding import HttpEmbedder, SentenceTransformersEmbedder
 
@@ -108,12 +111,12 @@ def embedder_named(name: str) -> Embedder:
         return HttpEmbedder(name)
     if colon and kind == "sentence-transformers":
         return SentenceTransformersEmbedder(rest)
-    if name not in EMBEDDERS:
-        known = ", ".join([*EMBEDDERS, "sentence-transformers:MODEL", "http://…#MODEL"])
+    if name not in LOCAL_EMBEDDERS:
+        known = ", ".join([*LOCAL_EMBEDDERS, "sentence-transformers:MODEL", "http://…#MODEL"])
         raise IngestError(
             "E4522", f"there is no embedder '{name}'; known are {known}", fields={"embedder": name}
         )
-    return EMBEDDERS[name]()
+    return LOCAL_EMBEDDERS[name]()
 
 
 def _zeros(rows: int, columns: int) -> Vectors:
@@ -122,7 +125,7 @@ def _zeros(rows: int, columns: int) -> Vectors:
     return np.zeros((rows, columns), dtype=np.float32)
 
 
-def _unit(vectors: Any) -> Vectors:
+def normalize_rows(vectors: Any) -> Vectors:
     """Each row of length 1; a row that has none stays zero instead of becoming NaN."""
     import numpy as np
 

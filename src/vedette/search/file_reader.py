@@ -10,19 +10,19 @@ from pathlib import Path
 
 from vedette.errors import IngestError
 
-__all__ = ["MAX_FILE_BYTES", "ReadFile", "read_file"]
+__all__ = ["MAX_FILE_BYTES", "FileContent", "read_file"]
 
 MAX_FILE_BYTES = 20 * 1024 * 1024
 
 
 @dataclass(frozen=True, slots=True)
-class ReadFile:
+class FileContent:
     data: bytes
     content_hash: str
     """SHA-256, in hexadecimal."""
 
 
-def read_file(path: str, max_bytes: int = MAX_FILE_BYTES) -> ReadFile:
+def read_file(path: str, max_bytes: int = MAX_FILE_BYTES) -> FileContent:
     """FileNotFoundError when it is gone; E4511, E4513 or E4514 when it cannot be used now."""
     try:
         # Not to wait for ever, should a named pipe have taken the place of the file.
@@ -49,7 +49,7 @@ def read_file(path: str, max_bytes: int = MAX_FILE_BYTES) -> ReadFile:
         data
     ) != after.st_size:
         raise IngestError("E4514", f"{path} was written while it was read", fields={"path": path})
-    return ReadFile(data, hashlib.sha256(data).hexdigest())
+    return FileContent(data, hashlib.sha256(data).hexdigest())
 
 
 def _too_large(path: str, size: int, max_bytes: int) -> IngestError:

@@ -14,18 +14,18 @@ from vedette.search.chunking import ChunkingConfig
 from vedette.search.embedding import Embedder
 from vedette.search.file_reader import MAX_FILE_BYTES
 from vedette.search.preparation import (
-    FileToRead,
-    LocalPreparation,
-    Preparation,
+    FilePreparer,
+    LocalPreparer,
+    NothingToStore,
     PreparedFile,
-    Readiness,
-    Unusable,
-    Without,
-    unusable,
+    PrepareFailure,
+    PrepareRequest,
+    PrepareResult,
+    classify_exception,
 )
 from vedette.search.vectors.store import FileVectors, VectorStore
 
-__all__ = ["FileIngestion", "FileOutcome", "FileToIngest", "Ingestion", "OutcomeStatus", "failure_of"]
+__all__ = ["FileIngestor", "FileOutcome", "IngestRequest", "OutcomeStatus", "VectorIngestor", "to_failure"]
 
 
 class OutcomeStatus(StrEnum):
@@ -38,7 +38,7 @@ class OutcomeStatus(StrEnum):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class FileToIngest:
+class IngestRequest:
     path: str
     """Absolute."""
     watch_id: str
@@ -48,20 +48,20 @@ class FileToIngest:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FileOutcome:
-    file: FileToIngest
+    file: IngestRequest
     status: OutcomeStatus
     chunks: int = 0
     failure: Failure | None = None
     """Of a failed one: what, and whom it is charged to."""
 
 
-class FileIngestion(Protocol):
-    def ingest(self, files: Sequence[FileToIngest]) -> list[FileOutcome]:
+class FileIngestor(Protocol):
+    def ingest(self, files: Sequence[IngestRequest]) -> list[FileOutcome]:
         """In the order of `files`. What is said to be done is durable."""
         ...
 
 
-class Ingestion:
+class VectorIngestor:
     def __init__(
         self,
         embedder: Embedder,
@@ -70,24 +70,24 @@ class Ingestion:
         *,
         chunking: ChunkingConfig | None = None,
         max_file_bytes: int = MAX_FILE_BYTES,
-        preparation: Preparation | None = None,
+        preparation: FilePreparer | None = None,
     ) -> None:
         """`preparation`: where files become chunks; without, here, with the two options before it."""
         self._embedder, self._store, self._clock = embedder, store, clock
-        self._preparation = preparation or LocalPreparation(
+        self._preparation = preparation or LocalPreparer(
             embedder, chunking=chunking, max_file_bytes=max_file_bytes
         )
 
-    def ingest(self, files: Sequence[FileToIngest]) -> list[FileOutcome]:
+    def ingest(self, files: Sequence[IngestRequest]) -> list[FileOutcome]:
         """In the order of `files`. What is prepared is stored, while others of the batch may still be prepared."""
         try:
-            hashes, refused = self._hashes(files)
+            hashes, refused = self._stored_hashes(files)
         except IngestError as error:
             return [self._failed(file, error) for file in files]
         readiness = iter(
             self._preparation.prepare(
                 [
-                    FileToRead(path=file.path, known_hash=hashes.get((file.collection, file.path)))
+                    PrepareRequest(path=file.path, stored_hash=hashes.get((file.collection, file.path)))
                     for file in files
                     if not file.delete and file.collection not in refused
                 ]
@@ -96,7 +96,7 @@ class Ingestion:
         outcomes = [
             self._failed(file, refused[file.collection])
             if file.collection in refused
-            else self._outcome(file, None if file.delete else next(readiness))
+            else self._apply(file, None if file.delete else next(readiness))
             for file in files
         ]
         try:
@@ -105,8 +105,8 @@ class Ingestion:
             return [self._failed(file, error) for file in files]
         return outcomes
 
-    def _hashes(
-        self, files: Sequence[FileToIngest]
+    def _stored_hashes(
+        self, files: Sequence[IngestRequest]
     ) -> tuple[dict[tuple[str, str], str], dict[str, IngestError]]:
         """What is stored of them, by collection and path; and which collections the store refuses, and why.
 
@@ -120,7 +120,7 @@ class Ingestion:
         refused: dict[str, IngestError] = {}
         for collection, paths in by_collection.items():
             try:
-                for path, stored in self._store.stored(collection, paths).items():
+                for path, stored in self._store.stored_files(collection, paths).items():
                     if stored.embedder == self._embedder.name:
                         hashes[collection, path] = stored.content_hash
             except IngestError as error:
@@ -129,25 +129,25 @@ class Ingestion:
                 refused[collection] = error  # the files of other collections must not suffer for it
         return hashes, refused
 
-    def _outcome(self, file: FileToIngest, readiness: Readiness | None) -> FileOutcome:
+    def _apply(self, file: IngestRequest, readiness: PrepareResult | None) -> FileOutcome:
         """Store what became of a file; None is for one that is to be deleted."""
         try:
-            if readiness is None or readiness is Without.GONE:
+            if readiness is None or readiness is NothingToStore.GONE:
                 self._store.remove(file.collection, file.path)
                 return FileOutcome(file=file, status=OutcomeStatus.REMOVED)
-            if isinstance(readiness, Without):
+            if isinstance(readiness, NothingToStore):
                 return FileOutcome(file=file, status=OutcomeStatus.UNCHANGED)
-            if isinstance(readiness, Unusable):
+            if isinstance(readiness, PrepareFailure):
                 if readiness.kind is FailureKind.DATA:
                     # What was stored of the file is of a content that it has no more.
                     self._store.remove(file.collection, file.path)
                 return self._unusable(file, readiness)
-            return self._replaced(file, readiness)
+            return self._replace_chunks(file, readiness)
         except Exception as error:
             return self._failed(file, error)
 
-    def _replaced(self, file: FileToIngest, prepared: PreparedFile) -> FileOutcome:
-        self._store.prepare(file.collection, self._embedder.dimensions)
+    def _replace_chunks(self, file: IngestRequest, prepared: PreparedFile) -> FileOutcome:
+        self._store.ensure_collection(file.collection, self._embedder.dimensions)
         if not prepared.chunks:
             self._store.remove(file.collection, file.path)
             return FileOutcome(file=file, status=OutcomeStatus.INGESTED)
@@ -164,15 +164,15 @@ class Ingestion:
         )
         return FileOutcome(file=file, status=OutcomeStatus.INGESTED, chunks=len(prepared.chunks))
 
-    def _failed(self, file: FileToIngest, error: Exception) -> FileOutcome:
-        return self._unusable(file, unusable(error))
+    def _failed(self, file: IngestRequest, error: Exception) -> FileOutcome:
+        return self._unusable(file, classify_exception(error))
 
-    def _unusable(self, file: FileToIngest, why: Unusable) -> FileOutcome:
-        failure = failure_of(file, why, self._clock)
+    def _unusable(self, file: IngestRequest, why: PrepareFailure) -> FileOutcome:
+        failure = to_failure(file, why, self._clock)
         return FileOutcome(file=file, status=OutcomeStatus.FAILED, failure=failure)
 
 
-def failure_of(file: FileToIngest, why: Unusable, clock: Clock) -> Failure:
+def to_failure(file: IngestRequest, why: PrepareFailure, clock: Clock) -> Failure:
     return Failure(
         path=file.path, error_type=why.error_type, message=why.message, at=clock.now(), kind=why.kind
     )

@@ -12,9 +12,9 @@ from enum import StrEnum
 from typing import TYPE_CHECKING, Protocol, TypeAlias
 
 from vedette.errors import IngestError
-from vedette.handshake.failures import FailureKind, kind_of
-from vedette.search.chunking import Chunk, ChunkingConfig, chunks_of
-from vedette.search.content_type import detect_type
+from vedette.handshake.failures import FailureKind, classify_failure
+from vedette.search.chunking import Chunk, ChunkingConfig, split_document
+from vedette.search.content_type import detect_content_type
 from vedette.search.embedding import Embedder
 from vedette.search.extraction import extract
 from vedette.search.file_reader import MAX_FILE_BYTES, read_file
@@ -24,22 +24,22 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
 __all__ = [
-    "FileToRead",
-    "LocalPreparation",
-    "Preparation",
+    "FilePreparer",
+    "LocalPreparer",
+    "NothingToStore",
+    "PrepareFailure",
+    "PrepareRequest",
+    "PrepareResult",
     "PreparedFile",
-    "Readiness",
-    "Unusable",
-    "Without",
-    "unusable",
+    "classify_exception",
 ]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class FileToRead:
+class PrepareRequest:
     path: str
     """Absolute."""
-    known_hash: str | None = None
+    stored_hash: str | None = None
     """Of the content that is stored already, by the same embedder."""
 
 
@@ -51,7 +51,7 @@ class PreparedFile:
     """One row per chunk."""
 
 
-class Without(StrEnum):
+class NothingToStore(StrEnum):
     """Nothing is to be stored, and that is no failure."""
 
     GONE = "gone"
@@ -59,7 +59,7 @@ class Without(StrEnum):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Unusable:
+class PrepareFailure:
     """Why there is nothing of a file, and what kind of failure that is."""
 
     error_type: str
@@ -67,18 +67,18 @@ class Unusable:
     kind: FailureKind
 
 
-Readiness: TypeAlias = PreparedFile | Without | Unusable
+PrepareResult: TypeAlias = PreparedFile | NothingToStore | PrepareFailure
 
 
-class Preparation(Protocol):
+class FilePreparer(Protocol):
     """The usual mistake: to let one file's exception reach the others of its batch."""
 
-    def prepare(self, files: Sequence[FileToRead]) -> Iterable[Readiness]:
+    def prepare(self, files: Sequence[PrepareRequest]) -> Iterable[PrepareResult]:
         """In the order of `files`, one for each; the first may be there before the last is begun."""
         ...
 
 
-_KINDS: Mapping[str, FailureKind] = {
+_FAILURE_KIND_BY_CODE: Mapping[str, FailureKind] = {
     "E4511": FailureKind.PERMISSION,
     "E4512": FailureKind.DATA,
     "E4513": FailureKind.DATA,
@@ -89,21 +89,21 @@ _KINDS: Mapping[str, FailureKind] = {
 }
 
 
-def unusable(error: Exception) -> Unusable:
+def classify_exception(error: Exception) -> PrepareFailure:
     code = getattr(error, "code", None)
     error_type = code if isinstance(code, str) else type(error).__name__
     message = getattr(error, "text", None) or str(error) or type(error).__name__
-    kind = _KINDS.get(error_type) or kind_of(type(error).__name__, message)
-    return Unusable(error_type=error_type, message=message, kind=kind)
+    kind = _FAILURE_KIND_BY_CODE.get(error_type) or classify_failure(type(error).__name__, message)
+    return PrepareFailure(error_type=error_type, message=message, kind=kind)
 
 
 @dataclass(frozen=True, slots=True)
-class _Text:
+class _ExtractedFile:
     content_hash: str
     chunks: list[Chunk]
 
 
-class LocalPreparation:
+class LocalPreparer:
     """In this process."""
 
     def __init__(
@@ -116,35 +116,35 @@ class LocalPreparation:
         self._embedder, self._chunking = embedder, chunking or ChunkingConfig()
         self._max_file_bytes = max_file_bytes
 
-    def prepare(self, files: Sequence[FileToRead]) -> list[Readiness]:
+    def prepare(self, files: Sequence[PrepareRequest]) -> list[PrepareResult]:
         """All chunks of the batch are embedded together."""
         read = [self._read(file) for file in files]
-        texts = [each for each in read if isinstance(each, _Text)]
+        texts = [each for each in read if isinstance(each, _ExtractedFile)]
         embedded = iter(self._embedded(texts))
-        return [next(embedded) if isinstance(each, _Text) else each for each in read]
+        return [next(embedded) if isinstance(each, _ExtractedFile) else each for each in read]
 
-    def _read(self, file: FileToRead) -> _Text | Without | Unusable:
+    def _read(self, file: PrepareRequest) -> _ExtractedFile | NothingToStore | PrepareFailure:
         try:
             read = read_file(file.path, self._max_file_bytes)
-            if file.known_hash == read.content_hash:
-                return Without.UNCHANGED
-            document = extract(file.path, read.data, detect_type(file.path, read.data))
-            return _Text(read.content_hash, chunks_of(document, self._chunking))
+            if file.stored_hash == read.content_hash:
+                return NothingToStore.UNCHANGED
+            document = extract(file.path, read.data, detect_content_type(file.path, read.data))
+            return _ExtractedFile(read.content_hash, split_document(document, self._chunking))
         except FileNotFoundError:
-            return Without.GONE
+            return NothingToStore.GONE
         except Exception as error:  # whatever a file does to its reader, it does to itself alone
-            return unusable(error)
+            return classify_exception(error)
 
-    def _embedded(self, texts: Sequence[_Text]) -> list[Readiness]:
+    def _embedded(self, texts: Sequence[_ExtractedFile]) -> list[PrepareResult]:
         try:
             vectors = self._embedder.embed([chunk.text for each in texts for chunk in each.chunks])
         except IngestError as error:  # the embedder's own: it would refuse each of them
-            return [unusable(error) for _ in texts]
+            return [classify_exception(error) for _ in texts]
         except Exception as error:
             if len(texts) == 1:
-                return [unusable(error)]
+                return [classify_exception(error)]
             return [readiness for each in texts for readiness in self._embedded([each])]
-        prepared: list[Readiness] = []
+        prepared: list[PrepareResult] = []
         start = 0
         for each in texts:
             end = start + len(each.chunks)

@@ -36,7 +36,7 @@ class HttpEmbedder:
     def __init__(self, address: str, environment: Mapping[str, str] = os.environ) -> None:
         self._url, self._model = urldefrag(address)
         self._key = environment.get(KEY_VARIABLE, "")
-        self.dimensions = len(self._asked(["dimensions"])[0])
+        self.dimensions = len(self._request_embeddings(["dimensions"])[0])
         self.name = f"{self._model or self._url}-{self.dimensions}"
 
     def embed(self, texts: Sequence[str]) -> NDArray[np.float32]:
@@ -45,16 +45,16 @@ class HttpEmbedder:
         rows = [
             row
             for start in range(0, len(texts), _AT_ONCE)
-            for row in self._asked([text or " " for text in texts[start : start + _AT_ONCE]])
+            for row in self._request_embeddings([text or " " for text in texts[start : start + _AT_ONCE]])
         ]
         if any(len(row) != self.dimensions for row in rows):
-            raise self._refused(f"its vectors have no longer {self.dimensions} numbers each")
+            raise self._unavailable_error(f"its vectors have no longer {self.dimensions} numbers each")
         vectors = np.asarray(rows, dtype=np.float32).reshape(len(texts), self.dimensions)
         lengths = np.linalg.norm(vectors, axis=1, keepdims=True)
         unit: NDArray[np.float32] = np.divide(vectors, lengths, out=np.zeros_like(vectors), where=lengths > 0)
         return unit
 
-    def _asked(self, texts: list[str]) -> list[list[float]]:
+    def _request_embeddings(self, texts: list[str]) -> list[list[float]]:
         body = json.dumps({"model": self._model, "input": texts}).encode()
         headers = {"Content-Type": "application/json"}
         if self._key:
@@ -65,14 +65,14 @@ class HttpEmbedder:
                 data = json.load(answer)["data"]
             rows = [each["embedding"] for each in sorted(data, key=lambda each: each.get("index", 0))]
         except HTTPError as error:
-            raise self._refused(f"it answers {error.code} {error.reason}") from error
+            raise self._unavailable_error(f"it answers {error.code} {error.reason}") from error
         except (OSError, ValueError, KeyError, TypeError, AttributeError) as error:
-            raise self._refused(f"{type(error).__name__}: {error}") from error
+            raise self._unavailable_error(f"{type(error).__name__}: {error}") from error
         if len(rows) != len(texts):
-            raise self._refused(f"{len(texts)} texts got {len(rows)} vectors")
+            raise self._unavailable_error(f"{len(texts)} texts got {len(rows)} vectors")
         return rows
 
-    def _refused(self, why: str) -> IngestError:
+    def _unavailable_error(self, why: str) -> IngestError:
         return IngestError(
             "E4522",
             f"the embedder at {self._url} cannot be used ({why}): is it running, and is that its address?",

@@ -20,7 +20,7 @@ class TokenBucket:
         self._at = clock.monotonic()
 
     @classmethod
-    def of(cls, options: Mapping[str, str], clock: Clock) -> TokenBucket:
+    def from_options(cls, options: Mapping[str, str], clock: Clock) -> TokenBucket:
         """From `events_per_second` and `bytes_per_second`; without them there is no limit."""
         rates: list[float] = []
         for name in ("events_per_second", "bytes_per_second"):

@@ -23,16 +23,16 @@ from vedette.errors import SourceError, VedetteError
 from vedette.sources.images import encode_image
 from vedette.sources.journal.seam import CollectionJournal
 from vedette.sources.rate_limit import TokenBucket
-from vedette.sources.records import FIRST_SCAN, Quarantined, Source, SourceEvent
+from vedette.sources.records import FIRST_SCAN, QuarantinedChange, Source, SourceEvent
 
 __all__ = [
-    "Document",
     "QuickRetries",
-    "SourceCare",
+    "ScannedDocument",
+    "SourceHealth",
     "SourceReader",
-    "append_scan",
+    "append_scan_diff",
     "chunks",
-    "image_or_quarantine",
+    "encode_or_quarantine",
     "quick_pause",
     "run_reader",
 ]
@@ -40,9 +40,9 @@ __all__ = [
 log = logging.getLogger(__name__)
 Item = TypeVar("Item")
 
-CHUNK = 1_000
+MAX_APPEND_EVENTS = 1_000
 """Events of one append."""
-CHUNK_BYTES = 16 * 1024 * 1024
+MAX_APPEND_BYTES = 16 * 1024 * 1024
 """Their images, when they are large: an append ends with the one that passes it."""
 POLL_SECONDS = 0.5
 FIRST_PAUSE_SECONDS = 0.2
@@ -67,20 +67,20 @@ class SourceReader(Protocol):
     def close(self) -> None: ...
 
 
-class SourceCare(Protocol):
+class SourceHealth(Protocol):
     """How a source fares, and when it may be read (`vedette.handshake.tables.source_health`)."""
 
-    def pause(self) -> float:
+    def seconds_until_allowed(self) -> float:
         """How long to wait before asking again; 0: it may be read now."""
         ...
 
-    def succeeded(self) -> None: ...
+    def record_success(self) -> None: ...
 
-    def failed(self, error: VedetteError) -> float:
+    def record_failure(self, error: VedetteError) -> float:
         """How long to wait before `pause` is asked."""
         ...
 
-    def removed(self) -> None:
+    def unregister(self) -> None:
         """The source is no more."""
         ...
 
@@ -91,21 +91,21 @@ class QuickRetries:
     def __init__(self, chance: Random) -> None:
         self._chance, self._failures = chance, 0
 
-    def pause(self) -> float:
+    def seconds_until_allowed(self) -> float:
         return 0.0
 
-    def succeeded(self) -> None:
+    def record_success(self) -> None:
         self._failures = 0
 
-    def failed(self, _error: VedetteError) -> float:
+    def record_failure(self, _error: VedetteError) -> float:
         self._failures += 1
         return quick_pause(self._failures, self._chance)
 
-    def removed(self) -> None:
+    def unregister(self) -> None:
         pass
 
 
-class Document(NamedTuple):
+class ScannedDocument(NamedTuple):
     """One document that a scan found."""
 
     collection: str
@@ -114,7 +114,7 @@ class Document(NamedTuple):
 
 
 def chunks(
-    items: Iterable[Item], size: int = CHUNK, weigh: Callable[[Item], int] = lambda _: 0
+    items: Iterable[Item], size: int = MAX_APPEND_EVENTS, weigh: Callable[[Item], int] = lambda _: 0
 ) -> Iterator[list[Item]]:
     """Lists of at most `size` items, each ended by the item with which it weighs CHUNK_BYTES."""
     chunk: list[Item] = []
@@ -122,14 +122,14 @@ def chunks(
     for item in items:
         chunk.append(item)
         weight += weigh(item)
-        if len(chunk) >= size or weight >= CHUNK_BYTES:
+        if len(chunk) >= size or weight >= MAX_APPEND_BYTES:
             yield chunk
             chunk, weight = [], 0
     if chunk:
         yield chunk
 
 
-def image_or_quarantine(
+def encode_or_quarantine(
     journal: CollectionJournal, source: str, event_id: str, document: object, now_ms: int
 ) -> bytes | None:
     """The image of a document; one that no document may be goes to the quarantine, and the stream goes on."""
@@ -138,7 +138,9 @@ def image_or_quarantine(
     except SourceError as error:
         excerpt = repr(document)[:200]
         journal.quarantine(
-            Quarantined(source=source, event_id=event_id, reason=error.text, excerpt=excerpt, time_ms=now_ms)
+            QuarantinedChange(
+                source=source, event_id=event_id, reason=error.text, excerpt=excerpt, time_ms=now_ms
+            )
         )
         log.warning(
             "A document of source %s was quarantined",
@@ -148,10 +150,10 @@ def image_or_quarantine(
         return None
 
 
-def append_scan(
+def append_scan_diff(
     journal: CollectionJournal,
     source: str,
-    documents: Iterable[Document],
+    documents: Iterable[ScannedDocument],
     collections: Iterable[str],
     now_ms: int,
 ) -> int:
@@ -191,7 +193,7 @@ def append_scan(
     return changed
 
 
-def _scanned(document: Document, scan_id: str, created: bool, now_ms: int) -> SourceEvent:
+def _scanned(document: ScannedDocument, scan_id: str, created: bool, now_ms: int) -> SourceEvent:
     return SourceEvent(
         event_id=f"{scan_id}:{document.collection}:{document.key}",
         collection=document.collection,
@@ -208,45 +210,45 @@ def run_reader(
     source: Source,
     stop: Flag,
     clock: Clock,
-    care: SourceCare,
+    care: SourceHealth,
 ) -> None:
     """Keep a source read until `stop` is set. Transient errors are retried; what a person must mend is said."""
-    buckets = TokenBucket.of(source.options, clock)
+    buckets = TokenBucket.from_options(source.options, clock)
     settled = False
     while not stop.is_set():
         try:
-            pause = POLL_SECONDS if journal.source(source.name).paused else care.pause()
+            pause = POLL_SECONDS if journal.source(source.name).paused else care.seconds_until_allowed()
             if pause:
                 stop.wait(pause)
                 continue
-            events, size = _read(reader, journal, source, settled=settled)
+            events, size = _poll_once(reader, journal, source, settled=settled)
             settled = True
-            care.succeeded()
+            care.record_success()
             stop.wait(buckets.pause(events, size))
         except VedetteError as error:
             if error.code == "E6103":
-                _let_go(reader, source)
-                care.removed()
+                _release(reader, source)
+                care.unregister()
                 return
-            _report(source, error)
-            stop.wait(care.failed(error))
+            _log_failure(source, error)
+            stop.wait(care.record_failure(error))
 
 
-def _read(
+def _poll_once(
     reader: SourceReader, journal: CollectionJournal, source: Source, *, settled: bool
 ) -> tuple[int, int]:
     """One look. Whatever is no error of ours is told as one: a reader must not die of a document."""
     try:
-        if journal.token(source.name) is None:
-            _begin(reader, journal, source)
+        if journal.resume_token(source.name) is None:
+            _start(reader, journal, source)
         try:
             if not settled:
-                _settle(journal, source)
+                _recover_interrupted_start(journal, source)
             return reader.poll(POLL_SECONDS)
         except SourceError as error:
             if error.code != "E6105":
                 raise
-            _bridge(reader, journal, source, error)
+            _recover_from_gap(reader, journal, source, error)
             return 0, 0
     except VedetteError:
         raise
@@ -260,40 +262,42 @@ def _read(
         raise SourceError("E6104", text, fields={"source": source.name}) from problem
 
 
-def _settle(journal: CollectionJournal, source: Source) -> None:
+def _recover_interrupted_start(journal: CollectionJournal, source: Source) -> None:
     """What a crash has left half done: a beginning whose last word is missing, or a gap that may not be bridged."""
     reasons = {p.reason for p in journal.partitions(source.name) if p.state != "live"}
     if reasons == {FIRST_SCAN}:
-        journal.mark(source.name, "live")  # the token is the last thing that a beginning writes
+        journal.set_state(source.name, "live")  # the token is the last thing that a beginning writes
     elif reasons:
         raise SourceError(
             "E6105", f"a gap was not bridged before the reader ended ({', '.join(sorted(reasons))})"
         )
 
 
-def _begin(reader: SourceReader, journal: CollectionJournal, source: Source) -> None:
-    journal.mark(source.name, "catching-up", FIRST_SCAN)
+def _start(reader: SourceReader, journal: CollectionJournal, source: Source) -> None:
+    journal.set_state(source.name, "catching-up", FIRST_SCAN)
     reader.begin(scan=source.options.get("start", "beginning") == "beginning")
-    journal.mark(source.name, "live")
+    journal.set_state(source.name, "live")
 
 
-def _bridge(reader: SourceReader, journal: CollectionJournal, source: Source, error: VedetteError) -> None:
+def _recover_from_gap(
+    reader: SourceReader, journal: CollectionJournal, source: Source, error: VedetteError
+) -> None:
     extra = {"action": "source.stale", "source": source.name, "code": error.code}
     log.error("The position in source %s is lost; it is scanned again: %s", source.name, error, extra=extra)
-    journal.mark(source.name, "stale", error.text)
+    journal.set_state(source.name, "stale", error.text)
     resync = source.options.get("on_gap", "scan") == "resync"
     scan = not resync or source.options.get("start", "beginning") == "beginning"
     if scan:
-        journal.mark(source.name, "catching-up", "a scan bridges the gap")
+        journal.set_state(source.name, "catching-up", "a scan bridges the gap")
     else:
-        journal.forget_images(
+        journal.delete_images(
             source.name
         )  # they are of before the gap: who begins anew must not begin with them
     reader.begin(scan=scan)
-    journal.mark(source.name, "live", new_epoch=resync)
+    journal.set_state(source.name, "live", new_epoch=resync)
 
 
-def _let_go(reader: SourceReader, source: Source) -> None:
+def _release(reader: SourceReader, source: Source) -> None:
     try:
         reader.forget()
     except VedetteError as error:
@@ -303,7 +307,7 @@ def _let_go(reader: SourceReader, source: Source) -> None:
         )
 
 
-def _report(source: Source, error: VedetteError) -> None:
+def _log_failure(source: Source, error: VedetteError) -> None:
     extra = {"action": "source.failed", "source": source.name, "code": error.code}
     log.warning("Source %s could not be read and is retried: %s", source.name, error, extra=extra)
 

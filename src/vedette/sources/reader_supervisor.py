@@ -16,10 +16,10 @@ from vedette.extras import require_packages
 from vedette.sources.journal.seam import CollectionJournal, open_journal
 from vedette.sources.mongodb.tokens import resume_tokens
 from vedette.sources.rate_limit import TokenBucket
-from vedette.sources.reader import QuickRetries, SourceCare, SourceReader, run_reader
+from vedette.sources.reader import QuickRetries, SourceHealth, SourceReader, run_reader
 from vedette.sources.records import Source
 
-__all__ = ["KINDS", "SourceKeeper", "check_source", "open_reader"]
+__all__ = ["READERS", "ReaderSupervisor", "open_reader", "validate_source"]
 
 log = logging.getLogger(__name__)
 
@@ -43,7 +43,7 @@ def _graph(source: Source, journal: CollectionJournal, clock: Clock) -> SourceRe
     return GraphLogReader(source, journal, clock)
 
 
-KINDS: dict[str, Callable[[Source, CollectionJournal, Clock], SourceReader]] = {
+READERS: dict[str, Callable[[Source, CollectionJournal, Clock], SourceReader]] = {
     "mongodb": _mongodb,
     "postgres": _postgres,
     "graph": _graph,
@@ -57,12 +57,12 @@ _COMMON_OPTIONS = {"start", "on_gap", "events_per_second", "bytes_per_second"}
 _CHOICES = {"start": ("beginning", "now"), "on_gap": ("scan", "resync"), "pre_images": ("true", "false")}
 
 
-def check_source(source: Source, others: Iterable[Source] = ()) -> None:
+def validate_source(source: Source, others: Iterable[Source] = ()) -> None:
     """E6101 for a name, kind or option that cannot be, or not beside the others."""
     if not source.name.isidentifier() or source.name.startswith("_"):
         raise _invalid(f"{source.name!r} is no name: letters, digits and _, not first a digit or _")
-    if source.kind not in KINDS:
-        raise _invalid(f"there are no sources of the kind {source.kind!r}; there are {', '.join(KINDS)}")
+    if source.kind not in READERS:
+        raise _invalid(f"there are no sources of the kind {source.kind!r}; there are {', '.join(READERS)}")
     if not 1 <= source.partitions <= 256:
         raise _invalid(f"a source has 1 to 256 partitions, not {source.partitions}")
     allowed = _COMMON_OPTIONS | _OPTIONS[source.kind]
@@ -73,7 +73,7 @@ def check_source(source: Source, others: Iterable[Source] = ()) -> None:
             raise _invalid(f"{name} is {' or '.join(_CHOICES[name])}, not {value!r}")
         if name == "resume_after":
             resume_tokens(value)
-    TokenBucket.of(source.options, SystemClock())
+    TokenBucket.from_options(source.options, SystemClock())
     _check_address(source)
     for other in others:
         if other.kind == source.kind == "graph" and other.tenant == source.tenant:
@@ -127,17 +127,17 @@ def _require_pymongo() -> None:
 
 
 def open_reader(source: Source, journal: CollectionJournal, clock: Clock) -> SourceReader:
-    return KINDS[source.kind](source, journal, clock)
+    return READERS[source.kind](source, journal, clock)
 
 
-class _Reading(NamedTuple):
+class _ReaderThread(NamedTuple):
     source: Source
     """As it was when its reader was started; one that was added anew may have another address."""
     thread: Thread
     stop: Flag
 
 
-class SourceKeeper:
+class ReaderSupervisor:
     """`tend` now and then: it starts readers of new sources and lets go of those whose source was removed."""
 
     def __init__(
@@ -145,14 +145,14 @@ class SourceKeeper:
         journal: str,
         clock: Clock,
         chance: Random,
-        care: Callable[[Source, Random], SourceCare] = lambda _, chance: QuickRetries(chance),
+        care: Callable[[Source, Random], SourceHealth] = lambda _, chance: QuickRetries(chance),
     ) -> None:
         """`care`: who keeps a source's health, and says when it may be read."""
         self._journal = open_journal(journal, clock)
         self._clock, self._chance, self._care = clock, chance, care
-        self._threads: dict[str, _Reading] = {}
+        self._threads: dict[str, _ReaderThread] = {}
 
-    def tend(self) -> None:
+    def reconcile(self) -> None:
         wanted = {source.name: replace(source, paused=False) for source in self._journal.sources()}
         for name, reading in list(self._threads.items()):
             if wanted.get(name) != reading.source or not reading.thread.is_alive():
@@ -176,7 +176,7 @@ class SourceKeeper:
         thread = Thread(
             target=self._read, args=(source, stop, chance), name=f"source {source.name}", daemon=True
         )
-        self._threads[source.name] = _Reading(source, thread, stop)
+        self._threads[source.name] = _ReaderThread(source, thread, stop)
         thread.start()
 
     def _read(self, source: Source, stop: Flag, chance: Random) -> None:
@@ -185,7 +185,7 @@ class SourceKeeper:
         care = self._care(source, chance)
         while not stop.is_set():
             try:
-                pause = care.pause()
+                pause = care.seconds_until_allowed()
                 if pause:
                     stop.wait(pause)
                     continue
@@ -193,7 +193,7 @@ class SourceKeeper:
             except VedetteError as error:
                 extra = {"action": "source.unreachable", "source": source.name, "code": error.code}
                 log.warning("Source %s cannot be opened and is retried: %s", source.name, error, extra=extra)
-                stop.wait(care.failed(error))
+                stop.wait(care.record_failure(error))
                 continue
             try:
                 run_reader(reader, journal, source, stop, self._clock, care)

@@ -8,15 +8,15 @@ from typing import Literal, NamedTuple
 
 __all__ = [
     "FIRST_SCAN",
-    "MOST_BEHIND",
-    "MOST_QUARANTINED",
-    "Appended",
-    "Behind",
+    "MAX_COUNTED_BACKLOG",
+    "MAX_QUARANTINED",
+    "AppendResult",
     "ChangeRow",
     "Partition",
+    "PartitionBacklog",
     "PartitionState",
-    "Quarantined",
-    "Snapshot",
+    "QuarantinedChange",
+    "SnapshotPage",
     "Source",
     "SourceEvent",
 ]
@@ -66,16 +66,16 @@ class SourceEvent:
     transaction: str = ""
 
 
-MOST_BEHIND = 100_000
+MAX_COUNTED_BACKLOG = 100_000
 """Changes that are counted when somebody asks what is past an offset: who is further behind knows enough by then."""
 
 
-MOST_QUARANTINED = 10_000
+MAX_QUARANTINED = 10_000
 """What is kept of the quarantine, over all sources, the youngest: a source that sends nothing else must not fill the
 disk."""
 
 
-class Behind(NamedTuple):
+class PartitionBacklog(NamedTuple):
     """What of a partition is past an offset."""
 
     changes: int
@@ -123,7 +123,7 @@ class Partition:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Appended:
+class AppendResult:
     offset: int
     """The journal's last offset after the append."""
     appended: int
@@ -131,7 +131,7 @@ class Appended:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Snapshot:
+class SnapshotPage:
     """A page of a collection at one moment: changes with a greater offset come after it."""
 
     offset: int
@@ -140,7 +140,7 @@ class Snapshot:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Quarantined:
+class QuarantinedChange:
     """A change that could not be used, and why. The stream went on without it."""
 
     source: str

@@ -6,19 +6,19 @@ import os
 from pathlib import Path
 
 from vedette.clock import Clock, SystemClock
-from vedette.storage.memory import MemoryHome
-from vedette.storage.seam import Durability, Home
-from vedette.storage.sqlite.directory import DirectoryHome
+from vedette.storage.memory import MemoryCatalog
+from vedette.storage.seam import Durability, StoreCatalog
+from vedette.storage.sqlite.directory import DataDirectory
 
-__all__ = ["MEMORY", "open_home"]
+__all__ = ["MEMORY", "open_catalog"]
 
 MEMORY = ":memory:"
 _POSTGRES = ("postgresql://", "postgres://")
 
 
-def open_home(
+def open_catalog(
     location: str | os.PathLike[str], *, durability: Durability = "fsync", clock: Clock | None = None
-) -> Home:
+) -> StoreCatalog:
     """Open the home at `location` for one engine; E6002 while another has it.
 
     A text that begins with `postgresql://` is a server, `:memory:` keeps nothing, anything else is a directory.
@@ -26,9 +26,9 @@ def open_home(
     clock = clock or SystemClock()
     place = os.fspath(location)
     if place == MEMORY:
-        return MemoryHome(clock=clock)
+        return MemoryCatalog(clock=clock)
     if place.startswith(_POSTGRES):
-        from vedette.storage.postgres.catalog import PostgresHome  # a driver that most people never need
+        from vedette.storage.postgres.catalog import PostgresCatalog  # a driver that most people never need
 
-        return PostgresHome(place, durability=durability, clock=clock)
-    return DirectoryHome(Path(place), durability=durability, clock=clock)
+        return PostgresCatalog(place, durability=durability, clock=clock)
+    return DataDirectory(Path(place), durability=durability, clock=clock)

@@ -24,7 +24,7 @@ from vedette.values import (
     timestamp_to_text,
 )
 
-__all__ = ["ElementCodec", "tagged", "untagged"]
+__all__ = ["ElementCodec", "decode_tagged", "encode_tagged"]
 
 _encode = msgspec.json.Encoder().encode
 _decode = msgspec.json.Decoder().decode
@@ -45,14 +45,14 @@ class ElementCodec:
 
     def image(self, element: Element) -> bytes:
         """The element as the journal keeps it: id, type, targets of an edge, attributes."""
-        return self._attributes(element, _head(element))
+        return self._attributes(element, _image_header(element))
 
     def record_and_image(self, element: Element) -> tuple[ElementRecord, bytes]:
         """Both at once: the image is the record's attributes behind a head of its own."""
         record = self.record(element)
         if not _RESERVED.isdisjoint(self._names[element.type]):
             return record, self.image(element)
-        head = _encode(_head(element))
+        head = _encode(_image_header(element))
         return record, head if record.attributes == b"{}" else b"%b,%b" % (head[:-1], record.attributes[1:])
 
     def _attributes(self, element: Element, head: dict[str, Any]) -> bytes:
@@ -85,7 +85,7 @@ class ElementCodec:
 _RESERVED = frozenset({"id", "_type", "_targets"})
 
 
-def _head(element: Element) -> dict[str, Any]:
+def _image_header(element: Element) -> dict[str, Any]:
     head: dict[str, Any] = {"id": element.id, "_type": element.type}
     if element.targets is not None:
         head["_targets"] = element.targets
@@ -108,7 +108,7 @@ def _encoder(attribute: AttributeType) -> Convert | None:
         case "Float":
             return _float_to_json
         case "Union" | "Any" | "List":
-            return tagged
+            return encode_tagged
     return None
 
 
@@ -121,7 +121,7 @@ def _decoder(attribute: AttributeType) -> Convert | None:
         case "Float":
             return float
         case "Union" | "Any" | "List":
-            return untagged
+            return decode_tagged
     return None
 
 
@@ -131,14 +131,14 @@ def _float_to_json(value: float) -> float | str:
     return "NaN" if math.isnan(value) else "Infinity" if value > 0 else "-Infinity"
 
 
-def tagged(value: Any) -> Any:
+def encode_tagged(value: Any) -> Any:
     if isinstance(value, datetime):
         return {"$timestamp": timestamp_to_text(value)}
     if isinstance(value, timedelta):
         return {"$duration": duration_to_ms(value)}
     if isinstance(value, float) and not math.isfinite(value):
         return {"$float": _float_to_json(value)}
-    return [tagged(item) for item in value] if isinstance(value, list) else value
+    return [encode_tagged(item) for item in value] if isinstance(value, list) else value
 
 
 _TAGS: dict[str, Convert] = {
@@ -148,8 +148,8 @@ _TAGS: dict[str, Convert] = {
 }
 
 
-def untagged(value: Any) -> Any:
+def decode_tagged(value: Any) -> Any:
     if isinstance(value, dict):
         ((tag, inner),) = value.items()
         return _TAGS[tag](inner)
-    return [untagged(item) for item in value] if isinstance(value, list) else value
+    return [decode_tagged(item) for item in value] if isinstance(value, list) else value

@@ -23,7 +23,7 @@ from typing import Generic, TypeVar
 
 from vedette.errors import StoreError
 
-__all__ = ["TRANSITIONS", "FlushEvent", "FlushLedger", "FlushState"]
+__all__ = ["TRANSITIONS", "FlushEvent", "FlushQueue", "FlushState"]
 
 Commit = TypeVar("Commit")
 
@@ -55,10 +55,10 @@ TRANSITIONS: Mapping[tuple[FlushState, FlushEvent], FlushState] = {
 }
 
 
-class FlushLedger(Generic[Commit]):
+class FlushQueue(Generic[Commit]):
     """Ticks: durable ≤ flushing ≤ submitted. Ticks given to `submit` rise; two commits never share one."""
 
-    __slots__ = ("_history", "durable", "error", "flushing", "state", "submitted", "waiting")
+    __slots__ = ("_history", "durable", "error", "flushing", "queued", "state", "submitted")
 
     def __init__(self, tick: int) -> None:
         self.state = FlushState.IDLE
@@ -67,62 +67,62 @@ class FlushLedger(Generic[Commit]):
         self.flushing = tick
         """The highest tick in the flush under way, or of the last one."""
         self.submitted = tick
-        self.waiting: list[Commit] = []
+        self.queued: list[Commit] = []
         """Commits that the next flush takes, in tick order."""
         self.error: StoreError | None = None
         self._history: deque[str] = deque(maxlen=16)
 
     def submit(self, tick: int, commit: Commit) -> None:
-        self._move(FlushEvent.SUBMIT)
+        self._transition(FlushEvent.SUBMIT)
         if tick <= self.submitted:
             raise ValueError(
                 f"tick {tick} was submitted after tick {self.submitted}: every commit needs its own"
             )
         self.submitted = tick
-        self.waiting.append(commit)
+        self.queued.append(commit)
 
-    def begin(self) -> list[Commit]:
+    def begin_flush(self) -> list[Commit]:
         """Everything that waits, for one flush."""
-        self._move(FlushEvent.BEGIN)
-        assert self.waiting, "a flush of nothing"
-        commits, self.waiting = self.waiting, []
+        self._transition(FlushEvent.BEGIN)
+        assert self.queued, "a flush of nothing"
+        commits, self.queued = self.queued, []
         self.flushing = self.submitted
         return commits
 
-    def done(self) -> None:
-        self._move(FlushEvent.DONE)
+    def complete_flush(self) -> None:
+        self._transition(FlushEvent.DONE)
         self.durable = self.flushing
 
-    def fail(self, error: StoreError) -> None:
-        self._move(FlushEvent.FAIL)
+    def fail_flush(self, error: StoreError) -> None:
+        self._transition(FlushEvent.FAIL)
         self.error = error
-        self.waiting = []
+        self.queued = []
 
     def close(self) -> None:
-        self._move(FlushEvent.CLOSE)
+        self._transition(FlushEvent.CLOSE)
 
     @property
-    def can_begin(self) -> bool:
-        return self.state is FlushState.IDLE and bool(self.waiting)
+    def can_flush(self) -> bool:
+        return self.state is FlushState.IDLE and bool(self.queued)
 
     def validate(self) -> None:
         """What holds after every move; called by the tests."""
         assert self.durable <= self.flushing <= self.submitted, self
         assert (self.error is not None) == (self.state is FlushState.FAILED), self
-        assert not self.waiting or self.submitted > self.flushing, self
+        assert not self.queued or self.submitted > self.flushing, self
         if self.state in {FlushState.IDLE, FlushState.CLOSED}:
             assert self.durable == self.flushing, self
-            assert bool(self.waiting) == (self.submitted > self.durable), self
+            assert bool(self.queued) == (self.submitted > self.durable), self
         if self.state is FlushState.CLOSED:
-            assert not self.waiting, self
+            assert not self.queued, self
 
     def __repr__(self) -> str:
         return (
             f"<FlushLedger {self.state}: durable {self.durable}, flushing {self.flushing}, submitted {self.submitted}, "
-            f"{len(self.waiting)} waiting; last moves: {', '.join(self._history) or 'none'}>"
+            f"{len(self.queued)} waiting; last moves: {', '.join(self._history) or 'none'}>"
         )
 
-    def _move(self, event: FlushEvent) -> None:
+    def _transition(self, event: FlushEvent) -> None:
         state = TRANSITIONS.get((self.state, event))
         if state is None:
             raise RuntimeError(f"{event} makes no sense now: {self!r}")

@@ -13,25 +13,25 @@ from threading import Lock
 from vedette.clock import Clock, SystemClock
 from vedette.errors import StoreError
 from vedette.storage.meta import (
-    BOOT,
-    FIRST,
-    TICK,
-    check_batch,
-    check_meta,
-    loaded,
-    new_facts,
-    superseded,
-    tick_went_back,
-    trimmed,
+    BOOT_KEY,
+    FIRST_OFFSET_KEY,
+    SEQUENCE_KEY,
+    initial_meta,
+    journal_trimmed,
+    parse_info,
+    sequence_went_back,
+    validate_batch,
+    validate_meta_keys,
+    writer_fenced,
 )
-from vedette.storage.names import by_name, check_name
-from vedette.storage.seam import Batch, ElementRecord, JournalRow, Loaded
+from vedette.storage.names import listing_order, validate_name
+from vedette.storage.seam import Batch, ElementRecord, JournalRow, StoreInfo
 
-__all__ = ["MemoryHome", "MemoryStore"]
+__all__ = ["MemoryCatalog", "MemoryStore"]
 
 
 @dataclass(slots=True)
-class _Contents:
+class _PersistedState:
     """What would be on the disk: outlives the stores that are opened on it."""
 
     meta: dict[str, str]
@@ -47,12 +47,12 @@ class MemoryStore:
 
     def __init__(self, name: str = "default", *, clock: Clock | None = None) -> None:
         self.place = f"the database {name!r} in memory"
-        self._contents = _Contents(meta=new_facts(clock or SystemClock()))
+        self._contents = _PersistedState(meta=initial_meta(clock or SystemClock()))
         self._lock = Lock()
         self._boot: int | None = None
         self._closed = False
 
-    def reopened(self) -> MemoryStore:
+    def reopen(self) -> MemoryStore:
         """Another store on the same contents, as if this one's process had ended here."""
         twin = object.__new__(MemoryStore)
         twin.place, twin._contents, twin._lock = self.place, self._contents, self._lock
@@ -63,17 +63,17 @@ class MemoryStore:
     def closed(self) -> bool:
         return self._closed
 
-    def load(self) -> Loaded:
+    def open_for_writing(self) -> StoreInfo:
         with self._lock:
             self._check_open()
-            self._boot = int(self._contents.meta[BOOT]) + 1
-            self._contents.meta[BOOT] = str(self._boot)
-        return self.facts()
+            self._boot = int(self._contents.meta[BOOT_KEY]) + 1
+            self._contents.meta[BOOT_KEY] = str(self._boot)
+        return self.info()
 
-    def facts(self) -> Loaded:
+    def info(self) -> StoreInfo:
         with self._lock:
             self._check_open()
-            return loaded(self._contents.meta, self._contents.definitions, self.place)
+            return parse_info(self._contents.meta, self._contents.definitions, self.place)
 
     def elements(self) -> Iterator[ElementRecord]:
         with self._lock:
@@ -86,10 +86,12 @@ class MemoryStore:
         with self._lock:
             self._check_open()
             contents = self._contents
-            check_batch(batch, [id for id, record in contents.elements.items() if record.targets is not None])
-            self._check_writer(batch.tick)
-            if batch.tick:
-                contents.meta[TICK] = str(batch.tick)
+            validate_batch(
+                batch, [id for id, record in contents.elements.items() if record.targets is not None]
+            )
+            self._check_writer(batch.sequence)
+            if batch.sequence:
+                contents.meta[SEQUENCE_KEY] = str(batch.sequence)
             for id in batch.deletes:
                 contents.elements.pop(id, None)
             contents.elements.update((record.id, record) for record in batch.puts)
@@ -105,9 +107,9 @@ class MemoryStore:
     def read(self, after: int, limit: int) -> Sequence[JournalRow]:
         with self._lock:
             self._check_open()
-            first = int(self._contents.meta[FIRST])
+            first = int(self._contents.meta[FIRST_OFFSET_KEY])
             if after + 1 < first:
-                raise trimmed(self.place, after, first)
+                raise journal_trimmed(self.place, after, first)
             return [row for row in self._contents.journal if row.offset > after][:limit]
 
     def last_offset(self) -> int:
@@ -123,12 +125,12 @@ class MemoryStore:
             if old:
                 del contents.journal[: len(old)]
                 contents.events.difference_update((row.source, row.event_id) for row in old if row.event_id)
-                contents.meta[FIRST] = str(old[-1].offset + 1)
+                contents.meta[FIRST_OFFSET_KEY] = str(old[-1].offset + 1)
             return contents.journal[0].offset if contents.journal else contents.last_offset + 1
 
     def put_meta(self, items: Iterable[tuple[str, str]]) -> None:
         facts = tuple(items)
-        check_meta(facts)
+        validate_meta_keys(facts)
         self.append(Batch(meta=facts))
 
     def close(self) -> None:
@@ -145,17 +147,17 @@ class MemoryStore:
 
     def _check_writer(self, tick: int) -> None:
         meta = self._contents.meta
-        if self._boot is not None and int(meta[BOOT]) != self._boot:
-            raise superseded(self.place, self._boot, int(meta[BOOT]))
-        if tick and tick < int(meta[TICK]):
-            raise tick_went_back(self.place, tick, int(meta[TICK]))
+        if self._boot is not None and int(meta[BOOT_KEY]) != self._boot:
+            raise writer_fenced(self.place, self._boot, int(meta[BOOT_KEY]))
+        if tick and tick < int(meta[SEQUENCE_KEY]):
+            raise sequence_went_back(self.place, tick, int(meta[SEQUENCE_KEY]))
 
     def _check_open(self) -> None:
         if self._closed:
             raise StoreError("E6005", f"{self.place} is closed: open it again", fields={"place": self.place})
 
 
-class MemoryHome:
+class MemoryCatalog:
     """Databases that are gone when the home is."""
 
     def __init__(self, *, clock: Clock | None = None) -> None:
@@ -163,16 +165,16 @@ class MemoryHome:
         self._stores: dict[str, MemoryStore] = {}
 
     def open(self, name: str) -> MemoryStore:
-        check_name(name)
+        validate_name(name)
         last = self._stores.get(name)
         if last is not None and not last.closed:
             raise StoreError("E6002", f"{last.place} is open already", fields={"place": last.place})
-        store = last.reopened() if last is not None else MemoryStore(name, clock=self._clock)
+        store = last.reopen() if last is not None else MemoryStore(name, clock=self._clock)
         self._stores[name] = store
         return store
 
     def databases(self) -> list[str]:
-        return sorted(self._stores, key=by_name)
+        return sorted(self._stores, key=listing_order)
 
     def close(self) -> None:
         for store in self._stores.values():

@@ -7,54 +7,54 @@ from itertools import pairwise
 
 from vedette.clock import Clock
 from vedette.errors import StoreError
-from vedette.storage.seam import RESERVED_PREFIX, Batch, Loaded
+from vedette.storage.seam import RESERVED_PREFIX, Batch, StoreInfo
 
 __all__ = [
-    "BATCH",
-    "BOOT",
-    "EPOCH",
-    "FIRST",
-    "TICK",
-    "VERSION",
-    "check_batch",
-    "check_meta",
-    "damaged",
-    "loaded",
-    "new_facts",
-    "superseded",
-    "tick_went_back",
-    "trimmed",
+    "BOOT_KEY",
+    "EPOCH_KEY",
+    "FIRST_OFFSET_KEY",
+    "LAST_BATCH_KEY",
+    "SEQUENCE_KEY",
+    "VERSION_KEY",
+    "initial_meta",
+    "journal_trimmed",
+    "parse_info",
+    "sequence_went_back",
+    "store_corrupt",
+    "validate_batch",
+    "validate_meta_keys",
+    "writer_fenced",
 ]
 
-EPOCH = f"{RESERVED_PREFIX}epoch"
-BOOT = f"{RESERVED_PREFIX}boot"
-TICK = f"{RESERVED_PREFIX}tick"
-FIRST = f"{RESERVED_PREFIX}first"
-BATCH = f"{RESERVED_PREFIX}batch"
-VERSION = f"{RESERVED_PREFIX}version"
+EPOCH_KEY = f"{RESERVED_PREFIX}epoch"
+BOOT_KEY = f"{RESERVED_PREFIX}boot"
+SEQUENCE_KEY = f"{RESERVED_PREFIX}tick"
+FIRST_OFFSET_KEY = f"{RESERVED_PREFIX}first"
+LAST_BATCH_KEY = f"{RESERVED_PREFIX}batch"
+VERSION_KEY = f"{RESERVED_PREFIX}version"
 
 
-def new_facts(clock: Clock) -> dict[str, str]:
+def initial_meta(clock: Clock) -> dict[str, str]:
     """What a database knows on its first day."""
     epoch = round(clock.now().timestamp() * 1000)
-    return {EPOCH: str(epoch), BOOT: "0", TICK: "0", FIRST: "1"}
+    return {EPOCH_KEY: str(epoch), BOOT_KEY: "0", SEQUENCE_KEY: "0", FIRST_OFFSET_KEY: "1"}
 
 
-def loaded(meta: Mapping[str, str], definitions: Sequence[str], place: str) -> Loaded:
+def parse_info(meta: Mapping[str, str], definitions: Sequence[str], place: str) -> StoreInfo:
     """The facts of a store from its meta rows; E6004 when one of them is missing or no number."""
     try:
-        return Loaded(
-            epoch=int(meta[EPOCH]),
-            boot=int(meta[BOOT]),
-            tick=int(meta[TICK]),
+        return StoreInfo(
+            epoch=int(meta[EPOCH_KEY]),
+            boot_count=int(meta[BOOT_KEY]),
+            sequence=int(meta[SEQUENCE_KEY]),
             definitions=tuple(definitions),
             meta={key: value for key, value in meta.items() if not key.startswith(RESERVED_PREFIX)},
         )
     except (KeyError, ValueError) as problem:
-        raise damaged(place, f"the fact {problem} is missing or unreadable") from problem
+        raise store_corrupt(place, f"the fact {problem} is missing or unreadable") from problem
 
 
-def check_meta(items: Iterable[tuple[str, str]]) -> None:
+def validate_meta_keys(items: Iterable[tuple[str, str]]) -> None:
     """A caller may not set the store's own facts: that is a mistake in the program."""
     for key, _ in items:
         if key.startswith(RESERVED_PREFIX):
@@ -63,9 +63,9 @@ def check_meta(items: Iterable[tuple[str, str]]) -> None:
             )
 
 
-def check_batch(batch: Batch, edges: Iterable[str]) -> None:
+def validate_batch(batch: Batch, edges: Iterable[str]) -> None:
     """Everything the seam asks of a batch, too slow for the large stores. `edges`: ids of the edges already stored."""
-    check_meta(batch.meta)
+    validate_meta_keys(batch.meta)
     ids = [record.id for record in batch.puts]
     both = set(ids) & set(batch.deletes)
     if both or len(set(ids)) != len(ids):
@@ -76,11 +76,11 @@ def check_batch(batch: Batch, edges: Iterable[str]) -> None:
         if record.targets is not None and not later.isdisjoint(record.targets):
             raise ValueError(f"edge {record.id} stands before the edges it joins: {record.targets}")
     ticks = [row.tick for row in batch.journal if row.source == "graph"]
-    if any(a > b for a, b in pairwise(ticks)) or (ticks and ticks[-1] > batch.tick):
-        raise ValueError(f"the journal rows of a batch are not in tick order up to {batch.tick}: {ticks}")
+    if any(a > b for a, b in pairwise(ticks)) or (ticks and ticks[-1] > batch.sequence):
+        raise ValueError(f"the journal rows of a batch are not in tick order up to {batch.sequence}: {ticks}")
 
 
-def tick_went_back(place: str, tick: int, stored: int) -> StoreError:
+def sequence_went_back(place: str, tick: int, stored: int) -> StoreError:
     return StoreError(
         "E6001",
         f"{place} is at tick {stored}, a batch of tick {tick} would repeat history: nothing was written; "
@@ -89,7 +89,7 @@ def tick_went_back(place: str, tick: int, stored: int) -> StoreError:
     )
 
 
-def superseded(place: str, boot: int, stored: int) -> StoreError:
+def writer_fenced(place: str, boot: int, stored: int) -> StoreError:
     return StoreError(
         "E6002",
         f"{place} was opened by another engine since (opening {stored}, ours was {boot}): nothing was written; "
@@ -98,7 +98,7 @@ def superseded(place: str, boot: int, stored: int) -> StoreError:
     )
 
 
-def trimmed(place: str, after: int, first: int) -> StoreError:
+def journal_trimmed(place: str, after: int, first: int) -> StoreError:
     return StoreError(
         "E6006",
         f"the journal of {place} begins at offset {first}, what follows offset {after} was trimmed away: "
@@ -107,7 +107,7 @@ def trimmed(place: str, after: int, first: int) -> StoreError:
     )
 
 
-def damaged(place: str, what: str) -> StoreError:
+def store_corrupt(place: str, what: str) -> StoreError:
     return StoreError(
         "E6004",
         f"{place} is damaged or no database of Vedette ({what}): restore it from a backup, or move it out of the way",

@@ -11,9 +11,16 @@ import re
 
 from vedette.errors import StoreError
 
-__all__ = ["DEFAULT", "MAX_NAME_BYTES", "by_name", "check_name", "decode_name", "encode_name"]
+__all__ = [
+    "DEFAULT_DATABASE",
+    "MAX_NAME_BYTES",
+    "decode_name",
+    "encode_name",
+    "listing_order",
+    "validate_name",
+]
 
-DEFAULT = "default"
+DEFAULT_DATABASE = "default"
 MAX_NAME_BYTES = 200
 """Of the encoded name: file systems allow 255, and SQLite adds an ending of its own."""
 
@@ -48,14 +55,14 @@ def decode_name(encoded: str) -> str | None:
         return None
 
 
-def check_name(name: str) -> None:
+def validate_name(name: str) -> None:
     """E6007 unless a database may be called so, wherever it is kept."""
     encode_name(name)
 
 
-def by_name(name: str) -> tuple[bool, str]:
+def listing_order(name: str) -> tuple[bool, str]:
     """The order in which databases are listed: the default one first."""
-    return name != DEFAULT, name
+    return name != DEFAULT_DATABASE, name
 
 
 def _invalid(name: str, why: str) -> StoreError:

@@ -16,7 +16,16 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import Literal, NamedTuple, Protocol
 
-__all__ = ["RESERVED_PREFIX", "Batch", "Durability", "ElementRecord", "Home", "JournalRow", "Loaded", "Store"]
+__all__ = [
+    "RESERVED_PREFIX",
+    "Batch",
+    "Durability",
+    "ElementRecord",
+    "JournalRow",
+    "Store",
+    "StoreCatalog",
+    "StoreInfo",
+]
 
 Durability = Literal["fsync", "relaxed"]
 """`fsync`: acknowledged means on the disk. `relaxed`: the last moments before a power cut may be lost, never torn."""
@@ -62,7 +71,7 @@ class JournalRow(NamedTuple):
 class Batch:
     """What one flush makes durable: the net effect of one or many commits, in tick order."""
 
-    tick: int = 0
+    sequence: int = 0
     """The highest tick in the batch; never below the store's. 0: the batch has none (external sources)."""
     puts: Sequence[ElementRecord] = ()
     """New and changed elements. New edges in the order of their creation: an edge after the edges that it joins."""
@@ -76,14 +85,14 @@ class Batch:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Loaded:
+class StoreInfo:
     """What a store knows when it is opened."""
 
     epoch: int
     """Names this log: the moment of its creation in ms, so that a log made anew is never taken for the lost one."""
-    boot: int
+    boot_count: int
     """Counts the openings, durably: the part of every new id that makes it unique across restarts."""
-    tick: int
+    sequence: int
     definitions: tuple[str, ...]
     meta: dict[str, str] = field(default_factory=dict)
 
@@ -94,7 +103,7 @@ class Store(Protocol):
     Any thread may call any method; `read` and `elements` do not wait for an `append` that is under way.
     """
 
-    def load(self) -> Loaded:
+    def open_for_writing(self) -> StoreInfo:
         """Read the facts; counts one opening durably. Called once, before anything else.
 
         From then on `append` refuses (E6002) when somebody else has opened the database since: a writer that lost
@@ -102,7 +111,7 @@ class Store(Protocol):
         """
         ...
 
-    def facts(self) -> Loaded:
+    def info(self) -> StoreInfo:
         """The facts without counting an opening: for a reload after a failed flush, when nothing can be written."""
         ...
 
@@ -132,7 +141,7 @@ class Store(Protocol):
     def close(self) -> None: ...
 
 
-class Home(Protocol):
+class StoreCatalog(Protocol):
     """Where databases live: a data directory, a PostgreSQL database, or memory. Held by one engine at a time."""
 
     def open(self, name: str) -> Store:

@@ -13,14 +13,14 @@ from threading import RLock
 from typing import Any, Protocol
 
 from vedette.storage.sqlite.connection import transaction
-from vedette.storage.sqlite.errors import translated
+from vedette.storage.sqlite.errors import translate_errors
 
-__all__ = ["Place", "Rows", "open_place"]
+__all__ = ["SqlDatabase", "SqlTransaction", "open_database"]
 
 _BUSY_SECONDS = 30.0
 
 
-class Rows(Protocol):
+class SqlTransaction(Protocol):
     """The statements of one transaction."""
 
     def execute(self, statement: str, values: Sequence[Any] = ()) -> list[tuple[Any, ...]]:
@@ -30,14 +30,14 @@ class Rows(Protocol):
     def executemany(self, statement: str, rows: Sequence[Sequence[Any]]) -> None: ...
 
 
-class Place(Protocol):
+class SqlDatabase(Protocol):
     @property
     def address(self) -> str: ...
-    def writing(self) -> Any:
+    def write(self) -> Any:
         """A context manager: one transaction that no other writer overlaps; yields Rows."""
         ...
 
-    def reading(self) -> Any: ...
+    def read(self) -> Any: ...
     def change_count(self) -> object:
         """Something that is different after anybody has written."""
         ...
@@ -45,21 +45,21 @@ class Place(Protocol):
     def close(self) -> None: ...
 
 
-def open_place(address: str | Path, tables: Sequence[str], schema: str) -> Place:
+def open_database(address: str | Path, tables: Sequence[str], schema: str) -> SqlDatabase:
     """Open it, with its tables; in PostgreSQL they stand in a schema of their own."""
     text = str(address)
     if text.startswith(("postgresql://", "postgres://")):
-        from vedette.storage.postgres.database import PostgresPlace
+        from vedette.storage.postgres.database import PostgresDatabase
 
-        return PostgresPlace(text, tables, schema)
-    return SqlitePlace(Path(text), tables)
+        return PostgresDatabase(text, tables, schema)
+    return SqliteDatabase(Path(text), tables)
 
 
-class SqlitePlace:
+class SqliteDatabase:
     def __init__(self, path: Path, tables: Sequence[str]) -> None:
         self.address = str(path)
         self._lock = RLock()
-        with translated(self.address):
+        with translate_errors(self.address):
             self._db = sqlite3.connect(
                 path, timeout=_BUSY_SECONDS, isolation_level=None, check_same_thread=False
             )
@@ -70,13 +70,13 @@ class SqlitePlace:
                     self._db.execute(table.replace("SERIAL", "INTEGER PRIMARY KEY AUTOINCREMENT"))
 
     @contextmanager
-    def writing(self) -> Iterator[Rows]:
-        with self._lock, translated(self.address), transaction(self._db):
+    def write(self) -> Iterator[SqlTransaction]:
+        with self._lock, translate_errors(self.address), transaction(self._db):
             yield _SqliteRows(self._db)
 
     @contextmanager
-    def reading(self) -> Iterator[Rows]:
-        with self._lock, translated(self.address):
+    def read(self) -> Iterator[SqlTransaction]:
+        with self._lock, translate_errors(self.address):
             yield _SqliteRows(self._db)
 
     def change_count(self) -> object:

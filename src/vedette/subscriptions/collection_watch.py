@@ -47,12 +47,18 @@ from vedette.language.syntax.expressions import (
 from vedette.language.syntax.statements import Return, Watch, WatchOption
 from vedette.subscriptions.shape import FieldPath
 from vedette.values import Value, to_canonical
-from vedette.watch.aggregates import MAINTAINED
+from vedette.watch.aggregates import INCREMENTAL_AGGREGATES
 from vedette.watch.options import WatchOptions, read_options
 
-__all__ = ["AggregateColumn", "WatchForm", "field_value", "read_condition", "read_watch"]
+__all__ = [
+    "AggregateColumn",
+    "CollectionWatch",
+    "field_value",
+    "parse_collection_watch",
+    "translate_condition",
+]
 
-WHOLE: FieldPath = ()
+WHOLE_DOCUMENT: FieldPath = ()
 _ORDER = frozenset({"<", "<=", ">", ">="})
 _TEXT_TESTS = frozenset({"CONTAINS", "STARTS WITH", "ENDS WITH"})
 _NULL = Literal(None)
@@ -82,7 +88,7 @@ class AggregateColumn:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class WatchForm:
+class CollectionWatch:
     """A WATCH that the pipeline answers."""
 
     collections: tuple[str, ...]
@@ -92,7 +98,7 @@ class WatchForm:
     """Names of columns and what stands in them: a path as in `shapes`, () for the whole document."""
     aggregates: tuple[AggregateColumn, ...] = ()
     """Told at the end of windows; `columns` are the group's key then."""
-    order: tuple[str, ...] = ()
+    column_order: tuple[str, ...] = ()
     """The names of all columns as they were written, where there are aggregates."""
     options: WatchOptions
     """Checked. Windows are the pipeline's; `initial`, `ordering`, `buffer` and `on_full` are for whoever delivers."""
@@ -115,37 +121,37 @@ _parsed = lru_cache(maxsize=256)(parse_statement)
 """Thousands subscribe with the same text and parameters of their own."""
 
 
-def read_watch(source: str, params: Mapping[str, Value] | None = None) -> WatchForm:
+def parse_collection_watch(source: str, params: Mapping[str, Value] | None = None) -> CollectionWatch:
     """Raises ParseError for what is no statement, SubscriptionError E6204 for what the pipeline does not answer."""
     statement = _parsed(source)
     if not isinstance(statement, Watch):
-        raise _refused("this is no WATCH statement")
+        raise _unsupported("this is no WATCH statement")
     if statement.actions:
-        raise _refused("ON MATCH DO acts upon the graph")
+        raise _unsupported("ON MATCH DO acts upon the graph")
     match statement.pattern.elements:
         case (NodePattern(variable=variable, type=type_),):
-            reader, collections = _Reader(variable, params or {}), _collections(type_)
+            reader, collections = _Translator(variable, params or {}), _collections(type_)
         case _:
-            raise _refused("a pattern of several elements")
+            raise _unsupported("a pattern of several elements")
     options = _options(statement.options, reader)
     conditions = [reader.condition(part) for part in (statement.where, options.filter) if part is not None]
     condition = reduce(partial(Binary, "AND"), conditions) if conditions else Literal(True)
     aggregates = reader.aggregates(statement.returns)
     if aggregates and options.window.kind == "none":
-        raise _refused("an aggregate without a window")
-    return WatchForm(
+        raise _unsupported("an aggregate without a window")
+    return CollectionWatch(
         collections=collections,
         condition=Call("holds", (condition,)),
         columns=reader.columns(statement.returns),
         aggregates=aggregates,
-        order=reader.names(statement.returns) if aggregates else (),
+        column_order=reader.names(statement.returns) if aggregates else (),
         options=options,
     )
 
 
-def read_condition(condition: Expression, variable: str) -> Expression:
+def translate_condition(condition: Expression, variable: str) -> Expression:
     """A condition of MEW over one document, without parameters, as a document filter; E6204 as for a watch."""
-    return _Reader(variable, {}).condition(condition)
+    return _Translator(variable, {}).condition(condition)
 
 
 def _collections(type_: TypeExpression | None) -> tuple[str, ...]:
@@ -154,7 +160,7 @@ def _collections(type_: TypeExpression | None) -> tuple[str, ...]:
             return (name,)
         case UnionType(members=members):
             return tuple(dict.fromkeys(name for member in members for name in _collections(member)))
-    raise _refused("an element without the name of a collection")
+    raise _unsupported("an element without the name of a collection")
 
 
 _ENGINE_ONLY = {
@@ -165,20 +171,20 @@ _ENGINE_ONLY = {
 }
 
 
-def _options(given: tuple[WatchOption, ...], reader: _Reader) -> WatchOptions:
+def _options(given: tuple[WatchOption, ...], reader: _Translator) -> WatchOptions:
     """What is wrong is E8009, as in the engine; what is right and cannot be kept here is E6204."""
     options = read_options(given, reader.constant)
     for name, words in _ENGINE_ONLY.items():
         if getattr(options, name) in words:
-            raise _refused(f"the option {name}: {getattr(options, name)}")
+            raise _unsupported(f"the option {name}: {getattr(options, name)}")
     if options.ordering.kind == "attribute":
-        raise _refused("the option ordering: attribute")
+        raise _unsupported("the option ordering: attribute")
     if options.initial.kind == "since":
-        raise _refused("the option initial: since, which counts the engine's ticks,")
+        raise _unsupported("the option initial: since, which counts the engine's ticks,")
     return options
 
 
-class _Reader:
+class _Translator:
     def __init__(self, variable: str, params: Mapping[str, Value]) -> None:
         self._variable = variable
         self._params = params
@@ -190,11 +196,11 @@ class _Reader:
                 factors = self.constant(left), self.constant(right)
                 if all(isinstance(factor, int | float | timedelta) for factor in factors):
                     return factors[0] * factors[1]
-                raise _refused("a computed value of an option")
+                raise _unsupported("a computed value of an option")
             case _:
                 operand = self._operand(node)
         if not isinstance(operand, Literal):
-            raise _refused("a computed value of an option")
+            raise _unsupported("a computed value of an option")
         return operand.value
 
     # --- conditions
@@ -218,7 +224,7 @@ class _Reader:
             case Binary(op="IN", left=left, right=Parameter() as parameter):
                 given = self.constant(parameter)
                 if not isinstance(given, list):
-                    raise _refused("IN with a parameter that is no list")
+                    raise _unsupported("IN with a parameter that is no list")
                 return self._membership(left, tuple(Literal(item) for item in given))
             case Binary(op=op, left=left, right=right) if op in _ORDER or op in _TEXT_TESTS:
                 return Binary(op, self._operand(left), self._operand(right))
@@ -240,7 +246,7 @@ class _Reader:
         item = self._operand(left)
         constants = [self._operand(part) for part in items]
         if not all(isinstance(constant, Literal) for constant in constants):
-            raise _refused("a list of anything but constants")
+            raise _unsupported("a list of anything but constants")
         known = ListLiteral(tuple(constant for constant in constants if constant != _NULL))
         found: Expression = Call("holds", (Binary("IN", item, known),))
         return Binary("OR", found, _is_null(item)) if _NULL in constants else found
@@ -265,19 +271,19 @@ class _Reader:
                 return Attribute(Variable("doc"), field)
             case Attribute(base=base, name=field):
                 return Attribute(self._operand(base), field)
-        raise _refused(f"an expression of the kind {type(node).__name__}")
+        raise _unsupported(f"an expression of the kind {type(node).__name__}")
 
     # --- projections
 
     def columns(self, returns: Return | None) -> tuple[tuple[str, FieldPath], ...]:
         if returns is None:
-            return ((self._variable, WHOLE),)
+            return ((self._variable, WHOLE_DOCUMENT),)
         if returns.distinct or returns.order or returns.limit is not None or returns.offset is not None:
-            raise _refused("DISTINCT, ORDER BY, LIMIT and OFFSET")
+            raise _unsupported("DISTINCT, ORDER BY, LIMIT and OFFSET")
         return tuple(
             (part.alias or column_name(part.expression), self._path(part.expression))
             if part.expression is not None
-            else (self._variable, WHOLE)
+            else (self._variable, WHOLE_DOCUMENT)
             for part in returns.projections
             if not isinstance(part.expression, Aggregate)
         )
@@ -296,8 +302,8 @@ class _Reader:
 
     def _aggregate(self, column: str, node: Aggregate) -> AggregateColumn:
         name = node.name.upper()
-        if name not in (*MAINTAINED, "COLLECT"):
-            raise _refused(f"the aggregate {name}")
+        if name not in (*INCREMENTAL_AGGREGATES, "COLLECT"):
+            raise _unsupported(f"the aggregate {name}")
         if name == "COLLECT" and not 0 < (node.limit or 0) <= DEFAULT_COLLECT_LIMIT:
             text = (
                 f"COLLECT over an external collection needs a limit of at most {DEFAULT_COLLECT_LIMIT:,}, since a "
@@ -317,13 +323,13 @@ class _Reader:
 
     def _path(self, node: Expression) -> FieldPath:
         if node == Variable(self._variable):
-            return WHOLE
+            return WHOLE_DOCUMENT
         match self._operand(node):
             case Variable(name="id"):
                 return ("id",)
             case Attribute(base=base, name=name):
                 return (*self._prefix(base), name)
-        raise _refused("a constant in RETURN")
+        raise _unsupported("a constant in RETURN")
 
     def _prefix(self, node: Expression) -> FieldPath:
         match node:
@@ -331,7 +337,7 @@ class _Reader:
                 return (*self._prefix(base), name)
             case Variable(name=name):
                 return (name,)
-        raise _refused("a computed value in RETURN")
+        raise _unsupported("a computed value in RETURN")
 
 
 _ID: FieldPath = ("doc", "id")
@@ -346,7 +352,7 @@ def field_value(path: FieldPath, key: str, document: Mapping[str, Any], collecti
     """What stands at a path of a document; null where nothing does."""
     if len(path) == 2 and path != _ID:
         return document.get(path[1])  # nearly all of them
-    if path == WHOLE:
+    if path == WHOLE_DOCUMENT:
         return {"id": key, "_type": collection, **document}
     if path == ("id",) or (path == _ID and "id" not in document):
         return key
@@ -356,7 +362,7 @@ def field_value(path: FieldPath, key: str, document: Mapping[str, Any], collecti
     return value
 
 
-def _refused(what: str) -> SubscriptionError:
+def _unsupported(what: str) -> SubscriptionError:
     text = (
         f"{what} cannot be answered over an external collection: the pipeline sees one document at a time. "
         "Watch one collection with a condition on its attributes, or bring the data into the graph"

@@ -19,8 +19,8 @@ from functools import cached_property
 from typing import Any
 
 from vedette.errors import SubscriptionError
-from vedette.filters.cel_parser import balanced
-from vedette.filters.document_filter import DocumentFilter, Environment, compile_filter
+from vedette.filters.cel_parser import join_balanced
+from vedette.filters.document_filter import DocumentFilter, FilterInput, compile_filter
 from vedette.filters.limits import FilterLimits
 from vedette.language.parser import parse_expression
 from vedette.language.syntax.expressions import (
@@ -33,23 +33,23 @@ from vedette.language.syntax.expressions import (
     Unary,
     Variable,
 )
-from vedette.language.syntax.visit import exchange, walk
-from vedette.policy.collection_policies import SightRule
-from vedette.subscriptions.collection_watch import read_condition
+from vedette.language.syntax.visit import transform, walk
+from vedette.policy.collection_policies import ViewRule
+from vedette.subscriptions.collection_watch import translate_condition
 
-__all__ = ["ACCEPTED", "MOST_HIDDEN", "DocumentSight", "read_sight", "without"]
+__all__ = ["MAX_HIDDEN_ATTRIBUTES", "TRUSTED_LIMITS", "DocumentView", "compile_view", "drop_attributes"]
 
-MOST_HIDDEN = 64
+MAX_HIDDEN_ATTRIBUTES = 64
 """Attributes of one collection that policies may hide: matching has a bit for each."""
-ACCEPTED = FilterLimits(source_bytes=16 << 20, depth=50, nodes=100_000, list_items=100_000)
+TRUSTED_LIMITS = FilterLimits(source_bytes=16 << 20, depth=50, nodes=100_000, list_items=100_000)
 """For filters that a gateway has accepted, by limits of its own, and for policies; the bound on steps stays."""
 _TRUE, _FALSE, _FAULT = Literal(True), Literal(False), Literal(None)
 _LOGIC = (Conditional, Call)
 
 
-def read_sight(rules: Sequence[SightRule]) -> DocumentSight:
+def compile_view(rules: Sequence[ViewRule]) -> DocumentView:
     """Raises SubscriptionError E6204 for conditions that the pipeline does not answer."""
-    about: dict[str | None, list[SightRule]] = {None: []}
+    about: dict[str | None, list[ViewRule]] = {None: []}
     for rule in rules:
         about.setdefault(rule.attribute, []).append(rule)
     documents = about.pop(None)
@@ -58,50 +58,50 @@ def read_sight(rules: Sequence[SightRule]) -> DocumentSight:
         for attribute, own in sorted(about.items(), key=str)
         if attribute is not None and (condition := _hidden(own)) != _FALSE
     }
-    if len(hidden) > MOST_HIDDEN:
+    if len(hidden) > MAX_HIDDEN_ATTRIBUTES:
         raise SubscriptionError(
-            "E6204", f"policies may hide at most {MOST_HIDDEN} attributes of a collection"
+            "E6204", f"policies may hide at most {MAX_HIDDEN_ATTRIBUTES} attributes of a collection"
         )
     denied, allowed = _sides(documents)
-    return DocumentSight(visible=_all((allowed, _not(denied))), hidden=tuple(hidden.items()))
+    return DocumentView(visible=_all((allowed, _not(denied))), hidden=tuple(hidden.items()))
 
 
-def _sides(rules: Sequence[SightRule]) -> tuple[Expression, Expression]:
+def _sides(rules: Sequence[ViewRule]) -> tuple[Expression, Expression]:
     conditions = [
-        (rule.allow, read_condition(parse_expression(rule.condition), rule.variable)) for rule in rules
+        (rule.allow, translate_condition(parse_expression(rule.condition), rule.variable)) for rule in rules
     ]
     denied = _any(_not_false(condition) for allow, condition in conditions if not allow)
     allowed = _any(_true(condition) for allow, condition in conditions if allow)
     return denied, allowed
 
 
-def _hidden(rules: Sequence[SightRule]) -> Expression:
+def _hidden(rules: Sequence[ViewRule]) -> Expression:
     denied, allowed = _sides(rules)
     return _any((denied, _not(allowed))) if any(rule.allow for rule in rules) else denied
 
 
 @dataclass(frozen=True)
-class DocumentSight:
+class DocumentView:
     visible: Expression
     hidden: tuple[tuple[str, Expression], ...]
     """Attributes and when they are hidden. Neither these conditions nor `visible` ever fail."""
 
-    def through(self, condition: Expression) -> Expression:
+    def restrict(self, condition: Expression) -> Expression:
         """True of a document exactly if it is visible and the condition is true of what is seen of it."""
-        return _all((self.visible, _Through(dict(self.hidden)).condition(condition, failing=False)))
+        return _all((self.visible, _ViewRewriter(dict(self.hidden)).condition(condition, failing=False)))
 
-    def shown(self, collection: str, key: str, document: Mapping[str, Any]) -> Mapping[str, Any]:
+    def redact(self, collection: str, key: str, document: Mapping[str, Any]) -> Mapping[str, Any]:
         """A visible document without its hidden attributes."""
-        environment = Environment(doc=document, id=key, collection=collection)
+        environment = FilterInput(doc=document, id=key, collection=collection)
         gone = [name for name, hides in self._hides if name in document and hides.matches(environment)]
-        return without(document, gone) if gone else document
+        return drop_attributes(document, gone) if gone else document
 
     @cached_property
     def _hides(self) -> list[tuple[str, DocumentFilter]]:
-        return [(name, compile_filter(condition, limits=ACCEPTED)) for name, condition in self.hidden]
+        return [(name, compile_filter(condition, limits=TRUSTED_LIMITS)) for name, condition in self.hidden]
 
 
-def without(document: Mapping[str, Any], names: Iterable[str]) -> dict[str, Any]:
+def drop_attributes(document: Mapping[str, Any], names: Iterable[str]) -> dict[str, Any]:
     left = dict(document)
     for name in names:
         left.pop(name, None)
@@ -113,12 +113,12 @@ def without(document: Mapping[str, Any], names: Iterable[str]) -> dict[str, Any]
 
 def _all(parts: Iterable[Expression]) -> Expression:
     kept = [part for part in parts if part != _TRUE]
-    return _FALSE if _FALSE in kept else balanced("AND", kept) if kept else _TRUE
+    return _FALSE if _FALSE in kept else join_balanced("AND", kept) if kept else _TRUE
 
 
 def _any(parts: Iterable[Expression]) -> Expression:
     kept = [part for part in parts if part != _FALSE]
-    return _TRUE if _TRUE in kept else balanced("OR", kept) if kept else _FALSE
+    return _TRUE if _TRUE in kept else join_balanced("OR", kept) if kept else _FALSE
 
 
 def _not(part: Expression) -> Expression:
@@ -181,7 +181,7 @@ def _is_there(operand: Expression) -> Expression:
 # --- a filter through hidden attributes ---------------------------------------------------------------------------
 
 
-class _Through:
+class _ViewRewriter:
     """Rewrites a condition on what is seen of a document into one on the document."""
 
     def __init__(self, hidden: Mapping[str, Expression]) -> None:
@@ -231,7 +231,7 @@ class _Through:
                     return Conditional(self._hidden[name], Attribute(_FAULT, name), part)
             return None
 
-        replaced: Expression = exchange(node, seen)
+        replaced: Expression = transform(node, seen)
         return replaced
 
     def _check(self, node: Expression) -> None:

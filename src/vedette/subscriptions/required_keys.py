@@ -16,9 +16,9 @@ from typing import Any, TypeAlias
 from vedette.language.syntax.expressions import Binary, Call
 from vedette.subscriptions.shape import FieldPath, ListSlot, Shape, Slot, as_path
 
-__all__ = ["Alternative", "Equality", "Range", "alternatives"]
+__all__ = ["Equality", "KeyAlternative", "Range", "key_alternatives"]
 
-MOST_ALTERNATIVES = 16
+MAX_ALTERNATIVES = 16
 _FLIPPED = {"<": ">", "<=": ">=", ">": "<", ">=": "<="}
 
 
@@ -34,28 +34,28 @@ class Equality:
 @dataclass(frozen=True, slots=True)
 class Range:
     path: FieldPath
-    rising: bool
+    is_lower_bound: bool
     """The field is greater than the constant, or equal; otherwise less or equal."""
     constant: Slot
 
 
 @dataclass(frozen=True, slots=True)
-class Alternative:
+class KeyAlternative:
     equalities: tuple[Equality, ...] = ()
     """By path, each path once."""
     range: Range | None = None
 
 
 _Atom: TypeAlias = Equality | Range
-_ANYTHING: tuple[frozenset[_Atom], ...] = (frozenset(),)
+_NO_CONDITION: tuple[frozenset[_Atom], ...] = (frozenset(),)
 
 
-def alternatives(shape: Shape) -> tuple[Alternative, ...]:
+def key_alternatives(shape: Shape) -> tuple[KeyAlternative, ...]:
     """At least one; an empty one among them means that the filter must always be looked at."""
     return tuple(dict.fromkeys(map(_alternative, _implied(shape.tree))))
 
 
-def _alternative(atoms: frozenset[_Atom]) -> Alternative:
+def _alternative(atoms: frozenset[_Atom]) -> KeyAlternative:
     equalities: dict[FieldPath, Equality] = {}
     lists = 0
     for atom in sorted((a for a in atoms if isinstance(a, Equality)), key=_preference):
@@ -65,7 +65,7 @@ def _alternative(atoms: frozenset[_Atom]) -> Alternative:
             lists += is_list
     ranges = sorted((a for a in atoms if isinstance(a, Range) and a.path not in equalities), key=repr)
     ordered = tuple(equalities[path] for path in sorted(equalities))
-    return Alternative(ordered, ranges[0] if ranges else None)
+    return KeyAlternative(ordered, ranges[0] if ranges else None)
 
 
 def _preference(atom: Equality) -> tuple[bool, str]:
@@ -81,7 +81,7 @@ def _implied(node: Any) -> tuple[frozenset[_Atom], ...]:
             return _product(_implied(left), _implied(right))
         case Binary(op="OR", left=left, right=right):
             union = (*_implied(left), *_implied(right))
-            return union if len(union) <= MOST_ALTERNATIVES else _ANYTHING
+            return union if len(union) <= MAX_ALTERNATIVES else _NO_CONDITION
         case _:
             return (frozenset(_atoms(node)),)
 
@@ -90,12 +90,12 @@ def _product(
     left: tuple[frozenset[_Atom], ...], right: tuple[frozenset[_Atom], ...]
 ) -> tuple[frozenset[_Atom], ...]:
     """Both must hold. When there would be too many alternatives, those of one side alone are true as well."""
-    if len(left) * len(right) <= MOST_ALTERNATIVES:
+    if len(left) * len(right) <= MAX_ALTERNATIVES:
         return tuple(one | other for one in left for other in right)
-    return max(left, right, key=_worth)
+    return max(left, right, key=_selectivity)
 
 
-def _worth(side: tuple[frozenset[_Atom], ...]) -> tuple[bool, int]:
+def _selectivity(side: tuple[frozenset[_Atom], ...]) -> tuple[bool, int]:
     return all(side), -len(side)
 
 

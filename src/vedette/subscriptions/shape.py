@@ -30,7 +30,7 @@ from vedette.language.syntax.expressions import (
 from vedette.values import Value
 
 __all__ = [
-    "MOST_LIST_KEYS",
+    "MAX_LIST_KEYS",
     "Constant",
     "FieldPath",
     "ListSlot",
@@ -39,10 +39,10 @@ __all__ = [
     "as_path",
     "bind",
     "bind_tree",
-    "lift",
+    "extract_constants",
 ]
 
-MOST_LIST_KEYS = 16
+MAX_LIST_KEYS = 16
 """A list with more items is not expanded into keys (ruling 13)."""
 
 Constant: TypeAlias = "Value | list[Value]"
@@ -84,25 +84,25 @@ class Shape:
     tree: Any
     constants: int
     """How many there are."""
-    returns: tuple[tuple[str, FieldPath], ...] | None = None
+    columns: tuple[tuple[str, FieldPath], ...] | None = None
     """The columns of a WATCH: what they show decides which updates are worth telling."""
     window: str = ""
     """The window and the aggregates of a WATCH as text: what is told is another matter, so it is another shape."""
-    hidden: tuple[tuple[str, Any], ...] = ()
+    attribute_masks: tuple[tuple[str, Any], ...] = ()
     """Attributes and the trees of the conditions under which policies hide them; with constants of the same row."""
 
     @cached_property
-    def text(self) -> str:
+    def fingerprint(self) -> str:
         """The canonical text: stored in the registry, and the key under which shapes are grouped in a segment."""
-        return canonical_text((self.tree, self.returns, self.window, self.hidden))
+        return canonical_text((self.tree, self.columns, self.window, self.attribute_masks))
 
     @cached_property
-    def eventful(self) -> bool:
+    def depends_on_change(self) -> bool:
         """Asks about the change itself (`op`, `before`), and so says nothing about a document at rest."""
         return any(isinstance(node, Variable) and node.name in ("op", "before") for node in _walk(self.tree))
 
 
-def lift(
+def extract_constants(
     expression: Expression, hidden: Sequence[tuple[str, Expression]] = ()
 ) -> tuple[Shape, tuple[Constant, ...]]:
     """Take the constants out of the tree of a filter, whose request is bound already, and of what policies hide."""
@@ -117,12 +117,12 @@ def lift(
                 isinstance(i, Literal) and _is_scalar(i.value) for i in items
             ):
                 found.append([item.value for item in items if isinstance(item, Literal)])
-                return ListSlot(str(len(found) - 1), long=len(items) > MOST_LIST_KEYS)
+                return ListSlot(str(len(found) - 1), long=len(items) > MAX_LIST_KEYS)
         return _rebuilt(node, replaced)
 
     tree = replaced(expression)
     masks = tuple((name, replaced(condition)) for name, condition in hidden)
-    return Shape(tree, len(found), hidden=masks), tuple(found)
+    return Shape(tree, len(found), attribute_masks=masks), tuple(found)
 
 
 def bind(shape: Shape, constants: tuple[Constant, ...]) -> Expression:

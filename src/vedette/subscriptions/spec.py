@@ -13,24 +13,32 @@ import msgspec
 from vedette.errors import SubscriptionError
 from vedette.filters.bind_request import bind_request
 from vedette.filters.cel_parser import parse_cel
-from vedette.filters.document_filter import Request
+from vedette.filters.document_filter import FilterRequest
 from vedette.filters.filter_list import parse_filters
 from vedette.language.syntax.canonical import canonical_text
 from vedette.language.syntax.expressions import Expression
-from vedette.policy.collection_policies import SightRule
-from vedette.subscriptions.collection_watch import WatchForm, read_watch
-from vedette.subscriptions.policy_view import ACCEPTED, DocumentSight, read_sight
-from vedette.subscriptions.shape import Constant, Shape, lift
+from vedette.policy.collection_policies import ViewRule
+from vedette.subscriptions.collection_watch import CollectionWatch, parse_collection_watch
+from vedette.subscriptions.policy_view import TRUSTED_LIMITS, DocumentView, compile_view
+from vedette.subscriptions.shape import Constant, Shape, extract_constants
 from vedette.values import timestamp_from_ms
 
-__all__ = ["Form", "expression_of", "form_of_query", "shape_of", "sight_of", "take_apart", "watch_of"]
+__all__ = [
+    "SubscriptionSpec",
+    "filter_expression",
+    "shape_of_spec",
+    "spec_from_query",
+    "split_constants",
+    "view_of",
+    "watch_of_spec",
+]
 
 
 EPOCH = timestamp_from_ms(0)
 """When windows of a form without a time begin."""
 
 
-class Form(msgspec.Struct, frozen=True, kw_only=True):
+class SubscriptionSpec(msgspec.Struct, frozen=True, kw_only=True):
     """What a subscription wants, as text that any process understands. Equal forms have one shape."""
 
     kind: Literal["filters", "cel", "watch"]
@@ -42,53 +50,53 @@ class Form(msgspec.Struct, frozen=True, kw_only=True):
     """`request.auth` at the moment of subscribing (ruling 16)."""
     time: datetime | None = None
     """`request.time`, as well."""
-    sight: tuple[SightRule, ...] | None = None
+    sight: tuple[ViewRule, ...] | None = None
     """What policies show whoever subscribed; None: everything."""
     union: str = ""
     """Of a watch with windows over several collections: subscriptions of one gateway with the same name are one."""
 
 
-def form_of_query(
+def spec_from_query(
     query: Mapping[str, Any], auth: dict[str, Any] | None = None, time: datetime | None = None
-) -> Form:
+) -> SubscriptionSpec:
     """The form of a query that `vedette.filters.collection_query.parse_query` has accepted."""
     if query.get("filter") is not None:
-        return Form(kind="cel", source=str(query["filter"]), auth=auth, time=time)
+        return SubscriptionSpec(kind="cel", source=str(query["filter"]), auth=auth, time=time)
     source = msgspec.json.encode(query.get("filters") or []).decode()
-    return Form(kind="filters", source=source, auth=auth, time=time)
+    return SubscriptionSpec(kind="filters", source=source, auth=auth, time=time)
 
 
-def expression_of(form: Form) -> Expression:
+def filter_expression(form: SubscriptionSpec) -> Expression:
     """The condition, with the request bound, through the actor's eyes; FilterError or SubscriptionError E6204."""
     match form.kind:
         case "filters":
-            expression = parse_filters(msgspec.json.decode(form.source), ACCEPTED)
+            expression = parse_filters(msgspec.json.decode(form.source), TRUSTED_LIMITS)
         case "cel":
-            expression = parse_cel(form.source, ACCEPTED)
+            expression = parse_cel(form.source, TRUSTED_LIMITS)
         case "watch":
-            expression = read_watch(form.source, form.params).condition
+            expression = parse_collection_watch(form.source, form.params).condition
         case _:
             raise SubscriptionError("E6204", f"a subscription of the kind {form.kind!r} is not known")
-    bound = bind_request(expression, Request(auth=form.auth, time=form.time))
-    sight = sight_of(form)
-    return bound if sight is None else sight.through(bound)
+    bound = bind_request(expression, FilterRequest(auth=form.auth, time=form.time))
+    sight = view_of(form)
+    return bound if sight is None else sight.restrict(bound)
 
 
-def sight_of(form: Form) -> DocumentSight | None:
-    return read_sight(form.sight) if form.sight is not None else None
+def view_of(form: SubscriptionSpec) -> DocumentView | None:
+    return compile_view(form.sight) if form.sight is not None else None
 
 
-def watch_of(form: Form) -> WatchForm | None:
-    return read_watch(form.source, form.params) if form.kind == "watch" else None
+def watch_of_spec(form: SubscriptionSpec) -> CollectionWatch | None:
+    return parse_collection_watch(form.source, form.params) if form.kind == "watch" else None
 
 
-def take_apart(form: Form) -> tuple[Shape, tuple[Constant, ...]]:
+def split_constants(form: SubscriptionSpec) -> tuple[Shape, tuple[Constant, ...]]:
     """The shape of a form, which many share, and its constants."""
-    sight, watch = sight_of(form), watch_of(form)
-    shape, constants = lift(expression_of(form), sight.hidden if sight is not None else ())
+    sight, watch = view_of(form), watch_of_spec(form)
+    shape, constants = extract_constants(filter_expression(form), sight.hidden if sight is not None else ())
     if watch is None:
         return shape, constants
-    shape = replace(shape, returns=watch.columns)
+    shape = replace(shape, columns=watch.columns)
     if not watch.windowed:
         return shape, constants
     # Windows begin when the watch was made, and may be of several subscriptions: constants that no filter asks for.
@@ -99,6 +107,6 @@ def take_apart(form: Form) -> tuple[Shape, tuple[Constant, ...]]:
 
 
 @lru_cache(maxsize=4096)
-def shape_of(form_text: bytes) -> Shape:
+def shape_of_spec(form_text: bytes) -> Shape:
     """The shape of a form in its JSON encoding; the same for every process."""
-    return take_apart(msgspec.json.decode(form_text, type=Form))[0]
+    return split_constants(msgspec.json.decode(form_text, type=SubscriptionSpec))[0]

@@ -12,8 +12,8 @@ from typing import ParamSpec, TypeVar
 from vedette.clock import Clock
 from vedette.errors import FolderError
 from vedette.handshake.failures import MAX_REDELIVERIES
-from vedette.handshake.fairness import FairTurns
-from vedette.search.file_queue.tasks import ClaimedTask, FileOperation, FileTask, QueueRow, TaskStatus
+from vedette.handshake.fairness import PriorityRotation
+from vedette.search.file_queue.tasks import ClaimedTask, FileOperation, FileTask, TaskStatus, TaskView
 
 __all__ = ["MemoryFileQueue"]
 
@@ -34,11 +34,11 @@ class _Entry:
     claim_id: str | None = None
     lease_until: datetime | None = None
     worker_id: str | None = None
-    again: bool = False
+    put_while_claimed: bool = False
     """Whether it was put while it is in progress."""
 
 
-def _alone(method: Callable[P, R]) -> Callable[P, R]:
+def _locked(method: Callable[P, R]) -> Callable[P, R]:
     """One thread at a time in the queue, with what time did taken into account."""
 
     @wraps(method)
@@ -46,7 +46,7 @@ def _alone(method: Callable[P, R]) -> Callable[P, R]:
         queue = arguments[0]
         assert isinstance(queue, MemoryFileQueue)
         with queue.lock:
-            queue.note_lapsed()
+            queue.expire_leases()
             return method(*arguments, **named)
 
     return locked
@@ -59,21 +59,21 @@ class MemoryFileQueue:
         self._clock, self._lease = clock, lease
         self.lock = RLock()
         self._entries: dict[str, _Entry] = {}
-        self._turns = FairTurns()
+        self._turns = PriorityRotation()
         self._count = 0
 
-    @_alone
+    @_locked
     def put(self, tasks: Sequence[FileTask]) -> None:
         for task in tasks:
             entry = self._entries.get(task.key)
             if entry is None or entry.dead_at is not None:
                 self._entries[task.key] = self._new(task)
                 continue
-            entry.task, entry.again = _joined(entry.task, task), entry.claim_id is not None
+            entry.task, entry.put_while_claimed = _joined(entry.task, task), entry.claim_id is not None
             if entry.due_at is not None:  # the file is another by now: its failures were those of the old one
                 entry.due_at, entry.attempts = None, 0
 
-    @_alone
+    @_locked
     def claim(self, limit: int, worker_id: str) -> list[ClaimedTask]:
         claimed = []
         low_first = self._turns.low_first()
@@ -82,10 +82,12 @@ class MemoryFileQueue:
         for entry in self._in_order(low_first=low_first)[:limit]:
             entry.claim_id = f"claim-{self._number()}"
             entry.lease_until, entry.worker_id, entry.due_at = now + self._lease, worker_id, None
-            claimed.append(ClaimedTask(task=entry.task, claim_id=entry.claim_id, attempts=entry.attempts))
+            claimed.append(
+                ClaimedTask(task=entry.task, claim_id=entry.claim_id, failed_attempts=entry.attempts)
+            )
         return claimed
 
-    @_alone
+    @_locked
     def ack(self, claim_ids: Sequence[str]) -> list[str]:
         ended = []
         for claim_id in claim_ids:
@@ -95,11 +97,11 @@ class MemoryFileQueue:
                 ended.append(claim_id)
                 continue
             del self._entries[entry.task.key]
-            if entry.again:
+            if entry.put_while_claimed:
                 self._entries[entry.task.key] = self._new(entry.task)
         return ended
 
-    @_alone
+    @_locked
     def nack(
         self,
         claim_id: str,
@@ -110,27 +112,27 @@ class MemoryFileQueue:
         counts_attempt: bool = True,
     ) -> None:
         entry = self._claimed(claim_id)
-        _freed(entry)
+        _clear_claim(entry)
         entry.error, entry.attempts = error, entry.attempts + int(counts_attempt)
-        if entry.again:
+        if entry.put_while_claimed:
             self._entries[entry.task.key] = self._new(entry.task)
         elif not retry:
             entry.dead_at = self._clock.now()
-        elif not self._bury_if_tired(entry, error):
+        elif not self._dead_letter_if_exhausted(entry, error):
             entry.due_at = self._clock.now() + delay if delay else None
 
-    @_alone
+    @_locked
     def depth(self) -> int:
         return sum(entry.dead_at is None for entry in self._entries.values())
 
-    @_alone
-    def rows(self, *, status: TaskStatus | None = None, limit: int = 100) -> list[QueueRow]:
+    @_locked
+    def list_tasks(self, *, status: TaskStatus | None = None, limit: int = 100) -> list[TaskView]:
         entries = sorted(self._entries.values(), key=lambda entry: (entry.dead_at is not None, _order(entry)))
         rows = [self._row(entry) for entry in entries]
         return [row for row in rows if status is None or row.status is status][:limit]
 
-    @_alone
-    def counts(self) -> Mapping[str, Mapping[TaskStatus, int]]:
+    @_locked
+    def count_by_status(self) -> Mapping[str, Mapping[TaskStatus, int]]:
         found: dict[str, dict[TaskStatus, int]] = {}
         for entry in self._entries.values():
             by_status = found.setdefault(entry.task.collection, {})
@@ -138,19 +140,19 @@ class MemoryFileQueue:
             by_status[state] = by_status.get(state, 0) + 1
         return found
 
-    @_alone
-    def held(self) -> Mapping[str, int]:
+    @_locked
+    def tasks_per_watch(self) -> Mapping[str, int]:
         found: dict[str, int] = {}
         for entry in self._entries.values():
             if entry.dead_at is None:
                 found[entry.task.watch_id] = found.get(entry.task.watch_id, 0) + 1
         return found
 
-    def show(self) -> None:
+    def flush_view(self) -> None:
         """There is no view of it."""
 
-    @_alone
-    def retry(self, path: str | None = None) -> int:
+    @_locked
+    def retry_dead_letters(self, path: str | None = None) -> int:
         dead = [
             entry
             for entry in self._entries.values()
@@ -162,25 +164,25 @@ class MemoryFileQueue:
             raise FolderError("E4505", f"no dead letter has the path {path}", fields={"path": path})
         return len(dead)
 
-    @_alone
-    def discard(self, watch_id: str) -> int:
+    @_locked
+    def discard_watch(self, watch_id: str) -> int:
         return self._forget([key for key, entry in self._entries.items() if entry.task.watch_id == watch_id])
 
-    @_alone
-    def purge(self, before: datetime) -> int:
+    @_locked
+    def purge_dead_letters(self, before: datetime) -> int:
         old = [key for key, e in self._entries.items() if e.dead_at is not None and e.dead_at < before]
         return self._forget(old)
 
     # ---- inside
 
-    def note_lapsed(self) -> None:
+    def expire_leases(self) -> None:
         """Leases that ended: the worker is lost, and that is a failure."""
         for entry in self._entries.values():
             if entry.claim_id is not None and not self._leased(entry):
                 entry.attempts += 1
-                again, entry.again = entry.again, False
-                _freed(entry)
-                if self._bury_if_tired(entry, "its worker was lost") and again:
+                again, entry.put_while_claimed = entry.put_while_claimed, False
+                _clear_claim(entry)
+                if self._dead_letter_if_exhausted(entry, "its worker was lost") and again:
                     entry.dead_at, entry.attempts = None, 0  # what was put meanwhile has not failed yet
 
     def _forget(self, keys: list[str]) -> int:
@@ -216,17 +218,17 @@ class MemoryFileQueue:
                 return entry
         raise FolderError("E4505", f"the claim {claim_id} has ended", fields={"claim": claim_id})
 
-    def _bury_if_tired(self, entry: _Entry, error: str) -> bool:
+    def _dead_letter_if_exhausted(self, entry: _Entry, error: str) -> bool:
         if entry.attempts <= MAX_REDELIVERIES:
             return False
-        _freed(entry)
+        _clear_claim(entry)
         entry.error, entry.dead_at = error, self._clock.now()
         return True
 
-    def _row(self, entry: _Entry) -> QueueRow:
+    def _row(self, entry: _Entry) -> TaskView:
         status = self._status(entry)
         leased = status is TaskStatus.IN_PROGRESS
-        return QueueRow(
+        return TaskView(
             task=entry.task,
             status=status,
             queued_at=entry.queued_at,
@@ -248,5 +250,5 @@ def _joined(earlier: FileTask, later: FileTask) -> FileTask:
     return replace(later, priority=max(earlier.priority, later.priority))
 
 
-def _freed(entry: _Entry) -> None:
+def _clear_claim(entry: _Entry) -> None:
     entry.claim_id = entry.lease_until = entry.worker_id = None

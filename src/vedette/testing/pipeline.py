@@ -10,13 +10,13 @@ from pathlib import Path
 from threading import Event as Flag
 from threading import Thread
 
-from vedette.control.partition_status import StateTeller
-from vedette.pipeline.checkpoint import first_offset
+from vedette.control.partition_status import PartitionStatusPublisher
+from vedette.pipeline.checkpoint import initial_offset
 from vedette.pipeline.datasource import JournalStream
 from vedette.pipeline.outgoing import close_links
-from vedette.pipeline.task import PipelineContext
+from vedette.pipeline.task import PipelineConfig
 from vedette.pipeline.topology import hot_path
-from vedette.pipeline.worker_cache import close_kept
+from vedette.pipeline.worker_cache import close_connections
 from vedette.sources.journal.seam import open_journal
 from vedette.subscriptions.index.versions import Compactor
 from vedette.subscriptions.registry.registry import SubscriptionRegistry
@@ -33,21 +33,24 @@ class LocalPipeline:
         self.journal = open_journal(store or home)
         self.registry = SubscriptionRegistry(store or home)
         self._compactor = Compactor(self.registry, home / "index")
-        self.context = PipelineContext(
-            journal=self.journal.address, registry=self.registry.address, index=home / "index", secret=secret
+        self.context = PipelineConfig(
+            journal_url=self.journal.address,
+            registry_url=self.registry.address,
+            index_folder=home / "index",
+            ingest_secret=secret,
         )
         options = {
             "journal": self.journal.address,
             "index": str(home / "index"),
             "maxrows": str(max_rows),
-            "start": str(first_offset(home / "checkpoint", self.journal.address)),
+            "start": str(initial_offset(home / "checkpoint", self.journal.address)),
             "patience": "0",
         }
         self._stream = JournalStream(options)
-        self._states = StateTeller(self.context)
+        self._states = PartitionStatusPublisher(self.context)
         self._offset = self._stream.initialOffset()
         self._planned: dict[str, int] | None = None
-        self.die_after: int | None = None
+        self.crash_after_changes: int | None = None
         """Die after so many changes of the next batch were delivered."""
         self._stop = Flag()
         self._thread: Thread | None = None
@@ -56,24 +59,24 @@ class LocalPipeline:
         """One batch; whether there was one. A batch that died is run again, as it was planned."""
         if publish:
             self._compactor.publish()
-        self._states.tell(self.journal.partitions(), self.registry.gateways())
+        self._states.publish(self.journal.partitions(), self.registry.gateways())
         planned = self._planned or self._stream.latestOffset(self._offset, self._stream.getDefaultReadLimit())
         if planned == self._offset:
             return False
         self._planned = planned
         for task in self._stream.partitions(self._offset, planned):
             batches = self._stream.read(task)
-            if self.die_after is not None:
+            if self.crash_after_changes is not None:
                 first = next(batches)
-                list(hot_path(self.context)(iter([first.slice(0, self.die_after)])))
-                self.die_after = None
+                list(hot_path(self.context)(iter([first.slice(0, self.crash_after_changes)])))
+                self.crash_after_changes = None
                 close_links()
                 return True
             list(hot_path(self.context)(batches))
         self._offset, self._planned = planned, None
         return True
 
-    def settle(self) -> None:
+    def run_until_idle(self) -> None:
         """Run batches until nothing is left to deliver."""
         while self.step():
             pass
@@ -96,7 +99,7 @@ class LocalPipeline:
 
     def close(self) -> None:
         close_links()
-        close_kept()
+        close_connections()
         self._states.close()
         self.registry.close()
         self.journal.close()

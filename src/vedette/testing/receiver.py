@@ -19,7 +19,7 @@ from vedette.transport.ingest_messages import (
     Refused,
     Status,
     Welcome,
-    WindowTold,
+    WindowResult,
     encode_frame,
 )
 
@@ -32,7 +32,7 @@ class IngestReceiver:
     def __init__(self, path: Path, *, secret: str = "") -> None:
         self.address = str(path)
         self.changes: list[DeliveredChange] = []
-        self.windows: list[WindowTold] = []
+        self.windows: list[WindowResult] = []
         self.completed: list[Complete] = []
         self.statuses: list[Status] = []
         self.senders: list[str] = []

@@ -12,28 +12,28 @@ if TYPE_CHECKING:
     import numpy as np
     from numpy.typing import NDArray
 
-__all__ = ["MemoryVectors"]
+__all__ = ["MemoryVectorStore"]
 
 
-class MemoryVectors:
+class MemoryVectorStore:
     """Set `down` to a text and every call is E4521 with it."""
 
     def __init__(self) -> None:
-        self.down: str | None = None
-        self.replacements = 0
+        self.outage: str | None = None
+        self.files_written = 0
         """Files written so far."""
         self._dimensions: dict[str, int] = {}
         self._files: dict[str, dict[str, FileVectors]] = {}
 
-    def prepare(self, collection: str, dimensions: int) -> None:
-        self._reach()
+    def ensure_collection(self, collection: str, dimensions: int) -> None:
+        self._check_available()
         size = self._dimensions.setdefault(collection, dimensions)
         self._files.setdefault(collection, {})
         if size != dimensions:
             raise IngestError("E4523", f"'{collection}' holds vectors of {size} numbers, not {dimensions}")
 
-    def stored(self, collection: str, paths: Sequence[str]) -> Mapping[str, StoredFile]:
-        self._reach()
+    def stored_files(self, collection: str, paths: Sequence[str]) -> Mapping[str, StoredFile]:
+        self._check_available()
         files = self._files.get(collection, {})
         return {
             path: StoredFile(content_hash=files[path].content_hash, embedder=files[path].embedder)
@@ -42,31 +42,31 @@ class MemoryVectors:
         }
 
     def replace(self, collection: str, file: FileVectors) -> None:
-        self._reach()
-        self.replacements += 1
+        self._check_available()
+        self.files_written += 1
         self._files[collection][file.path] = file
 
     def remove(self, collection: str, path: str) -> None:
-        self._reach()
+        self._check_available()
         self._files.get(collection, {}).pop(path, None)
 
     def flush(self) -> None:
-        self._reach()
+        self._check_available()
 
     def paths(self, collection: str) -> set[str]:
-        self._reach()
+        self._check_available()
         return set(self._files.get(collection, {}))
 
     def search(
         self, collection: str, vector: NDArray[np.float32], embedder: str, limit: int
     ) -> list[SearchHit]:
-        self._reach()
+        self._check_available()
         hits = [
             SearchHit(
                 path=file.path,
-                start=chunk.place.start,
-                end=chunk.place.end,
-                unit=chunk.place.unit,
+                start=chunk.span.start,
+                end=chunk.span.end,
+                unit=chunk.span.unit,
                 title=chunk.title,
                 text=chunk.text,
                 score=float(row @ vector),
@@ -77,8 +77,8 @@ class MemoryVectors:
         ]
         return sorted(hits, key=lambda hit: -hit.score)[:limit]
 
-    def collections(self) -> Mapping[str, int]:
-        self._reach()
+    def count_by_collection(self) -> Mapping[str, int]:
+        self._check_available()
         return {
             name: sum(len(file.chunks) for file in files.values())
             for name, files in sorted(self._files.items())
@@ -87,6 +87,6 @@ class MemoryVectors:
     def close(self) -> None:
         pass
 
-    def _reach(self) -> None:
-        if self.down is not None:
-            raise IngestError("E4521", self.down)
+    def _check_available(self) -> None:
+        if self.outage is not None:
+            raise IngestError("E4521", self.outage)

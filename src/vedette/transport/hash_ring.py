@@ -12,13 +12,13 @@ from functools import cached_property
 
 from vedette.hashing import text_hash
 
-__all__ = ["POINTS", "Ring"]
+__all__ = ["POINTS_PER_MEMBER", "HashRing"]
 
-POINTS = 64
+POINTS_PER_MEMBER = 64
 """Places of one gateway on the circle: the shares differ by about an eighth."""
 
 
-class Ring:
+class HashRing:
     """Immutable; a change of members makes another."""
 
     def __init__(self, members: Iterable[str] = ()) -> None:
@@ -27,7 +27,9 @@ class Ring:
     @cached_property
     def _points(self) -> tuple[list[int], list[str]]:
         points = sorted(
-            (text_hash(f"{member}#{point}"), member) for member in self.members for point in range(POINTS)
+            (text_hash(f"{member}#{point}"), member)
+            for member in self.members
+            for point in range(POINTS_PER_MEMBER)
         )
         return [place for place, _ in points], [member for _, member in points]
 
@@ -48,7 +50,7 @@ class Ring:
         return next(iter(self.owners(key)), None)
 
     def __eq__(self, other: object) -> bool:
-        return isinstance(other, Ring) and self.members == other.members
+        return isinstance(other, HashRing) and self.members == other.members
 
     def __hash__(self) -> int:
         return hash(self.members)

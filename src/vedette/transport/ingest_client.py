@@ -18,29 +18,29 @@ from vedette.transport.ingest_messages import (
     Refused,
     Status,
     Welcome,
-    WindowTold,
+    WindowResult,
     encode_frame,
 )
 
-__all__ = ["IngestLink", "connect"]
+__all__ = ["IngestClient", "open_client"]
 
 T = TypeVar("T")
 TIMEOUT_SECONDS = 10.0
 """A gateway that says nothing for so long is taken for dead."""
-MOST_CHANGES = 500
+MAX_FRAME_CHANGES = 500
 """Changes in one frame: a gateway can hand on what it has while the rest is on its way."""
-MOST_BYTES = 4 * 1024 * 1024
+MAX_CHUNK_BYTES = 4 * 1024 * 1024
 """What a frame weighs, far below `MAX_FRAME_BYTES`; whatever is heavier goes alone."""
 _NUMBER_BYTES = 9
 _CHARACTER_BYTES = 4
 """What one takes in a frame at most."""
 
 
-def connect(address: str, secret: str, sender: str) -> IngestLink:
+def open_client(address: str, secret: str, sender: str) -> IngestClient:
     """Open a link to `host:port` or to the path of a Unix socket; PipelineError E6301 when it does not open."""
-    opened = IngestLink(_connected(address), address)
+    opened = IngestClient(_connected(address), address)
     try:
-        opened.greet(Hello(secret=secret, sender=sender))
+        opened._handshake(Hello(secret=secret, sender=sender))
     except PipelineError:
         opened.close()
         raise
@@ -63,37 +63,37 @@ def _connected(address: str) -> socket.socket:
             raise
         return link
     except (OSError, ValueError) as problem:
-        raise _failed(address, str(problem)) from problem
+        raise _unreachable(address, str(problem)) from problem
 
 
-class IngestLink:
+class IngestClient:
     def __init__(self, link: socket.socket, address: str) -> None:
         self._link, self._address = link, address
         self._reader = FrameReader()
         self._number = 0
         self._accepted = 0
 
-    def greet(self, hello: Hello) -> None:
+    def _handshake(self, hello: Hello) -> None:
         self._send(hello)
         while not self._read():
             pass
 
-    def deliver(self, changes: Sequence[DeliveredChange]) -> None:
+    def send_changes(self, changes: Sequence[DeliveredChange]) -> None:
         """Send the changes in frames of bounded size. They are in the gateway's hands when `settle` has returned."""
-        for portion in _portions(changes, _weight):
+        for portion in _chunks(changes, _encoded_size):
             self._number += 1
             self._send(Deliver(number=self._number, changes=portion))
 
-    def deliver_windows(self, windows: Sequence[WindowTold]) -> None:
-        for portion in _portions(windows, lambda told: len(told.payload)):
+    def send_window_events(self, windows: Sequence[WindowResult]) -> None:
+        for portion in _chunks(windows, lambda told: len(told.payload)):
             self._number += 1
             self._send(Deliver(number=self._number, windows=portion))
 
-    def tell(self, frame: Complete | Status) -> None:
+    def send(self, frame: Complete | Status) -> None:
         """Nobody waits until it is accepted: whoever must be sure tells it again."""
         self._send(frame)
 
-    def settle(self) -> None:
+    def wait_until_accepted(self) -> None:
         """Wait until everything delivered is accepted."""
         while self._accepted < self._number:
             self._read()
@@ -105,16 +105,16 @@ class IngestLink:
         try:
             self._link.sendall(encode_frame(frame))
         except OSError as problem:
-            raise _failed(self._address, str(problem)) from problem
+            raise _unreachable(self._address, str(problem)) from problem
 
     def _read(self) -> bool:
         """Read what there is; whether the link is welcome."""
         try:
             data = self._link.recv(65_536)
         except OSError as problem:
-            raise _failed(self._address, str(problem)) from problem
+            raise _unreachable(self._address, str(problem)) from problem
         if not data:
-            raise _failed(self._address, "it closed the link")
+            raise _unreachable(self._address, "it closed the link")
         welcome = False
         for frame in self._reader.feed(data):
             match frame:
@@ -123,17 +123,17 @@ class IngestLink:
                 case Welcome():
                     welcome = True
                 case Refused(reason=reason):
-                    raise _failed(self._address, reason)
+                    raise _unreachable(self._address, reason)
         return welcome
 
 
-def _portions(items: Sequence[T], weight_of: Callable[[T], int]) -> Iterator[list[T]]:
+def _chunks(items: Sequence[T], weight_of: Callable[[T], int]) -> Iterator[list[T]]:
     """All items in order, in lists that are neither too long nor too heavy."""
     portion: list[T] = []
     size = 0
     for item in items:
         weight = weight_of(item)
-        if portion and (len(portion) >= MOST_CHANGES or size + weight > MOST_BYTES):
+        if portion and (len(portion) >= MAX_FRAME_CHANGES or size + weight > MAX_CHUNK_BYTES):
             yield portion
             portion, size = [], 0
         portion.append(item)
@@ -142,14 +142,14 @@ def _portions(items: Sequence[T], weight_of: Callable[[T], int]) -> Iterator[lis
         yield portion
 
 
-def _weight(change: DeliveredChange) -> int:
+def _encoded_size(change: DeliveredChange) -> int:
     """About the bytes that it takes in a frame, rather too many."""
     numbers = len(change.enter) + len(change.update) + len(change.leave)
     images = len(change.before or b"") + len(change.after or b"")
     return images + _NUMBER_BYTES * numbers + _CHARACTER_BYTES * len(change.key)
 
 
-def _failed(address: str, why: str) -> PipelineError:
+def _unreachable(address: str, why: str) -> PipelineError:
     text = (
         f"the gateway at {address} did not take a delivery ({why}): it is tried again while its lease lasts"
     )

@@ -40,7 +40,7 @@ __all__ = [
     "Refused",
     "Status",
     "Welcome",
-    "WindowTold",
+    "WindowResult",
     "encode_frame",
 ]
 
@@ -84,7 +84,7 @@ class DeliveredChange(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=T
     """The index was unsure: the gateway holds the change against its own subscriptions of the collection."""
 
 
-class WindowTold(msgspec.Struct, frozen=True, kw_only=True):
+class WindowResult(msgspec.Struct, frozen=True, kw_only=True):
     """What the end of a window tells one subscription."""
 
     subscription: int
@@ -97,7 +97,7 @@ class WindowTold(msgspec.Struct, frozen=True, kw_only=True):
 class Deliver(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, tag="deliver"):
     number: int
     changes: list[DeliveredChange] = []
-    windows: list[WindowTold] = []
+    windows: list[WindowResult] = []
 
 
 class Complete(msgspec.Struct, frozen=True, kw_only=True, tag="complete"):
@@ -148,28 +148,28 @@ class FrameReader:
     """Bytes in, frames out. No I/O."""
 
     def __init__(self, most_bytes: int = MAX_FRAME_BYTES) -> None:
-        """`most_bytes`: what a frame may have until `unbound`, when the other end has shown who it is."""
-        self._held = bytearray()
-        self._most = most_bytes
+        """`max_bytes`: what a frame may have until `unbound`, when the other end has shown who it is."""
+        self._buffer = bytearray()
+        self._max_bytes = most_bytes
 
-    def unbound(self) -> None:
-        self._most = MAX_FRAME_BYTES
+    def lift_size_limit(self) -> None:
+        self._max_bytes = MAX_FRAME_BYTES
 
     def feed(self, data: bytes) -> Iterator[Frame]:
         """The frames that are complete now; PipelineError E6302 for what is none of this version."""
-        self._held += data
-        while len(self._held) >= 4:
-            length = int.from_bytes(self._held[:4], "big")
-            if not 1 <= length <= self._most:
-                raise PipelineError("E6302", f"a frame of {length} bytes; {self._most} is the most")
-            if len(self._held) < 4 + length:
+        self._buffer += data
+        while len(self._buffer) >= 4:
+            length = int.from_bytes(self._buffer[:4], "big")
+            if not 1 <= length <= self._max_bytes:
+                raise PipelineError("E6302", f"a frame of {length} bytes; {self._max_bytes} is the most")
+            if len(self._buffer) < 4 + length:
                 return
-            version, body = self._held[4], bytes(self._held[5 : 4 + length])
-            del self._held[: 4 + length]
-            yield _decoded(version, body)
+            version, body = self._buffer[4], bytes(self._buffer[5 : 4 + length])
+            del self._buffer[: 4 + length]
+            yield _decode_frame(version, body)
 
 
-def _decoded(version: int, body: bytes) -> Frame:
+def _decode_frame(version: int, body: bytes) -> Frame:
     if version != VERSION:
         raise PipelineError(
             "E6302", f"a frame of version {version}; this is {VERSION}: run one release everywhere"

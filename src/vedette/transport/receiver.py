@@ -26,13 +26,13 @@ from vedette.transport.ingest_messages import (
     DeliveredChange,
     PartitionStatus,
     Status,
-    WindowTold,
+    WindowResult,
 )
 
-__all__ = ["IngestDesk", "Reached", "Resync", "Told", "Unfiltered"]
+__all__ = ["BatchCompleted", "ChangeReceiver", "MatchedChange", "PartitionReset", "UnfilteredChange"]
 
 
-class Told(NamedTuple):
+class MatchedChange(NamedTuple):
     """A change for one or more subscriptions of this gateway."""
 
     change: DeliveredChange
@@ -41,13 +41,13 @@ class Told(NamedTuple):
     leave: tuple[int, ...]
 
 
-class Unfiltered(NamedTuple):
+class UnfilteredChange(NamedTuple):
     """A change to be held against all subscriptions of its collection."""
 
     change: DeliveredChange
 
 
-class Resync(NamedTuple):
+class PartitionReset(NamedTuple):
     """What was told of a partition does not join what comes: whoever follows it must begin anew."""
 
     partition: int
@@ -55,16 +55,18 @@ class Resync(NamedTuple):
     reason: str
 
 
-class Reached(NamedTuple):
+class BatchCompleted(NamedTuple):
     """Everything up to this offset has been told, of all partitions."""
 
     offset: int
 
 
-Output: TypeAlias = Told | Unfiltered | Resync | Reached | PartitionStatus | WindowTold
+ReceiverOutput: TypeAlias = (
+    MatchedChange | UnfilteredChange | PartitionReset | BatchCompleted | PartitionStatus | WindowResult
+)
 
 
-class IngestDesk:
+class ChangeReceiver:
     """One per gateway; it outlives links. `take` every frame in the order of its arrival."""
 
     def __init__(self) -> None:
@@ -78,12 +80,12 @@ class IngestDesk:
         self._is_complete = False
         self._shares: set[int] = set()
 
-    def know(self, epochs: Mapping[int, int]) -> None:
+    def track_epochs(self, epochs: Mapping[int, int]) -> None:
         """Somebody begins to follow these partitions, in these epochs: a later one is a loss from now on."""
         for partition, epoch in epochs.items():
             self._epochs.setdefault(partition, epoch)
 
-    def take(self, frame: Deliver | Complete | Status) -> list[Output]:
+    def receive(self, frame: Deliver | Complete | Status) -> list[ReceiverOutput]:
         match frame:
             case Deliver(changes=changes, windows=windows):
                 told = [output for change in changes for output in self._change(change)]
@@ -93,16 +95,16 @@ class IngestDesk:
             case Status(partitions=partitions):
                 return [output for status in partitions for output in self._status(status)]
 
-    def _is_news(self, told: WindowTold) -> bool:
+    def _is_news(self, told: WindowResult) -> bool:
         known = self._windows.get(told.subscription, 0)
         self._windows[told.subscription] = max(known, told.position)
         return told.position > known
 
-    def forget(self, subscription: int) -> None:
+    def remove_subscription(self, subscription: int) -> None:
         """A subscription with windows has ended."""
         self._windows.pop(subscription, None)
 
-    def _change(self, change: DeliveredChange) -> list[Output]:
+    def _change(self, change: DeliveredChange) -> list[ReceiverOutput]:
         found = self._epoch(change.partition, change.epoch, "the log of this partition was lost")
         place = (change.epoch, change.seq)
         if change.epoch < self._epochs[change.partition]:
@@ -112,10 +114,10 @@ class IngestDesk:
                 return found
             self._last[change.partition] = place
         if change.unfiltered:
-            return [*found, Unfiltered(change)]
-        return [*found, Told(change, tuple(change.enter), tuple(change.update), tuple(change.leave))]
+            return [*found, UnfilteredChange(change)]
+        return [*found, MatchedChange(change, tuple(change.enter), tuple(change.update), tuple(change.leave))]
 
-    def _complete(self, frame: Complete) -> list[Output]:
+    def _complete(self, frame: Complete) -> list[ReceiverOutput]:
         batch = (frame.offset, frame.version)
         if batch > self._batch:
             self._batch, self._shares, self._is_complete = batch, set(), False
@@ -123,14 +125,14 @@ class IngestDesk:
             return []
         self._shares.add(frame.share)
         self._is_complete = frame.shares == 1 or len(self._shares) == frame.shares
-        return [Reached(frame.offset)] if self._is_complete else []
+        return [BatchCompleted(frame.offset)] if self._is_complete else []
 
-    def _status(self, status: PartitionStatus) -> list[Output]:
+    def _status(self, status: PartitionStatus) -> list[ReceiverOutput]:
         return [*self._epoch(status.partition, status.epoch, status.reason), status]
 
-    def _epoch(self, partition: int, epoch: int, reason: str) -> list[Output]:
+    def _epoch(self, partition: int, epoch: int, reason: str) -> list[ReceiverOutput]:
         known = self._epochs.setdefault(partition, epoch)
         if epoch <= known:
             return []
         self._epochs[partition] = epoch
-        return [Resync(partition, epoch, reason)]
+        return [PartitionReset(partition, epoch, reason)]

@@ -11,15 +11,15 @@ from typing import Any
 
 from vedette.clock import Clock, SystemClock
 
-__all__ = ["LARGE_SET", "SLOW_FILTER_MS", "SampledLog", "remark"]
+__all__ = ["LARGE_MATCH_COUNT", "SLOW_FILTER_MS", "SampledLog", "log_sampled"]
 
 log = logging.getLogger("vedette.pipeline.sampled_log")
 
 PERIOD_SECONDS = 10.0
-MOST_SUBJECTS = 1_000
+MAX_SUBJECTS = 1_000
 SLOW_FILTER_MS = 20.0
 """For all pairs of one shape in one batch."""
-LARGE_SET = 1_000
+LARGE_MATCH_COUNT = 1_000
 """Subscriptions that one change concerns."""
 
 
@@ -31,14 +31,14 @@ class SampledLog:
         self._last: dict[tuple[str, str], tuple[float, int]] = {}
         """When a subject was logged last, and how many were left out since."""
 
-    def say(self, action: str, subject: str, text: str, **fields: Any) -> bool:
+    def log(self, action: str, subject: str, text: str, **fields: Any) -> bool:
         """Log it unless the same was logged a moment ago; whether it was logged."""
         key, now = (action, subject), self._clock.monotonic()
         last, left_out = self._last.get(key, (None, 0))
         if last is not None and now - last < PERIOD_SECONDS:
             self._last[key] = (last, left_out + 1)
             return False
-        if len(self._last) >= MOST_SUBJECTS:
+        if len(self._last) >= MAX_SUBJECTS:
             self._last.clear()
         self._last[key] = (now, 0)
         log.warning("%s", text, extra={"action": action, "subject": subject, "left_out": left_out, **fields})
@@ -48,6 +48,6 @@ class SampledLog:
 _worker = SampledLog()
 
 
-def remark(action: str, subject: str, text: str, **fields: Any) -> bool:
+def log_sampled(action: str, subject: str, text: str, **fields: Any) -> bool:
     """Say it in the log of this process. (A function, since Spark carries what its tasks refer to.)"""
-    return _worker.say(action, subject, text, **fields)
+    return _worker.log(action, subject, text, **fields)

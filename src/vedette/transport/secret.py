@@ -8,13 +8,13 @@ from pathlib import Path
 
 from vedette.errors import StoreError
 
-__all__ = ["FILE", "directory_secret"]
+__all__ = ["FILE", "load_or_create_secret"]
 
 FILE = "gateway.secret"
 _BYTES = 32
 
 
-def directory_secret(directory: Path | None) -> bytes:
+def load_or_create_secret(directory: Path | None) -> bytes:
     """Read it, or make it the first time. Without a directory: one for this process only."""
     if directory is None:
         return secrets.token_bytes(_BYTES)

@@ -10,7 +10,7 @@ from pathlib import Path
 
 from vedette.errors import StoreError
 
-__all__ = ["clear", "close_to_others", "socket_path"]
+__all__ = ["close_to_others", "remove_stale_socket", "socket_path"]
 
 _LONGEST = 100
 """Bytes of a socket's path that every system takes."""
@@ -36,7 +36,7 @@ def _private(folder: Path) -> Path:
     return folder
 
 
-def clear(path: Path) -> None:
+def remove_stale_socket(path: Path) -> None:
     """Away with what a server that was killed has left."""
     path.unlink(missing_ok=True)
 

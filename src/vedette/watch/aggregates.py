@@ -14,13 +14,13 @@ from enum import Enum
 from fractions import Fraction
 from typing import Any, Protocol
 
-from vedette.language.functions.aggregates import collected, exact_average, exact_sum
+from vedette.language.functions.aggregates import apply_collect_limit, exact_average, exact_sum
 from vedette.language.functions.comparison import distinct_key
 from vedette.values import is_nan
 
-__all__ = ["MAINTAINED", "AggregateKind", "Contribution", "Groups", "maintained"]
+__all__ = ["INCREMENTAL_AGGREGATES", "AggregateKind", "Contribution", "Groups", "are_incremental"]
 
-MAINTAINED = frozenset({"COUNT", "SUM", "AVG", "MIN", "MAX"})
+INCREMENTAL_AGGREGATES = frozenset({"COUNT", "SUM", "AVG", "MIN", "MAX"})
 """Aggregates that can be kept up to date; COLLECT is evaluated anew, but where its values come with their places."""
 
 
@@ -35,8 +35,8 @@ class AggregateKind(Protocol):
     def limit(self) -> int | None: ...
 
 
-def maintained(calls: Sequence[AggregateKind]) -> bool:
-    return all(call.name in MAINTAINED for call in calls)
+def are_incremental(calls: Sequence[AggregateKind]) -> bool:
+    return all(call.name in INCREMENTAL_AGGREGATES for call in calls)
 
 
 class _Keeper(Protocol):
@@ -155,7 +155,7 @@ class _Collected:
         values = [self._values[place] for place in sorted(self._values)]
         if self._distinct:
             values = list({distinct_key(value): value for value in reversed(values)}.values())[::-1]
-        return collected(values, self._limit)
+        return apply_collect_limit(values, self._limit)
 
 
 def _keeper(call: AggregateKind) -> _Keeper:

@@ -11,12 +11,12 @@ from typing import Any, NamedTuple, TypeVar
 from vedette.values import is_nan
 from vedette.watch.delta import Delta
 
-__all__ = ["Entry", "EventBuffer", "Outcome", "in_order", "ordered"]
+__all__ = ["AppendResult", "BufferedEvent", "EventBuffer", "in_order", "ordered"]
 
 Row = TypeVar("Row")
 
 
-class Entry(NamedTuple):
+class BufferedEvent(NamedTuple):
     """One event in waiting."""
 
     position: int
@@ -26,60 +26,60 @@ class Entry(NamedTuple):
     delta: Delta
     dropped: int = 0
     """How many events were dropped right before this one."""
-    start: int = 0
+    commit_start_position: int = 0
     """Reliable watches: the position before the first event of the same commit."""
-    at_ms: int = 0
+    detected_at_ms: int = 0
     """When it was detected."""
 
 
-class Outcome(StrEnum):
+class AppendResult(StrEnum):
     """What became of an event that was offered to the buffer."""
 
-    KEPT = "kept"
-    DROPPED = "dropped"
+    APPENDED = "kept"
+    DROPPED_OLDEST = "dropped"
     """The oldest one went instead."""
     OVERFLOW = "overflow"
     """There was no room and nothing may be dropped."""
 
 
-_KEPT = Outcome.KEPT
+_KEPT = AppendResult.APPENDED
 
 
 class EventBuffer:
     """The initial snapshot is never dropped: without it nothing that follows makes sense."""
 
-    __slots__ = ("_entries", "_gap", "dropped", "held")
+    __slots__ = ("_entries", "_gap", "dropped", "held_for_tick")
 
     def __init__(self) -> None:
-        self._entries: deque[Entry] = deque()
+        self._entries: deque[BufferedEvent] = deque()
         self._gap = 0
         """Dropped events that no entry tells of yet."""
-        self.held = 0
+        self.held_for_tick = 0
         """How many of the last entries wait for a tick (deliver_on: tick)."""
         self.dropped = 0
         """How many events were dropped in all."""
 
     @property
-    def gap(self) -> int:
+    def unreported_drops(self) -> int:
         """Dropped events that nobody was told of yet."""
         return self._gap
 
     def __len__(self) -> int:
         return len(self._entries)
 
-    def offer(self, entry: Entry, limit: int, on_full: str) -> Outcome:
+    def append(self, entry: BufferedEvent, limit: int, on_full: str) -> AppendResult:
         entries = self._entries
         if len(entries) < limit or on_full == "block":
             entries.append(entry)
             return _KEPT
         if on_full == "error":
-            return Outcome.OVERFLOW
+            return AppendResult.OVERFLOW
         self._drop_oldest()
         entries.append(entry._replace(dropped=self._gap) if self._gap else entry)
         self._gap = 0
-        return Outcome.DROPPED
+        return AppendResult.DROPPED_OLDEST
 
-    def shrink(self, limit: int) -> None:
+    def shrink_to(self, limit: int) -> None:
         """There is less room from now on: the oldest go."""
         while len(self._entries) > max(limit, 1):
             self._drop_oldest()
@@ -99,17 +99,17 @@ class EventBuffer:
         if initial is not None:
             entries.appendleft(initial)
         self._gap += gap
-        self.held = min(self.held, len(entries))
+        self.held_for_tick = min(self.held_for_tick, len(entries))
 
     def ready(self, durable: int) -> bool:
         """Whether anything may be handed out now."""
-        return len(self._entries) > self.held and self._entries[0].sequence <= durable
+        return len(self._entries) > self.held_for_tick and self._entries[0].sequence <= durable
 
-    def take(self, durable: int, limit: int | None, descending: tuple[bool, ...] = ()) -> list[Entry]:
+    def take(self, durable: int, limit: int | None, descending: tuple[bool, ...] = ()) -> list[BufferedEvent]:
         """Remove and return what is durable and not held for a tick; ordered by attribute when directions are given."""
         entries = self._entries
         count = 0
-        while count < len(entries) - self.held and entries[count].sequence <= durable:
+        while count < len(entries) - self.held_for_tick and entries[count].sequence <= durable:
             count += 1
         ready = [entries.popleft() for _ in range(count)]
         if descending:
@@ -121,39 +121,39 @@ class EventBuffer:
             del ready[limit:]
         return ready
 
-    def put_back(self, entries: list[Entry]) -> None:
+    def prepend(self, entries: list[BufferedEvent]) -> None:
         """Entries that were handed out and not confirmed: they are handed out again, first."""
         self._entries.extendleft(reversed(entries))
 
-    def tell_gap(self, missing: int) -> None:
+    def add_unreported_drops(self, missing: int) -> None:
         """So many events are missing before the first one that waits."""
         if missing and self._entries:
             self._entries[0] = self._entries[0]._replace(dropped=self._entries[0].dropped + missing)
 
-    def forget_after(self, sequence: int) -> int:
+    def discard_after(self, sequence: int) -> int:
         """Take out what later commits caused; returns how many entries went."""
         kept = [entry for entry in self._entries if entry.sequence <= sequence]
         gone = len(self._entries) - len(kept)
         self._entries = deque(kept)
-        self.held = min(self.held, len(kept))
+        self.held_for_tick = min(self.held_for_tick, len(kept))
         return gone
 
-    def forget_until(self, position: int) -> None:
+    def discard_until(self, position: int) -> None:
         """Take out what its owner has already."""
         self._entries = deque(entry for entry in self._entries if entry.position > position)
-        self.held = min(self.held, len(self._entries))
+        self.held_for_tick = min(self.held_for_tick, len(self._entries))
 
-    def peek(self) -> list[Entry]:
+    def peek(self) -> list[BufferedEvent]:
         return list(self._entries)
 
     def clear(self) -> None:
         self._entries.clear()
-        self.held = 0
+        self.held_for_tick = 0
 
     def validate(self) -> None:
         """Raise AssertionError unless what is held is there and every drop is told once; for tests."""
         entries = list(self._entries)
-        assert 0 <= self.held <= len(entries)
+        assert 0 <= self.held_for_tick <= len(entries)
         assert len({entry.position for entry in entries}) == len(entries)
         assert all(entry.dropped >= 0 for entry in entries)
         assert self._gap + sum(entry.dropped for entry in entries) <= self.dropped
@@ -195,7 +195,7 @@ def in_order(rows: Iterable[tuple[tuple[Any, ...], Row]], descending: tuple[bool
     return [row for _, row in sorted(ranked, key=_rank)]
 
 
-def _position(entry: Entry) -> int:
+def _position(entry: BufferedEvent) -> int:
     return entry.position
 
 
@@ -203,9 +203,9 @@ def _rank(ranked: tuple[_Rank, Any]) -> _Rank:
     return ranked[0]
 
 
-def ordered(entries: list[Entry], descending: tuple[bool, ...]) -> list[Entry]:
+def ordered(entries: list[BufferedEvent], descending: tuple[bool, ...]) -> list[BufferedEvent]:
     """By attribute, ties by arrival; events of one identity stay in their order, and none passes an `initial`."""
-    found: list[Entry] = []
+    found: list[BufferedEvent] = []
     start = 0
     for place, entry in enumerate(entries):
         if entry.delta.type == "initial":
@@ -215,9 +215,9 @@ def ordered(entries: list[Entry], descending: tuple[bool, ...]) -> list[Entry]:
     return found + _by_attribute(entries[start:], descending)
 
 
-def _by_attribute(entries: list[Entry], descending: tuple[bool, ...]) -> list[Entry]:
-    found: list[Entry] = []
-    lines: dict[Any, deque[Entry]] = {}
+def _by_attribute(entries: list[BufferedEvent], descending: tuple[bool, ...]) -> list[BufferedEvent]:
+    found: list[BufferedEvent] = []
+    lines: dict[Any, deque[BufferedEvent]] = {}
     for entry in entries:
         lines.setdefault(entry.delta.identity, deque()).append(entry)
     heap = [(_Rank(line[0].delta.order, descending, line[0].position), line) for line in lines.values()]

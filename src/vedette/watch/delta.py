@@ -9,7 +9,7 @@ from mypy_extensions import mypyc_attr
 
 from vedette.values import is_nan
 
-__all__ = ["ADDED", "CHANGED", "REMOVED", "Delta", "frozen", "same"]
+__all__ = ["ADDED", "CHANGED", "REMOVED", "Delta", "value_key", "values_equal"]
 
 ADDED = "added"
 REMOVED = "removed"
@@ -61,7 +61,7 @@ def _restored(first: Any, rest: Any) -> Delta:
     return delta
 
 
-def same(old: Any, new: Any) -> bool:
+def values_equal(old: Any, new: Any) -> bool:
     """Whether a reader would call two values equal: 1, 1.0 and true are not, NaN is what it was."""
     if old is new:
         return True
@@ -70,21 +70,21 @@ def same(old: Any, new: Any) -> bool:
         return False
     if kind is dict:
         if old.keys() != new.keys():  # a type that has grown: an attribute that was not there was null
-            return all(same(old.get(name), new.get(name)) for name in old.keys() | new.keys())
+            return all(values_equal(old.get(name), new.get(name)) for name in old.keys() | new.keys())
         for name, value in old.items():
             other = new[name]
-            if value is not other and not same(value, other):
+            if value is not other and not values_equal(value, other):
                 return False
         return True
     if kind is list:
-        return len(old) == len(new) and all(map(same, old, new))
+        return len(old) == len(new) and all(map(values_equal, old, new))
     return bool(old == new) or (is_nan(old) and is_nan(new))
 
 
-def frozen(value: Any) -> Any:
+def value_key(value: Any) -> Any:
     """A hashable form of a row or value; two of them are equal if the rows are the `same`."""
     if isinstance(value, dict):
-        return frozenset([(name, frozen(part)) for name, part in value.items() if part is not None])
+        return frozenset([(name, value_key(part)) for name, part in value.items() if part is not None])
     if isinstance(value, list):
-        return ("list", *map(frozen, value))
+        return ("list", *map(value_key, value))
     return (type(value).__name__, "nan" if is_nan(value) else value)

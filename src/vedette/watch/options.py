@@ -17,30 +17,30 @@ from vedette.language.syntax.statements import OptionValue, WatchOption
 from vedette.values import duration_to_text
 
 __all__ = [
-    "LONGEST_SPAN",
-    "MUTABLE",
-    "OPTIONS",
-    "Initial",
-    "Ordering",
+    "ALTERABLE_OPTIONS",
+    "MAX_DURATION",
+    "OPTION_READERS",
+    "InitialSpec",
+    "OrderingSpec",
     "WatchOptions",
-    "Window",
-    "checked_span",
+    "WindowSpec",
+    "check_duration",
+    "invalid_option",
     "read_options",
-    "refused",
 ]
 
 Evaluate = Callable[[Expression], Any]
 """The value of an option's expression, constants and parameters filled in."""
 
-LONGEST_SPAN = timedelta(days=36_500)
+MAX_DURATION = timedelta(days=36_500)
 """A hundred years."""
 
-MUTABLE = frozenset({"buffer", "on_full", "delivery", "filter"})
+ALTERABLE_OPTIONS = frozenset({"buffer", "on_full", "delivery", "filter"})
 """What ALTER WATCH may change."""
 
 
 @dataclass(frozen=True, slots=True)
-class Ordering:
+class OrderingSpec:
     """`arrival`, `causal`, or `attribute` with its terms."""
 
     kind: str = "arrival"
@@ -48,7 +48,7 @@ class Ordering:
 
 
 @dataclass(frozen=True, slots=True)
-class Window:
+class WindowSpec:
     """`none`, `tumbling` (interval = duration) or `sliding`."""
 
     kind: str = "none"
@@ -57,7 +57,7 @@ class Window:
 
 
 @dataclass(frozen=True, slots=True)
-class Initial:
+class InitialSpec:
     """`full`, `none`, or `since` a tick."""
 
     kind: str = "full"
@@ -70,23 +70,23 @@ class WatchOptions:
 
     mode: str = "watch"
     group: str | None = None
-    ordering: Ordering = Ordering()
+    ordering: OrderingSpec = OrderingSpec()
     delivery: str = "best_effort"
     visibility: str = "committed"
-    window: Window = Window()
+    window: WindowSpec = WindowSpec()
     buffer: int = 1000
     on_full: str = "drop"
     ack_timeout: timedelta = timedelta(seconds=30)
     max_redeliveries: int = 3
     dead_letter: IdReference | None = None
-    initial: Initial = Initial()
+    initial: InitialSpec = InitialSpec()
     filter: Expression | None = None
     deliver_on: str = "commit"
     serialize_by: Expression | None = None
     max_in_flight: int | None = None
 
     @property
-    def expressions(self) -> bool:
+    def has_expressions(self) -> bool:
         """Whether an option holds an expression: equal ones may belong to texts with other constants."""
         return bool(self.filter is not None or self.ordering.terms or self.serialize_by is not None)
 
@@ -98,10 +98,12 @@ def read_options(
     values: dict[str, Any] = {}
     for option in given:
         if option.name in values:
-            raise refused(option.name, "it is given twice")
-        reader = OPTIONS.get(option.name)
+            raise invalid_option(option.name, "it is given twice")
+        reader = OPTION_READERS.get(option.name)
         if reader is None:
-            raise refused(option.name, f"there is no such option; known are {', '.join(sorted(OPTIONS))}")
+            raise invalid_option(
+                option.name, f"there is no such option; known are {', '.join(sorted(OPTION_READERS))}"
+            )
         values[option.name] = reader(option, evaluate)
     options = replace(base or WatchOptions(), **values)
     _check_together(options, values)
@@ -110,26 +112,28 @@ def read_options(
 
 def _check_together(options: WatchOptions, given: Mapping[str, Any]) -> None:
     if options.delivery == "reliable" and given.get("on_full") == "drop":
-        raise refused(
+        raise invalid_option(
             "on_full", "a reliable watch never drops; allowed with delivery: reliable are block, error"
         )
     if options.window.kind != "none" and options.mode == "consume":
-        raise refused("window", "a consume watch delivers one by one; allowed with mode: consume is none")
+        raise invalid_option(
+            "window", "a consume watch delivers one by one; allowed with mode: consume is none"
+        )
 
 
-def refused(name: str, why: str) -> WatchError:
+def invalid_option(name: str, why: str) -> WatchError:
     return WatchError("E8009", f"Invalid watch option '{name}': {why}", fields={"option": name})
 
 
 # --- readers ----------------------------------------------------------------------------------------------------
 
 
-def _word(*allowed: str) -> Callable[[WatchOption, Evaluate], str]:
+def _one_of(*allowed: str) -> Callable[[WatchOption, Evaluate], str]:
     def read(option: WatchOption, evaluate: Evaluate) -> str:
         value = option.value
-        if isinstance(value, OptionValue) and not value.arguments and value.word in allowed:
-            return value.word
-        raise refused(option.name, f"allowed are {', '.join(allowed)}")
+        if isinstance(value, OptionValue) and not value.arguments and value.name in allowed:
+            return value.name
+        raise invalid_option(option.name, f"allowed are {', '.join(allowed)}")
 
     return read
 
@@ -140,7 +144,7 @@ def _integer(low: int) -> Callable[[WatchOption, Evaluate], int]:
         if type(value) is int and value >= low:
             return value
         kind = "a positive integer" if low == 1 else f"an integer of at least {low}"
-        raise refused(option.name, f"allowed is {kind}, got {print_value(value)}")
+        raise invalid_option(option.name, f"allowed is {kind}, got {print_value(value)}")
 
     return read
 
@@ -149,93 +153,93 @@ def _string(option: WatchOption, evaluate: Evaluate) -> str:
     value = _value(option, evaluate)
     if isinstance(value, str) and value:
         return value
-    raise refused(option.name, f"allowed is a non-empty String, got {print_value(value)}")
+    raise invalid_option(option.name, f"allowed is a non-empty String, got {print_value(value)}")
 
 
 def _duration(option: WatchOption, evaluate: Evaluate) -> timedelta:
-    return checked_span(option.name, _value(option, evaluate))
+    return check_duration(option.name, _value(option, evaluate))
 
 
-def checked_span(name: str, value: Any) -> timedelta:
+def check_duration(name: str, value: Any) -> timedelta:
     """A lease, a delay or a window: a Duration above zero that ends within the calendar."""
-    if isinstance(value, timedelta) and timedelta(0) < value <= LONGEST_SPAN:
+    if isinstance(value, timedelta) and timedelta(0) < value <= MAX_DURATION:
         return value
-    allowed = f"a Duration above zero such as 30s, at most {duration_to_text(LONGEST_SPAN)}"
-    raise refused(name, f"allowed is {allowed}, got {print_value(value)}")
+    allowed = f"a Duration above zero such as 30s, at most {duration_to_text(MAX_DURATION)}"
+    raise invalid_option(name, f"allowed is {allowed}, got {print_value(value)}")
 
 
 def _expression(option: WatchOption, evaluate: Evaluate) -> Expression:
     if option.value is None or isinstance(option.value, OptionValue):
-        raise refused(option.name, "allowed is an expression over the pattern's variables")
+        raise invalid_option(option.name, "allowed is an expression over the pattern's variables")
     return option.value
 
 
 def _reference(option: WatchOption, evaluate: Evaluate) -> IdReference:
     if isinstance(option.value, IdReference):
         return option.value
-    raise refused(option.name, "allowed is a reference to a node, such as #dlq")
+    raise invalid_option(option.name, "allowed is a reference to a node, such as #dlq")
 
 
 def _value(option: WatchOption, evaluate: Evaluate) -> Any:
     if option.value is None or isinstance(option.value, OptionValue):
-        return option.value.word if isinstance(option.value, OptionValue) else None
+        return option.value.name if isinstance(option.value, OptionValue) else None
     return evaluate(option.value)
 
 
-def _ordering(option: WatchOption, evaluate: Evaluate) -> Ordering:
+def _ordering(option: WatchOption, evaluate: Evaluate) -> OrderingSpec:
     value = option.value
     if isinstance(value, OptionValue):
-        if value.word in ("arrival", "causal") and not value.arguments:
-            return Ordering(value.word)
-        if value.word == "attribute" and value.arguments:
-            return Ordering("attribute", value.arguments)
-    raise refused(option.name, "allowed are arrival, causal, attribute(expression [ASC|DESC], …)")
+        if value.name in ("arrival", "causal") and not value.arguments:
+            return OrderingSpec(value.name)
+        if value.name == "attribute" and value.arguments:
+            return OrderingSpec("attribute", value.arguments)
+    raise invalid_option(option.name, "allowed are arrival, causal, attribute(expression [ASC|DESC], …)")
 
 
-def _window(option: WatchOption, evaluate: Evaluate) -> Window:
+def _window(option: WatchOption, evaluate: Evaluate) -> WindowSpec:
     value = option.value
     if isinstance(value, OptionValue):
-        spans = [checked_span(option.name, evaluate(term.expression)) for term in value.arguments]
-        if value.word == "none" and not spans:
-            return Window()
-        if value.word == "tumbling" and len(spans) == 1:
-            return Window("tumbling", spans[0], spans[0])
-        if value.word == "sliding" and len(spans) == 2:
-            return Window("sliding", *spans)
-    raise refused(option.name, "allowed are none, tumbling(duration), sliding(duration, interval)")
+        spans = [check_duration(option.name, evaluate(term.expression)) for term in value.arguments]
+        if value.name == "none" and not spans:
+            return WindowSpec()
+        if value.name == "tumbling" and len(spans) == 1:
+            return WindowSpec("tumbling", spans[0], spans[0])
+        if value.name == "sliding" and len(spans) == 2:
+            return WindowSpec("sliding", *spans)
+    raise invalid_option(option.name, "allowed are none, tumbling(duration), sliding(duration, interval)")
 
 
-def _initial(option: WatchOption, evaluate: Evaluate) -> Initial:
+def _initial(option: WatchOption, evaluate: Evaluate) -> InitialSpec:
     value = option.value
     if isinstance(value, OptionValue):
-        if value.word in ("full", "none") and not value.arguments:
-            return Initial(value.word)
-        if value.word == "since" and len(value.arguments) == 1:
+        if value.name in ("full", "none") and not value.arguments:
+            return InitialSpec(value.name)
+        if value.name == "since" and len(value.arguments) == 1:
             tick = evaluate(value.arguments[0].expression)
             if type(tick) is int and tick >= -1:
-                return Initial("since", tick)
-    raise refused(option.name, "allowed are full, none, since(tick) with a tick of at least -1")
+                return InitialSpec("since", tick)
+    raise invalid_option(option.name, "allowed are full, none, since(tick) with a tick of at least -1")
 
 
 def _branching(option: WatchOption, evaluate: Evaluate) -> None:
-    raise refused(option.name, "branching is not available; leave it out")
+    raise invalid_option(option.name, "branching is not available; leave it out")
 
 
-OPTIONS: Mapping[str, Callable[[WatchOption, Evaluate], Any]] = {
-    "mode": _word("watch", "consume"),
+OPTION_READERS: Mapping[str, Callable[[WatchOption, Evaluate], Any]] = {
+    "mode": _one_of("watch", "consume"),
     "group": _string,
     "ordering": _ordering,
-    "delivery": _word("best_effort", "reliable"),
-    "visibility": _word("committed", "immediate"),
+    "delivery": _one_of("best_effort", "reliable"),
+    "visibility": _one_of("committed", "immediate"),
     "window": _window,
     "buffer": _integer(1),
-    "on_full": _word("drop", "block", "error"),
+    "on_full": _one_of("drop", "block", "error"),
     "ack_timeout": _duration,
     "max_redeliveries": _integer(0),
     "dead_letter": _reference,
     "initial": _initial,
     "filter": _expression,
-    "deliver_on": _word("tick", "commit"),
+    "deliver_on": _one_of("tick", "commit"),
     "branch": _branching,
     "branches": _branching,
     "serialize_by": _expression,

@@ -9,9 +9,9 @@ from typing import Any
 
 from vedette.values import is_nan
 
-__all__ = ["Rank", "rank_of"]
+__all__ = ["SortKey", "sort_key"]
 
-Rank = tuple[Any, ...]
+SortKey = tuple[Any, ...]
 
 _MILLISECOND = timedelta(milliseconds=1)
 _MOMENTS, _NUMBERS, _NO_NUMBERS, _TEXTS, _SPANS, _OTHERS, _NULLS = range(7)
@@ -19,7 +19,7 @@ _MOMENTS, _NUMBERS, _NO_NUMBERS, _TEXTS, _SPANS, _OTHERS, _NULLS = range(7)
 
 
 @total_ordering
-class _Downwards:
+class _ReversedText:
     """A text that sorts the other way round."""
 
     __slots__ = ("text",)
@@ -28,16 +28,16 @@ class _Downwards:
         self.text = text
 
     def __eq__(self, other: object) -> bool:
-        return isinstance(other, _Downwards) and self.text == other.text
+        return isinstance(other, _ReversedText) and self.text == other.text
 
-    def __lt__(self, other: _Downwards) -> bool:
+    def __lt__(self, other: _ReversedText) -> bool:
         return other.text < self.text
 
     def __hash__(self) -> int:
         return hash(self.text)
 
 
-def rank_of(values: Sequence[Any], descending: Sequence[bool]) -> Rank:
+def sort_key(values: Sequence[Any], descending: Sequence[bool]) -> SortKey:
     """The order of `attribute(…)`: nulls last when ascending, first when descending, as ORDER BY has it."""
     parts: list[Any] = []
     for value, down in zip(values, descending, strict=True):
@@ -52,14 +52,14 @@ def _part(value: Any, down: bool) -> tuple[Any, ...]:
     """The kind of value, then what decides among values of one kind."""
     if value is None:
         return (-_NULLS if down else _NULLS, 0)
-    kind, number = _measured(value)
+    kind, number = _kind_and_number(value)
     if number is None:
         text = value if isinstance(value, str) else repr(value)
-        return (-kind, _Downwards(text)) if down else (kind, text)
+        return (-kind, _ReversedText(text)) if down else (kind, text)
     return (-kind, -number) if down else (kind, number)
 
 
-def _measured(value: Any) -> tuple[int, float | None]:
+def _kind_and_number(value: Any) -> tuple[int, float | None]:
     """The kind of a value and, where it has one, the number it is compared by. NaN is a kind above numbers."""
     if isinstance(value, (int, float)):
         return (_NO_NUMBERS, 0) if is_nan(value) else (_NUMBERS, value)

@@ -6,13 +6,13 @@ from collections import deque
 from collections.abc import Iterable, Iterator
 from typing import Any, NamedTuple
 
-from vedette.watch.buffer import Entry
+from vedette.watch.buffer import BufferedEvent
 from vedette.watch.watch import Watch
 
-__all__ = ["PastEvent", "Recent", "past"]
+__all__ = ["RecentEvent", "RecentEvents", "event_fields"]
 
 
-class PastEvent(NamedTuple):
+class RecentEvent(NamedTuple):
     """Everything about an event but its content, which may be large."""
 
     watch: Watch
@@ -23,10 +23,10 @@ class PastEvent(NamedTuple):
     delivery_id: str | None
 
 
-_WIDTH = len(PastEvent._fields)
+_WIDTH = len(RecentEvent._fields)
 
 
-class Recent:
+class RecentEvents:
     """The last events, the oldest out first.
 
     Field after field in one row: an object for each would be made for every event that is handed out, looked at by the
@@ -38,19 +38,19 @@ class Recent:
     def __init__(self, most: int) -> None:
         self._fields: deque[Any] = deque(maxlen=most * _WIDTH)
 
-    def keep(self, watch: Watch, entries: Iterable[Entry]) -> None:
+    def add(self, watch: Watch, entries: Iterable[BufferedEvent]) -> None:
         fields = self._fields
         for entry in entries:
-            fields.extend(past(watch, entry))
+            fields.extend(event_fields(watch, entry))
 
-    def __iter__(self) -> Iterator[PastEvent]:
+    def __iter__(self) -> Iterator[RecentEvent]:
         """Those that are there now, whoever adds to them meanwhile."""
         fields = list(self._fields)
-        return iter([PastEvent(*fields[at : at + _WIDTH]) for at in range(0, len(fields), _WIDTH)])
+        return iter([RecentEvent(*fields[at : at + _WIDTH]) for at in range(0, len(fields), _WIDTH)])
 
 
-def past(watch: Watch, entry: Entry) -> tuple[Watch, int, int, int, str, str | None]:
+def event_fields(watch: Watch, entry: BufferedEvent) -> tuple[Watch, int, int, int, str, str | None]:
     """What is kept of an event: the fields of a PastEvent."""
     delta = entry.delta
     id = delta.delivery[0] if delta.delivery is not None else None
-    return watch, entry.position, entry.tick, entry.at_ms, delta.type, id
+    return watch, entry.position, entry.tick, entry.detected_at_ms, delta.type, id

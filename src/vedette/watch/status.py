@@ -16,7 +16,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from enum import StrEnum
 
-__all__ = ["TRANSITIONS", "WatchEventKind", "WatchStatus", "next_status"]
+__all__ = ["TRANSITIONS", "StatusEvent", "WatchStatus", "next_status"]
 
 
 class WatchStatus(StrEnum):
@@ -25,7 +25,7 @@ class WatchStatus(StrEnum):
     CANCELLED = "cancelled"
 
 
-class WatchEventKind(StrEnum):
+class StatusEvent(StrEnum):
     PAUSE = "pause"
     RESUME = "resume"
     CANCEL = "cancel"
@@ -34,23 +34,23 @@ class WatchEventKind(StrEnum):
     ALTER = "alter"
 
 
-TRANSITIONS: Mapping[tuple[WatchStatus, WatchEventKind], WatchStatus] = {
-    (WatchStatus.ACTIVE, WatchEventKind.PAUSE): WatchStatus.PAUSED,
-    (WatchStatus.PAUSED, WatchEventKind.PAUSE): WatchStatus.PAUSED,
-    (WatchStatus.ACTIVE, WatchEventKind.RESUME): WatchStatus.ACTIVE,
-    (WatchStatus.PAUSED, WatchEventKind.RESUME): WatchStatus.ACTIVE,
-    (WatchStatus.ACTIVE, WatchEventKind.CANCEL): WatchStatus.CANCELLED,
-    (WatchStatus.PAUSED, WatchEventKind.CANCEL): WatchStatus.CANCELLED,
-    (WatchStatus.CANCELLED, WatchEventKind.CANCEL): WatchStatus.CANCELLED,
-    (WatchStatus.ACTIVE, WatchEventKind.OVERFLOW): WatchStatus.CANCELLED,
-    (WatchStatus.PAUSED, WatchEventKind.OVERFLOW): WatchStatus.CANCELLED,
-    (WatchStatus.ACTIVE, WatchEventKind.FAIL): WatchStatus.CANCELLED,
-    (WatchStatus.PAUSED, WatchEventKind.FAIL): WatchStatus.CANCELLED,
-    (WatchStatus.ACTIVE, WatchEventKind.ALTER): WatchStatus.ACTIVE,
-    (WatchStatus.PAUSED, WatchEventKind.ALTER): WatchStatus.PAUSED,
+TRANSITIONS: Mapping[tuple[WatchStatus, StatusEvent], WatchStatus] = {
+    (WatchStatus.ACTIVE, StatusEvent.PAUSE): WatchStatus.PAUSED,
+    (WatchStatus.PAUSED, StatusEvent.PAUSE): WatchStatus.PAUSED,
+    (WatchStatus.ACTIVE, StatusEvent.RESUME): WatchStatus.ACTIVE,
+    (WatchStatus.PAUSED, StatusEvent.RESUME): WatchStatus.ACTIVE,
+    (WatchStatus.ACTIVE, StatusEvent.CANCEL): WatchStatus.CANCELLED,
+    (WatchStatus.PAUSED, StatusEvent.CANCEL): WatchStatus.CANCELLED,
+    (WatchStatus.CANCELLED, StatusEvent.CANCEL): WatchStatus.CANCELLED,
+    (WatchStatus.ACTIVE, StatusEvent.OVERFLOW): WatchStatus.CANCELLED,
+    (WatchStatus.PAUSED, StatusEvent.OVERFLOW): WatchStatus.CANCELLED,
+    (WatchStatus.ACTIVE, StatusEvent.FAIL): WatchStatus.CANCELLED,
+    (WatchStatus.PAUSED, StatusEvent.FAIL): WatchStatus.CANCELLED,
+    (WatchStatus.ACTIVE, StatusEvent.ALTER): WatchStatus.ACTIVE,
+    (WatchStatus.PAUSED, StatusEvent.ALTER): WatchStatus.PAUSED,
 }
 
 
-def next_status(status: WatchStatus, event: WatchEventKind) -> WatchStatus | None:
+def next_status(status: WatchStatus, event: StatusEvent) -> WatchStatus | None:
     """Where the event leads, or None when it has no place there (the caller says E8002)."""
     return TRANSITIONS.get((status, event))

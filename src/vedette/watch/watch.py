@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from vedette.watch.aggregates import Groups
-from vedette.watch.buffer import Entry, EventBuffer, Outcome
+from vedette.watch.buffer import AppendResult, BufferedEvent, EventBuffer
 from vedette.watch.delta import Delta
 from vedette.watch.options import WatchOptions
 from vedette.watch.shapes.shape import WatchShape
@@ -25,62 +25,62 @@ class WatchDetails:
     name: str | None = None
     errors: list[Any] = field(default_factory=list)
     """Records for the owner: E8003, E8005, E8007, withdrawals; the latest thousand."""
-    wake: Callable[[], None] | None = None
+    wakeup: Callable[[], None] | None = None
     """Called when there may be something to hand out."""
     groups: Groups | None = None
     """State of an aggregating watch."""
-    last_rows: dict[Any, dict[str, Any]] = field(default_factory=dict)
+    group_rows: dict[Any, dict[str, Any]] = field(default_factory=dict)
     """What an aggregating watch was last told, by group."""
-    rows: dict[Any, int] = field(default_factory=dict)
+    distinct_counts: dict[Any, int] = field(default_factory=dict)
     """DISTINCT: how many matches yield each row."""
-    result: dict[Any, Any] | None = None
+    last_result: dict[Any, Any] | None = None
     """Re-evaluated watches: the last result, identity ▸ row."""
-    orders: dict[Any, tuple[Any, ...]] = field(default_factory=dict)
+    last_order_values: dict[Any, tuple[Any, ...]] = field(default_factory=dict)
     """Re-evaluated watches with an order: the values of the ordering terms, by identity."""
     window: Any = None
     actions: Any = None
     """ON MATCH DO: what to carry out for every match that appears."""
     actions_size: int = 0
-    altered: bool = False
+    has_altered_options: bool = False
     """Whether ALTER WATCH changed an option."""
-    refiltered: bool = False
+    has_altered_filter: bool = False
     """Whether it changed the filter."""
-    expiry: Any = None
+    expiry_timer: Any = None
     """Reliable watches without a session: when they end."""
     cursor: dict[str, int] | None = None
     """Lasting watches: what is stored of how far they are."""
     evaluated_ms: int = 0
     """Re-evaluated watches: when that was done last, and the time before."""
-    evaluated_before_ms: int = 0
-    base: int = 0
+    previously_evaluated_at_ms: int = 0
+    first_sequence: int = 0
     """Lasting watches: the first commit after their initial snapshot, or after what they look back to."""
-    unconfirmed: list[Entry] = field(default_factory=list)
+    unconfirmed: list[BufferedEvent] = field(default_factory=list)
     """Reliable watches: handed out, and not confirmed yet."""
-    highest: Entry | None = None
+    last_confirmed: BufferedEvent | None = None
     """Reliable watches: of what is confirmed, the one with the highest position."""
-    away: bool = False
+    is_unindexed: bool = False
     """Whether it stands in no index of its hub for now: it catches up, or waits to."""
-    behind: int | None = None
+    followed_sequence: int | None = None
     """Reliable watches whose memory is full: the last commit they were told; the journal has the rest."""
-    commit: tuple[int, int] = (0, 0)
+    current_commit: tuple[int, int] = (0, 0)
     """The commit that is being told, and the position before its first event."""
-    told_groups: dict[Any, dict[str, Any]] = field(default_factory=dict)
+    last_window_groups: dict[Any, dict[str, Any]] = field(default_factory=dict)
     """Aggregating watches with a window: what the last window end told."""
-    timer: Any = None
+    window_timer: Any = None
     request: Any = None
 
-    def report(self, error: Any) -> None:
+    def add_error(self, error: Any) -> None:
         """A record for the owner."""
         self.errors.append(error)
         del self.errors[:-_KEPT_ERRORS]
-        if self.wake is not None:
-            self.wake()
+        if self.wakeup is not None:
+            self.wakeup()
 
-    def reset_counts(self) -> None:
+    def reset(self) -> None:
         self.groups = None
-        self.last_rows = {}
-        self.rows = {}
-        self.result = None
+        self.group_rows = {}
+        self.distinct_counts = {}
+        self.last_result = None
 
     def start_groups(self, shape: WatchShape) -> Groups:
         if self.groups is None:
@@ -97,13 +97,13 @@ class Watch:
         "buffer",
         "constants",
         "created_ms",
-        "delivered",
+        "delivered_count",
         "known_details",
         "last_event_ms",
         "number",
         "options",
-        "owner",
         "position",
+        "session_id",
         "shape",
         "status",
     )
@@ -123,13 +123,13 @@ class Watch:
         self.shape = shape
         self.constants = constants
         self.options = options
-        self.owner = owner
+        self.session_id = owner
         """The session's id; None when the watch outlived its session."""
         self.actor = actor
         self.status = WatchStatus.ACTIVE
         self.position = 0
         """How many events were detected so far; the next one gets this number plus one."""
-        self.delivered = 0
+        self.delivered_count = 0
         self.created_ms = created_ms
         self.last_event_ms = 0
         self.buffer: EventBuffer | None = None
@@ -147,10 +147,10 @@ class Watch:
         return self.known_details is not None
 
     @property
-    def pending(self) -> int:
+    def buffered_count(self) -> int:
         return len(self.buffer) if self.buffer is not None else 0
 
-    def push(self, delta: Delta, tick: int, sequence: int, now_ms: int) -> Outcome:
+    def append_event(self, delta: Delta, tick: int, sequence: int, now_ms: int) -> AppendResult:
         """Give the event its position and let it wait."""
         self.position = position = self.position + 1
         self.last_event_ms = now_ms
@@ -158,44 +158,44 @@ class Watch:
         if buffer is None:
             buffer = self.buffer = EventBuffer()
         if options.delivery == "reliable":
-            entry = Entry(position, sequence, tick, delta, 0, self._commit_start(sequence), now_ms)
+            entry = BufferedEvent(position, sequence, tick, delta, 0, self._commit_start(sequence), now_ms)
             limit = _ENDLESS
         else:
-            entry = Entry(position, sequence, tick, delta, 0, 0, now_ms)
+            entry = BufferedEvent(position, sequence, tick, delta, 0, 0, now_ms)
             limit = options.buffer
-        unread = options.on_full == "block" and self.owner is None  # a trigger waits for nobody
-        outcome = buffer.offer(entry, limit, "drop" if unread else options.on_full)
-        if options.deliver_on == "tick" and outcome is not Outcome.OVERFLOW:
+        unread = options.on_full == "block" and self.session_id is None  # a trigger waits for nobody
+        outcome = buffer.append(entry, limit, "drop" if unread else options.on_full)
+        if options.deliver_on == "tick" and outcome is not AppendResult.OVERFLOW:
             snapshot = delta.type == "initial" and delta.window is None
-            buffer.held += not snapshot  # it answers the one who made the watch
+            buffer.held_for_tick += not snapshot  # it answers the one who made the watch
         return outcome
 
     def _commit_start(self, sequence: int) -> int:
         details = self.details
-        if details.commit[0] != sequence:
-            details.commit = (sequence, self.position - 1)
-        return details.commit[1]
+        if details.current_commit[0] != sequence:
+            details.current_commit = (sequence, self.position - 1)
+        return details.current_commit[1]
 
-    def put_back(self, entries: list[Entry]) -> None:
+    def prepend_events(self, entries: list[BufferedEvent]) -> None:
         """Hand these out again, before everything else."""
         if self.buffer is None:
             self.buffer = EventBuffer()
-        self.buffer.put_back(entries)
+        self.buffer.prepend(entries)
 
     @property
-    def lasts(self) -> bool:
+    def is_durable(self) -> bool:
         """Whether it outlives its session: reliable watches and triggers do."""
         triggers = self.known_details is not None and self.known_details.actions is not None
         return self.options.delivery == "reliable" or triggers
 
-    def take(self, durable: int, limit: int | None) -> list[Entry]:
+    def take_events(self, durable: int, limit: int | None) -> list[BufferedEvent]:
         """What may be handed out now, in the watch's order."""
         buffer = self.buffer
         if buffer is None or self.status is not WatchStatus.ACTIVE:
             return []
         ready = buffer.take(durable, limit, tuple(descending for _, descending in self.shape.order))
-        self.delivered += len(ready)
-        if not buffer and not buffer.gap:
+        self.delivered_count += len(ready)
+        if not buffer and not buffer.unreported_drops:
             self.buffer = None
         return ready
 

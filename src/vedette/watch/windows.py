@@ -13,7 +13,7 @@ from datetime import datetime, timedelta
 from typing import Any
 
 from vedette.watch.delta import Delta
-from vedette.watch.options import Window
+from vedette.watch.options import WindowSpec
 
 __all__ = ["WindowState"]
 
@@ -26,7 +26,7 @@ class WindowState:
 
     __slots__ = ("_collected", "_latest", "_touched", "due", "end", "first", "window")
 
-    def __init__(self, window: Window, now: datetime) -> None:
+    def __init__(self, window: WindowSpec, now: datetime) -> None:
         self.window = window
         self.end = now + window.interval
         """When the next window ends."""

@@ -8,8 +8,8 @@ from pathlib import Path
 
 from vedette.clock import SystemClock
 from vedette.search.embedding import Embedder, HashingEmbedder
-from vedette.search.ingestion import FileToIngest, Ingestion
-from vedette.search.vectors.qdrant import QdrantVectors
+from vedette.search.ingestion import IngestRequest, VectorIngestor
+from vedette.search.vectors.qdrant import QdrantStore
 
 __all__ = ["EMBEDDER", "content", "rebuilt", "storm"]
 
@@ -44,9 +44,9 @@ def storm(root: Path, chance: random.Random, times: int) -> None:
 
 def content(place: Path, embedder: Embedder = EMBEDDER) -> list[tuple[str, str, int]]:
     """Every chunk: path, text, first line. Doubled ones are there twice."""
-    store = QdrantVectors(place)
+    store = QdrantStore(place)
     try:
-        count = store.collections().get("docs", 0)
+        count = store.count_by_collection().get("docs", 0)
         hits = store.search("docs", embedder.embed(["x"])[0], embedder.name, max(1, count))
         assert len(hits) == count
         return sorted((hit.path, hit.text, hit.start) for hit in hits)
@@ -56,12 +56,12 @@ def content(place: Path, embedder: Embedder = EMBEDDER) -> list[tuple[str, str, 
 
 def rebuilt(root: Path, place: Path) -> list[tuple[str, str, int]]:
     """What a clean run makes of the folder as it is."""
-    clean = QdrantVectors(place)
+    clean = QdrantStore(place)
     files = [
-        FileToIngest(path=str(path), watch_id="w", collection="docs")
+        IngestRequest(path=str(path), watch_id="w", collection="docs")
         for path in root.rglob("*")
         if path.is_file()
     ]
-    Ingestion(EMBEDDER, clean, SystemClock()).ingest(files)
+    VectorIngestor(EMBEDDER, clean, SystemClock()).ingest(files)
     clean.close()
     return content(place)

@@ -9,23 +9,23 @@ from threading import Event
 from typing import Any
 
 from vedette.cli.wqm import main
-from vedette.pipeline.queries.file_batches import BulkConfig, SparkDesk
+from vedette.pipeline.queries.file_batches import BulkThresholds, OnDemandSession
 
-_open, _run = SparkDesk.at, SparkDesk.run
+_open, _run = OnDemandSession.at, OnDemandSession.run
 
 
-def _warm(master: str, clock: Any, _config: Any) -> SparkDesk:
-    desk = _open(master, clock, BulkConfig(from_files=1, until_files=1, batch_files=100))
-    while not desk.takes(1):
+def _warm(master: str, clock: Any, _config: Any) -> OnDemandSession:
+    desk = _open(master, clock, BulkThresholds(start_at_files=1, min_batch_files=1, batch_files=100))
+    while not desk.batch_size(1):
         Event().wait(0.05)
     return desk
 
 
-def _saying(self: SparkDesk, *rest: Any) -> Any:
+def _saying(self: OnDemandSession, *rest: Any) -> Any:
     print("batch", flush=True)
     return _run(self, *rest)
 
 
 if __name__ == "__main__":
-    SparkDesk.at, SparkDesk.run = _warm, _saying  # type: ignore[method-assign,assignment]
+    OnDemandSession.at, OnDemandSession.run = _warm, _saying  # type: ignore[method-assign,assignment]
     main()

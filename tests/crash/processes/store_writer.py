@@ -17,8 +17,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from threading import Lock, Thread
 
-from vedette.storage.catalog import open_home
-from vedette.storage.group_commit import GroupCommit
+from vedette.storage.catalog import open_catalog
+from vedette.storage.group_commit import GroupCommitLogWriter
 from vedette.storage.seam import Batch, ElementRecord, JournalRow
 
 __all__ = ["main"]
@@ -54,18 +54,18 @@ def encode(commits: Sequence[Commit]) -> Batch:
         for id, value in [*((id, after) for id in commit.puts), *((id, None) for id in commit.deletes)]:
             name = f"{commit.boot}.{commit.tick}"
             journal.append(JournalRow(commit.tick, name, "Task", id, None, value, 0, cause=str(size)))
-    return Batch(tick=commits[-1].tick, puts=list(puts.values()), deletes=list(deletes), journal=journal)
+    return Batch(sequence=commits[-1].tick, puts=list(puts.values()), deletes=list(deletes), journal=journal)
 
 
 class Writer:
     def __init__(self, location: str, seed: int) -> None:
-        self.store = open_home(location).open("default")
-        facts = self.store.load()
-        self.boot, self.tick = facts.boot, facts.tick
+        self.store = open_catalog(location).open("default")
+        facts = self.store.open_for_writing()
+        self.boot, self.tick = facts.boot_count, facts.sequence
         self.alive = [record.id for record in self.store.elements()]
         self.chance = random.Random(seed)
         self.lock = Lock()
-        self.gate = GroupCommit(self.store, encode=encode, tick=facts.tick)
+        self.gate = GroupCommitLogWriter(self.store, encode=encode, tick=facts.sequence)
 
     def submit(self) -> int:
         with self.lock:
@@ -73,14 +73,14 @@ class Writer:
             new = [f"{self.boot}-{self.tick}-{number}" for number in range(self.chance.randint(1, 8))]
             old = self.chance.sample(self.alive, min(len(self.alive), self.chance.randint(0, 6)))
             changed, gone = old[::2], old[1::2]
-            self.gate.submit(self.tick, Commit(self.tick, self.boot, (*new, *changed), tuple(gone)))
+            self.gate.append(self.tick, Commit(self.tick, self.boot, (*new, *changed), tuple(gone)))
             self.alive = [id for id in self.alive if id not in gone] + new
             return self.tick
 
     def run(self) -> None:
         while True:
             tick = self.submit()
-            self.gate.wait(tick)
+            self.gate.wait_durable(tick)
             os.write(1, f"ack {tick}\n".encode())
 
 

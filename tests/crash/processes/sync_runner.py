@@ -20,10 +20,10 @@ from vedette.clock import SystemClock
 from vedette.handshake.tables import HandshakeTables
 from vedette.search.embedding import HashingEmbedder
 from vedette.search.folders import sync as folder_run
-from vedette.search.folders.sync import FolderRun
-from vedette.search.ingestion import Ingestion
-from vedette.search.vectors.qdrant import QdrantVectors
-from vedette.sources.files.file_state import SeenFiles
+from vedette.search.folders.sync import FolderSync
+from vedette.search.ingestion import VectorIngestor
+from vedette.search.vectors.qdrant import QdrantStore
+from vedette.sources.files.file_state import FileStateStore
 
 folder_run.BATCH_FILES = 4  # many places to die at
 
@@ -31,12 +31,12 @@ folder_run.BATCH_FILES = 4  # many places to die at
 def sync(data: Path) -> None:
     tables, seen, store = (
         HandshakeTables(data / "handshake.db"),
-        SeenFiles(data / "folders.db"),
-        QdrantVectors(data / "vectors"),
+        FileStateStore(data / "folders.db"),
+        QdrantStore(data / "vectors"),
     )
-    ingestion = Ingestion(HashingEmbedder(32), store, SystemClock())
+    ingestion = VectorIngestor(HashingEmbedder(32), store, SystemClock())
     print("ready", flush=True)
-    FolderRun("w", tables, seen, SystemClock(), ingestion).run(lambda done, total: print(done, flush=True))
+    FolderSync("w", tables, seen, SystemClock(), ingestion).run(lambda done, total: print(done, flush=True))
     for each in (store, tables, seen):
         each.close()
 

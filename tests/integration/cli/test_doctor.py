@@ -15,12 +15,12 @@ import pytest
 
 from tests.integration.cli.conftest import Cli
 from vedette.cli.vedette import doctor_checks as inspection
-from vedette.cli.vedette.doctor_checks import Finding, Surroundings
+from vedette.cli.vedette.doctor_checks import DoctorContext, Finding
 from vedette.clock import SystemClock
 
 
-def look(check: Callable[[Surroundings], Finding], place: Path | None = None, **others: str) -> Finding:
-    return check(Surroundings(directory=place or Path("data"), clock=SystemClock(), **others))
+def look(check: Callable[[DoctorContext], Finding], place: Path | None = None, **others: str) -> Finding:
+    return check(DoctorContext(directory=place or Path("data"), clock=SystemClock(), **others))
 
 
 def java_at(home: Path, version: str) -> str:
@@ -109,7 +109,7 @@ def test_a_slow_disk(monkeypatch: pytest.MonkeyPatch) -> None:
             self.moment += 0.04
             return self.moment
 
-    finding = inspection.disk(Surroundings(directory=Path("data"), clock=Slow()))  # type: ignore[arg-type]
+    finding = inspection.disk(DoctorContext(directory=Path("data"), clock=Slow()))  # type: ignore[arg-type]
     assert finding.status == "warn"
     assert finding.found.startswith("write and fsync take 40.00 ms")
     assert "relaxed" in finding.advice
@@ -130,10 +130,10 @@ def test_a_directory_that_may_not_be_written(folder: Path, monkeypatch: pytest.M
 
 
 def test_a_check_that_breaks_is_a_failed_check(monkeypatch: pytest.MonkeyPatch) -> None:
-    def disk(surroundings: Surroundings) -> Finding:
+    def disk(surroundings: DoctorContext) -> Finding:
         raise OSError(5, "Input/output error")
 
     monkeypatch.setattr(inspection, "CHECKS", (disk,))
-    (finding,) = inspection.examine(Surroundings(directory=Path("data"), clock=SystemClock()))
+    (finding,) = inspection.run_checks(DoctorContext(directory=Path("data"), clock=SystemClock()))
     assert (finding.check, finding.status) == ("disk", "fail")
     assert "Input/output error" in finding.found

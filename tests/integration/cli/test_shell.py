@@ -11,10 +11,10 @@ import pytest
 import vedette
 from tests.integration.cli.conftest import Cli
 from vedette.change import Event
-from vedette.cli.output.event_text import event_lines
-from vedette.cli.shell.completion import Vocabulary, suggestions
-from vedette.cli.shell.highlighting import pieces
-from vedette.cli.shell.input import entries, is_finished
+from vedette.cli.output.event_text import format_event
+from vedette.cli.shell.completion import CompletionContext, completions
+from vedette.cli.shell.highlighting import highlight
+from vedette.cli.shell.input import is_complete, split_entries
 
 ONTOLOGY = """\
 type Short = String [length: 1..20]
@@ -47,7 +47,7 @@ edge assigned_to(task: Task, person: Person) { since: Timestamp = now() }
     ],
 )
 def test_enter_runs_what_is_whole_and_goes_on_with_what_is_not(text: str, finished: bool) -> None:
-    assert is_finished(text) == finished
+    assert is_complete(text) == finished
 
 
 @pytest.mark.parametrize(
@@ -63,7 +63,7 @@ def test_enter_runs_what_is_whole_and_goes_on_with_what_is_not(text: str, finish
     ],
 )
 def test_what_is_said_in_a_pipe(text: str, said: list[str]) -> None:
-    assert list(entries(text.splitlines(keepends=True))) == said
+    assert list(split_entries(text.splitlines(keepends=True))) == said
 
 
 # ---- through a pipe
@@ -226,22 +226,22 @@ def test_events_of_every_kind_as_lines() -> None:
     window = Event(
         type="window", tick=1, position=7, window_start=moment, window_end=moment, events=(inner,), dropped=2
     )
-    assert list(event_lines("w", window)) == [
+    assert list(format_event("w", window)) == [
         "w window (2026-01-31T00:00:00.000Z … 2026-01-31T00:00:00.000Z) (2 dropped before it)",
         "  added n = 1",
     ]
     initial = Event(type="initial", tick=0, position=1, matches=({"n": 1},))
-    assert list(event_lines("w", initial)) == ["w initial 1 match", "  n = 1"]
+    assert list(format_event("w", initial)) == ["w initial 1 match", "  n = 1"]
 
 
 # ---- what is offered
 
 
 @pytest.fixture(scope="module")
-def words() -> Vocabulary:
+def words() -> CompletionContext:
     with vedette.open(":memory:") as db:
         db.define(ONTOLOGY)
-        return Vocabulary(
+        return CompletionContext(
             schema=db.default.schema,
             bindings=("ada", "task"),
             databases=("default", "demo"),
@@ -272,8 +272,10 @@ def words() -> Vocabulary:
         ("", "", []),
     ],
 )
-def test_what_a_word_could_become(words: Vocabulary, before: str, typed: str, offered: list[str]) -> None:
-    found, choices = suggestions(before, words)
+def test_what_a_word_could_become(
+    words: CompletionContext, before: str, typed: str, offered: list[str]
+) -> None:
+    found, choices = completions(before, words)
     assert found == typed
     assert [each for each in choices if not each.startswith("_") or each == "_type"] == offered
 
@@ -302,6 +304,6 @@ def test_what_a_word_could_become(words: Vocabulary, before: str, typed: str, of
     ],
 )
 def test_pieces_are_coloured_and_none_is_lost(text: str, styled: list[tuple[str, str]]) -> None:
-    found = list(pieces(text))
+    found = list(highlight(text))
     assert "".join(piece for _, piece in found) == text
     assert [(style.removeprefix("class:"), piece) for style, piece in found if style] == styled

@@ -13,10 +13,10 @@ from typer.testing import CliRunner
 from vedette.cli.vedette import app
 from vedette.clock import SystemClock
 from vedette.errors import SourceError
-from vedette.handshake.tables.settings import Tuning
-from vedette.handshake.tables.source_health import HandshakeCare
+from vedette.handshake.tables.settings import HandshakeSettings
+from vedette.handshake.tables.source_health import StoredSourceHealth
 from vedette.sources.journal.seam import open_journal
-from vedette.sources.records import Quarantined, Source
+from vedette.sources.records import QuarantinedChange, Source
 
 
 def run(*arguments: str, code: int = 0) -> str:
@@ -42,8 +42,10 @@ def test_add_list_pause_status_remove(tmp_path: Path):
     assert "paused" in run("list", *data)
     run("resume", "shop", *data)
     journal = open_journal(tmp_path)
-    journal.mark("shop", "stale", "the log was cut")
-    journal.quarantine(Quarantined(source="shop", event_id="e", reason="no object", excerpt="[]", time_ms=1))
+    journal.set_state("shop", "stale", "the log was cut")
+    journal.quarantine(
+        QuarantinedChange(source="shop", event_id="e", reason="no object", excerpt="[]", time_ms=1)
+    )
     journal.close()
     told = run("status", "shop", *data)
     assert "the log was cut" in told
@@ -65,15 +67,15 @@ def test_why_a_source_is_not_read_is_shown(tmp_path: Path):
     data = ("--data", str(tmp_path))
     address = "postgresql://me:secret@nowhere/shop?password=other"
     run("add", "postgres", address, "--name", "shop", *data)
-    tables = Tuning.at(tmp_path).open(tmp_path, SystemClock())
+    tables = HandshakeSettings.load(tmp_path).open(tmp_path, SystemClock())
     source = Source(name="shop", kind="postgres", address=address)
-    care = HandshakeCare(source, tables, SystemClock(), Random(1))
-    care.failed(SourceError("E6104", "nowhere does not answer"))
+    care = StoredSourceHealth(source, tables, SystemClock(), Random(1))
+    care.record_failure(SourceError("E6104", "nowhere does not answer"))
     told = run("list", *data) + run("status", "shop", *data)
     assert told.count("nowhere does not answer") == 2
     assert "secret" not in told
     assert "password=***" in told
-    care.succeeded()
+    care.record_success()
     tables.close()
     assert "does not answer" not in run("list", *data)
 

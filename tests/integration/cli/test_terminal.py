@@ -22,9 +22,9 @@ from prompt_toolkit.output import DummyOutput
 
 import vedette
 from vedette.cli.output.display import TableDisplay
-from vedette.cli.shell.interruption import uninterrupted
-from vedette.cli.shell.session import Conversation
-from vedette.cli.shell.terminal import converse_at_terminal, history_file, prompt_session
+from vedette.cli.shell.interruption import defer_interrupts
+from vedette.cli.shell.session import ShellSession
+from vedette.cli.shell.terminal import history_file, prompt_session, run_interactive
 
 PROGRAM = Path(sys.executable).with_name("vedette")
 ENTER, TAB, CTRL_C, CTRL_D, ALT_ENTER, UP = "\r", "\t", "\x03", "\x04", "\x1b\r", "\x1b[A"
@@ -34,11 +34,11 @@ def typed(keys: str, place: str = ":memory:") -> None:
     """What comes of these keys, with a terminal that shows nothing."""
     with (
         vedette.open(place) as home,
-        Conversation(home, TableDisplay()) as conversation,
+        ShellSession(home, TableDisplay()) as conversation,
         create_pipe_input() as keyboard,
     ):
         keyboard.send_text(keys)
-        converse_at_terminal(conversation, prompt_session(conversation, input=keyboard, output=DummyOutput()))
+        run_interactive(conversation, prompt_session(conversation, input=keyboard, output=DummyOutput()))
 
 
 def test_keys(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, folder: Path) -> None:
@@ -71,16 +71,16 @@ def test_an_error_does_not_end_the_conversation(capsys: pytest.CaptureFixture[st
 
 
 def test_the_prompt_shows_where_we_are() -> None:
-    with vedette.open(":memory:") as home, Conversation(home, TableDisplay()) as conversation:
+    with vedette.open(":memory:") as home, ShellSession(home, TableDisplay()) as conversation:
         assert conversation.prompt == "vedette"
-        conversation.hear("node Person; SPAWN p: Person; BEGIN;")
+        conversation.handle_input("node Person; SPAWN p: Person; BEGIN;")
         assert conversation.prompt == "vedette [transaction]"
-        conversation.hear("MATCH p: Nobody RETURN p")
+        conversation.handle_input("MATCH p: Nobody RETURN p")
         assert conversation.prompt == "vedette [aborted]"
-        conversation.hear("ROLLBACK; BEGIN SESSION AS #p")
+        conversation.handle_input("ROLLBACK; BEGIN SESSION AS #p")
         assert conversation.prompt.startswith("vedette as n")
-        conversation.hear("END SESSION")
-        conversation.hear(".use team-b")
+        conversation.handle_input("END SESSION")
+        conversation.handle_input(".use team-b")
         assert conversation.prompt == "vedette:team-b"
 
 
@@ -94,7 +94,7 @@ def test_history_is_kept_with_the_data(folder: Path, monkeypatch: pytest.MonkeyP
 
 def test_an_interruption_does_not_cut_a_statement(capfd: pytest.CaptureFixture[str]) -> None:
     before = signal.getsignal(signal.SIGINT)
-    with uninterrupted():
+    with defer_interrupts():
         os.kill(os.getpid(), signal.SIGINT)
     assert "still running" in capfd.readouterr().err
     assert signal.getsignal(signal.SIGINT) is before

@@ -26,8 +26,8 @@ from vedette.handshake.degradation import LoadObservation
 from vedette.handshake.failures import Failure, FailureKind
 from vedette.handshake.tables import HandshakeTables
 from vedette.handshake.tables.handshake_db import FILE_NAME
-from vedette.search.file_queue.client import OutsideQueue
-from vedette.search.file_queue.engine_queue import QUEUE_DATABASE, EngineFileQueue, queue_home
+from vedette.search.file_queue.client import FileQueueClient
+from vedette.search.file_queue.engine_queue import QUEUE_DATABASE, EngineFileQueue, queue_directory
 from vedette.search.file_queue.tasks import FileOperation, FileTask
 from vedette.testing import ManualClock
 from vedette.testing.file_queue import MemoryFileQueue
@@ -191,7 +191,7 @@ def test_list_by_priority_and_degradation(tables: HandshakeTables, folder: Path,
         wqm("watch", "add", name, "-c", "notes", "--id", name, "--priority", priority)
     listed = wqm("watch", "list", "--by-priority", "--show-priority").stdout.splitlines()[3:-1]
     assert [line.split()[1] for line in listed] == ["high", "docs", "low"]
-    tables.system.check_load(LoadObservation(queue_depth=3_000), [("low", 2), ("docs", 5), ("high", 9)])
+    tables.system_state.check_load(LoadObservation(queue_depth=3_000), [("low", 2), ("docs", 5), ("high", 9)])
     shown = wqm("watch", "list", "--show-degradation")
     assert "load is moderate: intervals × 2.0, 1 paused" in shown.stderr
     states = {each["watch_id"]: each["state"] for each in records(wqm("watch", "list", "-f", "json"))}
@@ -363,7 +363,7 @@ def test_queue_stats(queue: MemoryFileQueue, wqm: Wqm) -> None:
 def test_dead_letters_are_forgotten_when_they_are_old(queue: MemoryFileQueue, wqm: Wqm) -> None:
     wqm("queue", "dlq", "purge", input="n\n", fails=True)
     assert wqm("queue", "dlq", "purge", "--force").stdout == "0 forgotten\n"
-    assert queue.purge(SystemClock().now() + timedelta(days=1)) == 1
+    assert queue.purge_dead_letters(SystemClock().now() + timedelta(days=1)) == 1
 
 
 def test_a_queue_that_nobody_has_put_anything_into(wqm: Wqm, folder: Path) -> None:
@@ -379,12 +379,12 @@ def test_the_queue_of_another_process(wqm: Wqm, folder: Path) -> None:
     task = FileTask(path="/a", watch_id="w", collection="c", operation=FileOperation.INGEST, priority=5)
     directory = folder / "data"
     with (
-        vedette.open(queue_home(directory)) as home,
+        vedette.open(queue_directory(directory)) as home,
         EngineFileQueue(home.database(QUEUE_DATABASE), directory / FILE_NAME) as queue,
     ):
         queue.put([task])
         queue.nack(queue.claim(1, "me")[0].claim_id, error="damaged", retry=False)
-        queue.show()
+        queue.flush_view()
         assert [each["status"] for each in records(wqm("queue", "list", "-f", "json"))] == ["dead"]
         ended = Event()
 
@@ -401,24 +401,24 @@ def test_the_queue_of_another_process(wqm: Wqm, folder: Path) -> None:
         finally:
             ended.set()
             owner.join()
-        assert queue.claim(1, "me")[0].attempts == 0
+        assert queue.claim(1, "me")[0].failed_attempts == 0
 
 
 def test_a_process_that_does_not_answer_for_the_queue(folder: Path) -> None:
     with (
-        vedette.open(queue_home(folder / "data")),
-        OutsideQueue(folder / "data", SystemClock(), patience_seconds=0.1) as queue,
+        vedette.open(queue_directory(folder / "data")),
+        FileQueueClient(folder / "data", SystemClock(), timeout_seconds=0.1) as queue,
         pytest.raises(FolderError, match="E4504"),
     ):
-        queue.retry()
+        queue.retry_dead_letters()
 
 
 def wait_until_taken_up(directory: Path, chunks: int) -> None:
     link, never = wqm_place.daemon_link(directory), Event()
     while link.collections().get("notes", 0) < chunks:
         never.wait(0.05)
-    with OutsideQueue(directory, SystemClock()) as queue:
-        while queue.rows():
+    with FileQueueClient(directory, SystemClock()) as queue:
+        while queue.list_tasks():
             never.wait(0.05)
 
 
@@ -478,9 +478,9 @@ def test_a_home_without_a_folder_is_refused(wqm: Wqm) -> None:
 
 
 def test_another_process_has_the_vectors(docs: Path, folder: Path, wqm: Wqm) -> None:
-    from vedette.search.vectors.qdrant import QdrantVectors
+    from vedette.search.vectors.qdrant import QdrantStore
 
-    store = QdrantVectors(folder / "data" / "vectors")
+    store = QdrantStore(folder / "data" / "vectors")
     assert "one process at a time" in wqm("search", "x", "-c", "notes", fails=True).stderr
     assert "one process at a time" in wqm("admin", "system-stats").stdout
     store.close()

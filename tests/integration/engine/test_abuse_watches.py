@@ -356,8 +356,8 @@ def test_a_watch_that_cannot_begin_leaves_nothing_behind(
     assert s.execute("MATCH w: _Watch RETURN COUNT(*)").rows == [(0,)]
     assert "w" not in s.bindings
     assert not watching.by_session.get(s.id)
-    assert not watching.consuming.destinations
-    assert not watching.hub.shapes
+    assert not watching.consuming.dead_letter_destinations
+    assert not watching.committed_index.shapes
 
 
 # --- who holds up the others ------------------------------------------------------------------------------------

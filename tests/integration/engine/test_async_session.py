@@ -54,7 +54,7 @@ async def reached(disk: Disk) -> None:
 
 
 def nobody_waits(db: Vedette) -> bool:
-    return not db.default.waiters._places
+    return not db.default.durable_waiters._places
 
 
 # ---------------------------------------------------------------- the same words as a session
@@ -368,7 +368,7 @@ def test_many_loops_in_threads(db: Vedette) -> None:
 def test_a_full_queue_holds_tasks_up_and_not_their_loop(disk: Disk, tmp_path: Path) -> None:
     with opened_on(disk, tmp_path) as db:
         db.define(ONTOLOGY)
-        gate: Any = db.default.gate
+        gate: Any = db.default.log_writer
         gate._high, gate._low = 8, 2
 
         async def story() -> int:

@@ -8,10 +8,14 @@ from typing import Any
 import pytest
 
 import vedette
-from vedette.engine.collection_access import RightsBell, check_collection_rights, collection_sights
+from vedette.engine.collection_access import (
+    CollectionRulesListener,
+    check_collection_access,
+    collection_rules,
+)
 from vedette.engine.database import Database
 from vedette.errors import AnalysisError, PolicyError, WatchError
-from vedette.policy.collection_policies import MOST_VALUES
+from vedette.policy.collection_policies import MAX_LISTED_VALUES
 
 ONTOLOGY = """
 node User { name: String, admin: Bool = false, region: String?, age: Int = 0 }
@@ -40,7 +44,7 @@ def rules(database: Database, actor: str, condition: str, *, allow: bool = True)
     database.define(
         f"policy subject: ON MATCH(o: shop::orders) {'ALLOW' if allow else 'DENY'} IF {condition}"
     )
-    sights = collection_sights(database, actor, ["shop::orders"])
+    sights = collection_rules(database, actor, ["shop::orders"])
     assert sights is not None
     (rule,) = sights["shop::orders"]
     assert (rule.allow, rule.attribute) == (allow, None)
@@ -129,14 +133,14 @@ def test_a_policy_may_be_about_both(database: Database):
         initial, *events = watch.poll()
         assert initial.matches == ({"u.name": "Ann"},)
         assert [event.match for event in events] == [{"u.name": "Bob"}]
-    assert collection_sights(database, ann, ["shop::returns"]) == {"shop::returns": ()}
+    assert collection_rules(database, ann, ["shop::returns"]) == {"shop::returns": ()}
 
 
 def test_who_may_watch(database: Database):
     ann = spawn(database, 'SPAWN u: User { name = "Ann" }')
 
     def check(*attributes: str) -> object:
-        return check_collection_rights(database, ann, ["shop::orders"], attributes, "a watch")
+        return check_collection_access(database, ann, ["shop::orders"], attributes, "a watch")
 
     with pytest.raises(WatchError, match="E8001"):
         check()
@@ -167,7 +171,7 @@ def test_the_bell_rings_when_it_may_matter(database: Database):
         "EXISTS(m: Member WHERE m.who = current_actor() AND m.team = o.team)"
     )
     rung: list[str] = []
-    bell = RightsBell(database, lambda: rung.append("rung"))
+    bell = CollectionRulesListener(database, lambda: rung.append("rung"))
     with database.session() as session:
         session.execute('MATCH u: User SET u.name = "Another"')
         assert not rung
@@ -185,7 +189,7 @@ def test_the_bell_rings_when_it_may_matter(database: Database):
         assert rung == ["rung"]
 
 
-@pytest.mark.parametrize(("teams", "answered"), [(MOST_VALUES, True), (MOST_VALUES + 1, False)])
+@pytest.mark.parametrize(("teams", "answered"), [(MAX_LISTED_VALUES, True), (MAX_LISTED_VALUES + 1, False)])
 def test_a_comparison_with_too_many_values_refuses_the_watch(
     database: Database, teams: int, answered: bool
 ) -> None:
@@ -200,7 +204,7 @@ def test_a_comparison_with_too_many_values_refuses_the_watch(
         "policy subject: ON MATCH(o: shop::orders) ALLOW IF EXISTS(m: Member WHERE m.team = o.team)"
     )
     if answered:
-        assert collection_sights(database, ann, ["shop::orders"]) is not None
+        assert collection_rules(database, ann, ["shop::orders"]) is not None
     else:
         with pytest.raises(WatchError, match="E8001"):
-            collection_sights(database, ann, ["shop::orders"])
+            collection_rules(database, ann, ["shop::orders"])

@@ -291,7 +291,7 @@ def test_a_session_runs_one_statement_at_a_time(tmp_path: Path) -> None:
         session = db.session()
         begun: list[str] = []
         asked = [Event(), Event()]
-        own_turn, execute = session._own_turn, session.execute_undurably
+        own_turn, execute = session._statement_lock, session.execute_without_waiting
 
         class WatchedTurn:
             def __enter__(self) -> None:
@@ -305,8 +305,8 @@ def test_a_session_runs_one_statement_at_a_time(tmp_path: Path) -> None:
             begun.append(text)
             return execute(text, values)
 
-        session._own_turn = WatchedTurn()  # type: ignore[assignment]
-        session.execute_undurably = watched_execute  # type: ignore[method-assign]
+        session._statement_lock = WatchedTurn()  # type: ignore[assignment]
+        session.execute_without_waiting = watched_execute  # type: ignore[method-assign]
         texts = ['SPAWN a: Account { name = "x" }', "MATCH a: Account RETURN a.name"]
         disk.hold()
         first = in_thread(lambda: session.execute(texts[0]))
@@ -317,7 +317,7 @@ def test_a_session_runs_one_statement_at_a_time(tmp_path: Path) -> None:
         disk.release()
         first.result(PATIENCE)
         assert second.result(PATIENCE) == [("x",)]
-        session._own_turn = own_turn
+        session._statement_lock = own_turn
 
 
 def test_a_session_shared_by_many_threads(db: Vedette) -> None:
@@ -465,8 +465,8 @@ def test_a_commit_that_is_interrupted_is_there_whole_or_not_at_all(
 
 def interrupt(db: Vedette, patch: pytest.MonkeyPatch, moment: str) -> None:
     """Raise KeyboardInterrupt, once, at this moment of the next commit."""
-    committed, gate = db.default.state.graph, db.default.gate
-    add, submit = type(committed).add, gate.submit
+    committed, gate = db.default.state.graph, db.default.log_writer
+    add, submit = type(committed).add, gate.append
 
     def interrupted_add(self: Any, element: Any) -> None:
         if self is committed and element.values[0] == "two":
@@ -481,7 +481,7 @@ def interrupt(db: Vedette, patch: pytest.MonkeyPatch, moment: str) -> None:
     if moment.startswith("while"):
         patch.setattr(type(committed), "add", interrupted_add)
     else:
-        patch.setattr(gate, "submit", interrupted_submit)
+        patch.setattr(gate, "append", interrupted_submit)
 
 
 def names(session: Session) -> list[str]:

@@ -69,7 +69,7 @@ def everything(db: Vedette) -> tuple[Any, ...]:
         dict(state.layout.attributes),
         sorted(state.graph.indexes),
         state.tables,
-        db.default._store.facts(),
+        db.default._store.info(),
         db.default._store.last_offset(),
     )
 
@@ -307,13 +307,13 @@ def test_a_default_that_all_would_share_cannot_be_unique(db: Vedette) -> None:
 
 def test_identical_declarations_are_nothing(db: Vedette) -> None:
     before = everything(db)
-    plans = db.default.state.plan_epoch
+    plans = db.default.state.plan_version
     session = db.session()
     session.execute("BEGIN")
     for text in (BASE, f"-- again\n{BASE}", 'node Task { title: String, status: String = "todo" }', ""):
         db.define(text)
     assert everything(db) == before
-    assert db.default.state.plan_epoch == plans
+    assert db.default.state.plan_version == plans
     session.execute("MATCH t: Task RETURN t")
     session.execute("COMMIT")
 
@@ -363,12 +363,12 @@ def test_a_statement_on_its_way_meets_the_new_ontology(
     session = db.session()
     session.run('BEGIN; SPAWN t: Task { title = "mine" }')
     reached, go = Event(), Event()
-    turn = session.turn
+    turn = session.lock_scope
 
     class SlowTurn:
         """Waits at the door until the test says so."""
 
-        seen, gate = 0, database.gate
+        seen, gate = 0, database.log_writer
 
         def __enter__(self) -> None:
             reached.set()
@@ -378,7 +378,7 @@ def test_a_statement_on_its_way_meets_the_new_ontology(
         def __exit__(self, *error: Any) -> None:
             turn.__exit__(*error)
 
-    session.turn = SlowTurn()  # type: ignore[assignment]
+    session.lock_scope = SlowTurn()  # type: ignore[assignment]
     work = in_thread(lambda: session.execute(statement).rows)
     assert reached.wait(PATIENCE)
     db.define(
@@ -386,7 +386,7 @@ def test_a_statement_on_its_way_meets_the_new_ontology(
     )
     go.set()
     error = work.exception(PATIENCE)
-    session.turn = turn
+    session.lock_scope = turn
     assert isinstance(error, VedetteError)
     assert (error.code, "ontology changed" in error.text) == ("E5005", True)
     assert len(rows(db, "MATCH t: Task RETURN t.size")) == 2
@@ -474,11 +474,11 @@ def test_writes_of_before_and_a_definition_in_one_flush(tmp_path: Path) -> None:
 
 def test_many_define_the_same_at_once(db: Vedette) -> None:
     text = "node Extra { x: Int = 1 }"
-    before = len(db.default._store.facts().definitions)
+    before = len(db.default._store.info().definitions)
     all_at_once(*[lambda: db.define(text)] * 8)
     assert rows(db, "MATCH e: Extra RETURN e") == []
     if db.location != ":memory:":
-        assert len(db.default._store.facts().definitions) == before + 1
+        assert len(db.default._store.info().definitions) == before + 1
 
 
 def test_texts_that_are_none(db: Vedette) -> None:

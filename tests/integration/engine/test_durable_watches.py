@@ -44,8 +44,8 @@ class Lives:
 
     def die(self) -> Vedette:
         """What is durable is all that is left: another process finds a copy of it."""
-        gate = self.db.database("default").gate
-        gate.wait(gate.submitted_tick)
+        gate = self.db.database("default").log_writer
+        gate.wait_durable(gate.submitted_sequence)
         former, self._place = self._place, next(self._places)
         shutil.copytree(former, self._place)
         self.db = self._live()
@@ -79,7 +79,7 @@ def notes(db: Vedette) -> list[str]:
 
 def without_actions(db: Vedette) -> None:
     """Let this process die, as it were, between every commit and what it sets off."""
-    db.database("default").watching.triggers.run = lambda turn: None  # type: ignore[method-assign]
+    db.database("default").watching.triggers.run_pending = lambda turn: None  # type: ignore[method-assign]
 
 
 # --- triggers ---------------------------------------------------------------------------------------------------

@@ -342,7 +342,7 @@ def test_a_read_that_breaks_off_in_between_leaves_no_snapshot(db: Vedette, pause
     with pytest.raises(KeyboardInterrupt):
         in_thread(lambda: reader.execute("MATCH a: Thing, b: Thing RETURN a").rows).result(PATIENCE)
     assert not db.default.state.snapshots
-    assert not db.default.turn.locked()
+    assert not db.default.lock.locked()
     pauses.between = lambda number: None
     assert reader.execute("MATCH t: Thing RETURN COUNT(t)").rows == [(THINGS,)]
 

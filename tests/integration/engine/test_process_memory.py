@@ -16,10 +16,10 @@ import pytest
 import vedette
 from tests.support.databases import FULL, PATIENCE, Disk, in_thread, opened_on
 from vedette.engine.data_directory import Vedette
-from vedette.engine.process_memory import CollectionPolicy, collection_policy
+from vedette.engine.process_memory import GcPolicy, collection_policy
 from vedette.engine.session.session import Session
 from vedette.errors import VedetteError
-from vedette.queue.match_queue import Pool
+from vedette.queue.match_queue import MatchQueue
 
 ONTOLOGY = """
 node Task { title: String [indexed], n: Int = 0, code: Int? [unique], due: Timestamp = now() + 1h }
@@ -259,7 +259,7 @@ def test_nothing_stays_of_jobs_that_waited(tmp_path: Path, ended: str) -> None:
 def pools() -> int:
     """Of this process, whoever holds them."""
     gc.collect()
-    return sum(type(each) is Pool for each in gc.get_objects())
+    return sum(type(each) is MatchQueue for each in gc.get_objects())
 
 
 def test_elements_are_not_tracked_more_than_needed(db: Vedette) -> None:
@@ -282,8 +282,8 @@ def pythons_own() -> Iterator[tuple[int, int, int]]:
 
 
 @pytest.fixture
-def policy() -> Iterator[CollectionPolicy]:
-    policy = CollectionPolicy()
+def policy() -> Iterator[GcPolicy]:
+    policy = GcPolicy()
     before = gc.get_threshold()
     yield policy
     assert gc.get_threshold() == before
@@ -294,19 +294,17 @@ def collectors() -> list[threading.Thread]:
     return [thread for thread in threading.enumerate() if thread.name == "vedette-collect"]
 
 
-def test_the_first_engages_and_the_last_releases(
-    pythons_own: tuple[int, int, int], policy: CollectionPolicy
-) -> None:
+def test_the_first_engages_and_the_last_releases(pythons_own: tuple[int, int, int], policy: GcPolicy) -> None:
     before = pythons_own
     threads = len(collectors())
-    policy.engage()
+    policy.acquire()
     engaged = gc.get_threshold()
     assert before[0] < engaged[0] < 10_000, "young collections go on, less often"
     assert engaged[1] == before[1]
     assert engaged[2] > 1_000_000
     assert gc.get_freeze_count() > 0
     assert len(collectors()) == threads + 1
-    policy.engage()
+    policy.acquire()
     assert gc.get_threshold() == engaged
     assert len(collectors()) == threads + 1
     policy.release()
@@ -318,11 +316,11 @@ def test_the_first_engages_and_the_last_releases(
     assert len(collectors()) == threads
 
 
-def test_thresholds_that_somebody_else_set_come_back(policy: CollectionPolicy) -> None:
+def test_thresholds_that_somebody_else_set_come_back(policy: GcPolicy) -> None:
     before = gc.get_threshold()
     gc.set_threshold(123, 7, 9)
     try:
-        policy.engage()
+        policy.acquire()
         assert gc.get_threshold()[:2] == (123, 7)
         policy.release()
         assert gc.get_threshold() == (123, 7, 9)
@@ -330,7 +328,7 @@ def test_thresholds_that_somebody_else_set_come_back(policy: CollectionPolicy) -
         gc.set_threshold(*before)
 
 
-def test_a_full_collection_frees_what_was_frozen(policy: CollectionPolicy) -> None:
+def test_a_full_collection_frees_what_was_frozen(policy: GcPolicy) -> None:
     class Cycle:
         def __init__(self) -> None:
             self.me = self
@@ -341,7 +339,7 @@ def test_a_full_collection_frees_what_was_frozen(policy: CollectionPolicy) -> No
     gc.disable()
     try:
         Cycle()
-        policy.engage()  # freezes it
+        policy.acquire()  # freezes it
         Cycle()
         policy.collect()
         gc.unfreeze()

@@ -59,7 +59,7 @@ def test_who_waits_learns_that_the_watch_is_lost(db: Vedette):
     with db.session() as one, db.session() as two:
         former = one.watch(INBOX)
         reader = in_thread(lambda: former.next(timeout=PATIENCE))
-        until(lambda: former.watch.details.wake)
+        until(lambda: former.watch.details.wakeup)
         two.attach("inbox")
         with pytest.raises(WatchError, match="E8010"):
             reader.result(PATIENCE)
@@ -69,7 +69,7 @@ def test_a_closed_session_reads_nothing_and_those_who_wait_go_home(db: Vedette):
     one = db.session()
     former = one.watch(INBOX)
     reader = in_thread(lambda: former.next(timeout=PATIENCE))
-    until(lambda: former.watch.details.wake)
+    until(lambda: former.watch.details.wakeup)
     one.close()
     assert reader.result(PATIENCE) is None
     spawn(db, "a")

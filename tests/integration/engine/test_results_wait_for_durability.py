@@ -260,7 +260,7 @@ def test_relaxed_does_not_wait(disk: Disk, tmp_path: Path) -> None:
         assert in_thread(execute(db, "MATCH t: Task RETURN t.title")).result(PATIENCE) == [("new",)]
         assert in_thread(execute_async(db, "MATCH t: Task RETURN t.title")).result(PATIENCE) == [("new",)]
         in_thread(execute_async(db, "MATCH t: Task SET t.n = 5")).result(PATIENCE)
-        assert db.default.gate.durable_tick < db.default.state.sequence
+        assert db.default.log_writer.durable_sequence < db.default.state.sequence
         disk.release()
 
 

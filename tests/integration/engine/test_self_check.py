@@ -38,19 +38,19 @@ def opened(every: int) -> vedette.Vedette:
 def test_watches_are_checked_now_and_then():
     with opened(5) as database:
         check = checked(database, tasks=0, commits=20)
-        assert check.done > 0
+        assert check.checked > 0
         assert check.failed == check.skipped == 0
 
 
 def test_never_means_never():
     with opened(0) as database:
-        assert checked(database, tasks=0, commits=20).done == 0
+        assert checked(database, tasks=0, commits=20).checked == 0
 
 
 def test_an_expensive_check_makes_the_next_one_wait():
     with opened(5) as few, opened(5) as many:
-        often = checked(few, tasks=0, commits=600).done
-        rarely = checked(many, tasks=20, commits=600).done
+        often = checked(few, tasks=0, commits=600).checked
+        rarely = checked(many, tasks=20, commits=600).checked
         assert 0 < rarely < often
 
 
@@ -58,13 +58,13 @@ def test_an_expensive_check_makes_the_next_one_wait():
 def test_a_watch_that_was_told_something_else_is_reported(
     monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ):
-    push = hub.Told.push
+    push = hub.CommitEffects.add_delta
 
     def lose_removed(self, watch, delta, row):
         if delta.type != "removed":
             push(self, watch, delta, row)
 
-    monkeypatch.setattr(hub.Told, "push", lose_removed)
+    monkeypatch.setattr(hub.CommitEffects, "add_delta", lose_removed)
     with opened(1) as database, caplog.at_level(logging.ERROR):
         assert checked(database, tasks=0, commits=200).failed > 0
     assert any(getattr(record, "action", "") == "watch.self_check_failed" for record in caplog.records)

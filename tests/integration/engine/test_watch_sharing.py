@@ -131,7 +131,7 @@ def test_statements_that_nobody_watches_any_more_are_forgotten(session: vedette.
     for number in range(2000):
         session.watch(f"WATCH t{number}: Task [buffer: {number + 1}] RETURN t{number}.title").cancel()
     watching = session.database.watching
-    assert len(watching.compiled) < 1000
+    assert len(watching.compiled_watches) < 1000
     session.database.define("node Other { n: Int }")
     session.execute('SPAWN t: Task { title = "t" }')
     assert len(kept.poll()) == 1
@@ -149,7 +149,7 @@ def test_one_that_was_stored_before_elements_had_numbers_comes_back(tmp_path: Pa
         )
         watch.alter("[filter: #b.name != t.title]")
         lasting, end = db.default.watching.lasting, session.bindings["b"]
-        with db.default.turn:
+        with db.default.lock:
             key, value = lasting._facts(watch.watch, watch.watch.details.request)
             facts = json.loads(value)
             assert facts["constants"][-2:] == [end, end]

@@ -24,19 +24,19 @@ from tests.support.gateway_wire import Client, Wire
 from tests.support.signing import KEYS
 from vedette.console import app as http
 from vedette.console import http_server as timely
-from vedette.console.metrics import metrics_text, service_figures
+from vedette.console.metrics import metrics_text, service_metrics
 from vedette.gateway.broker.broker import Broker
 from vedette.gateway.broker.engine_thread import EngineThread
 from vedette.gateway.limits import GatewayLimits
 from vedette.gateway.server import websocket as shell_module
 from vedette.gateway.server.access import origin_allowed
-from vedette.gateway.server.auth import AuthError, TokenAuthority
+from vedette.gateway.server.auth import AuthError, JwtAuthenticator
 from vedette.gateway.server.jwk_set import KeySet
 from vedette.gateway.server.listener import GatewayServer, most_sockets
-from vedette.gateway.server.websocket import WebSocketShell
+from vedette.gateway.server.websocket import WebSocketConnection
 from vedette.gateway.streams import stream as streams_module
 from vedette.gateway.wire import broker_link as link
-from vedette.gateway.wire.close_codes import comes_back
+from vedette.gateway.wire.close_codes import may_reconnect
 from vedette.testing import ManualClock
 
 UPGRADE = (
@@ -129,7 +129,7 @@ def test_a_body_that_never_comes_is_refused(server: Serving, monkeypatch: pytest
 
 
 def test_http_connections_are_bounded(server: Serving, monkeypatch: pytest.MonkeyPatch):
-    monkeypatch.setattr(timely.TimelyRequests, "most_connections", 2)
+    monkeypatch.setattr(timely.TimeLimitedH11Protocol, "most_connections", 2)
     held = [dial(server.http_port) for _ in range(2)]
     for line in held:
         line.sendall(b"GET /health HTTP/1.1\r\nHost: 127.0.0.1\r\n\r\n")
@@ -146,13 +146,13 @@ def test_refused_subscriptions_leave_nothing_behind(wire: Wire):
     client = wire.client()
     client.define("node Task { n: Int = 0 }")
     connection = client.connection
-    asked, connection._ask = connection._ask, lambda _: False
+    asked, connection._submit = connection._submit, lambda _: False
     for n in range(wire.limits.max_subscriptions_per_connection + 5):
         client.raw(
             json.dumps({"type": "subscribe", "id": f"s{n}", "payload": {"watch": "WATCH t: Task RETURN t"}})
         )
     assert {message["payload"]["code"] for message in client.all()} == {"busy"}
-    connection._ask = asked
+    connection._submit = asked
     client.send("subscribe", {"watch": "WATCH t: Task RETURN t"}, id="s")
     assert client.take()["type"] == "subscribe_ack"
 
@@ -160,7 +160,7 @@ def test_refused_subscriptions_leave_nothing_behind(wire: Wire):
 class Nobody:
     congested = False
 
-    def say(self, records: list[Any]) -> None:
+    def send(self, records: list[Any]) -> None:
         pass
 
 
@@ -184,10 +184,10 @@ def test_what_is_said_before_the_engine_has_answered_is_bounded_in_bytes(wire: W
     client.board.received(client.connection, json.dumps({"type": "auth", "payload": {"database": "default"}}))
     for _ in range(15):
         client.board.received(client.connection, statement)
-    assert wire.boards[0].intake.waiting <= wire.limits.max_pending_bytes
+    assert wire.boards[0].request_budget.waiting <= wire.limits.max_pending_bytes
     codes = [message["payload"]["code"] for message in client.all() if message["type"] == "error"]
     assert codes.count("busy") == 6
-    assert wire.boards[0].intake.waiting == 0, "all were answered"
+    assert wire.boards[0].request_budget.waiting == 0, "all were answered"
 
 
 def test_what_waits_for_all_connections_of_a_gateway_is_bounded_too():
@@ -200,7 +200,7 @@ def test_what_waits_for_all_connections_of_a_gateway_is_bounded_too():
         client.cut()
     codes = [message["payload"]["code"] for client in clients for message in client.all()]
     assert codes.count("busy") == 9
-    assert wire.boards[0].intake.waiting == 0, "answered, or gone"
+    assert wire.boards[0].request_budget.waiting == 0, "answered, or gone"
     wire.close()
 
 
@@ -213,7 +213,7 @@ def test_a_database_has_its_connections_over_all_gateways_together():
     third.send("auth", {"database": "default"}, id="a")
     assert third.take()["payload"]["code"] == "too_many_connections"
     assert third.mailbox.closed is not None
-    assert comes_back(third.mailbox.closed[0])
+    assert may_reconnect(third.mailbox.closed[0])
     wire.client("other", gateway=0)
     second.cut()
     wire.client(gateway=0)
@@ -259,10 +259,10 @@ def test_ending_a_watch_of_ones_own_looks_at_nobody_else(wire: Wire):
 def test_a_flood_of_acks_is_one_ack():
     port, engine = Nobody(), EngineThread(lambda _: Broker.__new__(Broker))
     for seq in (5, 9, 7):
-        assert engine.post(port, link.Trim(conn=1, sub="s", seq=seq))
+        assert engine.post(port, link.AckEvents(conn=1, sub_id="s", seq=seq))
     for _ in range(10_000):
-        engine.post(port, link.Trim(conn=1, sub="t", seq=1))
-    assert sorted(t.seq for t in engine._trims.values()) == [1, 9]
+        engine.post(port, link.AckEvents(conn=1, sub_id="t", seq=1))
+    assert sorted(t.seq for t in engine._latest_acks.values()) == [1, 9]
     assert engine.waiting == 0
 
 
@@ -294,17 +294,17 @@ def test_answers_that_nobody_takes_are_bounded(tmp_path: Path):
         question = masked({"type": "execute", "payload": {"statement": "MATCH t: Task RETURN t.text"}})
         line.sendall(question * 200)
         most, board = 0, server.service.board
-        while not board.tally.closed:
+        while not board.counters.closed:
             most = max(most, server.on_loop(lambda: server.service.server.waiting_bytes))
         assert most < limits.outbox_excess_bytes + 4 * 600_000
-        assert board.tally.closed == {4001: 1}
+        assert board.counters.closed == {4001: 1}
 
 
 @pytest.mark.parametrize("mode", ["delivery: reliable", "mode: consume"])
 def test_a_credit_of_many_large_events_is_bounded_in_bytes(
     wire: Wire, mode: str, monkeypatch: pytest.MonkeyPatch
 ):
-    monkeypatch.setattr(streams_module, "CREDIT_BYTES", 100_000)
+    monkeypatch.setattr(streams_module, "MAX_UNCONFIRMED_BYTES", 100_000)
     client, writer = wire.client(), wire.client()
     writer.define("node Task { n: Int, text: String }")
     asked = {"watch": f"WATCH t: Task [{mode}] RETURN t.n, t.text", "prefetch": 5_000, "maxUnacked": 5_000}
@@ -349,12 +349,12 @@ def test_tokens_that_last_keep_nobody_who_has_gone():
         server = GatewayServer(
             cast("Any", SimpleNamespace(limits=GatewayLimits(), authority=None)), clock=ManualClock()
         )
-        kept = WebSocketShell(server)
+        kept = WebSocketConnection(server)
         for n in range(5_000):
-            shell = WebSocketShell(server)
-            server.expires(shell, 1e9 + n)
-            server.expires(kept, 2e9 + n)
-            server.gone(shell)
+            shell = WebSocketConnection(server)
+            server.schedule_expiry(shell, 1e9 + n)
+            server.schedule_expiry(kept, 2e9 + n)
+            server.remove(shell)
         return len(server._expiries)
 
     assert asyncio.run(scenario()) < 2_000
@@ -435,8 +435,8 @@ def test_who_is_served_is_told_to_nobody_from_outside(tmp_path: Path):
     keys = tmp_path / "keys.json"
     keys.write_text(json.dumps({"keys": [jwk for _, jwk in KEYS.values()]}))
     with Serving(tmp_path / "data", auth_keys=str(keys)) as server:
-        server.on_loop(lambda: server.service.engine.broker.desk("secret-customer"))
-        figures = service_figures(server.service)
+        server.on_loop(lambda: server.service.engine.broker.tenant("secret-customer"))
+        figures = service_metrics(server.service)
         assert b"secret-customer" in metrics_text(figures)
         assert b"secret-customer" not in metrics_text(figures, names=False)
         assert b"vedette_connections" in metrics_text(figures, names=False)
@@ -461,7 +461,7 @@ def test_messages_that_are_never_whole_are_bounded_together(tmp_path: Path):
         for line in lines[:2]:
             line.sendall(b" " * 10_000)
             assert b"invalid_frame" in line.recv(4_096), "who had room goes on"
-        while server.on_loop(lambda: server.service.server.half_said_bytes):
+        while server.on_loop(lambda: server.service.server.partial_message_bytes):
             pass
         for line in lines[:2]:
             line.close()
@@ -496,7 +496,7 @@ def test_values_that_a_link_cannot_carry_are_refused(wire: Wire, message: str, v
 
 
 def test_a_record_that_cannot_be_said_keeps_no_other_from_being_said(caplog: pytest.LogCaptureFixture):
-    records = [link.Asked(conn=n, id=str(n), kind="execute", text="", params={}) for n in range(7)]
+    records = [link.ExecuteRequest(conn=n, id=str(n), kind="execute", text="", params={}) for n in range(7)]
     records[4].params = {"n": 2**70}
     unsaid: list[Any] = []
     frames = link.encode_frames(records, unsaid=unsaid.append)
@@ -531,7 +531,7 @@ def test_of_subscriptions_under_one_name_the_last_one_counts(wire: Wire):
         wire.boards[0].received(client.connection, json.dumps(message))
     client.all()
     (sub,) = client.connection.subscriptions.values()
-    assert (sub.max_unacked, sub.low) == (3, False)
+    assert (sub.max_unacked, sub.low_priority) == (3, False)
     client.send("subscribe", watch, id="s")
     client.all()
     (sub,) = client.connection.subscriptions.values()
@@ -543,31 +543,31 @@ def test_wishes_of_watches_that_end_by_themselves_do_not_pile_up():
     client = wire.client()
     for n in range(100):
         client.send("subscribe", {"watch": "nonsense", "maxUnacked": 1}, id=str(n))
-    assert len(client.connection._wishes or ()) <= 5
+    assert len(client.connection._options or ()) <= 5
     wire.close()
 
 
 @pytest.mark.parametrize("part", [0, 1])
 def test_a_token_whose_parts_are_nested_without_end_is_refused(part: int):
     keys = KeySet(lambda: {"keys": [{"kty": "oct", "k": "A" * 43}]}, ManualClock())
-    authority = TokenAuthority(keys, ManualClock())
+    authority = JwtAuthenticator(keys, ManualClock())
     nested = urlsafe_b64encode(b'{"a":' + b"[" * 8_000).rstrip(b"=").decode()
     parts = jwt.encode({"exp": 1}, b"\0" * 32, "HS256").split(".")
     parts[part] = nested
     signature = hmac.digest(b"\0" * 32, ".".join(parts[:2]).encode(), "sha256")
     parts[2] = urlsafe_b64encode(signature).rstrip(b"=").decode()
     with pytest.raises(AuthError, match="invalid token"):
-        authority.admit(".".join(parts), "shop")
+        authority.authenticate(".".join(parts), "shop")
 
 
 def test_claims_that_a_link_cannot_carry_are_refused():
     clock = ManualClock()
     keys = KeySet(lambda: {"keys": [{"kty": "oct", "k": "A" * 43}]}, clock)
     claims = {"exp": clock.now().timestamp() + 60, "tenant": "shop", "admin": True}
-    authority = TokenAuthority(keys, clock)
-    assert authority.admit(jwt.encode(claims, b"\0" * 32, "HS256"), "shop").system
+    authority = JwtAuthenticator(keys, clock)
+    assert authority.authenticate(jwt.encode(claims, b"\0" * 32, "HS256"), "shop").is_system
     with pytest.raises(AuthError, match="invalid token"):
-        authority.admit(jwt.encode(claims | {"n": 2**64}, b"\0" * 32, "HS256"), "shop")
+        authority.authenticate(jwt.encode(claims | {"n": 2**64}, b"\0" * 32, "HS256"), "shop")
 
 
 # --- HTTP -----------------------------------------------------------------------------------------------------------

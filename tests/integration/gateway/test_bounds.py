@@ -30,7 +30,7 @@ WATCH = "WATCH d: Doc RETURN d.text"
 
 @pytest.fixture
 def wire(monkeypatch: pytest.MonkeyPatch) -> Iterator[Wire]:
-    monkeypatch.setattr(requests, "LIGHT_BYTES", 5_000)
+    monkeypatch.setattr(requests, "MAX_INLINE_REPLY_BYTES", 5_000)
     wire = Wire(limits=GatewayLimits(max_answer_bytes=MOST))
     yield wire
     wire.close()
@@ -110,10 +110,10 @@ def test_large_answers_wait_until_their_gateway_has_taken_those_before(wire: Wir
     port.congested = True  # type: ignore[misc]
     client.send("execute", {"statement": "MATCH d: Doc RETURN d.text"}, id="large")
     assert other.execute("MATCH d: Doc RETURN d.n")["rows"] == [[0]], "what is small is answered"
-    assert wire.broker._requests._held
+    assert wire.broker._requests._waiting_for_port
     port.congested = False  # type: ignore[misc]
     assert len(settled(client, "large")["payload"]["rows"]) == 1
-    assert not wire.broker._requests._held
+    assert not wire.broker._requests._waiting_for_port
 
 
 def test_an_error_that_nobody_foresaw_in_a_thread_is_in_the_log(
@@ -183,7 +183,7 @@ def test_a_stream_that_cannot_go_on_is_ended_and_not_silent(
         raise RuntimeError("secret internals")
 
     with monkeypatch.context() as patch:
-        patch.setattr("vedette.gateway.streams.stream.Stream.tail", explode)
+        patch.setattr("vedette.gateway.streams.stream.Stream.encode_event", explode)
         client.execute("SPAWN d: Doc { text = $t }", t="x")
         (ended,) = [m for m in client.all() if m["type"] == "status"]
     assert (ended["payload"]["status"], ended["payload"]["reason"]) == ("ended", "internal")
@@ -199,13 +199,13 @@ def test_a_batch_of_much_is_told_in_parts(wire: Wire, monkeypatch: pytest.Monkey
     monkeypatch.setattr("vedette.gateway.broker.broker.RELEASE_BYTES", 4_000)
     client = writer(wire, 3_000)
     spread: list[int] = []
-    said = switchboard.Switchboard.said
+    said = switchboard.ConnectionRouter.deliver
 
     def counting(board: Any, records: Any) -> None:
-        spread.append(sum(len(r.data) for r in records if isinstance(r, link.Answer)))
+        spread.append(sum(len(r.data) for r in records if isinstance(r, link.Reply)))
         said(board, records)
 
-    monkeypatch.setattr(switchboard.Switchboard, "said", counting)
+    monkeypatch.setattr(switchboard.ConnectionRouter, "deliver", counting)
     message = json.dumps({"type": "execute", "payload": {"statement": "MATCH d: Doc RETURN d.text"}})
     for _ in range(10):
         wire.boards[0].received(client.connection, message)
@@ -214,7 +214,7 @@ def test_a_batch_of_much_is_told_in_parts(wire: Wire, monkeypatch: pytest.Monkey
 
 
 def test_frames_between_processes_are_bounded_and_hold_everything_in_order():
-    records = [link.Answer(conn=n, data=b"x" * 1_000) for n in range(100)]
+    records = [link.Reply(conn=n, data=b"x" * 1_000) for n in range(100)]
     frames = encode_frames(records, most_bytes=10_000)
     assert max(map(len, frames)) <= 10_000
     back = [r for frame in frames for r in decode_batch(frame[4:], from_gateway=False)]
@@ -224,13 +224,13 @@ def test_frames_between_processes_are_bounded_and_hold_everything_in_order():
 
 def test_a_worker_that_takes_much_slowly_is_kept_and_one_that_takes_nothing_is_not():
     stuck = links.Stuck(bound=100, seconds=5.0, most=1_000)
-    assert not stuck.measure(99, now=0.0)
-    assert not stuck.measure(500, now=1.0)
-    assert not stuck.measure(500, now=5.9)
-    assert stuck.measure(400, now=6.0), "it was not below the bound for too long"
-    assert not stuck.measure(50, now=7.0)
-    assert not stuck.measure(500, now=8.0)
-    assert stuck.measure(1_001, now=8.1), "and there is an end"
+    assert not stuck.is_stalled(99, now=0.0)
+    assert not stuck.is_stalled(500, now=1.0)
+    assert not stuck.is_stalled(500, now=5.9)
+    assert stuck.is_stalled(400, now=6.0), "it was not below the bound for too long"
+    assert not stuck.is_stalled(50, now=7.0)
+    assert not stuck.is_stalled(500, now=8.0)
+    assert stuck.is_stalled(1_001, now=8.1), "and there is an end"
 
 
 # --- readers that are slow ------------------------------------------------------------------------------------------

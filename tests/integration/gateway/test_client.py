@@ -22,7 +22,7 @@ from vedette.client.session import connect
 from vedette.client.watch import RemoteWatch
 from vedette.errors import AnalysisError, ConstraintViolation, FilterError, GatewayError, TransactionError
 from vedette.gateway.limits import GatewayLimits
-from vedette.gateway.streams.replay_window import WindowBounds
+from vedette.gateway.streams.replay_window import ReplayLimits
 
 ONTOLOGY = "node Task { n: Int = 0, at: Timestamp?, span: Duration? }"
 WATCH = "WATCH t: Task WHERE t.n > 0 RETURN t.n"
@@ -155,7 +155,7 @@ async def beyond_the_window(server: Serving) -> None:
 
 
 def test_a_gap_is_said(tmp_path: Path):
-    with Serving(tmp_path / "data", limits=GatewayLimits(window=WindowBounds(events=5))) as server:
+    with Serving(tmp_path / "data", limits=GatewayLimits(window=ReplayLimits(events=5))) as server:
         server.home.define(ONTOLOGY)
         run(beyond_the_window, server)
 
@@ -182,7 +182,7 @@ async def nothing_told_yet(server: Serving, options: dict[str, Any], reason: str
 
 @pytest.mark.parametrize(("options", "reason"), [({}, "window"), ({"exclusive": True}, "connection")])
 def test_a_gap_is_said_before_anything_was_told(tmp_path: Path, options: dict[str, Any], reason: str):
-    with Serving(tmp_path / "data", limits=GatewayLimits(window=WindowBounds(events=5))) as server:
+    with Serving(tmp_path / "data", limits=GatewayLimits(window=ReplayLimits(events=5))) as server:
         server.home.define(ONTOLOGY)
         run(nothing_told_yet, server, options, reason)
 
@@ -207,7 +207,7 @@ async def lost_while_sending(server: Serving, monkeypatch: pytest.MonkeyPatch) -
     async with connect(server.url) as c:
 
         async def send_message(*_: object) -> None:
-            c._break()
+            c._on_disconnect()
             raise GatewayError("E4002", "The connection broke before the message was sent")
 
         with monkeypatch.context() as patched:
@@ -242,7 +242,7 @@ async def reliable(directory: Path) -> None:
                 rest = await take(watch, 2)
                 assert [e.match["t.n"] for e in (*first, *rest) if e.match] == [1, 2, 3, 4, 5]
                 await watch.ack(rest[0])
-                (kept,) = server.home.default.watching.hub.watches.values()
+                (kept,) = server.home.default.watching.committed_index.watches.values()
                 while kept.details.cursor is None or kept.details.cursor["confirmed"] < rest[0].position:  # noqa: ASYNC110
                     await asyncio.sleep(0.01)  # the acks go out again on the new connection
             await writer.execute("SPAWN t: Task { n = 6 }")

@@ -423,7 +423,7 @@ async def whatever_happens(office: Office, seed: int) -> None:
                     change_rights()
                 case "die":
                     write()
-                    office.pipeline.die_after = chance.randint(1, 3)
+                    office.pipeline.crash_after_changes = chance.randint(1, 3)
                     await asyncio.to_thread(office.pipeline.step)
                 case "come" if len(watching) < 8:
                     actor = chance.choice(people)

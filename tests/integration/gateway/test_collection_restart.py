@@ -113,7 +113,7 @@ async def lost_meanwhile(place: Restarting) -> None:
         follower = Follower(await c.watch(NUMBERS).ready(), 5)
         line.target = 1
         await asyncio.to_thread(place.server.stop)
-        shop.journal.mark("shop", "live", "the slot is gone", new_epoch=True)
+        shop.journal.set_state("shop", "live", "the slot is gone", new_epoch=True)
         shop.write(("b", {"n": 6}))
         place.server = place._serving()
         await asyncio.to_thread(place.server.__enter__)

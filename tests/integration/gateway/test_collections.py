@@ -23,7 +23,7 @@ from vedette.change import Event
 from vedette.client.connection import send_message
 from vedette.client.session import connect
 from vedette.client.watch import RemoteWatch
-from vedette.console.metrics import metrics_text, service_figures
+from vedette.console.metrics import metrics_text, service_metrics
 from vedette.errors import FilterError, SourceError, SubscriptionError, WatchError
 from vedette.gateway.collections import registry_thread as collection_registrar
 from vedette.sources.images import encode_image
@@ -32,7 +32,7 @@ from vedette.sources.records import Source, SourceEvent
 from vedette.subscriptions.registry.registry import SubscriptionRegistry
 from vedette.testing.pipeline import LocalPipeline
 from vedette.transport import ingest_client as ingest_link
-from vedette.transport.ingest_messages import PartitionStatus, Status, WindowTold
+from vedette.transport.ingest_messages import PartitionStatus, Status, WindowResult
 
 
 class Shop:
@@ -61,7 +61,7 @@ class Shop:
         self.journal.append("shop", events, None)
 
     async def settle(self) -> None:
-        await asyncio.to_thread(self.pipeline.settle)
+        await asyncio.to_thread(self.pipeline.run_until_idle)
 
     def close(self) -> None:
         self.pipeline.close()
@@ -115,7 +115,7 @@ async def from_the_source_to_the_client(shop: Shop) -> None:
         assert by_key["a"][1].prev == {"o.id": "a", "o.total": 101}
         assert told(by_key["b"]) == [("removed", {"o.id": "b", "o.total": 120})]
         assert [event.position for event in (initial, *events)] == [1, 2, 3, 4, 5]
-        figures = metrics_text(service_figures(shop.server.service)).decode()
+        figures = metrics_text(service_metrics(shop.server.service)).decode()
         assert "vedette_collection_streams 1.0" in figures
         assert "vedette_collection_events_total 4.0" in figures
         await watch.cancel()
@@ -226,7 +226,7 @@ async def whatever_happens(shop: Shop, seed: int) -> None:
                     await asyncio.to_thread(shop.pipeline.step, publish=False)
                 case "die":
                     write()
-                    shop.pipeline.die_after = chance.randint(1, 4)
+                    shop.pipeline.crash_after_changes = chance.randint(1, 4)
                     await asyncio.to_thread(shop.pipeline.step)
                 case "come":
                     least, order = chance.choice((0, 5)), chance.choice(("", " [ordering: causal]"))
@@ -329,11 +329,11 @@ async def resync(shop: Shop, lose: Callable[[], None]) -> None:
 
 
 def test_a_source_that_is_stale_asks_for_a_resync(shop: Shop):
-    run(resync, shop, lambda: shop.journal.mark("shop", "stale", "the slot is gone"))
+    run(resync, shop, lambda: shop.journal.set_state("shop", "stale", "the slot is gone"))
 
 
 def test_a_new_epoch_asks_for_a_resync(shop: Shop):
-    run(resync, shop, lambda: shop.journal.mark("shop", "live", "the slot is gone", new_epoch=True))
+    run(resync, shop, lambda: shop.journal.set_state("shop", "live", "the slot is gone", new_epoch=True))
 
 
 def test_a_lost_lease_asks_for_a_resync(shop: Shop, monkeypatch: pytest.MonkeyPatch):
@@ -341,7 +341,7 @@ def test_a_lost_lease_asks_for_a_resync(shop: Shop, monkeypatch: pytest.MonkeyPa
 
     def lose() -> None:
         (gateway,) = shop.pipeline.registry.gateways()
-        shop.pipeline.registry.leave(gateway.name)
+        shop.pipeline.registry.release_lease(gateway.name)
 
     run(resync, shop, lose)
 
@@ -374,15 +374,15 @@ async def windows(shop: Shop) -> None:
             {"type": "changed", "match": {"n": 2}, "prev": {"n": 1}},
         ]
         told = [
-            WindowTold(subscription=number, position=position, payload=encode_image(row | about))
+            WindowResult(subscription=number, position=position, payload=encode_image(row | about))
             for number in (1, 2)
             for position, row in enumerate(rows, 1)
         ]
         (gateway,) = shop.pipeline.registry.gateways()
-        link = ingest_link.connect(gateway.address, shop.server.service.secret.hex(), "test")
+        link = ingest_link.open_client(gateway.address, shop.server.service.secret.hex(), "test")
         for _ in range(2):
-            link.deliver_windows(told)
-            await asyncio.to_thread(link.settle)
+            link.send_window_events(told)
+            await asyncio.to_thread(link.wait_until_accepted)
         link.close()
         for watch in watches:
             first, second = await take(watch, 2)
@@ -461,13 +461,13 @@ async def shedding(shop: Shop) -> None:
         for watch in (normal, low):
             assert (await take(watch, 1))[0].type == "initial"
         (gateway,) = shop.pipeline.registry.gateways()
-        link = ingest_link.connect(gateway.address, shop.server.service.secret.hex(), "test")
+        link = ingest_link.open_client(gateway.address, shop.server.service.secret.hex(), "test")
         for state in ("live", "shedding", "live"):
             parts = [
                 PartitionStatus(partition=part.id, epoch=part.epoch, state=state)
                 for part in shop.journal.partitions("shop")
             ]
-            link.tell(Status(partitions=parts))
+            link.send(Status(partitions=parts))
         assert [event.type for event in await take(low, 2)] == ["resync", "initial"]
         assert normal.poll() == []
         link.close()

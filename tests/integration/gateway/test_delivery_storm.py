@@ -26,28 +26,28 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tests.support.gateway_wire import Client, Wire
-from vedette.client.sequence import Chain, Link
+from vedette.client.sequence import SequenceCheck, SequenceTracker
 from vedette.clock import SystemClock
-from vedette.gateway.collections.broker import CollectionDesk
-from vedette.gateway.collections.registry_thread import LEASE_SECONDS, Registrar
+from vedette.gateway.collections.broker import CollectionBroker
+from vedette.gateway.collections.registry_thread import LEASE_SECONDS, RegistryThread
 from vedette.pipeline import outgoing
-from vedette.pipeline.checkpoint import first_offset
+from vedette.pipeline.checkpoint import initial_offset
 from vedette.pipeline.datasource import JournalStream, Offset
-from vedette.pipeline.members import give_up
-from vedette.pipeline.task import PipelineContext
+from vedette.pipeline.members import evict_gateway
+from vedette.pipeline.task import PipelineConfig
 from vedette.pipeline.topology import hot_path
-from vedette.pipeline.worker_cache import close_kept
+from vedette.pipeline.worker_cache import close_connections
 from vedette.sources.images import encode_image
 from vedette.sources.journal.seam import open_journal
 from vedette.sources.records import Source, SourceEvent
 from vedette.subscriptions.index.versions import Compactor
 from vedette.subscriptions.registry.registry import Quotas, SubscriptionRegistry
 from vedette.testing import ManualClock
-from vedette.transport.ingest_client import IngestLink
+from vedette.transport.ingest_client import IngestClient
 from vedette.transport.ingest_messages import Complete, Deliver, Frame
 
 
-class Recorded(IngestLink):
+class Recorded(IngestClient):
     """The link to the gateway without a socket: what a task sends is kept, and arrives when the storm lets it."""
 
     def __init__(self, address: str) -> None:
@@ -58,7 +58,7 @@ class Recorded(IngestLink):
     def _send(self, frame: Frame) -> None:
         self.frames.append(frame)
 
-    def settle(self) -> None:
+    def wait_until_accepted(self) -> None:
         """As if everything was accepted: when it arrives is the storm's business."""
 
 
@@ -136,7 +136,7 @@ class Follower:
 
     def __init__(self, storm: Storm, least: int, *, causal: bool) -> None:
         self._storm, self.least, self.causal = storm, least, causal
-        self._chain = Chain()
+        self._chain = SequenceTracker()
         self._token: str | None = None
         self._client: Client | None = None
         self.gateway: Gateway | None = None
@@ -186,7 +186,7 @@ class Follower:
         match message["type"]:
             case "subscribe_ack":
                 self._token = message["payload"]["resumeToken"]
-                self._chain.begin(0, message["payload"]["seq"])
+                self._chain.start_at(0, message["payload"]["seq"])
             case "resume-ack":
                 if message["status"] != "ok":
                     unread = (message["reason"], self.rows) == ("snapshot", None)
@@ -203,15 +203,21 @@ class Follower:
                 pytest.fail(f"{other}: {message}")
 
     def _begin_anew(self) -> None:
-        self._token, self._chain, self.rows, self.ticks, self._moved = None, Chain(), None, [], False
+        self._token, self._chain, self.rows, self.ticks, self._moved = (
+            None,
+            SequenceTracker(),
+            None,
+            [],
+            False,
+        )
         if self._client is not None:
             self._client.cut()
             self._client = None
 
     def _event(self, event: dict[str, Any]) -> None:
-        link = self._chain.follow(event)
-        assert link is not Link.HOLE, "something was left out"
-        if link is Link.REPEAT:
+        link = self._chain.check(event)
+        assert link is not SequenceCheck.GAP, "something was left out"
+        if link is SequenceCheck.DUPLICATE:
             return
         self._token = event["resumeToken"]
         told = event["payload"]
@@ -232,7 +238,7 @@ class Follower:
             assert self.rows.pop(key) == n
 
 
-class ManualRegistrar(Registrar):
+class ManualRegistrar(RegistryThread):
     """Does its work when it is told to, and not in a thread."""
 
     def start(self) -> None: ...
@@ -276,17 +282,17 @@ class Gateway:
             lapsed=self._lapsed,
             removed=lambda _: None,
         )
-        self.desk = self.wire.broker.collections = CollectionDesk(self.wire.broker, self.registrar)
+        self.desk = self.wire.broker.collections = CollectionBroker(self.wire.broker, self.registrar)
 
     def _call(self, work: Callable[[], object]) -> None:
         work()
 
     def _lapsed(self) -> None:
         assert self._storm.losses, "the lease was lost"
-        self.desk.lapsed()
+        self.desk.on_lease_lost()
 
     def work(self) -> None:
-        self.registrar.turn()
+        self.registrar.run_batch()
         self.wire.run()
 
 
@@ -298,8 +304,11 @@ class Storm:
         self.journal.add_source(Source(name="shop", kind="mongodb", address="mongodb://there", partitions=3))
         self.registry = SubscriptionRegistry(directory)
         self._compactor = Compactor(self.registry, directory / "index")
-        self.context = PipelineContext(
-            journal=self.journal.address, registry=self.registry.address, index=directory / "index", secret=""
+        self.context = PipelineConfig(
+            journal_url=self.journal.address,
+            registry_url=self.registry.address,
+            index_folder=directory / "index",
+            ingest_secret="",
         )
         self.gateways: list[Gateway] = []
         self._former: list[Gateway] = []
@@ -312,7 +321,7 @@ class Storm:
 
     def stream(self) -> JournalStream:
         options = {"journal": self.journal.address, "index": str(self._home / "index"), "maxrows": "12"}
-        start = first_offset(self._home / "checkpoint", self.journal.address)
+        start = initial_offset(self._home / "checkpoint", self.journal.address)
         return JournalStream({**options, "start": str(start), "patience": "0"})
 
     # --- what may happen ------------------------------------------------------------------------------------------
@@ -407,7 +416,7 @@ class Storm:
         for gateway in self.registry.gateways():
             for driver in self.drivers:
                 driver.lose()
-            give_up(self.registry.address, gateway.number)
+            evict_gateway(self.registry.address, gateway.number)
 
     def bury(self) -> None:
         del self.drivers[:-1]
@@ -462,7 +471,7 @@ class Storm:
             quiet = 0 if went else quiet + 1
 
     def close(self) -> None:
-        close_kept()
+        close_connections()
         self.registry.close()
         self.journal.close()
         for gateway in (*self.gateways, *self._former):

@@ -18,11 +18,11 @@ from vedette.client.session import connect
 from vedette.clock import SystemClock
 from vedette.gateway.broker.ports import FrameReader, WorkerLinks, WorkerPort
 from vedette.gateway.limits import GatewayLimits
-from vedette.gateway.server.auth import OpenDoor
+from vedette.gateway.server.auth import LoopbackAuthenticator
 from vedette.gateway.wire import broker_link as link
 from vedette.gateway.wire.broker_link import LINK_VERSION, decode_batch, encode_batch
 from vedette.gateway.worker import GatewayWorker
-from vedette.processes.engine_server import missing
+from vedette.processes.engine_server import not_ready_reason
 
 ONTOLOGY = "node Task { n: Int = 0 }"
 WATCH = "WATCH t: Task RETURN t.n"
@@ -118,7 +118,7 @@ async def worker_of(server: Serving, socket: Path) -> AsyncIterator[tuple[Gatewa
     worker = GatewayWorker(
         socket=socket,
         secret=server.service.secret,
-        authority=OpenDoor(),
+        authority=LoopbackAuthenticator(),
         limits=GatewayLimits(),
         clock=SystemClock(),
     )
@@ -144,7 +144,7 @@ async def over_two_workers(server: Serving, socket: Path) -> None:
         connect(first) as writer,
         connect(second) as reader,
     ):
-        assert missing(server.service, workers=2) is None
+        assert not_ready_reason(server.service, workers=2) is None
         await writer.define(ONTOLOGY)
         watch = await reader.watch(WATCH).ready()
         assert (await watch.next(timeout=60)) is not None
@@ -155,8 +155,8 @@ async def over_two_workers(server: Serving, socket: Path) -> None:
     async with asyncio.timeout(PATIENCE):
         while server.service.engine.broker.clients:  # noqa: ASYNC110 - its links end a moment later
             await asyncio.sleep(0.01)
-    assert missing(server.service, workers=2) == "no gateway worker is there"
-    assert missing(server.service, workers=0) is None
+    assert not_ready_reason(server.service, workers=2) == "no gateway worker is there"
+    assert not_ready_reason(server.service, workers=0) is None
 
 
 def test_workers_of_one_engine_share_everything(tmp_path: Path):
@@ -192,7 +192,7 @@ async def strangers(server: Serving, socket: Path) -> list[str]:
     for first in (
         encode_batch([link.Hello(version=LINK_VERSION, secret=b"guess", name="x")]),
         encode_batch([link.Hello(version=99, secret=secret, name="x")]),
-        encode_batch([link.Shut(conn=1, orderly=True, returns=False)]),
+        encode_batch([link.CloseConnection(conn=1, clean=True, may_resume=False)]),
         b"\x00\x00\x00\x04junk",
         b"\x00\x01\x00\x00",
         b"\xff\xff\xff\xff",
@@ -219,7 +219,11 @@ def test_links_of_strangers_are_refused(tmp_path: Path):
 def test_a_worker_with_the_wrong_secret_says_so(tmp_path: Path):
     async def start(socket: Path) -> None:
         worker = GatewayWorker(
-            socket=socket, secret=b"x" * 32, authority=OpenDoor(), limits=GatewayLimits(), clock=SystemClock()
+            socket=socket,
+            secret=b"x" * 32,
+            authority=LoopbackAuthenticator(),
+            limits=GatewayLimits(),
+            clock=SystemClock(),
         )
         with pytest.raises(PermissionError, match="secret"):
             await worker.start("127.0.0.1", 0)
@@ -250,9 +254,9 @@ def test_an_engine_that_is_overloaded_leaves_nobody_behind_in_silence():
         port.connection_made(transport)
         hello = link.Hello(version=LINK_VERSION, secret=b"s" * 32, name="w")
         asked = [
-            link.Replay(conn=1, sub="s", seq=7),
-            link.Asked(conn=1, id="q", kind="execute", text="MATCH t: Task RETURN t"),
-            link.SubscribeTo(conn=1, sub="t", payload={}),
+            link.ReplayRequest(conn=1, sub_id="s", seq=7),
+            link.ExecuteRequest(conn=1, id="q", kind="execute", text="MATCH t: Task RETURN t"),
+            link.SubscribeRequest(conn=1, sub_id="t", payload={}),
         ]
         port.data_received(encode_batch([hello]) + encode_batch(asked))
         frames = FrameReader().feed(transport.data)
@@ -260,7 +264,7 @@ def test_an_engine_that_is_overloaded_leaves_nobody_behind_in_silence():
 
     welcome, stale, statement, subscription = asyncio.run(refused())
     assert isinstance(welcome, link.Welcome)
-    assert stale == link.Stale(conn=1, sub="s", reason="overflow")
+    assert stale == link.ResyncRequired(conn=1, sub="s", reason="overflow")
     assert [(each.id, each.payload["code"]) for each in (statement, subscription)] == [
         ("q", "busy"),
         ("t", "busy"),

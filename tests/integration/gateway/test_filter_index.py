@@ -12,7 +12,7 @@ from tests.properties.test_subscription_index import DOCUMENTS, EXPRESSIONS
 from tests.support.gateway_wire import Wire
 from vedette.errors import FilterError
 from vedette.filters.cel_parser import parse_cel
-from vedette.filters.document_filter import DocumentFilter, Environment, compile_filter
+from vedette.filters.document_filter import DocumentFilter, FilterInput, compile_filter
 from vedette.gateway.streams.filter_index import FilterIndex
 from vedette.gateway.streams.stream import FilterStream
 
@@ -30,7 +30,7 @@ IMAGES = DOCUMENTS.map(lambda document: {**document, "id": "k1"}) | st.none()
 
 def is_true(condition: DocumentFilter, document: Any, op: str, before: Any) -> bool:
     return document is not None and condition.matches(
-        Environment(doc=document, id="k1", collection="T", op=op, before=before)
+        FilterInput(doc=document, id="k1", collection="T", op=op, before=before)
     )
 
 
@@ -77,13 +77,13 @@ def test_work_follows_the_change_and_not_the_subscriptions(text: str, most: int)
 
 def test_a_change_asks_only_the_filters_that_it_may_concern(wire: Wire, monkeypatch: pytest.MonkeyPatch):
     asked: list[FilterStream] = []
-    judge = FilterStream.judge
+    judge = FilterStream.delta_for
 
     def counted(stream: FilterStream, *change: Any) -> Any:
         asked.append(stream)
         return judge(stream, *change)
 
-    monkeypatch.setattr(FilterStream, "judge", counted)
+    monkeypatch.setattr(FilterStream, "delta_for", counted)
     writer = wire.client()
     writer.define("node Task { n: Int = 0, state: String }")
     reader = wire.client()
@@ -105,4 +105,4 @@ def test_a_change_asks_only_the_filters_that_it_may_concern(wire: Wire, monkeypa
     assert len(asked) == 5, "and nobody else was asked"
     reader.cut()
     wire.advance(1_000)
-    assert not wire.broker.desks["default"].taps
+    assert not wire.broker.tenants["default"].node_type_watches

@@ -10,7 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tests.support.gateway_wire import Wire
-from vedette.gateway.wire.messages import INBOUND
+from vedette.gateway.wire.messages import MESSAGE_TYPES
 
 words = st.sampled_from(
     [
@@ -41,7 +41,7 @@ fields = st.sampled_from(
 )
 payloads = st.dictionaries(fields, values, max_size=5)
 messages = st.fixed_dictionaries(
-    {"type": st.sampled_from(sorted(INBOUND)) | st.text(max_size=6)},
+    {"type": st.sampled_from(sorted(MESSAGE_TYPES)) | st.text(max_size=6)},
     optional={"id": words | values, "payload": payloads | values, "token": values, "lastSeq": values},
 )
 

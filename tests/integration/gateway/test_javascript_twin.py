@@ -15,9 +15,9 @@ from websockets.protocol import Protocol, Side
 
 from vedette.gateway.limits import GatewayLimits
 from vedette.gateway.server.listener import GatewayServer
-from vedette.gateway.server.outbound import Parcel
-from vedette.gateway.server.websocket import PATH, WebSocketShell
-from vedette.gateway.server.write_batcher import Cork
+from vedette.gateway.server.outbound import OutboundFrame
+from vedette.gateway.server.websocket import PATH, WebSocketConnection
+from vedette.gateway.server.write_batcher import WriteBatcher
 from vedette.testing import ManualClock
 
 HANDSHAKE = (
@@ -79,7 +79,7 @@ class Board:
     authority = None
 
     def __init__(self) -> None:
-        self.cork = Cork()
+        self.cork = WriteBatcher()
         self.limits = GatewayLimits(max_frame_bytes=LARGEST, first_frame_bytes=LARGEST)
         self.messages: list[bytes] = []
 
@@ -100,7 +100,7 @@ def through_the_shell(parts: list[bytes]) -> tuple[list[bytes], bytes]:
     board, line = Board(), Line()
     server = GatewayServer(cast("Any", board), clock=ManualClock())
     cast("Any", server).wrote = lambda _: None
-    shell = WebSocketShell(server)
+    shell = WebSocketConnection(server)
     shell.connection_made(cast("asyncio.BaseTransport", line))
     shell.data_received(HANDSHAKE)
     assert line.written.startswith(b"HTTP/1.1 101 ")
@@ -182,11 +182,11 @@ def test_the_shell_and_its_twin_understand_the_same(data: bytes, cuts: list[int]
     assert asyncio.run(shell()) == through_the_twin(data)
 
 
-def opened(line: Line) -> tuple[WebSocketShell, list[WebSocketShell]]:
+def opened(line: Line) -> tuple[WebSocketConnection, list[WebSocketConnection]]:
     """A shell at an open line, and those that have said that something waits for them."""
-    server, behind = GatewayServer(cast("Any", Board()), clock=ManualClock()), list[WebSocketShell]()
+    server, behind = GatewayServer(cast("Any", Board()), clock=ManualClock()), list[WebSocketConnection]()
     cast("Any", server).wrote = behind.append
-    shell = WebSocketShell(server)
+    shell = WebSocketConnection(server)
     shell.connection_made(cast("asyncio.BaseTransport", line))
     shell.data_received(HANDSHAKE)
     line.written.clear()
@@ -198,7 +198,7 @@ def test_what_fits_goes_straight_into_the_socket_and_the_rest_in_order_through_t
     async def scenario() -> None:
         line = Line(real=True)
         shell, behind = opened(line)
-        small, large = Parcel(b"small"), Parcel(b"x" * 1_000_000)
+        small, large = OutboundFrame(b"small"), OutboundFrame(b"x" * 1_000_000)
         shell.send(small)
         assert line.in_the_socket() == small.framed
         assert (bytes(line.written), len(behind)) == (b"", 0)
@@ -221,7 +221,7 @@ def test_a_line_that_closes_is_never_written_to_directly():
         line = Line(real=True)
         shell, _ = opened(line)
         line.close()
-        shell.send(Parcel(b"secret"))
+        shell.send(OutboundFrame(b"secret"))
         os.set_blocking(line._read, False)
         with pytest.raises(BlockingIOError):
             line.in_the_socket()

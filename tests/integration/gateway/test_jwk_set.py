@@ -22,9 +22,9 @@ from tests.support.signing import KEYS, key_pairs, token
 from vedette.clock import SystemClock
 from vedette.errors import SettingsError
 from vedette.gateway.server import jwk_set as key_set
-from vedette.gateway.server.auth import TokenAuthority
-from vedette.gateway.server.jwk_set import AGAIN_SECONDS, REFRESH_SECONDS, KeySet, load_from
-from vedette.gateway.service import keep_keys_fresh
+from vedette.gateway.server.auth import JwtAuthenticator
+from vedette.gateway.server.jwk_set import MIN_REFRESH_SECONDS, REFRESH_SECONDS, KeySet, load_from
+from vedette.gateway.service import refresh_periodically
 from vedette.testing import ManualClock
 
 SET = json.dumps({"keys": [jwk for _, jwk in KEYS.values()]}).encode()
@@ -152,7 +152,7 @@ def test_out_of_reach_the_known_keys_go_on(provider: Provider):
         keys.refresh()
     assert keys.find("h") is not None
     clock.advance(REFRESH_SECONDS + 1)
-    assert keys.stale
+    assert keys.needs_refresh
 
 
 def test_a_new_key_is_known_soon_and_inventing_names_asks_seldom(provider: Provider):
@@ -160,7 +160,7 @@ def test_a_new_key_is_known_soon_and_inventing_names_asks_seldom(provider: Provi
     clock.advance(10**9)  # the tokens below are for now
     fresh = key_pairs()["EdDSA"]
     keys = keys_of(provider, clock)
-    authority = TokenAuthority(keys, clock)
+    authority = JwtAuthenticator(keys, clock)
     wire = Wire(authority=authority, clock=clock)
     signed = jwt.encode(
         {"tenant": "shop", "admin": True, "exp": 2**33}, fresh[0], "EdDSA", headers={"kid": "new"}
@@ -172,7 +172,7 @@ def test_a_new_key_is_known_soon_and_inventing_names_asks_seldom(provider: Provi
         return {"type": answer["type"], **answer["payload"]}
 
     async def read_again() -> None:
-        reading = asyncio.create_task(keep_keys_fresh(authority, every_seconds=0.001))
+        reading = asyncio.create_task(refresh_periodically(authority, every_seconds=0.001))
         asked = provider.asked
         while provider.asked == asked:  # noqa: ASYNC110 - another thread asks
             await asyncio.sleep(0.001)
@@ -181,13 +181,13 @@ def test_a_new_key_is_known_soon_and_inventing_names_asks_seldom(provider: Provi
 
     assert shown()["code"] == "unauthorized", "the set was read a moment ago"
     provider.answer = Provider.gives(json.dumps({"keys": [{**fresh[1], "kid": "new"}]}).encode())
-    clock.advance(AGAIN_SECONDS + 1)
+    clock.advance(MIN_REFRESH_SECONDS + 1)
     assert (shown()["code"], shown()["retryable"]) == ("busy", True)
     asyncio.run(read_again())
     assert shown()["type"] == "auth_ack"
     for _ in range(50):
         keys.find("invented")
-    assert not keys.stale, "and who invents names waits"
+    assert not keys.needs_refresh, "and who invents names waits"
     wire.close()
 
 

@@ -18,11 +18,11 @@ from tests.support.paths import DOCS
 from vedette.client.session import connect
 from vedette.clock import SystemClock
 from vedette.console import http_server as timely_module
-from vedette.console.metrics import metrics_text, service_figures
+from vedette.console.metrics import metrics_text, service_metrics
 from vedette.gateway.limits import GatewayLimits
-from vedette.gateway.server.auth import OpenDoor
-from vedette.gateway.streams.replay_window import WindowBounds
-from vedette.gateway.wire.counters import DELAY_BOUNDS, Delays
+from vedette.gateway.server.auth import LoopbackAuthenticator
+from vedette.gateway.streams.replay_window import ReplayLimits
+from vedette.gateway.wire.counters import DELAY_BOUNDS, LatencyHistogram
 from vedette.gateway.worker import GatewayWorker
 
 WATCH = "WATCH t: Task [initial: none] RETURN t.n"
@@ -30,7 +30,7 @@ WATCH = "WATCH t: Task [initial: none] RETURN t.n"
 
 @pytest.fixture
 def wire() -> Iterator[Wire]:
-    wire = Wire(limits=GatewayLimits(window=WindowBounds(events=3)))
+    wire = Wire(limits=GatewayLimits(window=ReplayLimits(events=3)))
     wire.client().define("node Task { n: Int = 0, kind: String? }")
     yield wire
     wire.close()
@@ -48,7 +48,7 @@ def listening(wire: Wire, **asked: object) -> Client:
 
 @given(st.lists(st.tuples(st.floats(0, 100), st.integers(0, 1_000)), max_size=30))
 def test_every_delay_is_counted_in_its_part_once(given: list[tuple[float, int]]):
-    whole, halves = Delays(), (Delays(), Delays())
+    whole, halves = LatencyHistogram(), (LatencyHistogram(), LatencyHistogram())
     for number, (seconds, times) in enumerate(given):
         whole.add(seconds, times)
         halves[number % 2].add(seconds, times)
@@ -67,10 +67,10 @@ def test_the_delay_is_from_the_commit_to_the_receivers(wire: Wire):
         session.execute("SPAWN t: Task")
         wire.clock.advance(0.05)
         wire.run()
-    delays = wire.boards[0].tally.delays["default"]
+    delays = wire.boards[0].counters.delays["default"]
     assert delays.counts[DELAY_BOUNDS.index(0.064)] == 3, "one event, three receivers"
     assert delays.seconds == pytest.approx(0.15)
-    assert wire.boards[0].tally.delivered == 3
+    assert wire.boards[0].counters.delivered == 3
 
 
 def test_events_of_one_batch_are_each_counted_for_each_receiver(wire: Wire):
@@ -82,7 +82,7 @@ def test_events_of_one_batch_are_each_counted_for_each_receiver(wire: Wire):
     with wire.home.session() as session:
         for n in range(3):
             session.execute("SPAWN t: Task { n = $n }", n=n)
-    counted = wire.boards[0].tally
+    counted = wire.boards[0].counters
     received = [m for m in several.all() if m["type"] == "event"]
     assert counted.delivered == sum(counted.delays["default"].counts) == 6
     assert len(received) == 3
@@ -92,7 +92,7 @@ def test_events_of_one_batch_are_each_counted_for_each_receiver(wire: Wire):
 
 
 def test_what_went_otherwise_is_counted_by_its_reason(wire: Wire):
-    tally = wire.boards[0].tally
+    tally = wire.boards[0].counters
     held = listening(wire, maxUnacked=1)
     writer = wire.client()
     for n in range(8):
@@ -114,7 +114,7 @@ def test_filters_that_were_asked_and_those_that_were_concerned(wire: Wire):
         listening(wire, collection="Task", filter=f'doc.kind == "{kind}"')
     listening(wire, collection="Task", filter="doc.n + 1 > 100")
     wire.client().execute('SPAWN t: Task { kind = "a" }')
-    desk = wire.broker.desks["default"]
+    desk = wire.broker.tenants["default"]
     assert (desk.candidates, desk.matches) == (2, 1), "the index leaves two of four"
 
 
@@ -131,7 +131,7 @@ async def through_a_worker(server: Serving, path: Path) -> str:
     worker = GatewayWorker(
         socket=path,
         secret=server.service.secret,
-        authority=OpenDoor(),
+        authority=LoopbackAuthenticator(),
         limits=GatewayLimits(),
         clock=SystemClock(),
         name="worker-0",
@@ -145,7 +145,7 @@ async def through_a_worker(server: Serving, path: Path) -> str:
         shown = ""
         while 'vedette_delivered_events_total{gateway="worker-0"} 1.0' not in shown:
             await asyncio.sleep(0.05)
-            shown = metrics_text(service_figures(server.service)).decode()
+            shown = metrics_text(service_metrics(server.service)).decode()
     await worker.stop(drain_seconds=1)
     return shown
 
@@ -166,7 +166,7 @@ def test_workers_are_in_the_figures_of_their_engine(tmp_path: Path):
 def test_rules_and_dashboard_ask_for_figures_that_there_are(tmp_path: Path):
     docs = DOCS / "operations"
     with Serving(tmp_path / "data") as server:
-        shown = metrics_text(service_figures(server.service)).decode()
+        shown = metrics_text(service_metrics(server.service)).decode()
     names = {line.split()[2] for line in shown.splitlines() if line.startswith("# TYPE")}
     for file in ("alerts.yml", "dashboard.json"):
         asked = set(re.findall(r"\bvedette_\w+", (docs / file).read_text()))
@@ -195,7 +195,7 @@ def test_a_reader_that_is_stuck_is_bounded_and_cut_off(tmp_path: Path, monkeypat
             most = 0
             while server.on_loop(lambda: len(board.connections)):
                 session.execute("SPAWN t: Task { text = $text }", text="x" * size)
-                most = max(most, server.on_loop(lambda: board.bridged_bytes))
+                most = max(most, server.on_loop(lambda: board.in_process_outbox_bytes))
             high = board.limits.stream_outbox_bytes
             assert high <= most < high + 2 * size, "clogged, and nothing more was queued"
-        assert server.on_loop(lambda: board.bridged_bytes) == 0
+        assert server.on_loop(lambda: board.in_process_outbox_bytes) == 0

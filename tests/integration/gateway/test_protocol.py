@@ -9,7 +9,7 @@ import pytest
 
 from tests.support.gateway_wire import Client, Wire
 from vedette.gateway.limits import GatewayLimits
-from vedette.gateway.streams.replay_window import WindowBounds
+from vedette.gateway.streams.replay_window import ReplayLimits
 from vedette.gateway.wire.crc32c import crc32c
 
 ONTOLOGY = 'node Task { title: String [required], status: String = "todo", n: Int = 0 } node Other { n: Int }'
@@ -146,7 +146,7 @@ def test_equal_watches_are_one_upstream(wire: Wire, client: Client):
     for each in clients:
         each.leave()
     assert wire.broker.streams == 0
-    assert len(wire.home.default.watching.hub.watches) == 0
+    assert len(wire.home.default.watching.committed_index.watches) == 0
 
 
 @pytest.mark.parametrize(
@@ -382,18 +382,18 @@ def test_a_paused_subscription_has_everything_after(client: Client, wire: Wire):
 
 
 def test_a_clogged_client_is_brought_up_or_told(client: Client):
-    wire = Wire(limits=GatewayLimits(window=WindowBounds(events=4)))
+    wire = Wire(limits=GatewayLimits(window=ReplayLimits(events=4)))
     client, writer = wire.client(), wire.client()
     writer.define(ONTOLOGY)
     client.send("subscribe", {"watch": WATCH, "params": {"low": 0}}, id="s")
     client.all()
-    client.board.clogged(client.connection)
+    client.board.outbox_filled(client.connection)
     grow(writer, 4)
-    client.board.freed(client.connection)
+    client.board.outbox_drained(client.connection)
     assert len(events(client.all())) == 4
-    client.board.clogged(client.connection)
+    client.board.outbox_filled(client.connection)
     grow(writer, 5)
-    client.board.freed(client.connection)
+    client.board.outbox_drained(client.connection)
     (status,) = client.all()
     assert status["payload"]["status"] == "resync-required"
     assert (status["payload"]["reason"], status["payload"]["subIds"]) == ("window", ["s"])
@@ -425,7 +425,7 @@ def test_acks_of_all_subscribers_trim_the_window(client: Client, wire: Wire):
         each.all()
     grow(client, 3)
     last = events(one.all())[-1]["seq"]
-    window = wire.broker.desks["default"].window
+    window = wire.broker.tenants["default"].window
     assert len(window) == 3
     one.send("ack", {"seq": last})
     assert len(window) == 3

@@ -13,7 +13,7 @@ from tests.support.gateway_server import Serving
 from tests.support.gateway_wire import Client, Wire
 from vedette.change import Event
 from vedette.client.blocking import connect_sync
-from vedette.client.jobs import RemoteJobs
+from vedette.client.jobs import JobFeed
 from vedette.client.session import connect
 from vedette.client.watch import RemoteWatch
 from vedette.errors import WatchError
@@ -244,7 +244,7 @@ def test_what_waits_its_turn_keeps_its_lease_and_what_is_withdrawn_is_left_out(
         await extend(watch, event, by)
 
     monkeypatch.setattr(RemoteWatch, "extend", counted)
-    monkeypatch.setattr(RemoteJobs, "_since", lambda *_: float("-inf"))  # as if each had waited for long
+    monkeypatch.setattr(JobFeed, "_since", lambda *_: float("-inf"))  # as if each had waited for long
     seen: list[tuple[int, str | None]] = []
     with connect_sync(server.url) as c, connect_sync(server.url) as other:
         for job in c.consume("WATCH j: Job WHERE j.n < 4 RETURN j.n", prefetch=4):
@@ -339,7 +339,7 @@ def test_members_of_a_group_get_their_share_whatever_their_credit(wire: Wire, wr
 
 
 def test_a_pull_of_work_is_bounded_in_bytes(wire: Wire, writer: Client, monkeypatch: pytest.MonkeyPatch):
-    monkeypatch.setattr("vedette.gateway.streams.stream.CREDIT_BYTES", 4_000)
+    monkeypatch.setattr("vedette.gateway.streams.stream.MAX_UNCONFIRMED_BYTES", 4_000)
     writer.define("node Big { text: String }")
     client = wire.client()
     client.send("subscribe", {"watch": "WATCH b: Big [mode: consume] RETURN b", "prefetch": 0}, id="jobs")

@@ -14,7 +14,7 @@ import pytest
 
 from tests.support.gateway_server import Serving
 from tests.support.gateway_wire import Client, Wire
-from vedette.client.sequence import Chain, Link
+from vedette.client.sequence import SequenceCheck, SequenceTracker
 from vedette.client.session import connect
 from vedette.engine.data_directory import open_vedette
 from vedette.gateway.broker.window_file import FILE
@@ -86,8 +86,8 @@ def test_cut_anywhere_a_restart_loses_and_repeats_nothing(tmp_path: Path, kind: 
     if "payload" in whole[0]:
         positions = [event["payload"]["position"] for event in whole]
         assert positions == list(range(positions[0], positions[0] + 5))
-    chain = Chain()
-    assert [chain.follow(event) for event in whole] == [Link.NEXT] * 5
+    chain = SequenceTracker()
+    assert [chain.check(event) for event in whole] == [SequenceCheck.NEXT] * 5
     assert not (tmp_path / FILE).exists(), "it was good for one time"
     wire.close()
 

@@ -13,8 +13,8 @@ from hypothesis import strategies as st
 from tests.support.gateway_wire import SECRET, Client, Wire
 from vedette.gateway.limits import GatewayLimits
 from vedette.gateway.server.auth import AuthError, Grant
-from vedette.gateway.streams.replay_window import WindowBounds
-from vedette.gateway.wire.resume_token import ResumeToken, TokenSeal
+from vedette.gateway.streams.replay_window import ReplayLimits
+from vedette.gateway.wire.resume_token import ResumeToken, TokenSigner
 
 ONTOLOGY = "node Task { n: Int = 0 } node Person { name: String }"
 WATCH = {"watch": "WATCH t: Task WHERE t.n > 0 RETURN t.n"}
@@ -108,7 +108,7 @@ def test_cut_at_every_place(moves: list[str], data: st.DataObject, asked: dict[s
 @given(st.integers(0, 30), st.integers(0, 30), st.integers(1, 8))
 @settings(max_examples=40, deadline=None)
 def test_a_small_window_refuses_or_is_exact(before: int, after: int, most: int):
-    wire, writer = make(window=WindowBounds(events=most))
+    wire, writer = make(window=ReplayLimits(events=most))
     client, token = start(wire)
     write(writer, *range(1, before + 1))
     told = events(client)
@@ -201,13 +201,13 @@ def test_a_client_that_says_it_has_less_gets_more():
 @pytest.mark.parametrize(
     ("bounds", "wait"),
     [
-        (WindowBounds(seconds=10), 11),
-        (WindowBounds(events=2), 0),
-        (WindowBounds(bytes=700), 0),
+        (ReplayLimits(seconds=10), 11),
+        (ReplayLimits(events=2), 0),
+        (ReplayLimits(bytes=700), 0),
     ],
     ids=["time", "count", "bytes"],
 )
-def test_each_bound_ends_what_can_be_resumed(bounds: WindowBounds, wait: float):
+def test_each_bound_ends_what_can_be_resumed(bounds: ReplayLimits, wait: float):
     wire, writer = make(window=bounds)
     stays, _ = start(wire)  # so that the stream itself lives on
     client, token = start(wire)
@@ -223,13 +223,13 @@ def test_each_bound_ends_what_can_be_resumed(bounds: WindowBounds, wait: float):
 
 
 def test_a_stream_nobody_came_back_to_ends():
-    wire, _writer = make(window=WindowBounds(seconds=10))
+    wire, _writer = make(window=ReplayLimits(seconds=10))
     client, token = start(wire)
     client.cut()
     assert wire.broker.streams == 1
     wire.advance(11)
     assert wire.broker.streams == 0
-    assert len(wire.home.default.watching.hub.watches) == 0
+    assert len(wire.home.default.watching.committed_index.watches) == 0
     _, ack = resume(wire, token)
     assert (ack["status"], ack["reason"]) == ("resync-required", "window")
     wire.close()
@@ -239,19 +239,19 @@ def test_a_stream_nobody_came_back_to_ends():
 
 
 def other_epoch(token: ResumeToken) -> ResumeToken:
-    return ResumeToken(subscription=token.subscription, epoch=token.epoch + 1, seqs=token.seqs)
+    return ResumeToken(stream_key=token.stream_key, epoch=token.epoch + 1, seqs=token.seqs)
 
 
 def ahead(token: ResumeToken) -> ResumeToken:
-    return ResumeToken(subscription=token.subscription, epoch=token.epoch, seqs={0: token.seqs[0] + 100})
+    return ResumeToken(stream_key=token.stream_key, epoch=token.epoch, seqs={0: token.seqs[0] + 100})
 
 
 def other_partition(token: ResumeToken) -> ResumeToken:
-    return ResumeToken(subscription=token.subscription, epoch=token.epoch, seqs={3: token.seqs[0]})
+    return ResumeToken(stream_key=token.stream_key, epoch=token.epoch, seqs={3: token.seqs[0]})
 
 
 def other_query(token: ResumeToken) -> ResumeToken:
-    return ResumeToken(subscription=b"?" * 16, epoch=token.epoch, seqs=token.seqs)
+    return ResumeToken(stream_key=b"?" * 16, epoch=token.epoch, seqs=token.seqs)
 
 
 @pytest.mark.parametrize(
@@ -262,8 +262,8 @@ def test_any_doubt_is_said(change: Callable[[ResumeToken], ResumeToken], reason:
     wire, writer = make()
     client, token = start(wire)
     client.cut()
-    seal = TokenSeal(SECRET)
-    opened = seal.open("default", token)
+    seal = TokenSigner(SECRET)
+    opened = seal.verify("default", token)
     assert opened is not None
     again, ack = resume(wire, seal.seal("default", change(opened)))
     assert (ack["status"], ack["reason"]) == ("resync-required", reason)
@@ -337,11 +337,11 @@ def test_of_another_database_there_is_no_such_token():
 class ByName:
     """An authority for tests: the token is the actor."""
 
-    def admit(self, token: str, database: str | None) -> Grant:
+    def authenticate(self, token: str, database: str | None) -> Grant:
         if not database or not token:
             raise AuthError("unauthorized", "invalid token")
         admin = token == "admin"
-        return Grant(tenant=database, actor=None if admin else token, system=admin)
+        return Grant(tenant=database, actor=None if admin else token, is_system=admin)
 
 
 def test_who_is_gone_does_nothing_more_on_a_connection_that_is_open():
@@ -425,7 +425,7 @@ def test_a_lost_gateway_is_no_loss():
     wire.gateway()
     _client, token = start(wire, gateway=1)
     port = next(c.port for c in wire.broker.clients.values() if c.port.board is wire.boards[1])  # type: ignore[attr-defined]
-    wire.broker.lost(port)
+    wire.broker.on_gateway_lost(port)
     write(writer, 1, 2)
     again, ack = resume(wire, token, gateway=0)
     assert ack["status"] == "ok"
@@ -442,9 +442,9 @@ class Badges:
     def __init__(self) -> None:
         self.actor = ""
 
-    def admit(self, token: str, database: str | None) -> Grant:
+    def authenticate(self, token: str, database: str | None) -> Grant:
         claims = {"roles": token.split(",")} if token else {}
-        return Grant(tenant=database or "", actor=self.actor, system=not self.actor, claims=claims)
+        return Grant(tenant=database or "", actor=self.actor, is_system=not self.actor, claims=claims)
 
 
 @pytest.fixture

@@ -32,7 +32,7 @@ from tests.support.signing import KEYS, token
 from vedette.client.blocking import connect_sync
 from vedette.errors import GatewayError, SettingsError
 from vedette.gateway.limits import GatewayLimits
-from vedette.gateway.server.access import check_exposure, origin_allowed
+from vedette.gateway.server.access import origin_allowed, require_auth_or_loopback
 
 ONTOLOGY = "node Task { n: Int = 0 } node Person { name: String }"
 
@@ -160,11 +160,11 @@ def test_origins(origin: str | None, host: str, allowed: tuple[str, ...], guarde
 
 
 def test_without_authentication_only_this_machine():
-    check_exposure("127.0.0.1", guarded=False)
-    check_exposure("::1", guarded=False)
-    check_exposure("0.0.0.0", guarded=True)
+    require_auth_or_loopback("127.0.0.1", guarded=False)
+    require_auth_or_loopback("::1", guarded=False)
+    require_auth_or_loopback("0.0.0.0", guarded=True)
     with pytest.raises(SettingsError, match="auth_keys"):
-        check_exposure("0.0.0.0", guarded=False)
+        require_auth_or_loopback("0.0.0.0", guarded=False)
 
 
 def test_garbage_on_the_socket_harms_nobody_else(server: Serving):

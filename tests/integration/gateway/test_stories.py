@@ -15,9 +15,9 @@ import pytest
 
 from tests.stories.catalogue import marked, stories_of
 from tests.support.gateway_host import GatewayHost
-from vedette.testing.stories import Story, tell
-from vedette.testing.stories.parser import Say
-from vedette.testing.stories.steps import Attach, Limit, React, Told, named_watch
+from vedette.testing.stories import Story, run_story
+from vedette.testing.stories.parser import Execute
+from vedette.testing.stories.steps import Attach, ExpectEvents, SetLimits, StartReactor, named_watch
 
 FOLDER = Path(__file__).parents[2] / "stories"
 STORIES = [*stories_of(FOLDER / "watch"), *stories_of(FOLDER / "queue")]
@@ -31,8 +31,8 @@ LATE_READERS = frozenset(
 
 
 def told(story: Story, folder: Path, way: str) -> None:
-    location = folder / "data" if story.needs_keeping else ":memory:"
-    tell(story, GatewayHost(location, story.settings, way=way), keeps=False)
+    location = folder / "data" if story.needs_restart else ":memory:"
+    run_story(story, GatewayHost(location, story.settings, way=way), persistent=False)
 
 
 def some(stories: Iterable[Story], every: int, first: int = 0) -> list[Any]:
@@ -49,16 +49,18 @@ def some(stories: Iterable[Story], every: int, first: int = 0) -> list[Any]:
 
 def is_plain(story: Story) -> bool:
     """Whether its watches are only listened to: no handle is asked for, nothing is managed, no session is special."""
-    if story.needs_keeping or story.settings or story.title in LATE_READERS:
+    if story.needs_restart or story.settings or story.title in LATE_READERS:
         return False
     for step in story.steps:
-        if isinstance(step, Attach | Limit | React) or (isinstance(step, Told) and step.limit is not None):
+        if isinstance(step, Attach | SetLimits | StartReactor) or (
+            isinstance(step, ExpectEvents) and step.limit is not None
+        ):
             return False
-        if isinstance(step, Say) and (
+        if isinstance(step, Execute) and (
             "_Watch" in step.text or "_Session" in step.text or " WATCH #" in step.text
         ):
             return False
-    return any(isinstance(step, Say) and named_watch(step.text) for step in story.steps)
+    return any(isinstance(step, Execute) and named_watch(step.text) for step in story.steps)
 
 
 @pytest.mark.parametrize("story", some(STORIES, every=6))

@@ -40,7 +40,7 @@ def db() -> Iterator[Vedette]:
 
 
 def pool_of(db: Vedette) -> Any:
-    (pool,) = db.default.watching.consuming.supply.pools.values()
+    (pool,) = db.default.watching.consuming.matcher.pools.values()
     return pool
 
 
@@ -95,7 +95,7 @@ def test_a_policy_that_comes_later_ends_the_late_looks(db: Vedette) -> None:
         for n in range(3):
             s.execute('SPAWN j: Job { n = $n, rank = $n, text = "old" }', n=n)
         db.define("policy odd_only: ON MATCH(j: Job) ALLOW IF j.n = 1")
-        assert {pool.late for pool in db.default.watching.consuming.supply.pools.values()} == {None}
+        assert {pool.lazy_matches for pool in db.default.watching.consuming.matcher.pools.values()} == {None}
         db.default.watching.consuming.validate()
         assert taken(theirs) == [(1, "old")]
         s.execute('MATCH j: Job WHERE j.n = 2 SET j.text = "new"')
@@ -145,10 +145,10 @@ def acknowledge_all(db: Vedette) -> list[Any]:
                 c.tick,
                 c.next_tick,
                 c.cause,
-                c.meta,
+                c.notes,
                 [(b and b.id, a and a.id) for b, a in c.changes],
             )
-            for c in db.default.history.after(0)
+            for c in db.default.history.commits_after(0)
         ]
         return [seen, told, commits, s.execute("MATCH j: Job RETURN j.n").rows]
 
@@ -157,7 +157,7 @@ def acknowledge_all(db: Vedette) -> list[Any]:
 def test_the_short_way_is_the_long_way(monkeypatch: pytest.MonkeyPatch) -> None:
     quick, slow = make_db(), make_db()
     short = acknowledge_all(quick)
-    monkeypatch.setattr(slow.default.state, "is_free", lambda element: False)
+    monkeypatch.setattr(slow.default.state, "can_delete_directly", lambda element: False)
     assert acknowledge_all(slow) == short
     assert short[-1] == []
     quick.close()

@@ -116,7 +116,7 @@ def test_losing_the_match_that_ranks_first_keeps_the_lines_of_all_keys(bench: Be
     )
     other = bench.watch(pattern="j: Job WHERE j.n < 0")
     assert other.poll() == []
-    bench.db.default.watching.consuming.take(worker.watch, 0)
+    bench.db.default.watching.consuming.deliver(worker.watch, 0)
     bench.session.execute(
         "MATCH j: Job, c: Channel, lies_in(j, c) AS l WHERE j.n = 1 AND c.id = $c UNLINK l", c=channels[0]
     )
@@ -262,7 +262,7 @@ def test_a_watch_that_cannot_begin_leaves_nothing_behind(bench: Bench) -> None:
         bench.watch('group: "g"', "j: Job WHERE 1 / j.n > 0")
     consuming = bench.db.default.watching.consuming
     assert not consuming.members
-    assert not consuming.desk.groups
+    assert not consuming.dispatcher.groups
 
 
 def test_a_grown_ontology_leaves_one_pool_to_a_group(bench: Bench) -> None:
@@ -271,23 +271,23 @@ def test_a_grown_ontology_leaves_one_pool_to_a_group(bench: Bench) -> None:
     first = bench.watch('group: "g"')
     bench.db.define("node Other { }")
     second = bench.watch('group: "g"')
-    assert len(bench.db.default.watching.consuming.supply.pools) == 1
+    assert len(bench.db.default.watching.consuming.matcher.pools) == 1
     assert sorted(numbers(first.poll()) + numbers(second.poll())) == [1, 2]
 
 
 def test_many_delays_do_not_cost_more_the_more_there_are(bench: Bench) -> None:
     """The agenda is sorted anew now and then, not at every appointment."""
-    desk = bench.db.default.watching.consuming.desk
+    desk = bench.db.default.watching.consuming.dispatcher
     for n in range(3_000):
         bench.spawn(n)
     worker = bench.watch("buffer: 5000")
     for event in worker.poll():
         worker.nack(event, delay=60)
-    agenda = desk._agenda
+    agenda = desk._deadlines
     bench.spawn(9_999)
     (event,) = worker.poll()
     worker.nack(event, delay=60)
-    assert desk._agenda is agenda
+    assert desk._deadlines is agenda
 
 
 def test_whoever_unparks_a_job_unparks_it_for_good(bench: Bench) -> None:
@@ -302,5 +302,5 @@ def test_whoever_unparks_a_job_unparks_it_for_good(bench: Bench) -> None:
     other = bench.watch('group: "b"')
     assert other.poll() == []
     bench.session.execute("REDRIVE WATCH #$id", id=other.id)
-    assert job not in bench.db.default.watching.consuming.desk.attempts
+    assert job not in bench.db.default.watching.consuming.dispatcher.attempts
     assert numbers(other.poll()) == [1]

@@ -161,6 +161,6 @@ def test_a_delay_that_ends_in_another_pool_of_the_group_frees_its_key() -> None:
         second.poll(1)
         assert second.poll() == []
         wakes: list[None] = []
-        second.watch.details.wake = lambda: wakes.append(None)
+        second.watch.details.wakeup = lambda: wakes.append(None)
         clock.advance(5)
         assert wakes

@@ -10,7 +10,7 @@ import pytest
 
 from tests.support.pdf_file import pdf_of
 from vedette.errors import IngestError
-from vedette.search.content_type import ContentType, detect_type
+from vedette.search.content_type import ContentType, detect_content_type
 from vedette.search.document import Document
 from vedette.search.extraction import extract
 
@@ -21,7 +21,7 @@ ROOM = 2.5
 
 def extracted(path: str, text: str) -> Document:
     data = text.encode()
-    return extract(path, data, detect_type(path, data))
+    return extract(path, data, detect_content_type(path, data))
 
 
 def seconds(path: str, text: str) -> float:
@@ -89,12 +89,12 @@ LARGE = {
 @pytest.mark.parametrize(("path", "text"), LARGE.values(), ids=LARGE)
 def test_the_text_of_a_file_is_not_many_times_its_size(path: str, text: str) -> None:
     document = extracted(path, text)
-    found = sum(map(len, document.lines)) + sum(len(part.title) for part in document.parts)
+    found = sum(map(len, document.lines)) + sum(len(part.title) for part in document.sections)
     assert found < 25 * len(text)
 
 
 def test_what_a_title_repeats_is_its_beginning() -> None:
-    (title,) = [part.title for part in extracted("a.md", f"# {'long ' * 100}\n").parts]
+    (title,) = [part.title for part in extracted("a.md", f"# {'long ' * 100}\n").sections]
     assert title == ("long " * 100)[:119] + "…"
 
 

@@ -16,7 +16,7 @@ from tests.support.source_storm import SourceStorm, append_in_pieces
 from tests.unit.sources.mongodb.test_reader import Shop
 from vedette.sources.images import decode_image
 from vedette.sources.mongodb import reader as under_test
-from vedette.sources.mongodb.change_events import key_of, plain
+from vedette.sources.mongodb.change_events import document_key, to_document_value
 
 __all__ = ["mongodb_uri"]
 NAMES = ("orders", "lines", "notes")
@@ -45,7 +45,9 @@ class Storm(SourceStorm):
 
     def compare(self) -> None:
         for name in NAMES:
-            expected = {key_of(each["_id"]): plain(each) for each in self.shop.db[name].find()}
+            expected = {
+                document_key(each["_id"]): to_document_value(each) for each in self.shop.db[name].find()
+            }
             page = self.shop.journal.snapshot("default", f"shop::{name}")
             assert {key: decode_image(image) for key, image in page.documents} == expected, name
 

@@ -20,7 +20,7 @@ from vedette.language.syntax.expressions import (
     Unary,
     Variable,
 )
-from vedette.policy.collection_policies import SightRule
+from vedette.policy.collection_policies import ViewRule
 
 __all__ = ["NAMES", "RULES", "seen", "truths"]
 
@@ -48,7 +48,7 @@ CONDITIONS = st.recursive(
     max_leaves=4,
 )
 _RULE = st.builds(
-    SightRule,
+    ViewRule,
     allow=st.booleans(),
     attribute=st.none() | NAMES,
     variable=st.just("o"),
@@ -59,11 +59,11 @@ RULES = st.lists(_RULE, max_size=4).flatmap(
 )
 
 
-def _shown() -> SightRule:
-    return SightRule(allow=True, attribute=None, variable="o", condition="true")
+def _shown() -> ViewRule:
+    return ViewRule(allow=True, attribute=None, variable="o", condition="true")
 
 
-def seen(rules: Sequence[SightRule], key: str, document: Mapping[str, Any] | None) -> dict[str, Any] | None:
+def seen(rules: Sequence[ViewRule], key: str, document: Mapping[str, Any] | None) -> dict[str, Any] | None:
     """What is there of a document for somebody under these rules."""
     if document is None:
         return None
@@ -86,7 +86,7 @@ def _passes(votes: Sequence[tuple[bool, bool]], *, must: bool) -> bool:
     return not must or any(allow and vote for allow, vote in votes)
 
 
-def _votes(rule: SightRule, key: str, document: Mapping[str, Any]) -> bool:
+def _votes(rule: ViewRule, key: str, document: Mapping[str, Any]) -> bool:
     """A comparison that cannot be made is never a reason to show something, and always one to hide it."""
     return True in truths(rule.condition, key, document, undecided={None} if rule.allow else {True, False})
 

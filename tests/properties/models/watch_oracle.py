@@ -15,7 +15,7 @@ from tests.properties.strategies.watch_cases import WRITERS, Case, Define, Do, F
 from tests.properties.strategies.watch_patterns import Hole, Reference
 from tests.properties.strategies.watch_queries import Query
 from vedette.change import Event
-from vedette.engine.commit.lock import Turn
+from vedette.engine.commit.lock import LockScope
 from vedette.engine.session.session import Session
 from vedette.errors import PolicyError, VedetteError
 
@@ -184,7 +184,7 @@ class Oracle:
         """The session with the one open transaction, if its own MATCH shows all that is written and nothing less."""
         writing = [writer for writer in self._writers if writer.transaction is not None]
         one = writing[0].transaction if len(writing) == 1 else None
-        if one is None or one.serializable or one.aborted:
+        if one is None or one.serializable or one.abort_reason:
             return None
         alive = actor is None or one.transaction.view.get(self.id_of(actor)) is not None
         return writing[0] if alive else None
@@ -301,8 +301,8 @@ class Oracle:
 
     def _leave_a_copy(self) -> None:
         """Go on with what is on the disk now, of which the end of this process knows nothing."""
-        gate = self.db.database("default").gate
-        gate.wait(gate.submitted_tick)
+        gate = self.db.database("default").log_writer
+        gate.wait_durable(gate.submitted_sequence)
         former, self._place = self._place, f"{self._place}+"
         shutil.copytree(former, self._place)
 
@@ -318,7 +318,7 @@ class Oracle:
 
     def check(self, after: object, *, last: bool = False) -> None:
         database = self.db.database("default")
-        database.wait(Turn(database).taken())
+        database.wait_durable(LockScope(database).observe())
         for follower in self.followers.values():
             try:
                 follower.check(last=last)

@@ -90,7 +90,7 @@ def test_a_watch_that_was_refused_has_no_windows(db: Vedette, session: Session) 
     session.execute("SPAWN a: Task")
     with pytest.raises(VedetteError):
         session.watch("WATCH t: Task WHERE 1 / t.n > 0 [window: tumbling(5s)] RETURN t.title")
-    assert not db.default.watching.windows.open
+    assert not db.default.watching.windows.windowed_watches
 
 
 # --- restarts ---------------------------------------------------------------------------------------------------

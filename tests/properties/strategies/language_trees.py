@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from vedette.language.syntax import declarations as d
 from vedette.language.syntax import expressions as x
 from vedette.language.syntax import statements as s
-from vedette.language.syntax.grammar import CLOSED_WORDS, RESERVED_WORDS
+from vedette.language.syntax.grammar import NON_CALLABLE_KEYWORDS, RESERVED_KEYWORDS
 from vedette.values import INT_MAX, INT_MIN, duration_from_ms, timestamp_from_ms, timestamp_to_ms
 
 __all__ = ["declarations", "expressions", "options", "statements"]
@@ -22,15 +22,15 @@ Strategy = st.SearchStrategy[Any]
 
 _FIRST, _LATER = string.ascii_letters + "_", string.ascii_letters + string.digits + "_"
 _WORDS = st.builds(str.__add__, st.sampled_from(_FIRST), st.text(_LATER, max_size=6))
-_KEYWORDS = st.sampled_from(sorted(word.lower() for word in RESERVED_WORDS))
+_KEYWORDS = st.sampled_from(sorted(word.lower() for word in RESERVED_KEYWORDS))
 _AGGREGATES = st.sampled_from(["COUNT", "sum", "Avg", "MIN", "max", "COLLECT", "collect"])
 
 names = _WORDS | _KEYWORDS
-identifiers = _WORDS.filter(lambda word: word != "_" and word.upper() not in RESERVED_WORDS)
+identifiers = _WORDS.filter(lambda word: word != "_" and word.upper() not in RESERVED_KEYWORDS)
 qualified_names = names | st.builds("{}::{}".format, names, names)
 type_names = qualified_names.filter(lambda name: name.upper() != "ANY")
 qualified_identifiers = identifiers | st.builds("{}::{}".format, identifiers, names)
-callables = qualified_identifiers | _KEYWORDS.filter(lambda word: word.upper() not in CLOSED_WORDS)
+callables = qualified_identifiers | _KEYWORDS.filter(lambda word: word.upper() not in NON_CALLABLE_KEYWORDS)
 texts = st.text(st.characters(exclude_categories=["Cs"]), max_size=8)
 
 _MOMENTS = st.integers(
@@ -94,7 +94,7 @@ _LEAVES = literals | variables | parameters | ids
 
 
 def _calls(inner: Strategy) -> Strategy:
-    plain = callables.filter(lambda name: name.upper() not in x.AGGREGATES)
+    plain = callables.filter(lambda name: name.upper() not in x.AGGREGATE_FUNCTIONS)
     return st.builds(x.Call, plain, several(inner)) | st.builds(
         x.Call, _AGGREGATES, st.just(()) | several(inner, 2)
     )
@@ -126,7 +126,7 @@ def _edges(inner: Strategy) -> Strategy:
 
 def _bound(inner: Strategy) -> Strategy:
     reference = st.builds(
-        lambda edge, targets, alias: x.EdgePattern(edge, targets, alias, reference=True),
+        lambda edge, targets, alias: x.EdgePattern(edge, targets, alias, written_as_reference=True),
         perhaps(type_names),
         _targets(inner),
         identifiers,
@@ -196,11 +196,11 @@ _RETURNS = st.builds(
 _HEADS = (several(_BLOCKS, 1, 2), several(_BLOCKS, 0, 1))
 matches = st.builds(s.Match, *_HEADS, _RETURNS)
 _SUBQUERIES = st.builds(s.Subquery, matches)
-_ENDPOINTS = st.builds(s.ByEndpoints, callables, _targets(_SMALL))
+_ENDPOINTS = st.builds(s.EdgesByTargets, callables, _targets(_SMALL))
 _ELEMENTS = ids | variables | _SUBQUERIES | _ENDPOINTS
 _ASSIGNMENTS = st.builds(s.Assignment, names, _SMALL)
-_RETURN_ITEMS = st.builds(s.ReturnItem, names, perhaps(names), perhaps(names)) | st.builds(
-    s.ReturnItem, st.just("count(*)"), st.none(), perhaps(names)
+_RETURN_ITEMS = st.builds(s.ReturningItem, names, perhaps(names), perhaps(names)) | st.builds(
+    s.ReturningItem, st.just("count(*)"), st.none(), perhaps(names)
 )
 _RETURNINGS = perhaps(st.builds(s.Returning, several(_RETURN_ITEMS)))
 
@@ -324,7 +324,7 @@ _EDGE_MODIFIERS = st.one_of(
 )
 _NODE_MODIFIERS = st.frozensets(st.sampled_from(["abstract", "sealed", "singleton", "extension-point"]))
 _PARAMETERS = several(st.builds(d.EdgeParameter, names, types), 1)
-_EDGE_NAMES = names.filter(lambda name: name.upper() not in CLOSED_WORDS)
+_EDGE_NAMES = names.filter(lambda name: name.upper() not in NON_CALLABLE_KEYWORDS)
 _RULE_TARGETS = several(variables | ids | parameters | _calls(_SMALL), 1)
 _RULE_ACTIONS = st.one_of(
     st.builds(s.Spawn, several(_spawn_items(identifiers), 1, 1)),

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from tests.unit.language.parser.corpus import Case, accepted_ontologies, accepted_scripts, rejected_scripts
-from vedette.cli.scripts import Declarations, OneStatement, read_script, reading_of, relocate
+from vedette.cli.scripts import DeclarationPart, StatementPart, check_completeness, read_script, relocate
 from vedette.errors import AnalysisError, VedetteError
 from vedette.language.diagnostics import Diagnostic, Span
 from vedette.language.parser import parse_declarations, parse_script, parse_statement
@@ -28,28 +28,28 @@ def test_parts_keep_their_order_and_declarations_stand_together() -> None:
         *["Declarations", "OneStatement", "OneStatement", "OneStatement", "Declarations", "OneStatement"]
     ]
     first = parts[0]
-    assert isinstance(first, Declarations)
+    assert isinstance(first, DeclarationPart)
     assert first.trees == parse_declarations(MIXED.partition("SPAWN")[0])
     assert first.trees[0].doc == "What is to be done."
     assert parts[2].text == "SPAWN p: Person"
     for part in parts:
         assert MIXED[part.start :].startswith(part.text)
-        assert MIXED[part.first :].lstrip() == MIXED[part.first :]
+        assert MIXED[part.first_token_offset :].lstrip() == MIXED[part.first_token_offset :]
 
 
 @pytest.mark.parametrize("case", accepted_scripts(), ids=str)
 def test_statements_are_what_the_parser_reads(case: Case) -> None:
     parts = read_script(case.text)
-    assert tuple(part.tree for part in parts if isinstance(part, OneStatement)) == parse_script(case.text)
+    assert tuple(part.tree for part in parts if isinstance(part, StatementPart)) == parse_script(case.text)
     for part in parts:
-        assert isinstance(part, OneStatement)
+        assert isinstance(part, StatementPart)
         assert parse_statement(part.text) == part.tree, "a part says the same alone"
 
 
 @pytest.mark.parametrize("case", accepted_ontologies(), ids=str)
 def test_declarations_are_what_the_parser_reads(case: Case) -> None:
     parts = read_script(case.text)
-    trees = tuple(tree for part in parts if isinstance(part, Declarations) for tree in part.trees)
+    trees = tuple(tree for part in parts if isinstance(part, DeclarationPart) for tree in part.trees)
     assert trees == parse_declarations(case.text)
 
 
@@ -57,7 +57,7 @@ def test_declarations_are_what_the_parser_reads(case: Case) -> None:
 def test_what_the_parser_rejects_is_never_whole(case: Case) -> None:
     if any(word in case.text.upper() for word in ("NODE ", "EDGE ")):
         return  # a declaration among statements has a place here
-    assert reading_of(case.text) != "whole"
+    assert check_completeness(case.text) != "whole"
 
 
 @pytest.mark.parametrize(
@@ -85,7 +85,7 @@ def test_what_the_parser_rejects_is_never_whole(case: Case) -> None:
     ],
 )
 def test_what_more_text_could_still_make_right_is_open(text: str, reading: str) -> None:
-    assert reading_of(text) == reading
+    assert check_completeness(text) == reading
 
 
 def test_all_mistakes_of_a_text_are_found_at_once() -> None:

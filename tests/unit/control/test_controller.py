@@ -14,11 +14,11 @@ import msgspec
 import pytest
 
 from tests.support.paths import DOCS
-from vedette.control.controller import Steering, Targets
+from vedette.control.controller import PipelineController, ServiceObjectives
 from vedette.control.status import STATUS_FILE, PipelineFigures, figures_served, figures_text, read_figures
 from vedette.sources.images import encode_image
 from vedette.sources.journal.seam import CollectionJournal, open_journal
-from vedette.sources.records import FIRST_SCAN, Partition, Quarantined, Source, SourceEvent
+from vedette.sources.records import FIRST_SCAN, Partition, QuarantinedChange, Source, SourceEvent
 from vedette.subscriptions.index.versions import Compactor
 from vedette.subscriptions.registry.registry import SubscriptionRegistry
 from vedette.testing import ManualClock
@@ -38,13 +38,13 @@ class Driver:
         self.told: list[tuple[list[Partition], dict[int, str]]] = []
         self.steering = self.begin(home)
 
-    def begin(self, home: Path) -> Steering:
+    def begin(self, home: Path) -> PipelineController:
         def tell(partitions: list[Partition]) -> None:
             self.told.append((partitions, dict(self.registry.modes())))
 
         compactor = Compactor(self.registry, home / "index", self.clock)
-        targets = Targets(lag_limit_seconds=100, delivery_p99_seconds=50)
-        return Steering(self.journal, self.registry, compactor, self.clock, targets, tell)
+        targets = ServiceObjectives(lag_limit_seconds=100, delivery_p99_seconds=50)
+        return PipelineController(self.journal, self.registry, compactor, self.clock, targets, tell)
 
     def write(self, id: str) -> int:
         image = encode_image({"n": 1})
@@ -69,11 +69,11 @@ def test_a_partition_that_is_behind_is_skipped_and_begins_anew(
     last = driver.write("a")
     (before,) = driver.journal.partitions()
     driver.clock.advance(95)
-    (figures,) = driver.steering.look(0)
+    (figures,) = driver.steering.check_lag(0)
     assert (figures.lag_changes, figures.lag_seconds, figures.mode) == (1, 95.0, "degraded")
     assert driver.registry.modes() == {before.id: "degraded"}
     assert driver.told == []
-    (figures,) = driver.steering.look(last)
+    (figures,) = driver.steering.check_lag(last)
     assert (figures.lag_changes, figures.mode) == (0, "normal")
     assert driver.registry.modes() == {}
     # Gateways hear of the new epoch while the mode still holds: nobody takes a later change for the whole.
@@ -86,19 +86,19 @@ def test_a_partition_that_is_behind_is_skipped_and_begins_anew(
 def test_modes_outlive_the_driver(driver: Driver, tmp_path: Path):
     last = driver.write("a")
     driver.clock.advance(95)
-    driver.steering.look(0)
+    driver.steering.check_lag(0)
     again = driver.begin(tmp_path)
-    (figures,) = again.look(last)
+    (figures,) = again.check_lag(last)
     assert figures.mode == "normal"
     assert len(driver.told) == 1, "whoever was passed over is told so by the next driver"
 
 
 def test_broadcasts_are_audited_with_their_reason(driver: Driver, caplog: pytest.LogCaptureFixture):
     caplog.set_level(logging.WARNING, "vedette.audit")
-    driver.steering.batch(COUNTS | {"passed": 200}, 0.1)
+    driver.steering.record_batch(COUNTS | {"passed": 200}, 0.1)
     assert driver.registry.fan_out() == 3
     driver.clock.advance(61)
-    driver.steering.batch(COUNTS, 0.1)
+    driver.steering.record_batch(COUNTS, 0.1)
     assert driver.registry.fan_out() == 0
     audited = [record for record in caplog.records if record.name == "vedette.audit"]
     assert [record.action for record in audited] == ["route.broadcast"] * 2  # type: ignore[attr-defined]
@@ -108,8 +108,8 @@ def test_broadcasts_are_audited_with_their_reason(driver: Driver, caplog: pytest
 def test_figures(driver: Driver, tmp_path: Path):
     driver.write("a")
     for _ in range(2):
-        driver.steering.batch(COUNTS, 0.5)
-    figures = driver.steering.figures(state="running", partitions=driver.steering.look(0))
+        driver.steering.record_batch(COUNTS, 0.5)
+    figures = driver.steering.figures(state="running", partitions=driver.steering.check_lag(0))
     assert figures.events_per_second == 200
     assert figures.match_hit_rate == 0.5
     assert figures.bloom_false_positive_rate == 0.008
@@ -143,19 +143,19 @@ def test_a_first_scan_is_no_loss(driver: Driver):
     """It may take hours, and nobody should be called for it."""
 
     def stale() -> bool:
-        figures = driver.steering.figures(state="running", partitions=driver.steering.look(0))
+        figures = driver.steering.figures(state="running", partitions=driver.steering.check_lag(0))
         return 'partition_stale{partition="1",source="shop"} 1.0' in figures_text(figures).decode()
 
     assert not stale()
-    driver.journal.mark("shop", "catching-up", FIRST_SCAN)
+    driver.journal.set_state("shop", "catching-up", FIRST_SCAN)
     assert not stale()
-    driver.journal.mark("shop", "catching-up", "a scan bridges the gap")
+    driver.journal.set_state("shop", "catching-up", "a scan bridges the gap")
     assert stale()
 
 
 def test_what_readers_quarantined_is_counted(driver: Driver):
     driver.journal.quarantine(
-        Quarantined(source="shop", event_id="e", reason="no object", excerpt="[]", time_ms=1)
+        QuarantinedChange(source="shop", event_id="e", reason="no object", excerpt="[]", time_ms=1)
     )
     assert driver.steering.figures(state="running").totals["quarantined"] == 1
 
@@ -174,14 +174,14 @@ def test_who_joins_and_leaves_the_ring_is_audited(driver: Driver, caplog: pytest
     caplog.set_level(logging.INFO, "vedette.audit")
 
     def told() -> list[tuple[str, str]]:
-        driver.steering.look(0)
+        driver.steering.check_lag(0)
         records = [r for r in caplog.records if getattr(r, "action", "") == "route.member"]
         caplog.clear()
         return [(getattr(r, "gateway", ""), getattr(r, "reason", "")) for r in records]
 
     assert told() == []
-    driver.registry.join("one", "here:1", 10)
-    driver.registry.join("two", "there:1", 30)
+    driver.registry.acquire_lease("one", "here:1", 10)
+    driver.registry.acquire_lease("two", "there:1", 30)
     assert told() == [("one", "joined"), ("two", "joined")]
     assert told() == []
     driver.clock.advance(11)

@@ -9,7 +9,13 @@ from pathlib import Path
 import pytest
 
 from vedette.engine import huge_pages as large_pages
-from vedette.engine.huge_pages import GROWTH, PAGE, SMALL, LargePages, worthwhile_spans
+from vedette.engine.huge_pages import (
+    HUGE_PAGE_BYTES,
+    MIN_GROWTH_BYTES,
+    MIN_PROCESS_BYTES,
+    HugePages,
+    collapsible_spans,
+)
 
 MIB = 1024 * 1024
 SMAPS = """\
@@ -70,7 +76,7 @@ def mapping(
     ],
 )
 def test_full_anonymous_memory_is_put_together(smaps: str, spans: list[tuple[int, int]]) -> None:
-    assert list(worthwhile_spans(smaps)) == [(begin * MIB, end * MIB) for begin, end in spans]
+    assert list(collapsible_spans(smaps)) == [(begin * MIB, end * MIB) for begin, end in spans]
 
 
 class Machine:
@@ -83,7 +89,7 @@ class Machine:
         (tmp_path / "enabled").write_text("always [madvise] never\n")
         monkeypatch.setattr(large_pages, "_ENABLED", str(tmp_path / "enabled"))
         monkeypatch.setattr(large_pages, "_SMAPS", str(self.smaps))
-        monkeypatch.setattr(large_pages, "_resident", lambda: self.resident)
+        monkeypatch.setattr(large_pages, "_resident_bytes", lambda: self.resident)
         monkeypatch.setattr(large_pages, "_collapse", self.collapse)
 
     def collapse(self, start: int) -> bool:
@@ -97,37 +103,37 @@ def machine(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Machine:
 
 
 def test_a_process_is_looked_at_when_it_is_large_and_has_grown(machine: Machine) -> None:
-    pages = LargePages()
-    machine.resident = SMALL - 1
+    pages = HugePages()
+    machine.resident = MIN_PROCESS_BYTES - 1
     assert pages.look() == 0
-    machine.resident = SMALL
+    machine.resident = MIN_PROCESS_BYTES
     assert pages.look() == 100 * MIB
-    assert machine.asked == [64 * MIB + number * PAGE for number in range(50)]
-    machine.resident = SMALL + GROWTH - 1
+    assert machine.asked == [64 * MIB + number * HUGE_PAGE_BYTES for number in range(50)]
+    machine.resident = MIN_PROCESS_BYTES + MIN_GROWTH_BYTES - 1
     assert pages.look() == 0
-    machine.resident = SMALL + GROWTH
+    machine.resident = MIN_PROCESS_BYTES + MIN_GROWTH_BYTES
     assert pages.look() == 100 * MIB
 
 
 def test_what_has_shrunk_counts_anew(machine: Machine) -> None:
-    pages = LargePages()
-    machine.resident = 10 * SMALL
+    pages = HugePages()
+    machine.resident = 10 * MIN_PROCESS_BYTES
     assert pages.look()
-    machine.resident = SMALL
+    machine.resident = MIN_PROCESS_BYTES
     assert not pages.look()
-    machine.resident = SMALL + GROWTH
+    machine.resident = MIN_PROCESS_BYTES + MIN_GROWTH_BYTES
     assert pages.look()
 
 
 def test_it_pauses_after_each_page_and_stops_when_it_is_told_to(machine: Machine) -> None:
-    pages, pauses = LargePages(), list[float]()
+    pages, pauses = HugePages(), list[float]()
 
     def pause(seconds: float) -> bool:
         pauses.append(seconds)
         return len(pauses) == 3
 
-    machine.resident = SMALL
-    assert pages.look(pause) == 3 * PAGE
+    machine.resident = MIN_PROCESS_BYTES
+    assert pages.look(pause) == 3 * HUGE_PAGE_BYTES
     assert len(machine.asked) == len(pauses) == 3
     assert pages.look() == 100 * MIB, "it is looked at again"
 
@@ -140,15 +146,15 @@ def test_a_kernel_that_does_not_want_to_is_not_asked(
         (tmp_path / "enabled").unlink()
     else:
         (tmp_path / "enabled").write_text(setting)
-    machine.resident = SMALL
-    assert LargePages().look() == 0
+    machine.resident = MIN_PROCESS_BYTES
+    assert HugePages().look() == 0
     assert machine.asked == []
 
 
 def test_a_process_that_may_not_read_about_itself_goes_without(machine: Machine) -> None:
     """And the thread that looks after collections goes on."""
-    pages = LargePages()
-    machine.resident, kept = SMALL, machine.smaps.read_text()
+    pages = HugePages()
+    machine.resident, kept = MIN_PROCESS_BYTES, machine.smaps.read_text()
     machine.smaps.unlink()
     assert pages.look() == 0
     machine.smaps.write_text(kept)

@@ -6,8 +6,8 @@ import json
 from typing import Any
 
 from tests.support.paths import DATA
-from vedette.filters.document_filter import Environment, Request
-from vedette.filters.literals import read_timestamp
+from vedette.filters.document_filter import FilterInput, FilterRequest
+from vedette.filters.literals import parse_rfc3339
 
 __all__ = ["cel_cases", "cel_environment", "load"]
 
@@ -18,15 +18,15 @@ def load(name: str) -> Any:
     return json.loads((FOLDER / f"{name}.json").read_text(encoding="utf-8"))
 
 
-def cel_environment() -> Environment:
+def cel_environment() -> FilterInput:
     given = load("cel")["environment"]
-    return Environment(
+    return FilterInput(
         doc=given["doc"],
         id=given["id"],
         collection=given["collection"],
         op=given["op"],
         before=given["before"],
-        request=Request(auth=given["auth"], time=read_timestamp(given["time"])),
+        request=FilterRequest(auth=given["auth"], time=parse_rfc3339(given["time"])),
     )
 
 

@@ -24,7 +24,7 @@ from hypothesis import strategies as st
 
 from vedette.errors import FilterError
 from vedette.filters.cel_parser import parse_cel
-from vedette.filters.document_filter import Environment, compile_filter
+from vedette.filters.document_filter import FilterInput, compile_filter
 from vedette.filters.limits import FilterLimits
 
 DOCUMENT: dict[str, Any] = {
@@ -110,7 +110,7 @@ def expressions(draw: st.DrawFn) -> str:
 def ours(source: str) -> Any:
     compiled = compile_filter(parse_cel(source, LIMITS), limits=LIMITS)
     try:
-        return compiled.evaluate(Environment(doc=DOCUMENT))
+        return compiled.evaluate(FilterInput(doc=DOCUMENT))
     except FilterError:
         return FAILED
 
@@ -137,7 +137,7 @@ def test_random_expressions_agree(source: str) -> None:
 
 @given(st.text(max_size=4), st.sampled_from(["<", "<=", ">", ">=", "==", "!="]), st.text(max_size=4))
 def test_order_of_text_agrees(left: str, sign: str, right: str) -> None:
-    environment = Environment(doc={"a": left, "b": right})
+    environment = FilterInput(doc={"a": left, "b": right})
     assert compile_filter(parse_cel(f"doc.a {sign} doc.b")).evaluate(environment) is cel.evaluate(
         f"doc.a {sign} doc.b", {"doc": environment.doc}
     )

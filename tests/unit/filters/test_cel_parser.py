@@ -10,8 +10,8 @@ import pytest
 from tests.unit.filters.filter_cases import cel_cases, cel_environment, load
 from vedette.errors import FilterError, SettingsError
 from vedette.filters.cel_parser import parse_cel
-from vedette.filters.document_filter import Environment, Outcome, compile_filter
-from vedette.filters.limits import FilterLimits, measure
+from vedette.filters.document_filter import FilterInput, FilterOutcome, compile_filter
+from vedette.filters.limits import FilterLimits, check_limits
 from vedette.language.syntax.expressions import (
     Attribute,
     Binary,
@@ -33,7 +33,7 @@ def test_values(source: str, value: Any, fault: str | None) -> None:
         with pytest.raises(FilterError, match="E1203") as raised:
             compiled.evaluate(ENVIRONMENT)
         assert fault in raised.value.text
-        assert compiled.outcome(ENVIRONMENT) is Outcome.FAILED
+        assert compiled.outcome(ENVIRONMENT) is FilterOutcome.FAILED
         return
     found = compiled.evaluate(ENVIRONMENT)
     assert (found, type(found)) == (value, type(value))
@@ -143,10 +143,10 @@ class TestLimits:
 
     def test_a_chain_of_and_is_shallow(self) -> None:
         tree = parse_cel(" && ".join(f"doc.f{n} == {n}" for n in range(100)))
-        assert measure(tree).depth <= 10
+        assert check_limits(tree).depth <= 10
         document: Any = {f"f{n}": n for n in range(100)}
-        assert compile_filter(tree).matches(Environment(doc=document))
-        assert not compile_filter(tree).matches(Environment(doc=document | {"f57": 0}))
+        assert compile_filter(tree).matches(FilterInput(doc=document))
+        assert not compile_filter(tree).matches(FilterInput(doc=document | {"f57": 0}))
 
     def test_nodes(self) -> None:
         assert self.refused(" || ".join(["id == ''"] * 126)).fields["limit"] == "nodes"

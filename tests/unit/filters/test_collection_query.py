@@ -7,8 +7,8 @@ import pytest
 from tests.unit.filters.filter_cases import load
 from vedette.errors import FilterError
 from vedette.filters.cel_parser import parse_cel
-from vedette.filters.collection_query import Query, parse_query
-from vedette.filters.filter_list import Filter, parse_filters
+from vedette.filters.collection_query import CollectionQuery, parse_query
+from vedette.filters.filter_list import FilterCondition, parse_filters
 
 CASES = load("queries")
 
@@ -37,6 +37,6 @@ def test_the_condition_comes_from_either_form() -> None:
     conditions = [{"field": "a", "op": "==", "value": 1}]
     listed = parse_query({"collection": "c", "filters": conditions})
     assert listed.condition == parse_filters(conditions)
-    assert listed.filters == (Filter(field="a", op="==", value=1),)
+    assert listed.filters == (FilterCondition(field="a", op="==", value=1),)
     written = parse_query({"collection": "c", "filter": "doc.a == 1"})
-    assert written == Query(collection="c", condition=parse_cel("doc.a == 1"), filter="doc.a == 1")
+    assert written == CollectionQuery(collection="c", condition=parse_cel("doc.a == 1"), filter="doc.a == 1")

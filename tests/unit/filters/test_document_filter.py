@@ -12,7 +12,13 @@ from tests.unit.filters.filter_cases import cel_cases, cel_environment
 from vedette.errors import FilterError
 from vedette.filters.bind_request import bind_request
 from vedette.filters.cel_parser import parse_cel
-from vedette.filters.document_filter import DocumentFilter, Environment, Outcome, Request, compile_filter
+from vedette.filters.document_filter import (
+    DocumentFilter,
+    FilterInput,
+    FilterOutcome,
+    FilterRequest,
+    compile_filter,
+)
 from vedette.filters.filter_list import parse_filters
 from vedette.filters.limits import FilterLimits
 from vedette.language.syntax.expressions import (
@@ -42,29 +48,29 @@ def deep(levels: int) -> Any:
 @pytest.mark.parametrize(
     ("source", "outcome"),
     [
-        ("doc.n > 1", Outcome.MATCH),
-        ("doc.n < 1", Outcome.NO_MATCH),
-        ("doc.x > 1", Outcome.FAILED),
-        ("doc.n", Outcome.FAILED),
-        ("doc.n + 1", Outcome.FAILED),
+        ("doc.n > 1", FilterOutcome.MATCH),
+        ("doc.n < 1", FilterOutcome.NO_MATCH),
+        ("doc.x > 1", FilterOutcome.FAILED),
+        ("doc.n", FilterOutcome.FAILED),
+        ("doc.n + 1", FilterOutcome.FAILED),
     ],
 )
-def test_outcomes(source: str, outcome: Outcome) -> None:
+def test_outcomes(source: str, outcome: FilterOutcome) -> None:
     compiled = cel(source)
-    assert compiled.outcome(Environment(doc={"n": 2})) is outcome
-    assert compiled.matches(Environment(doc={"n": 2})) is (outcome is Outcome.MATCH)
+    assert compiled.outcome(FilterInput(doc={"n": 2})) is outcome
+    assert compiled.matches(FilterInput(doc={"n": 2})) is (outcome is FilterOutcome.MATCH)
 
 
 def test_defaults_of_the_environment() -> None:
-    nobody = Environment(doc=None)
+    nobody = FilterInput(doc=None)
     assert cel("request.auth == null && before == null && doc == null").matches(nobody)
-    assert cel("request.auth.userId == 'x'").outcome(nobody) is Outcome.FAILED
-    assert cel("has(before.x)").outcome(nobody) is Outcome.FAILED
+    assert cel("request.auth.userId == 'x'").outcome(nobody) is FilterOutcome.FAILED
+    assert cel("has(before.x)").outcome(nobody) is FilterOutcome.FAILED
 
 
 def test_any_mapping_is_a_document() -> None:
     document = MappingProxyType({"a": MappingProxyType({"b": (1, 2)})})
-    environment = Environment(doc=document)  # type: ignore[arg-type]
+    environment = FilterInput(doc=document)  # type: ignore[arg-type]
     assert cel("doc.a.b == [1, 2] && has(doc.a.b) && 'b' in doc.a && size(doc.a) == 1").matches(environment)
     assert cel("doc.a == doc.a && doc.a.b[1] == 2 && doc['a']['b'].size() == 2").matches(environment)
     assert compile_filter(parse_filters([{"field": "a.b", "op": "contains", "value": 2}])).matches(
@@ -92,31 +98,31 @@ class TestBudget:
     )
     def test_exceeded(self, source: str, document: Any) -> None:
         compiled = cel(source)
-        assert compiled.outcome(Environment(doc=document)) is Outcome.FAILED
+        assert compiled.outcome(FilterInput(doc=document)) is FilterOutcome.FAILED
         with pytest.raises(FilterError, match=r"E1203 .* more steps"):
-            compiled.evaluate(Environment(doc=document))
+            compiled.evaluate(FilterInput(doc=document))
 
     def test_a_filter_list_is_charged_too(self) -> None:
         compiled = compile_filter(parse_filters([{"field": "l", "op": "contains", "value": 1}]))
-        assert compiled.outcome(Environment(doc={"l": [0] * 11_000})) is Outcome.FAILED
-        assert compiled.outcome(Environment(doc={"l": [0] * 9_000})) is Outcome.NO_MATCH
+        assert compiled.outcome(FilterInput(doc={"l": [0] * 11_000})) is FilterOutcome.FAILED
+        assert compiled.outcome(FilterInput(doc={"l": [0] * 9_000})) is FilterOutcome.NO_MATCH
 
     def test_the_sum_counts(self) -> None:
         document: Any = {"l": [0] * 40}
         assert (
-            cel("1 in doc.l || 2 in doc.l", cost_steps=100).outcome(Environment(doc=document))
-            is Outcome.NO_MATCH
+            cel("1 in doc.l || 2 in doc.l", cost_steps=100).outcome(FilterInput(doc=document))
+            is FilterOutcome.NO_MATCH
         )
         assert cel("1 in doc.l || 2 in doc.l || 3 in doc.l", cost_steps=120).outcome(
-            Environment(doc=document)
-        ) is (Outcome.FAILED)
+            FilterInput(doc=document)
+        ) is (FilterOutcome.FAILED)
 
     def test_each_evaluation_starts_anew(self) -> None:
         compiled = cel("0 in doc.l", cost_steps=50)
-        assert all(compiled.matches(Environment(doc={"l": [0] * 40})) for _ in range(10))
+        assert all(compiled.matches(FilterInput(doc={"l": [0] * 40})) for _ in range(10))
 
     def test_deep_documents_are_compared_without_recursion(self) -> None:
-        assert cel("doc.a == doc.b").matches(Environment(doc={"a": deep(9_000), "b": deep(9_000)}))
+        assert cel("doc.a == doc.b").matches(FilterInput(doc={"a": deep(9_000), "b": deep(9_000)}))
 
 
 class TestHandMadeTrees:
@@ -150,15 +156,15 @@ class TestHandMadeTrees:
 
     def test_constants_that_are_no_scalars(self) -> None:
         tree = Binary("==", Attribute(Variable("doc"), "a"), Literal({"b": [1]}))
-        assert compile_filter(tree).matches(Environment(doc={"a": {"b": [1.0]}}))
-        assert not compile_filter(tree).matches(Environment(doc={"a": {"b": [True]}}))
+        assert compile_filter(tree).matches(FilterInput(doc={"a": {"b": [1.0]}}))
+        assert not compile_filter(tree).matches(FilterInput(doc={"a": {"b": [True]}}))
         assert compile_filter(Binary("IN", Variable("id"), Literal({"x": 1}))).matches(
-            Environment(doc={}, id="x")
+            FilterInput(doc={}, id="x")
         )
 
 
 class TestBindRequest:
-    REQUEST = Request(
+    REQUEST = FilterRequest(
         auth={"userId": "u1", "roles": ["admin"], "claims": {"team": "eu", "grid": [[1]]}},
         time=datetime(2025, 6, 1, tzinfo=UTC),
     )
@@ -181,13 +187,13 @@ class TestBindRequest:
         assert bind_request(parse_cel(source), self.REQUEST) == parse_cel(bound)
 
     def test_nobody_is_null(self) -> None:
-        assert bind_request(parse_cel("request.auth == null"), Request()) == parse_cel("null == null")
+        assert bind_request(parse_cel("request.auth == null"), FilterRequest()) == parse_cel("null == null")
 
     @pytest.mark.parametrize(("source", "value", "fault"), cel_cases())
     def test_binding_does_not_change_the_answer(self, source: str, value: Any, fault: str | None) -> None:
         environment = cel_environment()
         bound = compile_filter(bind_request(parse_cel(source), environment.request))
-        unasked = Environment(
+        unasked = FilterInput(
             doc=environment.doc,
             id=environment.id,
             collection=environment.collection,
@@ -197,4 +203,4 @@ class TestBindRequest:
         if fault is None:
             assert bound.evaluate(unasked) == value
         else:
-            assert bound.outcome(unasked) is Outcome.FAILED
+            assert bound.outcome(unasked) is FilterOutcome.FAILED

@@ -9,7 +9,7 @@ import pytest
 
 from tests.unit.filters.filter_cases import load
 from vedette.errors import FilterError
-from vedette.filters.document_filter import Environment, Outcome, compile_filter
+from vedette.filters.document_filter import FilterInput, FilterOutcome, compile_filter
 from vedette.filters.filter_list import parse_filters
 from vedette.filters.limits import FilterLimits
 from vedette.language.syntax.expressions import Attribute, Binary, Call, ListLiteral, Literal, Variable
@@ -20,17 +20,17 @@ TABLE = load("truth_table")
 @pytest.mark.parametrize("row", TABLE["rows"], ids=lambda row: f"{row['op']} {row['value']!r}")
 def test_truth_table(row: dict[str, Any]) -> None:
     compiled = compile_filter(parse_filters([{"field": "f", "op": row["op"], "value": row["value"]}]))
-    outcomes = {name: compiled.outcome(Environment(doc=doc)) for name, doc in TABLE["documents"].items()}
-    assert [name for name, outcome in outcomes.items() if outcome is Outcome.MATCH] == row["met"]
-    assert Outcome.FAILED not in outcomes.values()
+    outcomes = {name: compiled.outcome(FilterInput(doc=doc)) for name, doc in TABLE["documents"].items()}
+    assert [name for name, outcome in outcomes.items() if outcome is FilterOutcome.MATCH] == row["met"]
+    assert FilterOutcome.FAILED not in outcomes.values()
 
 
 @pytest.mark.parametrize("case", load("lists"), ids=lambda case: case["about"])
 def test_lists(case: dict[str, Any]) -> None:
     compiled = compile_filter(parse_filters(case["filters"]))
-    environment = Environment(doc=case["doc"], id="d1")
+    environment = FilterInput(doc=case["doc"], id="d1")
     assert compiled.matches(environment) is case["match"]
-    assert compiled.outcome(environment) is not Outcome.FAILED
+    assert compiled.outcome(environment) is not FilterOutcome.FAILED
 
 
 @pytest.mark.parametrize("case", load("lists_refused"), ids=lambda case: repr(case["filters"])[:60])
@@ -43,7 +43,7 @@ def test_refusals(case: dict[str, Any]) -> None:
 
 def test_a_deleted_document_matches_nothing_and_fails_nothing() -> None:
     compiled = compile_filter(parse_filters([{"field": "f", "op": "!=", "value": 1}]))
-    assert compiled.outcome(Environment(doc=None)) is Outcome.NO_MATCH
+    assert compiled.outcome(FilterInput(doc=None)) is FilterOutcome.NO_MATCH
 
 
 def test_tree() -> None:
@@ -67,13 +67,13 @@ def test_timestamps_and_durations_as_values_and_as_nodes() -> None:
     noon = datetime(2025, 6, 1, 12, tzinfo=UTC)
     for value in (noon, {"type": "timestamp", "value": "2025-06-01T14:00:00+02:00"}):
         compiled = compile_filter(parse_filters([{"field": "at", "op": ">", "value": value}]))
-        assert compiled.matches(Environment(doc={"at": noon + timedelta(seconds=1)}))
-        assert not compiled.matches(Environment(doc={"at": noon}))
-        assert not compiled.matches(Environment(doc={"at": "2025-06-01T12:00:01Z"}))
-        assert not compiled.matches(Environment(doc={"at": timedelta(days=1)}))
+        assert compiled.matches(FilterInput(doc={"at": noon + timedelta(seconds=1)}))
+        assert not compiled.matches(FilterInput(doc={"at": noon}))
+        assert not compiled.matches(FilterInput(doc={"at": "2025-06-01T12:00:01Z"}))
+        assert not compiled.matches(FilterInput(doc={"at": timedelta(days=1)}))
     for span in (timedelta(minutes=1), {"type": "duration", "value": "1m"}):
         compiled = compile_filter(parse_filters([{"field": "d", "op": "==", "value": span}]))
-        assert compiled.matches(Environment(doc={"d": timedelta(seconds=60)}))
+        assert compiled.matches(FilterInput(doc={"d": timedelta(seconds=60)}))
 
 
 class TestLimits:

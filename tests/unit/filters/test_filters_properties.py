@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 from vedette.errors import FilterError
 from vedette.filters.cel_parser import parse_cel
 from vedette.filters.collection_query import parse_query
-from vedette.filters.document_filter import Environment, Outcome, compile_filter
+from vedette.filters.document_filter import FilterInput, FilterOutcome, compile_filter
 from vedette.filters.filter_list import OPERATORS, parse_filters
 from vedette.filters.limits import FilterLimits
 
@@ -76,8 +76,10 @@ CONDITIONS = st.sampled_from(OPERATORS).flatmap(lambda op: st.tuples(st.just(op)
 def test_the_truth_table(condition: tuple[str, Any], value: Any) -> None:
     op, operand = condition
     compiled = compile_filter(parse_filters([{"field": "f", "op": op, "value": operand}]))
-    environment = Environment(doc={} if value is MISSING else {"f": value})
-    assert compiled.outcome(environment) is (Outcome.MATCH if table(value, op, operand) else Outcome.NO_MATCH)
+    environment = FilterInput(doc={} if value is MISSING else {"f": value})
+    assert compiled.outcome(environment) is (
+        FilterOutcome.MATCH if table(value, op, operand) else FilterOutcome.NO_MATCH
+    )
 
 
 @given(st.lists(CONDITIONS, max_size=4), FIELDS)
@@ -86,7 +88,7 @@ def test_a_list_is_the_conjunction_of_its_conditions(conditions: list[tuple[str,
         parse_filters([{"field": "f", "op": op, "value": given} for op, given in conditions])
     )
     expected = all(table(value, op, operand) for op, operand in conditions)
-    assert compiled.matches(Environment(doc={"f": value})) is expected
+    assert compiled.matches(FilterInput(doc={"f": value})) is expected
 
 
 @given(st.text(min_size=1, max_size=12), SCALARS)
@@ -99,8 +101,8 @@ def test_names_and_values_are_never_code(field: str, value: Any) -> None:
     document: Any = value
     for step in reversed(field.split(".")):
         document = {step: document}
-    assert compiled.matches(Environment(doc=document, id=value)) or field == "_id"
-    assert not compiled.matches(Environment(doc={"other": value}, id="other")) or value == "other"
+    assert compiled.matches(FilterInput(doc=document, id=value)) or field == "_id"
+    assert not compiled.matches(FilterInput(doc={"other": value}, id="other")) or value == "other"
 
 
 # --- hostile input ----------------------------------------------------------------------------------------------
@@ -140,18 +142,18 @@ def attempt(action: Callable[[Any], Any], given: Any) -> tuple[Any, str | None]:
 
 def run(tree: Any, document: Any) -> None:
     compiled = compile_filter(tree)
-    environment = Environment(doc=document, id="x")
+    environment = FilterInput(doc=document, id="x")
     value, code = attempt(compiled.evaluate, environment)
     assert code in (None, "E1203")
     outcome = (
-        Outcome.FAILED
+        FilterOutcome.FAILED
         if code or not isinstance(value, bool)
-        else Outcome.MATCH
+        else FilterOutcome.MATCH
         if value
-        else Outcome.NO_MATCH
+        else FilterOutcome.NO_MATCH
     )
     assert compiled.outcome(environment) is outcome
-    assert compiled.matches(environment) is (outcome is Outcome.MATCH)
+    assert compiled.matches(environment) is (outcome is FilterOutcome.MATCH)
 
 
 @given(SOUP | st.text(max_size=40), JSON)

@@ -12,18 +12,18 @@ from vedette.gateway.wire import broker_link as link
 from vedette.gateway.wire.port import CONGESTED_BYTES
 
 
-def told(seq: int, size: int = 1) -> link.Told:
-    return link.Told(stream=1, seq=seq, tail=b"x" * size, at=0.0)
+def told(seq: int, size: int = 1) -> link.StreamEvent:
+    return link.StreamEvent(stream=1, seq=seq, suffix=b"x" * size, committed_at=0.0)
 
 
 def test_what_is_said_while_the_loop_is_busy_is_spread_together():
     async def busy() -> list[list[int]]:
         port, heard = LoopPort(asyncio.get_running_loop()), list[list[int]]()
         port.said = lambda records: heard.append([record.seq for record in records])
-        port.say([told(1), told(2)])
-        port.say([told(3)])
+        port.send([told(1), told(2)])
+        port.send([told(3)])
         await asyncio.sleep(0)
-        port.say([told(4)])
+        port.send([told(4)])
         await asyncio.sleep(0)
         return heard
 
@@ -43,7 +43,7 @@ def test_everything_is_spread_once_and_in_order_whoever_is_faster():
 
         def say_much() -> None:
             for n in range(5_000):
-                port.say([told(2 * n), told(2 * n + 1)])
+                port.send([told(2 * n), told(2 * n + 1)])
 
         engine = Thread(target=say_much)
         engine.start()
@@ -61,7 +61,7 @@ def test_it_is_congested_until_the_loop_has_come_to_it():
         port.said = lambda _: None
         found = []
         for size in (CONGESTED_BYTES, 1):
-            port.say([told(size, size)])
+            port.send([told(size, size)])
             found.append(port.congested)
         await asyncio.sleep(0)
         assert [*found, port.congested] == [False, True, False]
@@ -75,7 +75,7 @@ def test_nothing_is_kept_for_a_loop_that_has_ended():
 
     port = asyncio.run(made())
     for seq in range(3):
-        port.say([told(seq)])
+        port.send([told(seq)])
     assert not port._waiting
 
 
@@ -99,7 +99,7 @@ def test_calls_that_lead_to_much_are_told_in_parts():
     broker = FullBroker()
     engine = EngineThread(lambda _: broker)  # type: ignore[arg-type, return-value]
     for _ in range(3):
-        engine.call(broker.call)
+        engine.post_event(broker.call)
     for _ in range(3):
         engine._batch()
     assert broker.done == ["call", "tell"] * 3

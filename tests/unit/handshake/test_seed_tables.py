@@ -15,29 +15,35 @@ from vedette.handshake.degradation import (
     Degradation,
     DegradationLevel,
     LoadObservation,
-    asked_level,
-    checked,
-    pausing,
+    apply_observation,
+    decide_pauses,
+    level_for_load,
     polling_multiplier,
 )
-from vedette.handshake.error_patterns import ErrorPattern, PatternKey, PatternType, keys_of, observed
-from vedette.handshake.exclusions import Exclusion, ExclusionType, excluding, exclusion_for
-from vedette.handshake.failures import Charge, Failure, FailureKind, decide_retry, kind_of
+from vedette.handshake.error_patterns import (
+    ErrorPattern,
+    PatternKey,
+    PatternType,
+    add_occurrence,
+    pattern_keys,
+)
+from vedette.handshake.exclusions import Exclusion, ExclusionType, exclusion_from_pattern, find_exclusion
+from vedette.handshake.failures import Failure, FailureKind, FaultDomain, classify_failure, decide_retry
 from vedette.handshake.health import (
     AdmissionVerdict,
     DisabledBy,
     HealthStatus,
     WatchHealth,
-    admission,
-    after_error,
-    after_good_file,
-    after_waiting,
-    disabled,
-    enabled,
+    check_admission,
+    disable,
+    enable,
+    end_cooldown,
+    record_error,
+    record_success,
     reset_errors,
 )
 from vedette.handshake.priority import effective_priority
-from vedette.handshake.retry import backoff_delay, backoff_ms
+from vedette.handshake.retry import backoff_delay, backoff_milliseconds
 
 NOW = datetime(2024, 1, 1, 12, tzinfo=UTC)
 CONFIG = HealthConfig()
@@ -48,14 +54,14 @@ def failed(
     health: WatchHealth, times: int = 1, now: datetime = NOW, config: HealthConfig = CONFIG
 ) -> WatchHealth:
     for _ in range(times):
-        health = after_error(health, now, "it broke", config, Random(1))
+        health = record_error(health, now, "it broke", config, Random(1))
         health.validate(config)
     return health
 
 
 def succeeded(health: WatchHealth, times: int = 1, now: datetime = NOW) -> WatchHealth:
     for _ in range(times):
-        health = after_good_file(health, now, CONFIG)
+        health = record_success(health, now, CONFIG)
         health.validate(CONFIG)
     return health
 
@@ -68,12 +74,12 @@ def succeeded(health: WatchHealth, times: int = 1, now: datetime = NOW) -> Watch
     [(0, 0), (1, 2), (2, 4), (3, 8), (4, 16), (5, 32), (6, 64), (7, 128), (8, 256), (9, 300), (5_000, 300)],
 )
 def test_backoff_sequence(errors: int, seconds: int) -> None:
-    assert backoff_ms(errors, BackoffConfig()) == seconds * 1000
+    assert backoff_milliseconds(errors, BackoffConfig()) == seconds * 1000
 
 
 @pytest.mark.parametrize(("errors", "seconds"), [(1, 4), (6, 128), (8, 300), (9, 300)])
 def test_a_network_error_doubles_the_backoff_within_the_cap(errors: int, seconds: int) -> None:
-    assert backoff_ms(errors, BackoffConfig(), network=True) == seconds * 1000
+    assert backoff_milliseconds(errors, BackoffConfig(), network=True) == seconds * 1000
 
 
 def test_jitter_goes_both_ways_and_may_exceed_the_cap() -> None:
@@ -152,12 +158,12 @@ def test_fifty_errors_an_hour_open_the_circuit_though_files_succeed_in_between()
 def test_half_open_after_the_cooldown_closes_after_three_trials() -> None:
     opened = failed(WatchHealth(), 20)
     hour = NOW + timedelta(hours=1)
-    assert after_waiting(opened, hour - timedelta(milliseconds=1), CONFIG) is opened
-    trying = after_waiting(opened, hour, CONFIG)
+    assert end_cooldown(opened, hour - timedelta(milliseconds=1), CONFIG) is opened
+    trying = end_cooldown(opened, hour, CONFIG)
     trying.validate(CONFIG)
     assert (trying.circuit.state, trying.health_status) == ("half_open", "backoff")
-    assert admission(trying, hour, 0, CONFIG).verdict is AdmissionVerdict.TRIAL
-    assert admission(trying, hour, 1, CONFIG).verdict is AdmissionVerdict.WAIT
+    assert check_admission(trying, hour, 0, CONFIG).verdict is AdmissionVerdict.PROBE
+    assert check_admission(trying, hour, 1, CONFIG).verdict is AdmissionVerdict.WAIT
     assert succeeded(trying, 2).circuit.state is CircuitState.HALF_OPEN
     restored = succeeded(trying, 3)
     assert (restored.circuit.state, restored.health_status, restored.enabled) == ("closed", "degraded", True)
@@ -165,7 +171,7 @@ def test_half_open_after_the_cooldown_closes_after_three_trials() -> None:
 
 
 def test_a_failed_trial_starts_the_cooldown_again() -> None:
-    trying = after_waiting(failed(WatchHealth(), 20), NOW + timedelta(hours=1), CONFIG)
+    trying = end_cooldown(failed(WatchHealth(), 20), NOW + timedelta(hours=1), CONFIG)
     again = failed(succeeded(trying, 2), now=NOW + timedelta(hours=1, seconds=5))
     assert again.circuit.state is CircuitState.OPEN
     assert again.backoff_until == NOW + timedelta(hours=2, seconds=5)
@@ -177,27 +183,27 @@ def test_reset_closes_the_circuit_and_keeps_enabled_and_enable_takes_it_up() -> 
     reset.validate(CONFIG)
     assert (reset.health_status, reset.circuit.state, reset.enabled) == ("healthy", "closed", False)
     assert (reset.total_errors, reset.last_error_message, reset.backoff_until) == (20, "it broke", None)
-    assert admission(reset, NOW, 0, CONFIG).verdict is AdmissionVerdict.REFUSED
-    assert admission(enabled(reset, NOW), NOW, 0, CONFIG).may_process
-    straight = enabled(opened, NOW)
+    assert check_admission(reset, NOW, 0, CONFIG).verdict is AdmissionVerdict.REFUSED
+    assert check_admission(enable(reset, NOW), NOW, 0, CONFIG).is_allowed
+    straight = enable(opened, NOW)
     straight.validate(CONFIG)
     assert (straight.health_status, straight.enabled, straight.disabled_by) == ("healthy", True, None)
 
 
 def test_no_trial_runs_for_a_watch_that_a_user_disabled() -> None:
-    off = disabled(failed(WatchHealth(), 20))
+    off = disable(failed(WatchHealth(), 20))
     off.validate(CONFIG)
     assert off.disabled_by is DisabledBy.USER
-    assert after_waiting(off, NOW + timedelta(days=1), CONFIG) is off
-    assert admission(off, NOW + timedelta(days=1), 0, CONFIG).verdict is AdmissionVerdict.REFUSED
+    assert end_cooldown(off, NOW + timedelta(days=1), CONFIG) is off
+    assert check_admission(off, NOW + timedelta(days=1), 0, CONFIG).verdict is AdmissionVerdict.REFUSED
 
 
 def test_waiting_ends_with_the_backoff() -> None:
     health = failed(WatchHealth(), 3)
     assert health.backoff_until is not None
-    waiting = admission(health, NOW, 0, CONFIG)
-    assert (waiting.verdict, waiting.until) == (AdmissionVerdict.WAIT, health.backoff_until)
-    assert admission(health, health.backoff_until, 0, CONFIG).may_process
+    waiting = check_admission(health, NOW, 0, CONFIG)
+    assert (waiting.verdict, waiting.retry_at) == (AdmissionVerdict.WAIT, health.backoff_until)
+    assert check_admission(health, health.backoff_until, 0, CONFIG).is_allowed
 
 
 # ---- Level Definitions, Queue Depth Monitoring
@@ -229,7 +235,7 @@ def test_waiting_ends_with_the_backoff() -> None:
 )
 def test_asked_level(depth: int, throughput: float | None, memory: float, level: DegradationLevel) -> None:
     load = LoadObservation(queue_depth=depth, throughput=throughput, memory_usage=memory)
-    assert asked_level(load, DegradationConfig()) is level
+    assert level_for_load(load, DegradationConfig()) is level
 
 
 def test_polling_multipliers() -> None:
@@ -244,12 +250,14 @@ PAUSED = {L.NORMAL: -1, L.LIGHT: -1, L.MODERATE: 3, L.SEVERE: 5, L.CRITICAL: 8}
 @pytest.mark.parametrize("level", list(L))
 def test_who_is_paused(level: DegradationLevel) -> None:
     depth = [0, 1_000, 3_000, 5_000, 10_000][level]
-    state = checked(Degradation.at(NOW), LoadObservation(queue_depth=depth), NOW, DegradationConfig())
+    state = apply_observation(
+        Degradation.initial(NOW), LoadObservation(queue_depth=depth), NOW, DegradationConfig()
+    )
     watches = [(f"watch-{priority:02}", priority) for priority in range(11)]
-    decision = pausing(state, watches, DegradationConfig())
+    decision = decide_pauses(state, watches, DegradationConfig())
     assert decision.newly_paused == tuple(name for name, priority in watches if priority <= PAUSED[level])
     assert decision.resumed == ()
-    again = pausing(decision.state, watches[6:], DegradationConfig())
+    again = decide_pauses(decision.state, watches[6:], DegradationConfig())
     assert set(again.resumed) == set(decision.newly_paused) & {name for name, _ in watches[:6]}
 
 
@@ -280,11 +288,13 @@ def test_effective_priority(
 
 
 def test_recovery_waits_for_the_cooldown_then_takes_three_checks_for_one_level() -> None:
-    config, state = DegradationConfig(), Degradation.at(NOW)
-    state = checked(state, LoadObservation(queue_depth=10_000), NOW, config)
+    config, state = DegradationConfig(), Degradation.initial(NOW)
+    state = apply_observation(state, LoadObservation(queue_depth=10_000), NOW, config)
     levels = []
     for second in range(10, 301, 10):
-        state = checked(state, LoadObservation(queue_depth=0), NOW + timedelta(seconds=second), config)
+        state = apply_observation(
+            state, LoadObservation(queue_depth=0), NOW + timedelta(seconds=second), config
+        )
         state.validate(config)
         levels.append(state.level)
     changes = [10 * (at + 1) for at in range(1, len(levels)) if levels[at] != levels[at - 1]]
@@ -293,11 +303,11 @@ def test_recovery_waits_for_the_cooldown_then_takes_three_checks_for_one_level()
 
 
 def test_a_check_that_is_not_better_starts_the_count_again() -> None:
-    config, state = DegradationConfig(recovery_cooldown_seconds=0), Degradation.at(NOW)
+    config, state = DegradationConfig(recovery_cooldown_seconds=0), Degradation.initial(NOW)
     for depth in (5_000, 0, 0, 5_000, 0, 0):
-        state = checked(state, LoadObservation(queue_depth=depth), NOW, config)
+        state = apply_observation(state, LoadObservation(queue_depth=depth), NOW, config)
         assert state.level is L.SEVERE
-    assert checked(state, LoadObservation(queue_depth=0), NOW, config).level is L.MODERATE
+    assert apply_observation(state, LoadObservation(queue_depth=0), NOW, config).level is L.MODERATE
 
 
 # ---- Pattern Types
@@ -310,8 +320,8 @@ def failure(path: str = "/w/a.PDF", kind: FailureKind = FailureKind.DATA) -> Fai
 def repeated(times: int, type: PatternType, kind: FailureKind = FailureKind.DATA) -> ErrorPattern:
     pattern: ErrorPattern | None = None
     for _ in range(times):
-        (key,) = (key for key in keys_of(failure(kind=kind)) if key.type is type)
-        pattern = observed(pattern, key, failure(kind=kind), configs.PatternConfig())
+        (key,) = (key for key in pattern_keys(failure(kind=kind)) if key.type is type)
+        pattern = add_occurrence(pattern, key, failure(kind=kind), configs.PatternConfig())
     assert pattern is not None
     return pattern
 
@@ -331,21 +341,21 @@ def test_pattern_thresholds(type: PatternType, kind: FailureKind, threshold: int
     assert [each.is_systematic for each in (before, at, after)] == [False, True, True]
     assert before.confidence_score == pytest.approx((threshold - 1) / threshold)
     assert at.confidence_score == after.confidence_score == 1.0
-    acted = exclusion_for(at, NOW)
+    acted = exclusion_from_pattern(at, NOW)
     assert (acted is not None) == (type is PatternType.FILE_REPEATED)
 
 
 def test_the_keys_of_a_failure() -> None:
-    assert keys_of(failure("/w/x.tar.GZ")) == (
+    assert pattern_keys(failure("/w/x.tar.GZ")) == (
         PatternKey(PatternType.FILE_REPEATED, "/w/x.tar.GZ"),
         PatternKey(PatternType.FILE_TYPE, ".gz"),
         PatternKey(PatternType.TIME_BASED, "hour_12"),
     )
-    assert keys_of(failure("/w/Makefile"))[1].key == "no_extension"
+    assert pattern_keys(failure("/w/Makefile"))[1].value == "no_extension"
 
 
 def test_the_exclusion_of_a_file_that_fails_again_and_again() -> None:
-    made = exclusion_for(repeated(5, PatternType.FILE_REPEATED), NOW)
+    made = exclusion_from_pattern(repeated(5, PatternType.FILE_REPEATED), NOW)
     assert made is not None
     assert (made.type, made.value, made.is_permanent, made.error_count) == ("file", "/w/a.PDF", True, 5)
     assert made.reason.startswith("Systematic failure: 5 errors - damaged")
@@ -377,7 +387,7 @@ def test_exclusions(type: str, value: str, covered: list[str], not_covered: list
         created_at=NOW,
         is_permanent=True,
     )
-    assert [path for path in covered + not_covered if excluding([exclusion], path, NOW)] == covered
+    assert [path for path in covered + not_covered if find_exclusion([exclusion], path, NOW)] == covered
 
 
 def test_an_exclusion_ends_when_it_says_so() -> None:
@@ -385,8 +395,8 @@ def test_an_exclusion_ends_when_it_says_so() -> None:
     exclusion = Exclusion(
         type=ExclusionType.FILE, value="/w/a", reason="for now", error_count=0, created_at=NOW, expires_at=end
     )
-    assert excluding([exclusion], "/w/a", end - timedelta(milliseconds=1)) is exclusion
-    assert excluding([exclusion], "/w/a", end) is None
+    assert find_exclusion([exclusion], "/w/a", end - timedelta(milliseconds=1)) is exclusion
+    assert find_exclusion([exclusion], "/w/a", end) is None
 
 
 @pytest.mark.parametrize("permanent", [False, True])
@@ -420,21 +430,22 @@ def test_an_exclusion_is_permanent_or_has_an_end(permanent: bool) -> None:
     ],
 )
 def test_kinds_of_failures(error_type: str, message: str, kind: FailureKind) -> None:
-    assert kind_of(error_type, message) is kind
+    assert classify_failure(error_type, message) is kind
 
 
 def test_who_is_charged_and_what_is_tried_again() -> None:
     table = {
-        kind: (failure(kind=kind).policy.charge, failure(kind=kind).policy.retry) for kind in FailureKind
+        kind: (failure(kind=kind).policy.fault_domain, failure(kind=kind).policy.retry)
+        for kind in FailureKind
     }
     assert table == {
-        FailureKind.GONE: (Charge.NOBODY, False),
-        FailureKind.PERMISSION: (Charge.WATCH, True),
-        FailureKind.NETWORK: (Charge.WATCH, True),
-        FailureKind.RESOURCE: (Charge.WATCH, True),
-        FailureKind.DATA: (Charge.WATCH, False),
-        FailureKind.SINK: (Charge.SINK, True),
-        FailureKind.UNKNOWN: (Charge.WATCH, True),
+        FailureKind.GONE: (FaultDomain.NONE, False),
+        FailureKind.PERMISSION: (FaultDomain.WATCH, True),
+        FailureKind.NETWORK: (FaultDomain.WATCH, True),
+        FailureKind.RESOURCE: (FaultDomain.WATCH, True),
+        FailureKind.DATA: (FaultDomain.WATCH, False),
+        FailureKind.SINK: (FaultDomain.SINK, True),
+        FailureKind.UNKNOWN: (FaultDomain.WATCH, True),
     }
 
 

@@ -43,14 +43,14 @@ def test_no_error_is_lost_between_two_processes(file: Path) -> None:
     )
     with HandshakeTables(file) as tables:
         assert tables.watch("w").health.total_errors == 120
-        assert {p.occurrence_count for p in tables.patterns("w") if p.pattern.type == "file_repeated"} == {2}
+        assert {p.occurrence_count for p in tables.patterns("w") if p.key.type == "file_repeated"} == {2}
 
 
 def test_no_capacity_is_granted_twice(file: Path) -> None:
     workers = [start(file, "take", 120, "a"), start(file, "take", 120, "b")]
     granted = [sum(int(line) for line in finish(each)) for each in workers]
     with HandshakeTables(file) as tables:
-        held = tables.system.capacity().held
+        held = tables.system_state.capacity().tasks_by_watch
     assert held == {"a": 120, "b": 120}
     assert granted == [120, 120]
 

@@ -6,8 +6,8 @@ from typing import Any
 
 import pyarrow as pa
 
-from vedette.pipeline.schema import journal_batch
-from vedette.pipeline.task import PipelineContext
+from vedette.pipeline.schema import journal_rows_to_batch
+from vedette.pipeline.task import PipelineConfig
 from vedette.sources.images import encode_image
 from vedette.sources.records import ChangeRow
 
@@ -40,10 +40,10 @@ def row(offset: int, **more: Any) -> ChangeRow:
 
 
 def batch_of(*rows: ChangeRow, version: int = 0, newer_than: int = -1) -> pa.RecordBatch:
-    return journal_batch(rows, version, newer_than)
+    return journal_rows_to_batch(rows, version, newer_than)
 
 
-def nowhere() -> PipelineContext:
+def nowhere() -> PipelineConfig:
     from pathlib import Path
 
-    return PipelineContext(journal="", registry="", index=Path("/nowhere"))
+    return PipelineConfig(journal_url="", registry_url="", index_folder=Path("/nowhere"))

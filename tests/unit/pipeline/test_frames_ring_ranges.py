@@ -10,14 +10,14 @@ from hypothesis import given
 from hypothesis import strategies as st
 from pyspark.sql.streaming.datasource import ReadAllAvailable
 
-from vedette.control.partition_status import news
+from vedette.control.partition_status import changed_statuses
 from vedette.errors import PipelineError
-from vedette.pipeline.datasource import SMALL_RANGE, JournalStream, offset_of, plan_ranges
+from vedette.pipeline.datasource import SINGLE_TASK_ROWS, JournalStream, offset_of, plan_ranges
 from vedette.pipeline.schema import PROGRESS
 from vedette.sources.journal.seam import open_journal
 from vedette.sources.records import Partition, Source, SourceEvent
 from vedette.subscriptions.registry.registry import SubscriptionRegistry
-from vedette.transport.hash_ring import Ring
+from vedette.transport.hash_ring import HashRing
 from vedette.transport.ingest_messages import (
     Accepted,
     Complete,
@@ -74,7 +74,7 @@ KEYS = [f"key {n}" for n in range(300)]
 
 
 def test_only_the_keys_of_who_leaves_move():
-    full, less = Ring(["a", "b", "c", "d"]), Ring(["a", "b", "d"])
+    full, less = HashRing(["a", "b", "c", "d"]), HashRing(["a", "b", "d"])
     assert {key for key in KEYS if full.owner(key) == "c"} == {
         key for key in KEYS if full.owner(key) != less.owner(key)
     }
@@ -83,13 +83,13 @@ def test_only_the_keys_of_who_leaves_move():
 
 
 def test_who_comes_next_would_be_the_owner():
-    ring = Ring(["a", "b", "c", "d"])
+    ring = HashRing(["a", "b", "c", "d"])
     for key in KEYS[:50]:
         first, second, *rest = ring.owners(key, 4)
         assert len({first, second, *rest}) == 4
-        assert Ring(member for member in ring.members if member != first).owner(key) == second
-    assert Ring().owner("x") is None
-    assert len(Ring(["a"]).owners("x", 3)) == 1
+        assert HashRing(member for member in ring.members if member != first).owner(key) == second
+    assert HashRing().owner("x") is None
+    assert len(HashRing(["a"]).owners("x", 3)) == 1
 
 
 # --- ranges -------------------------------------------------------------------------------------------------------
@@ -112,7 +112,7 @@ def test_nothing_is_planned_for_nothing():
 def test_ranges_cover_what_they_should(after: int, more: int, shares: int, lowest: int | None):
     start, end = offset_of(after, 1), offset_of(after + more, 2)
     ranges = plan_ranges(start, end, shares, lowest)
-    count = 1 if more < SMALL_RANGE else shares
+    count = 1 if more < SINGLE_TASK_ROWS else shares
     assert [(r.share, r.shares) for r in ranges] == [(n, count) for n in range(count)]
     assert {(r.after, r.upto, r.version) for r in ranges} == {(after, after + more, 2)}
     again = lowest if lowest is not None and lowest < after else None
@@ -122,12 +122,12 @@ def test_ranges_cover_what_they_should(after: int, more: int, shares: int, lowes
 def test_a_gateway_is_told_what_it_does_not_know():
     live = Partition(id=1, source="s", number=0, epoch=1, seq=5)
     told: dict[int, PartitionStatus] = {}
-    (first,) = news(told, [live])
+    (first,) = changed_statuses(told, [live])
     assert first.state == "live"
     told[1] = first
-    assert news(told, [live]) == []
+    assert changed_statuses(told, [live]) == []
     stale = Partition(id=1, source="s", number=0, epoch=1, seq=9, state="stale", reason="gone")
-    assert [status.state for status in news(told, [stale])] == ["stale"]
+    assert [status.state for status in changed_statuses(told, [stale])] == ["stale"]
 
 
 def test_a_degraded_partition_is_read_and_not_told(tmp_path: Path):

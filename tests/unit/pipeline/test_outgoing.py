@@ -13,17 +13,17 @@ from hypothesis import strategies as st
 from tests.unit.pipeline.batches import batch_of, nowhere, row
 from vedette.errors import PipelineError
 from vedette.pipeline import deliver, outgoing
-from vedette.pipeline.members import forget_gateways
-from vedette.pipeline.outgoing import Outgoing
-from vedette.pipeline.task import PipelineContext
+from vedette.pipeline.members import invalidate_gateways
+from vedette.pipeline.outgoing import UnacceptedDeliveries
+from vedette.pipeline.task import PipelineConfig
 from vedette.pipeline.topology import hot_path
 from vedette.sources.journal.seam import open_journal
 from vedette.subscriptions.index.versions import Compactor
 from vedette.subscriptions.registry.registry import Gateway, SubscriptionRegistry, SubscriptionRequest
-from vedette.subscriptions.spec import Form
+from vedette.subscriptions.spec import SubscriptionSpec
 from vedette.testing.receiver import IngestReceiver
 from vedette.transport.ingest_messages import Deliver, DeliveredChange
-from vedette.transport.receiver import IngestDesk, Told
+from vedette.transport.receiver import ChangeReceiver, MatchedChange
 
 # --- a model: links that fail at any moment ---------------------------------------------------------------------------
 
@@ -33,7 +33,7 @@ class Desks:
 
     def __init__(self, faults: Iterator[str]) -> None:
         self.faults = faults
-        self.desks = {number: IngestDesk() for number in (1, 2)}
+        self.desks = {number: ChangeReceiver() for number in (1, 2)}
         self.told: dict[int, list[int]] = {1: [], 2: []}
         self.leases = {1, 2}
         self.passed_over: set[int] = set()
@@ -71,8 +71,8 @@ class FailingLink:
             self._fail()
 
     def _take(self, changes: list[DeliveredChange]) -> None:
-        for output in self.desks.desks[self.number].take(Deliver(number=1, changes=changes)):
-            assert isinstance(output, Told)
+        for output in self.desks.desks[self.number].receive(Deliver(number=1, changes=changes)):
+            assert isinstance(output, MatchedChange)
             self.desks.told[self.number].append(output.change.offset)
 
     def settle(self) -> None:
@@ -115,14 +115,14 @@ def test_every_change_is_told_once_and_in_order(script: list[str], pieces: list[
     desks = Desks(iter([*script, *[""] * 10_000]))
     with pytest.MonkeyPatch.context() as patch:
         around(patch, desks)
-        out: Outgoing[DeliveredChange] = Outgoing(FailingLink.take)  # type: ignore[arg-type]
+        out: UnacceptedDeliveries[DeliveredChange] = UnacceptedDeliveries(FailingLink.take)  # type: ignore[arg-type]
         last = {1: 0, 2: 0}
         for one, two, settled in pieces:
             out.send({n: changes(last[n] + 1, size) for n, size in ((1, one), (2, two)) if size}, nowhere())
             last = {1: last[1] + one, 2: last[2] + two}
             if settled:
-                assert out.settle(nowhere()) == 0
-        assert out.settle(nowhere()) == 0
+                assert out.flush(nowhere()) == 0
+        assert out.flush(nowhere()) == 0
         assert len(out) == 0
     assert desks.told == {n: list(range(1, last[n] + 1)) for n in (1, 2)}
     assert not desks.passed_over
@@ -136,7 +136,7 @@ def test_a_gateway_whose_lease_ends_between_two_pieces_holds_nobody(
     desks = Desks(iter([*script, *[""] * 10_000]))
     with pytest.MonkeyPatch.context() as patch:
         around(patch, desks)
-        out: Outgoing[DeliveredChange] = Outgoing(FailingLink.take)  # type: ignore[arg-type]
+        out: UnacceptedDeliveries[DeliveredChange] = UnacceptedDeliveries(FailingLink.take)  # type: ignore[arg-type]
         last = 0
         for turn, size in enumerate(pieces):
             if turn == when:
@@ -146,7 +146,7 @@ def test_a_gateway_whose_lease_ends_between_two_pieces_holds_nobody(
                         link.broken |= link.number == 2
             out.send({1: changes(last + 1, size), 2: changes(last + 1, size)}, nowhere())
             last += size
-        lost = out.settle(nowhere())
+        lost = out.flush(nowhere())
     assert desks.told[1] == list(range(1, last + 1))
     assert desks.told[2] == list(range(1, len(desks.told[2]) + 1)), "no hole in what it did take"
     assert (lost > 0) == (2 in desks.passed_over) == (when < len(pieces))
@@ -154,11 +154,11 @@ def test_a_gateway_whose_lease_ends_between_two_pieces_holds_nobody(
 
 def around(patch: pytest.MonkeyPatch, desks: Desks) -> None:
     patch.setattr(outgoing, "_links", {})
-    patch.setattr(outgoing, "PAUSE_SECONDS", 0.0)
-    patch.setattr(outgoing, "connect", desks.connect)
-    patch.setattr(outgoing, "gateways_of", desks.gateways)
-    patch.setattr(outgoing, "forget_gateways", lambda _: None)
-    patch.setattr(outgoing, "give_up", desks.give_up)
+    patch.setattr(outgoing, "RETRY_SECONDS", 0.0)
+    patch.setattr(outgoing, "open_client", desks.connect)
+    patch.setattr(outgoing, "live_gateways", desks.gateways)
+    patch.setattr(outgoing, "invalidate_gateways", lambda _: None)
+    patch.setattr(outgoing, "evict_gateway", desks.give_up)
 
 
 # --- real links -------------------------------------------------------------------------------------------------------
@@ -170,15 +170,22 @@ class Place:
     def __init__(self, home: Path) -> None:
         self.receiver = IngestReceiver(home / "g1", secret="s")
         self.registry = SubscriptionRegistry(home)
-        self.registry.join("g1", self.receiver.address, 60)
+        self.registry.acquire_lease("g1", self.receiver.address, 60)
         request = SubscriptionRequest(
-            id="1", tenant="t", collection="shop::orders", boundary=0, form=Form(kind="cel", source="true")
+            id="1",
+            tenant="t",
+            collection="shop::orders",
+            boundary=0,
+            form=SubscriptionSpec(kind="cel", source="true"),
         )
         self.registry.register("g1", [request], 60)
         self.version = Compactor(self.registry, home / "index").publish().version
         self.journal = open_journal(home)
-        self.context = PipelineContext(
-            journal=self.journal.address, registry=self.registry.address, index=home / "index", secret="s"
+        self.context = PipelineConfig(
+            journal_url=self.journal.address,
+            registry_url=self.registry.address,
+            index_folder=home / "index",
+            ingest_secret="s",
         )
 
     def pieces(self, *sizes: int) -> Iterator[Any]:
@@ -190,7 +197,7 @@ class Place:
 
     def close(self) -> None:
         deliver.abandon()
-        forget_gateways(self.context.registry)
+        invalidate_gateways(self.context.registry_url)
         outgoing.close_links()
         self.receiver.close()
         self.registry.close()
@@ -232,7 +239,7 @@ def test_a_gateway_that_dies_between_two_pieces_and_comes_back(place: Place, tmp
                 former.wait_for(lambda: len(former.changes) == 3)
                 former.accepting = False
                 place.receiver = IngestReceiver(tmp_path / "g1 again", secret="s")
-                place.registry.join("g1", place.receiver.address, 60)
+                place.registry.acquire_lease("g1", place.receiver.address, 60)
             yield piece
 
     list(hot_path(place.context)(dying()))

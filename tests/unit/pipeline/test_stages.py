@@ -16,19 +16,19 @@ from vedette.pipeline import telemetry
 from vedette.pipeline.deduplicate import deduplicate
 from vedette.pipeline.deliver import abandon, deliver, settle
 from vedette.pipeline.match import match
-from vedette.pipeline.members import forget_gateways
+from vedette.pipeline.members import invalidate_gateways
 from vedette.pipeline.normalize import normalize
 from vedette.pipeline.outgoing import close_links
 from vedette.pipeline.route import route
-from vedette.pipeline.schema import CHANGES, DELIVERIES, OUTCOME, journal_batch
+from vedette.pipeline.schema import CHANGES, DELIVERIES, OUTCOME, journal_rows_to_batch
 from vedette.pipeline.sequence import sequence
-from vedette.pipeline.task import PipelineContext
+from vedette.pipeline.task import PipelineConfig
 from vedette.pipeline.topology import STAGES, fuse
 from vedette.sources.journal.seam import CollectionJournal, open_journal
 from vedette.sources.records import Source
 from vedette.subscriptions.index.versions import Compactor
 from vedette.subscriptions.registry.registry import SubscriptionRegistry, SubscriptionRequest
-from vedette.subscriptions.spec import Form
+from vedette.subscriptions.spec import SubscriptionSpec
 from vedette.testing.receiver import IngestReceiver
 
 NOWHERE = nowhere()
@@ -92,10 +92,13 @@ class Place:
             name: IngestReceiver(home / name, secret="s") for name in ("g1", "g2", "g3", "g4", "g5")
         }
         for name, receiver in self.receivers.items():
-            self.registry.join(name, receiver.address, 60)
+            self.registry.acquire_lease(name, receiver.address, 60)
         self.numbers = {gateway.name: gateway.number for gateway in self.registry.gateways()}
-        self.context = PipelineContext(
-            journal=self.journal.address, registry=self.registry.address, index=home / "index", secret="s"
+        self.context = PipelineConfig(
+            journal_url=self.journal.address,
+            registry_url=self.registry.address,
+            index_folder=home / "index",
+            ingest_secret="s",
         )
         self.version = 0
 
@@ -108,7 +111,7 @@ class Place:
             tenant=tenant,
             collection="shop::orders",
             boundary=0,
-            form=Form(kind=kind, source=source),
+            form=SubscriptionSpec(kind=kind, source=source),
         )
         (number,) = self.registry.register(gateway, [request], 60)
         self.version = self.compactor.publish().version
@@ -125,7 +128,7 @@ class Place:
 
     def close(self) -> None:
         abandon()
-        forget_gateways(self.context.registry)
+        invalidate_gateways(self.context.registry_url)
         close_links()
         for receiver in self.receivers.values():
             receiver.close()
@@ -183,7 +186,7 @@ def test_match_sends_on_what_it_cannot_read(place: Place):
 def test_match_passes_over_low_priority_where_a_partition_is_behind(place: Place):
     low, normal = place.subscribe("g1", "doc.n > 0", low=True), place.subscribe("g1", "doc.n > 0")
     rows = [row(1, partition=1), row(2, partition=2)]
-    batch = normalize(journal_batch(rows, place.version, -1, shedding={2}), place.context)
+    batch = normalize(journal_rows_to_batch(rows, place.version, -1, shedding={2}), place.context)
     assert match(batch, place.context)["enter"].to_pylist() == [[low, normal], [normal]]
     assert telemetry.take()["shed"] == 1
 
@@ -216,7 +219,7 @@ def test_route_finds_gateways_and_broadcasts_while_the_index_is_unsure(place: Pl
     directed = route(found, place.context)
     assert directed["address"].to_pylist() == [place.receivers["g1"].address]
     place.registry.set_fan_out(3)
-    forget_gateways(place.context.registry)
+    invalidate_gateways(place.context.registry_url)
     wide = route(found, place.context)
     copies = [row for row in wide.to_pylist() if row["unfiltered"]]
     assert 2 <= len(copies) <= 3
@@ -245,12 +248,12 @@ def test_deliver_does_not_wait_for_a_gateway_whose_lease_is_over(place: Place):
     place.subscribe("g2", "true")
     batch = route(place.matched(row(1)), place.context)
     numbers = {gateway.number for gateway in place.registry.gateways()}
-    place.registry.join("g1", "/nowhere/at/all", 0.3)
-    forget_gateways(place.context.registry)
+    place.registry.acquire_lease("g1", "/nowhere/at/all", 0.3)
+    invalidate_gateways(place.context.registry_url)
     done = place.delivered(batch)
     assert (done["deliveries"], done["undeliverable"]) == (1, 1)
     assert len(place.receivers["g2"].changes) == 1
-    assert place.registry.join("g1", place.receivers["g1"].address, 60).number not in numbers, (
+    assert place.registry.acquire_lease("g1", place.receivers["g1"].address, 60).number not in numbers, (
         "one that lives after all must see that it was passed over"
     )
 
@@ -258,8 +261,8 @@ def test_deliver_does_not_wait_for_a_gateway_whose_lease_is_over(place: Place):
 def test_deliver_goes_to_where_a_gateway_moved(place: Place):
     place.subscribe("g1", "true")
     batch = route(place.matched(row(1)), place.context)
-    place.registry.join("g1", place.receivers["g5"].address, 60)
-    forget_gateways(place.context.registry)
+    place.registry.acquire_lease("g1", place.receivers["g5"].address, 60)
+    invalidate_gateways(place.context.registry_url)
     place.delivered(batch)
     assert len(place.receivers["g5"].changes) == 1
 

@@ -13,7 +13,7 @@ import pytest
 from tests.integration.cli.conftest import Cli
 from vedette.processes import pipeline_runner as under_test
 from vedette.processes.logging_setup import LogFormat, LogLevel, LogOptions
-from vedette.processes.pipeline_runner import LOCK_FILE, has_sources, pipeline_child
+from vedette.processes.pipeline_runner import LOCK_FILE, has_sources, pipeline_spec
 from vedette.storage.sqlite.lock import EngineLock
 
 
@@ -27,14 +27,14 @@ def test_it_is_wanted_when_there_is_a_source(
 ):
     monkeypatch.setenv("JAVA_HOME", "/somewhere")
     (folder / "data").mkdir()
-    child = pipeline_child("data", folder / "data", said.append, LogOptions())
-    assert not child.vital
-    assert not child.wanted()
+    child = pipeline_spec("data", folder / "data", said.append, LogOptions())
+    assert not child.required
+    assert not child.is_needed()
     assert cli("source", "add", "graph", "data", "--name", "board").exit_code == 0
     assert has_sources(folder / "data")
-    assert child.wanted()
+    assert child.is_needed()
     assert cli("source", "remove", "board").exit_code == 0
-    assert not child.wanted()
+    assert not child.is_needed()
     assert said == []
 
 
@@ -48,9 +48,9 @@ def test_without_java_it_is_logged_once(
     monkeypatch.delenv("JAVA_HOME", raising=False)
     monkeypatch.setattr(under_test, "_has_java", lambda: False)
     cli("source", "add", "graph", "data", "--name", "board")
-    child = pipeline_child("data", folder / "data", said.append, LogOptions())
-    assert not child.wanted()
-    assert not child.wanted()
+    child = pipeline_spec("data", folder / "data", said.append, LogOptions())
+    assert not child.is_needed()
+    assert not child.is_needed()
     (record,) = [r for r in caplog.records if getattr(r, "action", "") == "pipeline.java_missing"]
     assert "Install Java 17" in record.getMessage()
     assert said == []
@@ -61,18 +61,18 @@ def test_one_that_was_started_by_hand_is_left_alone(
 ):
     monkeypatch.setattr(under_test, "_has_java", lambda: True)
     cli("source", "add", "graph", "data", "--name", "board")
-    child = pipeline_child("data", folder / "data", said.append, LogOptions())
+    child = pipeline_spec("data", folder / "data", said.append, LogOptions())
     lock = EngineLock(folder / "data" / LOCK_FILE)
-    assert not child.wanted()
+    assert not child.is_needed()
     refused = cli("pipeline")
     assert refused.exit_code == 1
     assert f"A pipeline runs on data already (pid {os.getpid()})" in refused.stderr
     lock.release()
-    assert child.wanted()
+    assert child.is_needed()
 
 
 def test_it_is_at_work_when_it_says_so(folder: Path, said: list[str]):
-    child = pipeline_child("data", folder, said.append, LogOptions())
+    child = pipeline_spec("data", folder, said.append, LogOptions())
     assert not child.is_ready(7)
     (folder / "pipeline.json").write_text('{"state": "running", "pid": 8}')
     assert not child.is_ready(7)
@@ -82,7 +82,7 @@ def test_it_is_at_work_when_it_says_so(folder: Path, said: list[str]):
 
 def test_it_gets_the_log_options_and_keeps_the_previous_standard_error(folder: Path, said: list[str]):
     options = LogOptions(level=LogLevel.INFO, format=LogFormat.JSON)
-    child = pipeline_child("data", folder, said.append, options)
+    child = pipeline_spec("data", folder, said.append, options)
     assert list(child.command)[-4:] == ["--log-level", "info", "--log-format", "json"]
     program = """
 import sys

@@ -9,7 +9,7 @@ import pytest
 
 from vedette.clock import SystemClock
 from vedette.processes.signals import StopSignal
-from vedette.processes.supervisor import Child, Supervisor
+from vedette.processes.supervisor import ChildSpec, Supervisor
 
 STAYS = "import sys; sys.stdin.read()"
 LOOKS = 300
@@ -49,8 +49,8 @@ if once.exists():
 once.touch()
 {end}
 """
-    engine = Child("engine", [sys.executable, "-c", STAYS], lambda _: True, leads=True)
-    worker = Child("worker", [sys.executable, "-c", script], lambda _: False)
+    engine = ChildSpec("engine", [sys.executable, "-c", STAYS], lambda _: True, primary=True)
+    worker = ChildSpec("worker", [sys.executable, "-c", script], lambda _: False)
     with Patience(twice) as stop:
         code = Supervisor([engine, worker], clock=SystemClock()).run(stop)
     assert (code, twice.exists()) == ((0, True) if again else (1, False))

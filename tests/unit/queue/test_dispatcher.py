@@ -8,26 +8,26 @@ from typing import Any
 
 import pytest
 
-from vedette.queue.dispatcher import Desk
-from vedette.queue.entry import TRANSITIONS, Attempts, Delivery, DeliveryEvent, DeliveryState, Want
-from vedette.queue.match_queue import Member, Pool
+from vedette.queue.dispatcher import Dispatcher
+from vedette.queue.entry import TRANSITIONS, Attempts, Delivery, DeliveryEvent, DeliveryState, QueuedMatch
+from vedette.queue.match_queue import Consumer, MatchQueue
 
 S, E = DeliveryState, DeliveryEvent
 EXPECTED = {
     (S.PENDING, E.ENLIST): S.ENLISTED,
-    (S.PENDING, E.RETURN): S.RETURNED,
-    (S.PENDING, E.BURY): S.BURIED,
+    (S.PENDING, E.REQUEUE): S.REQUEUED,
+    (S.PENDING, E.PARK): S.PARKED,
     (S.ENLISTED, E.COMMIT): S.DONE,
     (S.ENLISTED, E.ROLLBACK): S.PENDING,
-    (S.ENLISTED, E.RETURN): S.RETURNED,
-    (S.ENLISTED, E.BURY): S.BURIED,
+    (S.ENLISTED, E.REQUEUE): S.REQUEUED,
+    (S.ENLISTED, E.PARK): S.PARKED,
 }
 WAYS: dict[DeliveryState, list[DeliveryEvent]] = {
     S.PENDING: [],
     S.ENLISTED: [E.ENLIST],
     S.DONE: [E.ENLIST, E.COMMIT],
-    S.RETURNED: [E.RETURN],
-    S.BURIED: [E.BURY],
+    S.REQUEUED: [E.REQUEUE],
+    S.PARKED: [E.PARK],
 }
 """How a delivery gets into each state."""
 
@@ -37,30 +37,30 @@ class Counter:
 
     def __init__(self, *, serialized: bool = False, bound: int = 10) -> None:
         ids = count(1)
-        self.desk = Desk(lambda: f"d_{next(ids)}", lambda ms: ms / 1000)
+        self.desk = Dispatcher(lambda: f"d_{next(ids)}", lambda ms: ms / 1000)
         self.numbers = count(1)
         self.serialized, self.bound = serialized, bound
         self.member = self.join("g")
         self.pool = self.member.pool
 
-    def join(self, name: str, pool: Pool | None = None, group_bound: int | None = None) -> Member:
+    def join(self, name: str, pool: MatchQueue | None = None, group_bound: int | None = None) -> Consumer:
         group = self.desk.group(name, name)
-        member = Member(next(self.numbers), group, bound=self.bound, group_bound=group_bound, watch=None)
+        member = Consumer(next(self.numbers), group, bound=self.bound, group_bound=group_bound, watch=None)
         if pool is None:
-            pool = Pool(group, serialized=self.serialized, source=None)
-        self.desk.join(member, pool)
+            pool = MatchQueue(group, serialized=self.serialized, source=None)
+        self.desk.add_consumer(member, pool)
         return member
 
-    def offer(self, element: str, rank: int = 0, serial: Any = None, pool: Pool | None = None) -> None:
-        want = Want((element,), {}, (rank,), serial)
+    def offer(self, element: str, rank: int = 0, serial: Any = None, pool: MatchQueue | None = None) -> None:
+        want = QueuedMatch((element,), {}, (rank,), serial)
         target = self.pool if pool is None else pool
         assert target is not None
-        self.desk.offer(target, element, want, sequence=0, tick=0, now=0.0)
+        self.desk.unblock_key(target, element, want, sequence=0, tick=0, now=0.0)
 
     def take(
-        self, limit: int | None = None, member: Member | None = None, now: float = 0.0
+        self, limit: int | None = None, member: Consumer | None = None, now: float = 0.0
     ) -> list[Delivery]:
-        return self.desk.hand_out(member or self.member, limit, durable=0, now=now, lease=30.0)
+        return self.desk.deliver(member or self.member, limit, durable=0, now=now, lease=30.0)
 
     def check(self) -> None:
         self.desk.validate([pool for group in self.desk.groups.values() for pool in group.pools])
@@ -75,19 +75,19 @@ def test_every_event_in_every_state(state: DeliveryState, event: DeliveryEvent) 
     counter.offer("a")
     (delivery,) = counter.take()
     for step in WAYS[state]:
-        assert delivery.happen(step)
+        assert delivery.apply(step)
     assert delivery.state is state
     follows = EXPECTED.get((state, event))
-    assert delivery.happen(event) is (follows is not None)
+    assert delivery.apply(event) is (follows is not None)
     assert delivery.state is (follows or state)
-    assert delivery.open is (delivery.state in (S.PENDING, S.ENLISTED))
+    assert delivery.is_open is (delivery.state in (S.PENDING, S.ENLISTED))
     assert dict(TRANSITIONS) == EXPECTED
 
 
-ENDS: dict[str, Callable[[Desk, Delivery], bool]] = {
+ENDS: dict[str, Callable[[Dispatcher, Delivery], bool]] = {
     "finish": lambda desk, delivery: desk.finish(delivery, E.COMMIT),
-    "give back": lambda desk, delivery: desk.give_back(delivery, sequence=0),
-    "delay": lambda desk, delivery: desk.give_back(delivery, sequence=0, until=60.0),
+    "give back": lambda desk, delivery: desk.requeue(delivery, sequence=0),
+    "delay": lambda desk, delivery: desk.requeue(delivery, sequence=0, until=60.0),
     "park": lambda desk, delivery: desk.park(delivery),
 }
 
@@ -98,15 +98,15 @@ def test_a_delivery_ends_once(state: DeliveryState, end: str) -> None:
     counter.offer("a")
     (delivery,) = counter.take()
     for step in WAYS[state]:
-        delivery.happen(step)
+        delivery.apply(step)
     ended = ENDS[end](counter.desk, delivery)
     assert ended is not (end == "finish" and state is S.PENDING), "what was not enlisted cannot be committed"
     if not ended:
         assert counter.take() == []
         return
     assert not counter.desk.deliveries
-    assert not counter.member.held
-    assert counter.member.group.held == 0
+    assert not counter.member.deliveries
+    assert counter.member.group.in_flight == 0
     for again in ENDS.values():
         assert not again(counter.desk, delivery)
     counter.check()
@@ -123,7 +123,7 @@ def test_a_claim_is_global() -> None:
     counter.offer("a", pool=other.pool)
     (delivery,) = counter.take()
     assert counter.take(member=other) == []
-    counter.desk.give_back(delivery, sequence=0)
+    counter.desk.requeue(delivery, sequence=0)
     (again,) = counter.take(member=other)
     assert again.id != delivery.id
     assert counter.take() == []
@@ -137,7 +137,7 @@ def test_what_comes_to_a_claimed_element_waits_for_it() -> None:
     late = counter.join("h")
     counter.offer("a", pool=late.pool)
     assert counter.take(member=late) == []
-    counter.desk.give_back(delivery, sequence=0)
+    counter.desk.requeue(delivery, sequence=0)
     assert len(counter.take(member=late)) == 1
     counter.check()
 
@@ -149,14 +149,16 @@ def test_a_key_is_held_as_long_as_its_item_may_come_again(end: str) -> None:
         counter.offer(element, serial="k")
     counter.offer("c", serial="other")
     first, third = counter.take()
-    assert [delivery.item.element for delivery in (first, third)] == ["a", "c"]
+    assert [delivery.queued_element.element for delivery in (first, third)] == ["a", "c"]
     ENDS[end](counter.desk, first)
     counter.check()
     expected = {"give back": "a", "delay": None, "park": "b"}[end]
-    assert [delivery.item.element for delivery in counter.take(1)] == ([expected] if expected else [])
+    assert [delivery.queued_element.element for delivery in counter.take(1)] == (
+        [expected] if expected else []
+    )
     if end == "delay":
-        assert [*counter.desk.due(60.0)] != []
-        assert [delivery.item.element for delivery in counter.take(1)] == ["a"]
+        assert [*counter.desk.pop_due(60.0)] != []
+        assert [delivery.queued_element.element for delivery in counter.take(1)] == ["a"]
     counter.check()
 
 
@@ -166,11 +168,11 @@ def test_a_withdrawn_item_frees_its_key() -> None:
         counter.offer(element, serial="k")
     (first,) = counter.take()
     assert counter.pool is not None
-    assert counter.desk.withdraw(counter.pool, "a", ("a",)) is first
-    assert first.withdrawn
+    assert counter.desk.remove_match(counter.pool, "a", ("a",)) is first
+    assert first.is_withdrawn
     assert counter.take() == [], "its holder works on it still"
-    counter.desk.give_back(first, sequence=0)
-    assert [delivery.item.element for delivery in counter.take()] == ["b"]
+    counter.desk.requeue(first, sequence=0)
+    assert [delivery.queued_element.element for delivery in counter.take()] == ["b"]
     counter.check()
 
 
@@ -182,27 +184,27 @@ def test_leases_end_in_their_order_and_only_those_that_were_not_extended() -> No
     for element in "abc":
         counter.offer(element)
     a, b, c = counter.take()
-    counter.desk.extend(a, 90.0)
-    counter.desk.extend(b, 10.0)
-    assert counter.desk.next_moment == 10.0
-    assert [*counter.desk.due(9.9)] == []
+    counter.desk.extend_lease(a, 90.0)
+    counter.desk.extend_lease(b, 10.0)
+    assert counter.desk.next_deadline == 10.0
+    assert [*counter.desk.pop_due(9.9)] == []
     due = []
-    for delivery in counter.desk.due(30.0):
+    for delivery in counter.desk.pop_due(30.0):
         assert isinstance(delivery, Delivery)
-        counter.desk.give_back(delivery, sequence=0)
+        counter.desk.requeue(delivery, sequence=0)
         due.append(delivery)
     assert due == [b, c]
-    assert counter.desk.next_moment == 90.0
+    assert counter.desk.next_deadline == 90.0
 
 
 def test_a_delay_outlives_the_consumers() -> None:
     """What is remembered of an element that nobody waits for at present."""
     counter = Counter()
-    counter.desk.record("a", "g", Attempts(failures=1, until_ms=60_000))
+    counter.desk.set_attempts("a", "g", Attempts(failures=1, until_ms=60_000))
     counter.offer("a")
     assert counter.take() == []
-    assert counter.desk.next_moment == 60.0
-    assert [*counter.desk.due(60.0)] != []
+    assert counter.desk.next_deadline == 60.0
+    assert [*counter.desk.pop_due(60.0)] != []
     (delivery,) = counter.take()
     assert delivery.attempt == 2
 
@@ -221,13 +223,13 @@ def test_a_poll_hands_out_a_fair_part(waiting: int, held: tuple[int, ...]) -> No
     for member, wanted in zip(members, held, strict=True):
         for _ in range(wanted):
             counter.take(1, member)
-        assert len(member.held) == wanted
+        assert len(member.deliveries) == wanted
     for number in range(waiting):
         counter.offer(f"waiting {number}")
     for member in members:
-        room = member.bound - len(member.held)
-        rivals = sum(len(each.held) < each.bound for each in members)
-        mine, all_held = len(member.held), sum(len(each.held) for each in members)
+        room = member.max_unacked - len(member.deliveries)
+        rivals = sum(len(each.deliveries) < each.max_unacked for each in members)
+        mine, all_held = len(member.deliveries), sum(len(each.deliveries) for each in members)
         left = waiting + sum(held) - all_held
         expected = min(room, left, max(1, -(-(left + all_held) // rivals) - mine)) if room else 0
         assert len(counter.take(None, member)) == expected

@@ -12,8 +12,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule
 
-from vedette.queue.line import Line, LongLine, SerialLine
-from vedette.watch.ordering import Rank
+from vedette.queue.line import HeapLine, KeyedLine, SortedLine
+from vedette.watch.ordering import SortKey
 
 KEYS = st.sampled_from("abc")
 RANKS = st.tuples(st.integers(0, 3))
@@ -25,16 +25,16 @@ class Stander:
     """Someone who stands in line, or not."""
 
     arrival: int
-    rank: Rank = ()
-    serial: Hashable = None
-    ticket: int = 0
-    waiting: bool = False
+    rank: SortKey = ()
+    serialization_key: Hashable = None
+    line_version: int = 0
+    is_in_line: bool = False
 
     def __lt__(self, other: Stander) -> bool:
         return self.arrival < other.arrival
 
     @property
-    def turn(self) -> tuple[Rank, int]:
+    def turn(self) -> tuple[SortKey, int]:
         return self.rank, self.arrival
 
 
@@ -46,33 +46,33 @@ class LineMachine(RuleBasedStateMachine):
         self.held: dict[Hashable, bool] = {}
 
     def fresh(self) -> Any:
-        return Line()
+        return HeapLine()
 
     def eligible(self) -> list[Stander]:
-        return [who for who in self.people if who.waiting]
+        return [who for who in self.people if who.is_in_line]
 
     @rule(number=PLACES, rank=RANKS, key=KEYS)
-    def put(self, number: int, rank: Rank, key: str) -> None:
+    def put(self, number: int, rank: SortKey, key: str) -> None:
         """Whoever moves leaves the line first: in a line for each key it stands under its former one."""
         who = self.people[number]
         self.line.discard(who)
-        who.rank, who.serial = rank, key
+        who.rank, who.serialization_key = rank, key
         self.line.put(who)
-        assert who.waiting
+        assert who.is_in_line
 
     @rule(number=PLACES)
     def put_again(self, number: int) -> None:
         who = self.people[number]
-        if who.waiting:
+        if who.is_in_line:
             self.line.put(who)
 
     @rule(number=PLACES)
     def discard(self, number: int) -> None:
         self.line.discard(self.people[number])
-        assert not self.people[number].waiting
+        assert not self.people[number].is_in_line
 
     @rule(times=st.integers(60, 90), number=PLACES, rank=RANKS)
-    def move_very_often(self, times: int, number: int, rank: Rank) -> None:
+    def move_very_often(self, times: int, number: int, rank: SortKey) -> None:
         """So often that the void entries are thrown away."""
         for _ in range(times):
             self.put(number, rank, "a")
@@ -80,7 +80,7 @@ class LineMachine(RuleBasedStateMachine):
     @invariant()
     def agrees(self) -> None:
         self.line.validate()
-        assert len(self.line) == sum(who.waiting for who in self.people)
+        assert len(self.line) == sum(who.is_in_line for who in self.people)
         self.first_is(min(self.eligible(), key=lambda who: who.turn, default=None))
 
     def first_is(self, expected: Stander | None) -> None:
@@ -89,7 +89,7 @@ class LineMachine(RuleBasedStateMachine):
 
 class LongLineMachine(LineMachine):
     def fresh(self) -> Any:
-        return LongLine()
+        return SortedLine()
 
     def first_is(self, expected: Stander | None) -> None:
         """Nobody asks it without handing out; see pop."""
@@ -98,17 +98,17 @@ class LongLineMachine(LineMachine):
     def pop(self, most: int) -> None:
         expected = sorted(self.eligible(), key=lambda who: who.turn)[:most]
         assert self.line.pop(most) == expected
-        assert not any(who.waiting for who in expected)
+        assert not any(who.is_in_line for who in expected)
 
 
 class SerialLineMachine(LineMachine):
     def fresh(self) -> Any:
-        return SerialLine(lambda key: self.held.get(key, False))
+        return KeyedLine(lambda key: self.held.get(key, False))
 
     def eligible(self) -> list[Stander]:
         firsts: dict[Hashable, Stander] = {}
         for who in sorted(super().eligible(), key=lambda who: who.turn):
-            firsts.setdefault(who.serial, who)
+            firsts.setdefault(who.serialization_key, who)
         return [who for key, who in firsts.items() if not self.held.get(key, False)]
 
     @rule(key=KEYS)
@@ -128,7 +128,7 @@ class SerialLineMachine(LineMachine):
         expected = sorted(self.eligible(), key=lambda who: who.turn)[: min(most, 1)]
         assert self.line.pop(most) == expected
         for who in expected:
-            self.held[who.serial] = True
+            self.held[who.serialization_key] = True
 
 
 @given(st.integers(0, 2**32), st.integers(1, 1_000))
@@ -136,10 +136,10 @@ class SerialLineMachine(LineMachine):
 def test_a_line_of_many_blocks(seed: int, ranks: int) -> None:
     """Long enough that blocks are split, used up and thrown together."""
     chance = Random(seed)
-    line, waiting = LongLine(), []
+    line, waiting = SortedLine(), []
     for number in range(6_000):
         who = Stander(number, (chance.randrange(ranks),))
-        line.put(who)
+        line.add(who)
         waiting.append(who)
         if number % 3 == 0:
             expected = nsmallest(chance.randrange(1, 4), waiting, key=lambda who: who.turn)
@@ -147,7 +147,7 @@ def test_a_line_of_many_blocks(seed: int, ranks: int) -> None:
             for who in expected:
                 waiting.remove(who)
         elif number % 7 == 0:
-            line.discard(waiting.pop(chance.randrange(len(waiting))))
+            line.remove(waiting.pop(chance.randrange(len(waiting))))
     line.validate()
     assert line.pop(len(waiting) + 1) == sorted(waiting, key=lambda who: who.turn)
     assert line.pop(1) == []
@@ -163,23 +163,23 @@ TestSerialLine.settings = settings(max_examples=100, stateful_step_count=40, dea
 
 def test_a_long_line_forgets_whoever_leaves_it() -> None:
     """Also when nobody comes any more."""
-    line, people = LongLine(), [Stander(number, (number,)) for number in range(1_000)]
+    line, people = SortedLine(), [Stander(number, (number,)) for number in range(1_000)]
     for who in people:
-        line.put(who)
+        line.add(who)
     for who in people:
-        line.discard(who)
+        line.remove(who)
     assert sum(map(len, line._blocks)) <= 100
 
 
 def test_the_front_of_lines_by_key_stays_short_when_nobody_takes_anything() -> None:
     """Firsts come and go, and one of them is ranked anew all the time."""
-    line = SerialLine(lambda _: False)
+    line = KeyedLine(lambda _: False)
     waiting = Stander(0, (0,), "a")
     for number in range(1, 2_000):
         passing = Stander(number, (5,), str(number))
-        line.put(passing)
-        line.discard(passing)
+        line.add(passing)
+        line.remove(passing)
         waiting.rank = (number % 7,)
-        line.put(waiting)
+        line.add(waiting)
     line.validate()
-    assert len(line._front) <= 100
+    assert len(line._heads) <= 100

@@ -8,8 +8,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from vedette.queue.entry import Place
-from vedette.queue.match_queue import Group, Pool
+from vedette.queue.entry import QueueEntry
+from vedette.queue.match_queue import ConsumerGroup, MatchQueue
 
 FEW = 600
 """More than a pool closes up at once."""
@@ -20,11 +20,11 @@ def test_places_are_those_who_came_and_did_not_go(seed: int, leaving: float) -> 
     """And what is kept of the others is no more than about as many as were ever there at once."""
     random = Random(seed)
     pool = _pool()
-    there: list[Place] = []
+    there: list[QueueEntry] = []
     most = arrivals = 0
     for step in range(2 * FEW):
         if there and random.random() < leaving:
-            pool.let_go(there.pop(random.randrange(len(there))))
+            pool.drop_entry(there.pop(random.randrange(len(there))))
         else:
             arrivals += 1
             place = pool.add_place(f"j{arrivals}", arrivals)
@@ -33,7 +33,7 @@ def test_places_are_those_who_came_and_did_not_go(seed: int, leaving: float) -> 
             most = max(most, len(there))
         if step % 50 == 0:
             assert pool.places == there
-        assert len(pool._places) <= 2 * most + FEW
+        assert len(pool._entries) <= 2 * most + FEW
     assert pool.places == there
 
 
@@ -48,12 +48,12 @@ def test_what_is_kept_of_those_who_went_shrinks_with_those_who_are_there(order: 
     elif order == "any":
         Random(7).shuffle(places)
     for number, place in enumerate(places, 1):
-        pool.let_go(place)
+        pool.drop_entry(place)
         if number % 100 == 0:
-            kept = sum(each is not None for each in pool._places)
+            kept = sum(each is not None for each in pool._entries)
             assert kept <= 2.5 * (many - number) + FEW
-    assert pool._places == []
+    assert pool._entries == []
 
 
-def _pool() -> Pool:
-    return Pool(Group("workers", "workers"), serialized=False, source=None)
+def _pool() -> MatchQueue:
+    return MatchQueue(ConsumerGroup("workers", "workers"), serialized=False, source=None)

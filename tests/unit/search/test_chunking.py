@@ -7,8 +7,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from vedette.errors import FolderError
-from vedette.search.chunking import ChunkingConfig, chunks_of
-from vedette.search.document import Document, Part
+from vedette.search.chunking import ChunkingConfig, split_document
+from vedette.search.document import Document, Section
 
 LINES = st.lists(st.text(alphabet="ab \t", max_size=30), max_size=30)
 CONFIGS = st.integers(1, 40).flatmap(
@@ -22,30 +22,30 @@ CONFIGS = st.integers(1, 40).flatmap(
 def documents(draw: st.DrawFn) -> Document:
     lines = draw(LINES)
     starts = sorted(draw(st.sets(st.integers(0, max(0, len(lines) - 1))))) if lines else []
-    return Document.of_lines(lines, [Part(start=start, title=str(start)) for start in starts])
+    return Document.from_lines(lines, [Section(start=start, title=str(start)) for start in starts])
 
 
 @given(documents(), CONFIGS)
 def test_chunks_are_bounded_complete_and_where_they_say(document: Document, config: ChunkingConfig) -> None:
-    chunks = chunks_of(document, config)
+    chunks = split_document(document, config)
     covered: set[int] = set()
     for chunk in chunks:
         assert chunk.text.strip()
         assert len(chunk.text) <= config.max_characters
-        first, last = chunk.place.start, chunk.place.end
+        first, last = chunk.span.start, chunk.span.end
         whole = "\n".join(document.lines[first - 1 : last])
         assert chunk.text == whole or (first == last and chunk.text in whole)
         covered |= set(range(first, last + 1))
     blank = {number for number, line in enumerate(document.lines, start=1) if not line.strip()}
     assert covered | blank == set(range(1, len(document.lines) + 1))
-    assert [chunk.place.start for chunk in chunks] == sorted(chunk.place.start for chunk in chunks)
+    assert [chunk.span.start for chunk in chunks] == sorted(chunk.span.start for chunk in chunks)
 
 
 @given(st.lists(st.booleans(), min_size=1, max_size=300), CONFIGS)
 def test_a_long_line_is_cut_and_nothing_of_it_is_lost(letters: list[bool], config: ChunkingConfig) -> None:
     # No letter twice, so that a piece has one place only.
     line = "".join(chr(0x4E00 + place) if letter else " " for place, letter in enumerate(letters))
-    chunks = chunks_of(Document.of_lines([line], []), config)
+    chunks = split_document(Document.from_lines([line], []), config)
     position = 0
     for chunk in chunks:
         assert len(chunk.text) <= config.max_characters
@@ -57,10 +57,10 @@ def test_a_long_line_is_cut_and_nothing_of_it_is_lost(letters: list[bool], confi
 
 def test_parts_are_kept_whole_and_small_neighbours_share() -> None:
     lines = ["# a", "x" * 10, "# b", "y" * 10, "# c", "z" * 25]
-    parts = [Part(start=0, title="a"), Part(start=2, title="b"), Part(start=4, title="c")]
+    parts = [Section(start=0, title="a"), Section(start=2, title="b"), Section(start=4, title="c")]
     config = ChunkingConfig(max_characters=30, overlap_characters=0)
-    chunks = chunks_of(Document.of_lines(lines, parts), config)
-    assert [(chunk.place.start, chunk.place.end, chunk.title) for chunk in chunks] == [
+    chunks = split_document(Document.from_lines(lines, parts), config)
+    assert [(chunk.span.start, chunk.span.end, chunk.title) for chunk in chunks] == [
         (1, 4, "a"),
         (5, 6, "c"),
     ]
@@ -69,7 +69,7 @@ def test_parts_are_kept_whole_and_small_neighbours_share() -> None:
 def test_a_long_part_is_cut_between_lines_with_overlap() -> None:
     lines = [f"line {number:03}" for number in range(20)]
     config = ChunkingConfig(max_characters=45, overlap_characters=10)
-    places = [(c.place.start, c.place.end) for c in chunks_of(Document.of_lines(lines, []), config)]
+    places = [(c.span.start, c.span.end) for c in split_document(Document.from_lines(lines, []), config)]
     assert places == [(1, 5), (5, 9), (9, 13), (13, 17), (17, 20)]
 
 

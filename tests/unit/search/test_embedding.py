@@ -9,12 +9,12 @@ import numpy as np
 import pytest
 
 from vedette.errors import IngestError
-from vedette.search.embedding import EMBEDDERS, embedder_named
+from vedette.search.embedding import LOCAL_EMBEDDERS, create_embedder
 
 
-@pytest.mark.parametrize("name", list(EMBEDDERS))
+@pytest.mark.parametrize("name", list(LOCAL_EMBEDDERS))
 def test_contract(name: str) -> None:
-    embedder = embedder_named(name)
+    embedder = create_embedder(name)
     texts = ["a folder of files", "", "\0\ud7ff", "a folder of files", "x" * 50_000]
     vectors = embedder.embed(texts)
     assert vectors.shape == (5, embedder.dimensions)
@@ -29,7 +29,7 @@ def test_contract(name: str) -> None:
 
 
 def test_the_default_knows_what_words_mean() -> None:
-    embedder = embedder_named("wordllama")
+    embedder = create_embedder("wordllama")
     question, near, far = embedder.embed(
         [
             "how do I install the program",
@@ -57,4 +57,4 @@ def test_hashing_is_the_same_in_every_process() -> None:
 
 def test_an_unknown_one_is_refused() -> None:
     with pytest.raises(IngestError, match="known are wordllama, hashing"):
-        embedder_named("gpt")
+        create_embedder("gpt")

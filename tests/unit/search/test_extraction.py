@@ -8,14 +8,14 @@ import pytest
 
 from tests.support.pdf_file import pdf_of
 from vedette.errors import IngestError
-from vedette.search.content_type import ContentType, decoded, detect_type
+from vedette.search.content_type import ContentType, decode_text, detect_content_type
 from vedette.search.document import Document
 from vedette.search.extraction import extract
 
 
 def parts(document: Document) -> list[tuple[int, str]]:
     """The place and title of each part."""
-    return [(document.places[part.start], part.title) for part in document.parts]
+    return [(document.positions[part.start], part.title) for part in document.sections]
 
 
 @pytest.mark.parametrize(
@@ -34,7 +34,7 @@ def parts(document: Document) -> list[tuple[int, str]]:
     ],
 )
 def test_types(path: str, data: bytes, kind: ContentType) -> None:
-    assert detect_type(path, data) is kind
+    assert detect_content_type(path, data) is kind
 
 
 @pytest.mark.parametrize(
@@ -47,21 +47,21 @@ def test_types(path: str, data: bytes, kind: ContentType) -> None:
     ],
 )
 def test_encodings(data: bytes) -> None:
-    assert decoded("f", data) == "Grüße, 你好"
+    assert decode_text("f", data) == "Grüße, 你好"
 
 
 def test_utf_16_without_a_mark_and_old_encodings() -> None:
     text = "The quick brown fox jumps over the lazy dog. " * 5
-    assert decoded("f", text.encode("utf-16-le")) == text
-    assert decoded("f", text.encode("utf-16-be")) == text
+    assert decode_text("f", text.encode("utf-16-le")) == text
+    assert decode_text("f", text.encode("utf-16-be")) == text
     german = "Zwölf Boxkämpfer jagen Viktor quer über den großen Sylter Deich. Füße, Bäume, Straße. " * 5
-    assert decoded("f", german.encode("latin-1")) == german
+    assert decode_text("f", german.encode("latin-1")) == german
 
 
 @pytest.mark.parametrize("data", [b"\x7fELF\x02\x01\x00\x00\x00\x01", codecs.BOM_UTF16_LE + b"\x00\xd8\x00"])
 def test_what_is_no_text_is_refused(data: bytes) -> None:
     with pytest.raises(IngestError, match="E4512"):
-        decoded("f", data)
+        decode_text("f", data)
 
 
 def test_markdown() -> None:
@@ -134,7 +134,7 @@ def test_html() -> None:
 <table><tr><td>1<td>2</table></body></html>"""
     document = extract("a.html", text.encode(), ContentType.HTML)
     assert document.lines == ("Page", "Big thing", "One & two three", "Small", "a", "b", "1", "2")
-    assert document.places == (1, 2, 3, 5, 5, 5, 6, 6)
+    assert document.positions == (1, 2, 3, 5, 5, 5, 6, 6)
     assert parts(document) == [(2, "Big thing"), (5, "Big thing > Small")]
 
 
@@ -142,10 +142,10 @@ def test_json() -> None:
     text = '{\n  "name": "x",\n  "deep": {\n    "a": 1\n  },\n  "list": [\n    2\n  ]\n}\n'
     document = extract("a.json", text.encode(), ContentType.JSON)
     assert parts(document) == [(2, "name"), (3, "deep"), (6, "list")]
-    assert document.places[-1] == 9
+    assert document.positions[-1] == 9
     packed = ('{"a": [' + ", ".join(map(str, range(300))) + '], "b": "end"}').encode()
     laid_out = extract("a.json", packed, ContentType.JSON)
-    assert set(laid_out.places) == {1}
+    assert set(laid_out.positions) == {1}
     assert [title for _, title in parts(laid_out)] == ["a", "b"]
     with pytest.raises(IngestError, match="is no JSON"):
         extract("a.json", b"{", ContentType.JSON)
@@ -168,13 +168,13 @@ def test_csv() -> None:
         "name: Ada, note: first programmer",
         "name: Alan, column 3: extra",
     )
-    assert document.places == (1, 2, 4)
+    assert document.positions == (1, 2, 4)
     assert extract("a.csv", b"a;b\n1;2\n", ContentType.CSV).lines == ("a, b", "a: 1, b: 2")
 
 
 def test_pdf() -> None:
     document = extract("a.pdf", pdf_of(["Hello first page", "", "Third page"]), ContentType.PDF)
-    assert (document.unit, document.lines, document.places) == (
+    assert (document.position_unit, document.lines, document.positions) == (
         "page",
         ("Hello first page", "Third page"),
         (1, 3),
@@ -198,5 +198,5 @@ def test_a_pdf_without_text_is_an_outcome_not_a_crash(data: bytes) -> None:
 )
 def test_odd_texts_are_documents(kind: ContentType, data: bytes) -> None:
     document = extract("f", data, kind)
-    assert len(document.lines) == len(document.places)
-    assert all(part.start < len(document.lines) for part in document.parts)
+    assert len(document.lines) == len(document.positions)
+    assert all(part.start < len(document.lines) for part in document.sections)

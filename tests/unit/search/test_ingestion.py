@@ -14,9 +14,9 @@ from vedette.errors import IngestError
 from vedette.handshake.failures import FailureKind
 from vedette.search.embedding import HashingEmbedder
 from vedette.search.file_reader import read_file
-from vedette.search.ingestion import FileOutcome, FileToIngest, Ingestion
+from vedette.search.ingestion import FileOutcome, IngestRequest, VectorIngestor
 from vedette.testing import ManualClock
-from vedette.testing.vectors import MemoryVectors
+from vedette.testing.vectors import MemoryVectorStore
 
 
 class CountingEmbedder(HashingEmbedder):
@@ -32,11 +32,11 @@ class CountingEmbedder(HashingEmbedder):
 class Bench:
     def __init__(self, root: Path) -> None:
         self.root = root
-        self.embedder, self.store = CountingEmbedder(), MemoryVectors()
-        self.ingestion = Ingestion(self.embedder, self.store, ManualClock(), max_file_bytes=10_000)
+        self.embedder, self.store = CountingEmbedder(), MemoryVectorStore()
+        self.ingestion = VectorIngestor(self.embedder, self.store, ManualClock(), max_file_bytes=10_000)
 
-    def file(self, name: str, *, delete: bool = False) -> FileToIngest:
-        return FileToIngest(path=str(self.root / name), watch_id="w", collection="docs", delete=delete)
+    def file(self, name: str, *, delete: bool = False) -> IngestRequest:
+        return IngestRequest(path=str(self.root / name), watch_id="w", collection="docs", delete=delete)
 
     def ingest(self, *names: str) -> dict[str, FileOutcome]:
         outcomes = self.ingestion.ingest([self.file(name) for name in names])
@@ -83,12 +83,12 @@ def test_an_unchanged_file_costs_no_embedding(bench: Bench) -> None:
     (bench.root / "a.txt").write_text("words")
     (bench.root / "b.txt").write_text("words")
     bench.ingest("a.txt", "b.txt")
-    assert (bench.embedder.texts, bench.store.replacements) == (2, 2)
+    assert (bench.embedder.texts, bench.store.files_written) == (2, 2)
     os.utime(bench.root / "a.txt")
     (bench.root / "b.txt").write_text("other words")
     outcomes = bench.ingest("a.txt", "b.txt")
     assert [str(each.status) for each in outcomes.values()] == ["unchanged", "ingested"]
-    assert (bench.embedder.texts, bench.store.replacements) == (3, 3)
+    assert (bench.embedder.texts, bench.store.files_written) == (3, 3)
 
 
 def test_another_embedder_makes_all_vectors_anew(bench: Bench) -> None:
@@ -117,12 +117,12 @@ def test_a_file_that_became_useless_loses_its_chunks(bench: Bench) -> None:
 
 def test_a_sink_that_is_down_is_nobody_s_fault(bench: Bench) -> None:
     (bench.root / "a.txt").write_text("words")
-    bench.store.down = "no route"
+    bench.store.outage = "no route"
     kinds = {
         outcome.failure.kind for outcome in bench.ingest("a.txt", "gone.txt").values() if outcome.failure
     }
     assert kinds == {FailureKind.SINK}
-    bench.store.down = None
+    bench.store.outage = None
     assert bench.ingest("a.txt")["a.txt"].status == "ingested"
 
 

@@ -15,7 +15,7 @@ import numpy as np
 import pytest
 
 from vedette.errors import IngestError
-from vedette.search.embedding import HashingEmbedder, embedder_named
+from vedette.search.embedding import HashingEmbedder, create_embedder
 from vedette.search.remote_embedding import HttpEmbedder
 
 INNER = HashingEmbedder(16)
@@ -71,7 +71,7 @@ def test_over_http() -> None:
         assert np.isfinite(embedder.embed([""])).all()
         assert max(len(body["input"]) for body, _ in endpoint.requests) == 128
         assert {(body["model"], key) for body, key in endpoint.requests} == {("small", "Bearer secret")}
-        assert embedder_named(address).name == "small-16"
+        assert create_embedder(address).name == "small-16"
 
 
 @pytest.mark.parametrize(
@@ -95,13 +95,13 @@ def test_one_that_answers_wrongly_is_the_sinks_trouble(status: int, spoil: Any, 
 
 def test_nobody_there() -> None:
     with pytest.raises(IngestError, match=r"E4522 .*is it running"):
-        embedder_named("http://127.0.0.1:9/v1/embeddings")
+        create_embedder("http://127.0.0.1:9/v1/embeddings")
 
 
 def test_a_package_that_is_not_installed(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "sentence_transformers", None)
     with pytest.raises(IngestError, match=r"E4522 .*install sentence-transformers"):
-        embedder_named("sentence-transformers:all-MiniLM-L6-v2")
+        create_embedder("sentence-transformers:all-MiniLM-L6-v2")
 
 
 def test_a_model_of_sentence_transformers(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -119,6 +119,6 @@ def test_a_model_of_sentence_transformers(monkeypatch: pytest.MonkeyPatch) -> No
     module = ModuleType("sentence_transformers")
     module.SentenceTransformer = SentenceTransformer  # type: ignore[attr-defined]
     monkeypatch.setitem(sys.modules, "sentence_transformers", module)
-    embedder = embedder_named("sentence-transformers:tiny")
+    embedder = create_embedder("sentence-transformers:tiny")
     assert (embedder.name, embedder.embed([]).shape) == ("tiny-16", (0, 16))
     assert np.allclose(embedder.embed(["a b"]), INNER.embed(["a b"]))

@@ -13,8 +13,8 @@ from vedette.clock import SystemClock
 from vedette.errors import SourceError, VedetteError
 from vedette.sources import reader_supervisor as keeping
 from vedette.sources.journal.seam import CollectionJournal, open_journal
-from vedette.sources.reader import CHUNK_BYTES, chunks, run_reader
-from vedette.sources.reader_supervisor import SourceKeeper, check_source
+from vedette.sources.reader import MAX_APPEND_BYTES, chunks, run_reader
+from vedette.sources.reader_supervisor import ReaderSupervisor, validate_source
 from vedette.sources.records import FIRST_SCAN, Source
 
 SOURCE = Source(name="x", kind="mongodb", address="")
@@ -33,16 +33,16 @@ class Care:
     def __init__(self) -> None:
         self.failures: list[str] = []
 
-    def pause(self) -> float:
+    def seconds_until_allowed(self) -> float:
         return 0.0
 
-    def succeeded(self) -> None: ...
+    def record_success(self) -> None: ...
 
-    def failed(self, error: VedetteError) -> float:
+    def record_failure(self, error: VedetteError) -> float:
         self.failures.append(error.code)
         return 0.0
 
-    def removed(self) -> None: ...
+    def unregister(self) -> None: ...
 
 
 class Steps:
@@ -87,7 +87,7 @@ def test_a_gap_that_cannot_be_bridged_now_is_tried_again(journal: CollectionJour
 @pytest.mark.parametrize(("reason", "begun"), [(FIRST_SCAN, 0), ("a scan bridges the gap", 1)])
 def test_a_reader_that_was_killed_on_the_way_to_live(journal: CollectionJournal, reason: str, begun: int):
     """Its token is there, and the word that all is well is not: nothing would be delivered any more."""
-    journal.mark("x", "catching-up", reason)
+    journal.set_state("x", "catching-up", reason)
     reader = Steps(*[lambda: None] * (begun + 1))
     run_reader(reader, journal, SOURCE, reader.stop, SystemClock(), Care())
     assert {(p.state, p.reason) for p in journal.partitions()} == {("live", "")}
@@ -120,14 +120,14 @@ def test_a_source_that_is_added_anew_gets_a_reader_of_its_own(
 
     monkeypatch.setattr(keeping, "open_reader", open_idle)
     journal = open_journal(tmp_path)
-    keeper = SourceKeeper(str(tmp_path), SystemClock(), Random(1))
+    keeper = ReaderSupervisor(str(tmp_path), SystemClock(), Random(1))
     for address in ("one", "two"):
         journal.add_source(Source(name="x", kind="mongodb", address=address))
         while address not in opened:
-            keeper.tend()
+            keeper.reconcile()
             running.wait(0.005)
         journal.set_paused("x", True)
-        keeper.tend()
+        keeper.reconcile()
         journal.remove_source("x")
     keeper.close()
     journal.close()
@@ -138,10 +138,14 @@ def test_a_source_that_is_added_anew_gets_a_reader_of_its_own(
 @pytest.mark.parametrize("value", ["much", "0", "-5", "nan"])
 def test_a_rate_that_is_none_is_refused_when_the_source_is_added(option: str, value: str):
     with pytest.raises(SourceError, match=f"E6101.*{option}"):
-        check_source(Source(name="x", kind="mongodb", address="mongodb://here", options={option: value}))
+        validate_source(Source(name="x", kind="mongodb", address="mongodb://here", options={option: value}))
 
 
 def test_chunks_end_where_they_are_large():
-    sizes = [1, CHUNK_BYTES, 1, 1, CHUNK_BYTES - 1, 1]
-    assert list(chunks(sizes, weigh=lambda size: size)) == [[1, CHUNK_BYTES], [1, 1, CHUNK_BYTES - 1], [1]]
+    sizes = [1, MAX_APPEND_BYTES, 1, 1, MAX_APPEND_BYTES - 1, 1]
+    assert list(chunks(sizes, weigh=lambda size: size)) == [
+        [1, MAX_APPEND_BYTES],
+        [1, 1, MAX_APPEND_BYTES - 1],
+        [1],
+    ]
     assert list(chunks(range(5), 2)) == [[0, 1], [2, 3], [4]]

@@ -9,34 +9,34 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from vedette.errors import StoreError
-from vedette.storage.flush_queue import TRANSITIONS, FlushEvent, FlushLedger, FlushState
+from vedette.storage.flush_queue import TRANSITIONS, FlushEvent, FlushQueue, FlushState
 
 FULL = StoreError("E6001", "no space left")
 
 
-def ledger_in(state: FlushState) -> FlushLedger[str]:
+def ledger_in(state: FlushState) -> FlushQueue[str]:
     """A ledger at tick 10 that came to `state` by the shortest way."""
-    ledger: FlushLedger[str] = FlushLedger(10)
+    ledger: FlushQueue[str] = FlushQueue(10)
     if state is FlushState.CLOSED:
         ledger.close()
     if state in {FlushState.FLUSHING, FlushState.FAILED}:
         ledger.submit(11, "a")
-        ledger.begin()
+        ledger.begin_flush()
     if state is FlushState.FAILED:
-        ledger.fail(FULL)
+        ledger.fail_flush(FULL)
     return ledger
 
 
-def move(ledger: FlushLedger[str], event: FlushEvent) -> None:
+def move(ledger: FlushQueue[str], event: FlushEvent) -> None:
     match event:
         case FlushEvent.SUBMIT:
             ledger.submit(ledger.submitted + 1, "b")
         case FlushEvent.BEGIN:
-            ledger.begin()
+            ledger.begin_flush()
         case FlushEvent.DONE:
-            ledger.done()
+            ledger.complete_flush()
         case FlushEvent.FAIL:
-            ledger.fail(FULL)
+            ledger.fail_flush(FULL)
         case FlushEvent.CLOSE:
             ledger.close()
 
@@ -58,32 +58,32 @@ def test_every_move(state: FlushState, event: FlushEvent) -> None:
 
 
 def test_a_flush_takes_what_waits_and_the_next_what_came_meanwhile() -> None:
-    ledger: FlushLedger[str] = FlushLedger(0)
+    ledger: FlushQueue[str] = FlushQueue(0)
     ledger.submit(1, "a")
     ledger.submit(3, "b")
-    assert ledger.begin() == ["a", "b"]
+    assert ledger.begin_flush() == ["a", "b"]
     ledger.submit(4, "c")
-    assert (ledger.durable, ledger.can_begin) == (0, False)
-    ledger.done()
-    assert (ledger.durable, ledger.can_begin) == (3, True)
-    assert ledger.begin() == ["c"]
-    ledger.done()
-    assert (ledger.durable, ledger.can_begin) == (4, False)
+    assert (ledger.durable, ledger.can_flush) == (0, False)
+    ledger.complete_flush()
+    assert (ledger.durable, ledger.can_flush) == (3, True)
+    assert ledger.begin_flush() == ["c"]
+    ledger.complete_flush()
+    assert (ledger.durable, ledger.can_flush) == (4, False)
 
 
 def test_after_a_failure_nothing_more_becomes_durable() -> None:
-    ledger: FlushLedger[str] = FlushLedger(0)
+    ledger: FlushQueue[str] = FlushQueue(0)
     ledger.submit(1, "a")
-    ledger.begin()
+    ledger.begin_flush()
     ledger.submit(2, "b")
-    ledger.fail(FULL)
-    assert (ledger.durable, ledger.waiting, ledger.error) == (0, [], FULL)
-    assert not ledger.can_begin
+    ledger.fail_flush(FULL)
+    assert (ledger.durable, ledger.queued, ledger.error) == (0, [], FULL)
+    assert not ledger.can_flush
 
 
 @pytest.mark.parametrize("tick", [4, 5])
 def test_every_commit_has_a_tick_of_its_own(tick: int) -> None:
-    ledger: FlushLedger[str] = FlushLedger(0)
+    ledger: FlushQueue[str] = FlushQueue(0)
     ledger.submit(5, "a")
     with pytest.raises(ValueError, match=f"tick {tick} was submitted after tick 5"):
         ledger.submit(tick, "b")
@@ -93,17 +93,17 @@ def test_every_commit_has_a_tick_of_its_own(tick: int) -> None:
 def test_an_illegal_move_tells_the_history() -> None:
     ledger = ledger_in(FlushState.FAILED)
     with pytest.raises(RuntimeError, match="last moves: begin, fail"):
-        ledger.done()
+        ledger.complete_flush()
 
 
 @given(st.lists(st.sampled_from(list(FlushEvent)), max_size=40))
 def test_any_sequence_of_moves_stays_sound(events: list[FlushEvent]) -> None:
-    ledger: FlushLedger[str] = FlushLedger(0)
+    ledger: FlushQueue[str] = FlushQueue(0)
     for event in events:
         allowed = (ledger.state, event) in TRANSITIONS
-        if event is FlushEvent.BEGIN and not ledger.waiting:
+        if event is FlushEvent.BEGIN and not ledger.queued:
             allowed = False
-        if event is FlushEvent.CLOSE and ledger.waiting:
+        if event is FlushEvent.CLOSE and ledger.queued:
             allowed = False  # the shell flushes first
         if allowed:
             move(ledger, event)

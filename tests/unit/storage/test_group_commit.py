@@ -16,7 +16,7 @@ from threading import Event, Lock, Thread
 import pytest
 
 from vedette.errors import StoreError
-from vedette.storage.group_commit import CommitGate, GroupCommit, NullCommit
+from vedette.storage.group_commit import LogWriter, GroupCommitLogWriter, NullLogWriter
 from vedette.storage.memory import MemoryStore
 from vedette.storage.seam import Batch, JournalRow
 
@@ -63,7 +63,7 @@ def encode(ticks: Sequence[int]) -> Batch:
 class Writer:
     """What an engine does: ticks and submissions under its lock, waiting outside."""
 
-    def __init__(self, gate: CommitGate[int]) -> None:
+    def __init__(self, gate: LogWriter[int]) -> None:
         self.gate = gate
         self.lock = Lock()
         self.tick = 0
@@ -78,7 +78,7 @@ class Writer:
     def commit(self) -> int:
         tick = self.submit()
         self.gate.wait(tick, PATIENCE)
-        assert self.gate.durable_tick >= tick
+        assert self.gate.durable_sequence >= tick
         return tick
 
 
@@ -118,8 +118,8 @@ def store() -> SlowStore:
 
 
 @pytest.fixture
-def gate(store: SlowStore) -> Iterator[GroupCommit[int]]:
-    gate = GroupCommit(store, encode=encode, tick=0)
+def gate(store: SlowStore) -> Iterator[GroupCommitLogWriter[int]]:
+    gate = GroupCommitLogWriter(store, encode=encode, tick=0)
     yield gate
     store.open.set()
     gate.close()
@@ -128,33 +128,33 @@ def gate(store: SlowStore) -> Iterator[GroupCommit[int]]:
 # ---------------------------------------------------------------- waiting
 
 
-def test_one_thread(store: SlowStore, gate: GroupCommit[int]) -> None:
+def test_one_thread(store: SlowStore, gate: GroupCommitLogWriter[int]) -> None:
     writer = Writer(gate)
     with running(lambda: [writer.commit() for _ in range(20)]):
         pass
     assert store.batches == [[tick] for tick in range(1, 21)]
     assert set(store.threads) == {"writer-0"}, "whoever finds no flush running leads"
-    assert (gate.durable_tick, store.facts().tick, gate.failed) == (20, 20, None)
+    assert (gate.durable_sequence, store.facts().tick, gate.failed) == (20, 20, None)
 
 
-def test_the_main_thread_waits_but_never_leads(store: SlowStore, gate: GroupCommit[int]) -> None:
+def test_the_main_thread_waits_but_never_leads(store: SlowStore, gate: GroupCommitLogWriter[int]) -> None:
     writer = Writer(gate)
     assert [writer.commit() for _ in range(5)] == [1, 2, 3, 4, 5]
     assert set(store.threads) == {"vedette-flush-default"}
 
 
-def test_nothing_is_acknowledged_before_it_is_durable(store: SlowStore, gate: GroupCommit[int]) -> None:
+def test_nothing_is_acknowledged_before_it_is_durable(store: SlowStore, gate: GroupCommitLogWriter[int]) -> None:
     store.open.clear()
     tick = Writer(gate).submit()
     with pytest.raises(TimeoutError, match="tick 1 is not durable yet"):
         gate.wait(tick, 0.05)
-    assert gate.durable_tick == 0
+    assert gate.durable_sequence == 0
     store.open.set()
     gate.wait(tick, PATIENCE)
-    assert gate.durable_tick == 1
+    assert gate.durable_sequence == 1
 
 
-def test_those_who_come_during_a_flush_share_the_next(store: SlowStore, gate: GroupCommit[int]) -> None:
+def test_those_who_come_during_a_flush_share_the_next(store: SlowStore, gate: GroupCommitLogWriter[int]) -> None:
     writer = Writer(gate)
     store.open.clear()
     with running(*[writer.commit] * 16):
@@ -167,7 +167,7 @@ def test_those_who_come_during_a_flush_share_the_next(store: SlowStore, gate: Gr
 
 def test_many_threads_keep_order_and_share_flushes() -> None:
     store = SlowStore(seconds=0.002)
-    gate = GroupCommit(store, encode=encode, tick=0)
+    gate = GroupCommitLogWriter(store, encode=encode, tick=0)
     writer = Writer(gate)
     with running(*[lambda: [writer.commit() for _ in range(50)]] * 32):
         pass
@@ -176,7 +176,7 @@ def test_many_threads_keep_order_and_share_flushes() -> None:
     assert len(store.batches) < 400
 
 
-def test_a_read_waits_for_what_it_saw(store: SlowStore, gate: GroupCommit[int]) -> None:
+def test_a_read_waits_for_what_it_saw(store: SlowStore, gate: GroupCommitLogWriter[int]) -> None:
     writer = Writer(gate)
     with running(lambda: [writer.commit() for _ in range(3)]):
         pass
@@ -189,17 +189,17 @@ def test_a_read_waits_for_what_it_saw(store: SlowStore, gate: GroupCommit[int]) 
 
 
 def test_a_commit_that_nobody_waits_for_becomes_durable_soon(
-    store: SlowStore, gate: GroupCommit[int]
+    store: SlowStore, gate: GroupCommitLogWriter[int]
 ) -> None:
     writer = Writer(gate)
     writer.submit()
-    eventually(lambda: gate.durable_tick == 1)
+    eventually(lambda: gate.durable_sequence == 1)
     writer.submit()
     writer.submit()
-    eventually(lambda: gate.durable_tick == 3)
+    eventually(lambda: gate.durable_sequence == 3)
 
 
-def test_a_waiter_that_gives_up_leaves_the_others_in_peace(store: SlowStore, gate: GroupCommit[int]) -> None:
+def test_a_waiter_that_gives_up_leaves_the_others_in_peace(store: SlowStore, gate: GroupCommitLogWriter[int]) -> None:
     writer = Writer(gate)
     store.open.clear()
     first = writer.submit()
@@ -216,7 +216,7 @@ def test_a_waiter_that_gives_up_leaves_the_others_in_peace(store: SlowStore, gat
         with running(writer.commit):
             eventually(lambda: writer.tick == 6)
             store.open.set()
-    assert gate.durable_tick == 6
+    assert gate.durable_sequence == 6
 
 
 @contextmanager
@@ -251,7 +251,7 @@ def interrupted_main_thread() -> Iterator[None]:
         signal.signal(signal.SIGINT, before)
 
 
-def test_ctrl_c_interrupts_the_waiting_and_not_the_writing(store: SlowStore, gate: GroupCommit[int]) -> None:
+def test_ctrl_c_interrupts_the_waiting_and_not_the_writing(store: SlowStore, gate: GroupCommitLogWriter[int]) -> None:
     assert threading.current_thread() is threading.main_thread()
     writer = Writer(gate)
     store.open.clear()
@@ -266,7 +266,7 @@ def test_ctrl_c_interrupts_the_waiting_and_not_the_writing(store: SlowStore, gat
 # ---------------------------------------------------------------- callbacks
 
 
-def test_callbacks(store: SlowStore, gate: GroupCommit[int]) -> None:
+def test_callbacks(store: SlowStore, gate: GroupCommitLogWriter[int]) -> None:
     writer = Writer(gate)
     told: list[tuple[int, StoreError | None]] = []
     for _ in range(5):
@@ -279,7 +279,7 @@ def test_callbacks(store: SlowStore, gate: GroupCommit[int]) -> None:
 
 
 def test_whoever_is_in_no_hurry_is_called_by_the_one_who_waits(
-    store: SlowStore, gate: GroupCommit[int]
+    store: SlowStore, gate: GroupCommitLogWriter[int]
 ) -> None:
     writer = Writer(gate)
     called: list[str] = []
@@ -311,7 +311,7 @@ def test_a_loop_can_be_woken_once_per_flush() -> None:
             for tick in [tick for tick in waiting if tick <= upto]:
                 waiting.pop(tick).set_result(None)
 
-        gate = GroupCommit(
+        gate = GroupCommitLogWriter(
             store, encode=encode, tick=0, on_flush=lambda *flush: loop.call_soon_threadsafe(durable, *flush)
         )
         writer = Writer(gate)
@@ -333,7 +333,7 @@ def test_a_loop_can_be_woken_once_per_flush() -> None:
 
 
 def test_a_callback_that_fails_harms_nobody(
-    store: SlowStore, gate: GroupCommit[int], caplog: pytest.LogCaptureFixture
+    store: SlowStore, gate: GroupCommitLogWriter[int], caplog: pytest.LogCaptureFixture
 ) -> None:
     writer, told = Writer(gate), Event()
     store.open.clear()
@@ -351,7 +351,7 @@ def test_a_callback_that_fails_harms_nobody(
 
 def test_a_failed_flush_stops_everything(store: SlowStore) -> None:
     flushes: list[tuple[int, StoreError | None]] = []
-    gate = GroupCommit(store, encode=encode, tick=0, on_flush=lambda *flush: flushes.append(flush))
+    gate = GroupCommitLogWriter(store, encode=encode, tick=0, on_flush=lambda *flush: flushes.append(flush))
     writer = Writer(gate)
     for _ in range(3):
         writer.commit()
@@ -371,7 +371,7 @@ def test_a_failed_flush_stops_everything(store: SlowStore) -> None:
         gate.notify(11, lambda error: codes.append(error.code if error else None))
         store.open.set()
     assert codes == ["E6001"] * 9, "those in the flush and those behind it"
-    assert (gate.durable_tick, store.facts().tick, store.ticks) == (3, 3, [1, 2, 3])
+    assert (gate.durable_sequence, store.facts().tick, store.ticks) == (3, 3, [1, 2, 3])
     assert gate.failed is FULL
     assert flushes[-1] == (3, FULL)
 
@@ -394,7 +394,7 @@ def test_a_batch_that_cannot_be_encoded_fails_its_waiters(
     def refuse(ticks: Sequence[int]) -> Batch:
         raise KeyError("title")
 
-    gate = GroupCommit(store, encode=refuse, tick=0)
+    gate = GroupCommitLogWriter(store, encode=refuse, tick=0)
     with (
         pytest.raises(StoreError, match=r"could not be written: KeyError$"),
         caplog.at_level(logging.CRITICAL),
@@ -405,7 +405,7 @@ def test_a_batch_that_cannot_be_encoded_fails_its_waiters(
 
 
 def test_a_failure_frees_those_who_wait_for_room(store: SlowStore) -> None:
-    gate = GroupCommit(store, encode=encode, tick=0, high=2, low=1)
+    gate = GroupCommitLogWriter(store, encode=encode, tick=0, high=2, low=1)
     writer = Writer(gate)
     store.fail_at = 1
     store.open.clear()
@@ -429,7 +429,7 @@ def test_a_failure_frees_those_who_wait_for_room(store: SlowStore) -> None:
 
 
 def test_a_full_queue_holds_writers_back_until_it_is_low(store: SlowStore) -> None:
-    gate = GroupCommit(store, encode=encode, tick=0, high=10, low=5)
+    gate = GroupCommitLogWriter(store, encode=encode, tick=0, high=10, low=5)
     store.open.clear()
     gate.submit(1, 1)
     gate.notify(1, lambda _: None)
@@ -446,16 +446,16 @@ def test_a_full_queue_holds_writers_back_until_it_is_low(store: SlowStore) -> No
 
 
 def test_relaxed_does_not_wait_but_flushes_soon(store: SlowStore) -> None:
-    gate = GroupCommit(store, encode=encode, tick=0, durability="relaxed")
+    gate = GroupCommitLogWriter(store, encode=encode, tick=0, durability="relaxed")
     writer = Writer(gate)
     store.open.clear()
     told: list[StoreError | None] = []
     for _ in range(100):
         gate.notify(writer.submit(), told.append)
     gate.wait(100)
-    assert (told, gate.durable_tick) == ([None] * 100, 0)
+    assert (told, gate.durable_sequence) == ([None] * 100, 0)
     store.open.set()
-    eventually(lambda: gate.durable_tick == 100)
+    eventually(lambda: gate.durable_sequence == 100)
     assert len(store.batches) <= 3
     writer.submit()
     gate.close()
@@ -463,7 +463,7 @@ def test_relaxed_does_not_wait_but_flushes_soon(store: SlowStore) -> None:
 
 
 def test_relaxed_says_so_when_a_flush_failed(store: SlowStore) -> None:
-    gate = GroupCommit(store, encode=encode, tick=0, durability="relaxed", delay_seconds=0.001)
+    gate = GroupCommitLogWriter(store, encode=encode, tick=0, durability="relaxed", delay_seconds=0.001)
     store.fail_at = 1
     gate.submit(1, 1)
     eventually(lambda: gate.failed is not None)
@@ -475,11 +475,11 @@ def test_relaxed_says_so_when_a_flush_failed(store: SlowStore) -> None:
 
 
 def test_closing_flushes_what_is_left_and_refuses_the_rest(store: SlowStore) -> None:
-    gate = GroupCommit(store, encode=encode, tick=0, delay_seconds=1_000)
+    gate = GroupCommitLogWriter(store, encode=encode, tick=0, delay_seconds=1_000)
     for tick in range(1, 6):
         gate.submit(tick, tick)
     gate.close()
-    assert (store.facts().tick, gate.durable_tick) == (5, 5)
+    assert (store.facts().tick, gate.durable_sequence) == (5, 5)
     with pytest.raises(StoreError) as caught:
         gate.submit(6, 6)
     assert caught.value.code == "E6005"
@@ -489,7 +489,7 @@ def test_closing_flushes_what_is_left_and_refuses_the_rest(store: SlowStore) -> 
 
 
 def test_closing_says_when_the_rest_could_not_be_written(store: SlowStore) -> None:
-    gate = GroupCommit(store, encode=encode, tick=0, delay_seconds=1_000)
+    gate = GroupCommitLogWriter(store, encode=encode, tick=0, delay_seconds=1_000)
     store.fail_at = 1
     gate.submit(1, 1)
     with pytest.raises(StoreError, match="no space left"):
@@ -498,21 +498,21 @@ def test_closing_says_when_the_rest_could_not_be_written(store: SlowStore) -> No
 
 
 def test_a_gate_that_was_never_used_has_no_thread(store: SlowStore) -> None:
-    gate = GroupCommit(store, encode=encode, tick=0)
+    gate = GroupCommitLogWriter(store, encode=encode, tick=0)
     assert not [thread for thread in threading.enumerate() if thread.name.startswith("vedette-flush")]
     gate.close()
 
 
 def test_the_gate_of_a_database_that_keeps_nothing() -> None:
-    gate: CommitGate[int] = NullCommit(7)
-    assert gate.durable_tick == 7
+    gate: LogWriter[int] = NullLogWriter(7)
+    assert gate.durable_sequence == 7
     gate.admit()
     gate.submit(8, 8)
     gate.wait(8)
     told: list[StoreError | None] = []
     gate.notify(8, told.append)
     gate.close()
-    assert (gate.durable_tick, told, gate.failed) == (8, [None], None)
+    assert (gate.durable_sequence, told, gate.failed) == (8, [None], None)
 
 
 # ---------------------------------------------------------------- stress
@@ -523,7 +523,7 @@ def test_no_wake_up_is_lost(seed: int) -> None:
     """Threads that wait, give up, ask for a callback or go away, with the interpreter switching as often as it can."""
     store = SlowStore(seconds=0.0001 * (seed % 3))
     # The long delay: nothing is saved by the flush that comes anyhow.
-    gate = GroupCommit(store, encode=encode, tick=0, high=8, low=2, delay_seconds=1_000)
+    gate = GroupCommitLogWriter(store, encode=encode, tick=0, high=8, low=2, delay_seconds=1_000)
     writer = Writer(gate)
     told = Lock(), [0, 0]
 

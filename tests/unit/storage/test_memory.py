@@ -17,12 +17,12 @@ def row(tick: int) -> JournalRow:
 
 
 BROKEN = [
-    (Batch(tick=1, puts=[NODE], deletes=["n"]), "puts and deletes it"),
-    (Batch(tick=1, puts=[NODE, NODE]), "names an element twice"),
-    (Batch(tick=1, puts=[NODE, ABOVE, EDGE]), "edge a stands before the edges it joins"),
-    (Batch(tick=2, journal=[row(2), row(1)]), "not in tick order"),
-    (Batch(tick=1, journal=[row(1), row(2)]), "not in tick order up to 1"),
-    (Batch(tick=1, meta=[("store.tick", "9")]), "the store's own"),
+    (Batch(sequence=1, puts=[NODE], deletes=["n"]), "puts and deletes it"),
+    (Batch(sequence=1, puts=[NODE, NODE]), "names an element twice"),
+    (Batch(sequence=1, puts=[NODE, ABOVE, EDGE]), "edge a stands before the edges it joins"),
+    (Batch(sequence=2, journal=[row(2), row(1)]), "not in tick order"),
+    (Batch(sequence=1, journal=[row(1), row(2)]), "not in tick order up to 1"),
+    (Batch(sequence=1, meta=[("store.tick", "9")]), "the store's own"),
 ]
 
 
@@ -31,20 +31,20 @@ def test_broken_promises(batch: Batch, words: str) -> None:
     store = MemoryStore()
     with pytest.raises(ValueError, match=words):
         store.append(batch)
-    assert (store.facts().tick, list(store.elements()), store.last_offset()) == (0, [], 0)
+    assert (store.info().sequence, list(store.elements()), store.last_offset()) == (0, [], 0)
 
 
 def test_an_edge_that_is_stored_may_change_after_one_that_joins_it() -> None:
     store = MemoryStore()
-    store.append(Batch(tick=1, puts=[NODE, EDGE]))
-    store.append(Batch(tick=2, puts=[ABOVE, EDGE]))
+    store.append(Batch(sequence=1, puts=[NODE, EDGE]))
+    store.append(Batch(sequence=2, puts=[ABOVE, EDGE]))
     assert [record.id for record in store.elements()] == ["n", "e", "a"]
 
 
 def test_a_store_that_was_overtaken_is_refused() -> None:
     first = MemoryStore()
-    first.load()
-    first.reopened().load()
+    first.open_for_writing()
+    first.reopen().open_for_writing()
     with pytest.raises(StoreError, match="opened by another engine since") as caught:
-        first.append(Batch(tick=1))
+        first.append(Batch(sequence=1))
     assert caught.value.code == "E6002"

@@ -5,9 +5,9 @@ from __future__ import annotations
 from hypothesis import given
 from hypothesis import strategies as st
 
-from vedette.transport.causal_order import CausalHold
+from vedette.transport.causal_order import CausalBuffer
 from vedette.transport.ingest_messages import Complete, Deliver, DeliveredChange
-from vedette.transport.receiver import IngestDesk, Reached, Told
+from vedette.transport.receiver import BatchCompleted, ChangeReceiver, MatchedChange
 
 
 def change(offset: int, partition: int) -> DeliveredChange:
@@ -18,23 +18,23 @@ def change(offset: int, partition: int) -> DeliveredChange:
 
 
 def test_an_effect_waits_for_its_cause_in_a_slower_partition():
-    hold: CausalHold[str] = CausalHold()
-    assert hold.keep(2, "effect")
-    assert hold.keep(1, "cause")
-    assert hold.release(2) == ["cause", "effect"]
+    hold: CausalBuffer[str] = CausalBuffer()
+    assert hold.add(2, "effect")
+    assert hold.add(1, "cause")
+    assert hold.release_up_to(2) == ["cause", "effect"]
 
 
 def test_what_is_not_passed_yet_stays():
-    hold: CausalHold[str] = CausalHold()
-    hold.keep(5, "five")
-    assert hold.release(4) == []
-    assert hold.release(9) == ["five"]
-    assert hold.release(9) == []
+    hold: CausalBuffer[str] = CausalBuffer()
+    hold.add(5, "five")
+    assert hold.release_up_to(4) == []
+    assert hold.release_up_to(9) == ["five"]
+    assert hold.release_up_to(9) == []
 
 
 def test_a_hole_in_the_order_is_said():
-    hold: CausalHold[int] = CausalHold(most=2)
-    assert [hold.keep(offset, offset) for offset in (1, 2, 3)] == [True, True, False]
+    hold: CausalBuffer[int] = CausalBuffer(most=2)
+    assert [hold.add(offset, offset) for offset in (1, 2, 3)] == [True, True, False]
     assert len(hold) == 0
 
 
@@ -45,7 +45,7 @@ BATCHES = st.lists(st.lists(st.integers(1, 4), max_size=6), max_size=6)
 @given(BATCHES, st.integers(1, 3), st.randoms(use_true_random=False), st.booleans())
 def test_in_the_order_of_the_journal_whatever_the_pace(batches, shares, chance, retried):
     """Partitions of different shares arrive interleaved at will; a batch may come twice, from its beginning."""
-    desk, hold, offset = IngestDesk(), CausalHold[int](), 0
+    desk, hold, offset = ChangeReceiver(), CausalBuffer[int](), 0
     handed: list[int] = []
     for partitions in batches:
         changes = [change(offset + place, partition) for place, partition in enumerate(partitions, 1)]
@@ -60,9 +60,9 @@ def test_in_the_order_of_the_journal_whatever_the_pace(batches, shares, chance, 
                     line.append(Complete(offset=offset, share=share, shares=shares, version=1))
             while any(frames):
                 line = chance.choice([line for line in frames if line])
-                for output in desk.take(line.pop(0)):
-                    if isinstance(output, Reached):
-                        handed += hold.release(output.offset)
-                    elif isinstance(output, Told):
-                        hold.keep(output.change.offset, output.change.offset)
+                for output in desk.receive(line.pop(0)):
+                    if isinstance(output, BatchCompleted):
+                        handed += hold.release_up_to(output.offset)
+                    elif isinstance(output, MatchedChange):
+                        hold.add(output.change.offset, output.change.offset)
     assert handed == list(range(1, offset + 1))

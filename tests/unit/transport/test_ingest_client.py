@@ -9,8 +9,8 @@ from typing import Any, cast
 import pytest
 
 from vedette.transport import ingest_client as ingest_link
-from vedette.transport.ingest_client import IngestLink
-from vedette.transport.ingest_messages import Deliver, DeliveredChange, FrameReader, WindowTold
+from vedette.transport.ingest_client import IngestClient
+from vedette.transport.ingest_messages import Deliver, DeliveredChange, FrameReader, WindowResult
 
 MOST = 10_000
 """What a portion may weigh in these tests."""
@@ -38,10 +38,10 @@ def change(seq: int, **more: Any) -> DeliveredChange:
     return DeliveredChange(tenant="t", collection="c", seq=seq, **(values | more))
 
 
-def sent(send: Callable[[IngestLink], None]) -> tuple[list[Deliver], int]:
+def sent(send: Callable[[IngestClient], None]) -> tuple[list[Deliver], int]:
     """The frames, and the bytes of the largest one."""
     kept = Socket()
-    send(IngestLink(cast("socket.socket", kept), "here"))
+    send(IngestClient(cast("socket.socket", kept), "here"))
     frames = [frame for data in kept.sent for frame in FrameReader().feed(data)]
     assert [frame.number for frame in frames if isinstance(frame, Deliver)] == [*range(1, len(frames) + 1)]
     return cast("list[Deliver]", frames), max(map(len, kept.sent))
@@ -49,7 +49,7 @@ def sent(send: Callable[[IngestLink], None]) -> tuple[list[Deliver], int]:
 
 @pytest.fixture(autouse=True)
 def small_portions(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(ingest_link, "MOST_BYTES", MOST)
+    monkeypatch.setattr(ingest_link, "MAX_CHUNK_BYTES", MOST)
 
 
 @pytest.mark.parametrize(
@@ -64,32 +64,32 @@ def small_portions(monkeypatch: pytest.MonkeyPatch) -> None:
 )
 def test_changes_are_cut_by_all_that_makes_them_large(more: dict[str, Any]):
     changes = [change(seq, **more) for seq in range(1, 101)]
-    frames, largest = sent(lambda link: link.deliver(changes))
+    frames, largest = sent(lambda link: link.send_changes(changes))
     assert [each for frame in frames for each in frame.changes] == changes
     assert largest < 2 * MOST
     assert len(frames) < 20, "and no more often than needed"
 
 
 def test_window_ends_are_cut_by_their_payload():
-    told = [WindowTold(subscription=n, position=1, payload=b"x" * 1000) for n in range(1, 101)]
-    frames, largest = sent(lambda link: link.deliver_windows(told))
+    told = [WindowResult(subscription=n, position=1, payload=b"x" * 1000) for n in range(1, 101)]
+    frames, largest = sent(lambda link: link.send_window_events(told))
     assert [each for frame in frames for each in frame.windows] == told
     assert largest < 2 * MOST
 
 
 def test_what_is_too_heavy_for_a_portion_goes_alone():
     changes = [change(1), change(2, update=[2**40] * MOST), change(3), change(4)]
-    frames, _ = sent(lambda link: link.deliver(changes))
+    frames, _ = sent(lambda link: link.send_changes(changes))
     assert [[each.seq for each in frame.changes] for frame in frames] == [[1], [2], [3, 4]]
 
 
 def test_many_small_ones_are_cut_by_their_count(monkeypatch: pytest.MonkeyPatch):
-    monkeypatch.setattr(ingest_link, "MOST_CHANGES", 3)
-    frames, _ = sent(lambda link: link.deliver([change(seq) for seq in range(1, 8)]))
+    monkeypatch.setattr(ingest_link, "MAX_FRAME_CHANGES", 3)
+    frames, _ = sent(lambda link: link.send_changes([change(seq) for seq in range(1, 8)]))
     assert [len(frame.changes) for frame in frames] == [3, 3, 1]
     frames, _ = sent(
-        lambda link: link.deliver_windows(
-            [WindowTold(subscription=n, position=1, payload=b"") for n in range(7)]
+        lambda link: link.send_window_events(
+            [WindowResult(subscription=n, position=1, payload=b"") for n in range(7)]
         )
     )
     assert [len(frame.windows) for frame in frames] == [3, 3, 1]

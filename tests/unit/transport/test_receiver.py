@@ -8,7 +8,13 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from vedette.transport.ingest_messages import Complete, Deliver, DeliveredChange, PartitionStatus, Status
-from vedette.transport.receiver import IngestDesk, Reached, Resync, Told, Unfiltered
+from vedette.transport.receiver import (
+    BatchCompleted,
+    ChangeReceiver,
+    MatchedChange,
+    PartitionReset,
+    UnfilteredChange,
+)
 
 OLD, NEW = 1, 2
 """A subscription from the beginning, and one that comes with a later batch."""
@@ -55,21 +61,21 @@ def test_batches_that_come_again(
     sizes: list[int], joins: int, boundary: int, failures: list[list[tuple[int, int, bool]]]
 ):
     """A failure: each share got so far, and perhaps the first was complete."""
-    desk, told = IngestDesk(), []
+    desk, told = ChangeReceiver(), []
     offset = 0
     for number, shares in enumerate(batches(sizes, joins, boundary)):
         offset += sizes[number]
         for first, second, completed in failures[number] if number < len(failures) else []:
             for share, upto in ((0, first), (1, second)):
-                told += desk.take(Deliver(number=1, changes=shares[share][:upto]))
+                told += desk.receive(Deliver(number=1, changes=shares[share][:upto]))
             if completed and first >= len(shares[0]):
-                told += desk.take(Complete(offset=offset, share=0, shares=2, version=number))
+                told += desk.receive(Complete(offset=offset, share=0, shares=2, version=number))
         for share in (0, 1):
-            told += desk.take(Deliver(number=1, changes=shares[share]))
-            told += desk.take(Complete(offset=offset, share=share, shares=2, version=number))
+            told += desk.receive(Deliver(number=1, changes=shares[share]))
+            told += desk.receive(Complete(offset=offset, share=share, shares=2, version=number))
     heard: dict[int, list[tuple[int, int]]] = {OLD: [], NEW: []}
     for output in told:
-        if isinstance(output, Told):
+        if isinstance(output, MatchedChange):
             place = (output.change.partition, output.change.seq)
             for number in output.enter:
                 past = [seq for partition, seq in heard[number] if partition == place[0]]
@@ -85,27 +91,27 @@ def test_batches_that_come_again(
         for partition in range(4):
             seqs = [seq for p, seq in places if p == partition]
             assert seqs == sorted(seqs)
-    reached = [output.offset for output in told if isinstance(output, Reached)]
+    reached = [output.offset for output in told if isinstance(output, BatchCompleted)]
     assert reached == sorted(reached)
     assert not total or reached[-1] == total
 
 
 def test_a_new_epoch_is_a_resync_once():
-    desk = IngestDesk()
-    desk.take(Deliver(number=1, changes=[change(1, 1, 1, [OLD])]))
+    desk = ChangeReceiver()
+    desk.receive(Deliver(number=1, changes=[change(1, 1, 1, [OLD])]))
     lost = Status(partitions=[PartitionStatus(partition=1, epoch=2, state="live", reason="gone")])
-    assert desk.take(lost)[0] == Resync(1, 2, "gone")
-    assert not any(isinstance(output, Resync) for output in desk.take(lost))
-    late = desk.take(Deliver(number=2, changes=[change(2, 1, 2, [OLD])]))
+    assert desk.receive(lost)[0] == PartitionReset(1, 2, "gone")
+    assert not any(isinstance(output, PartitionReset) for output in desk.receive(lost))
+    late = desk.receive(Deliver(number=2, changes=[change(2, 1, 2, [OLD])]))
     assert late == [], "of before the loss"
-    (fresh,) = desk.take(Deliver(number=3, changes=[change(3, 1, 1, [OLD], epoch=2)]))
-    assert isinstance(fresh, Told)
-    unseen = desk.take(Deliver(number=4, changes=[change(4, 1, 1, [OLD], epoch=3)]))
-    assert [type(output) for output in unseen] == [Resync, Told]
+    (fresh,) = desk.receive(Deliver(number=3, changes=[change(3, 1, 1, [OLD], epoch=2)]))
+    assert isinstance(fresh, MatchedChange)
+    unseen = desk.receive(Deliver(number=4, changes=[change(4, 1, 1, [OLD], epoch=3)]))
+    assert [type(output) for output in unseen] == [PartitionReset, MatchedChange]
 
 
 def test_an_unfiltered_change_is_handed_on_once():
-    desk = IngestDesk()
+    desk = ChangeReceiver()
     frame = Deliver(number=1, changes=[change(1, 1, 1, [], unfiltered=True)])
-    assert [type(output) for output in desk.take(frame)] == [Unfiltered]
-    assert desk.take(frame) == []
+    assert [type(output) for output in desk.receive(frame)] == [UnfilteredChange]
+    assert desk.receive(frame) == []

@@ -10,14 +10,14 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from vedette.language.functions.aggregates import make_aggregate
-from vedette.language.resolve.tree import AggregateCall, Fixed
+from vedette.language.functions.aggregates import accumulator_factory
+from vedette.language.resolve.tree import AggregateCall, FixedValue
 from vedette.language.types import ANY_VALUE, INT
-from vedette.watch.aggregates import MAINTAINED, Groups, maintained
-from vedette.watch.delta import same
+from vedette.watch.aggregates import INCREMENTAL_AGGREGATES, Groups, are_incremental
+from vedette.watch.delta import values_equal
 
-VALUE = Fixed(None, ANY_VALUE)
-NAMES = sorted(MAINTAINED)
+VALUE = FixedValue(None, ANY_VALUE)
+NAMES = sorted(INCREMENTAL_AGGREGATES)
 
 
 def call(name: str, *, distinct: bool = False) -> AggregateCall:
@@ -31,7 +31,7 @@ def fresh(values: list[Any]) -> list[Any]:
     """What MATCH computes over these values, null ones left out as it does."""
     found = []
     for each in CALLS:
-        add, result = make_aggregate(each, lambda row: row[1], None)()
+        add, result = accumulator_factory(each, lambda row: row[1], None)()
         for value in values:
             add([None, value])
         found.append(result())
@@ -52,7 +52,7 @@ def check(steps: list[tuple[bool, Any]]) -> None:
         else:
             groups.change(contribution(there.pop(len(there) // 2)), -1)
         _, results = groups.results(()) or ((), [])
-        assert all(map(same, results, fresh(there))), (there, results, fresh(there))
+        assert all(map(values_equal, results, fresh(there))), (there, results, fresh(there))
 
 
 FLOATS = st.sampled_from([0.1, 0.2, 0.3, 1e16, -1e16, 1e300, -1e300, 5e-324, -0.0, 3.0])
@@ -109,5 +109,5 @@ def test_without_a_key_there_is_always_a_row():
 
 
 def test_collect_is_not_maintained():
-    assert maintained(CALLS)
-    assert not maintained((call("COLLECT"),))
+    assert are_incremental(CALLS)
+    assert not are_incremental((call("COLLECT"),))

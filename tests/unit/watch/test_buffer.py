@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from vedette.watch.buffer import Entry, EventBuffer, Outcome
+from vedette.watch.buffer import AppendResult, BufferedEvent, EventBuffer
 from vedette.watch.delta import ADDED, CHANGED, Delta
 
 EVERYTHING = 1 << 60
@@ -16,20 +16,20 @@ EVERYTHING = 1 << 60
 
 def entry(
     position: int, *, sequence: int = 0, initial: bool = False, identity: Any = None, order: Any = ()
-) -> Entry:
+) -> BufferedEvent:
     delta = Delta("initial" if initial else ADDED, {"n": position}, None, identity, order)
-    return Entry(position, sequence, 0, delta)
+    return BufferedEvent(position, sequence, 0, delta)
 
 
-def filled(*entries: Entry, limit: int = 1000, on_full: str = "drop") -> EventBuffer:
+def filled(*entries: BufferedEvent, limit: int = 1000, on_full: str = "drop") -> EventBuffer:
     buffer = EventBuffer()
     for each in entries:
-        buffer.offer(each, limit, on_full)
+        buffer.append(each, limit, on_full)
         buffer.validate()
     return buffer
 
 
-def positions(entries: list[Entry]) -> list[int]:
+def positions(entries: list[BufferedEvent]) -> list[int]:
     return [each.position for each in entries]
 
 
@@ -65,36 +65,36 @@ def test_the_snapshot_is_never_dropped():
 
 def test_what_error_and_block_mean():
     full = filled(entry(1), limit=1)
-    assert full.offer(entry(2), 1, "error") is Outcome.OVERFLOW
-    assert full.offer(entry(2), 1, "block") is Outcome.KEPT
-    assert full.offer(entry(3), 1, "drop") is Outcome.DROPPED
+    assert full.append(entry(2), 1, "error") is AppendResult.OVERFLOW
+    assert full.append(entry(2), 1, "block") is AppendResult.APPENDED
+    assert full.append(entry(3), 1, "drop") is AppendResult.DROPPED_OLDEST
     assert positions(full.peek()) == [2, 3]
 
 
 def test_what_is_held_for_a_tick_waits():
     buffer = filled(entry(1), entry(2))
-    buffer.held = 1
+    buffer.held_for_tick = 1
     assert positions(buffer.take(EVERYTHING, None)) == [1]
     assert not buffer.ready(EVERYTHING)
-    buffer.held = 0
+    buffer.held_for_tick = 0
     assert positions(buffer.take(EVERYTHING, None)) == [2]
 
 
 def test_dropping_what_is_held():
     buffer = filled(entry(1), entry(2))
-    buffer.held = 2
-    buffer.offer(entry(3), 2, "drop")
-    buffer.held += 1
+    buffer.held_for_tick = 2
+    buffer.append(entry(3), 2, "drop")
+    buffer.held_for_tick += 1
     buffer.validate()
 
 
 def test_taken_back_and_forgotten():
     buffer = filled(*(entry(n, sequence=n) for n in range(1, 5)))
     taken = buffer.take(EVERYTHING, 2)
-    buffer.put_back(taken)
+    buffer.prepend(taken)
     assert positions(buffer.peek()) == [1, 2, 3, 4]
-    buffer.forget_until(1)
-    assert buffer.forget_after(3) == 1
+    buffer.discard_until(1)
+    assert buffer.discard_after(3) == 1
     assert positions(buffer.peek()) == [2, 3]
     buffer.clear()
     assert len(buffer) == 0
@@ -157,8 +157,8 @@ def test_every_position_is_taken_or_told_as_dropped(operations: list[tuple[str, 
             case "offer":
                 position, sequence = position + 1, sequence + 1
                 delta = Delta(CHANGED, {"n": position}, {"n": 0})
-                buffer.offer(Entry(position, sequence, 0, delta), limit, "drop")
-                buffer.held += hold
+                buffer.append(BufferedEvent(position, sequence, 0, delta), limit, "drop")
+                buffer.held_for_tick += hold
             case "take":
                 for each in buffer.take(durable, number):
                     assert each.position == seen + each.dropped + 1
@@ -166,7 +166,7 @@ def test_every_position_is_taken_or_told_as_dropped(operations: list[tuple[str, 
             case "hold":
                 hold = True
             case "release":
-                hold, buffer.held = False, 0
+                hold, buffer.held_for_tick = False, 0
             case "durable":
                 durable = sequence
         buffer.validate()
@@ -179,7 +179,7 @@ def test_of_what_is_left_in_order_of_attributes_the_oldest_is_dropped_first():
     )
     assert positions(buffer.take(EVERYTHING, 1, (True,))) == [2]
     for position in (4, 5):
-        buffer.offer(entry(position, identity=position, order=(2,)), 3, "drop")
+        buffer.append(entry(position, identity=position, order=(2,)), 3, "drop")
     left = buffer.take(EVERYTHING, None, (True,))
     assert positions(left) == [3, 4, 5]
     assert [each.dropped for each in left] == [1, 0, 0]

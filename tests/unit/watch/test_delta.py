@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from vedette.watch.delta import Delta, frozen, same
+from vedette.watch.delta import Delta, value_key, values_equal
 
 NAN = math.nan
 
@@ -36,8 +36,8 @@ NAN = math.nan
     ],
 )
 def test_same(one: Any, other: Any, expected: bool):
-    assert same(one, other) is same(other, one) is expected
-    assert (frozen(one) == frozen(other)) is expected
+    assert values_equal(one, other) is values_equal(other, one) is expected
+    assert (value_key(one) == value_key(other)) is expected
 
 
 LEAVES = st.none() | st.booleans() | st.integers(-1, 1) | st.sampled_from(["", "a", 0.0, 1.0, NAN, math.inf])
@@ -50,9 +50,9 @@ VALUES = st.recursive(
 
 @given(VALUES, VALUES)
 def test_frozen_forms_are_equal_when_values_are_the_same(one: Any, other: Any):
-    assert same(one, one)
-    assert hash(frozen(one)) == hash(frozen(one))
-    assert (frozen(one) == frozen(other)) is same(one, other)
+    assert values_equal(one, one)
+    assert hash(value_key(one)) == hash(value_key(one))
+    assert (value_key(one) == value_key(other)) is values_equal(one, other)
 
 
 def test_it_can_be_kept_and_taken_up_again() -> None:

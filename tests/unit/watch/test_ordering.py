@@ -12,7 +12,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from vedette.watch.ordering import rank_of
+from vedette.watch.ordering import sort_key
 
 NUMBERS = st.one_of(
     st.integers(-5, 5),
@@ -58,7 +58,7 @@ def test_as_order_by_sorts(table: tuple[list[tuple[Any, ...]], list[bool]]) -> N
         return compare(one, other, descending)
 
     expected = sorted(rows, key=cmp_to_key(by_columns))
-    assert sorted(rows, key=lambda row: rank_of(row, descending)) == expected
+    assert sorted(rows, key=lambda row: sort_key(row, descending)) == expected
 
 
 @given(tables())
@@ -67,23 +67,23 @@ def test_equal_values_have_equal_ranks(table: tuple[list[tuple[Any, ...]], list[
     for one in rows:
         for other in rows:
             equal = compare(one, other, descending) == 0
-            assert (rank_of(one, descending) == rank_of(other, descending)) is equal
+            assert (sort_key(one, descending) == sort_key(other, descending)) is equal
 
 
 @given(
     st.lists(st.none() | st.one_of(*KINDS) | st.lists(st.integers(), max_size=2), max_size=8), st.booleans()
 )
 def test_values_without_a_common_order_have_one_all_the_same(values: list[Any], down: bool) -> None:
-    ranks = sorted(rank_of([value], [down]) for value in values)
+    ranks = sorted(sort_key([value], [down]) for value in values)
     assert all(not later < earlier for earlier, later in pairwise(ranks))
-    upwards = sorted(rank_of([value], [False]) for value in values if value is not None)
-    downwards = sorted((rank_of([value], [True]) for value in values if value is not None), reverse=True)
+    upwards = sorted(sort_key([value], [False]) for value in values if value is not None)
+    downwards = sorted((sort_key([value], [True]) for value in values if value is not None), reverse=True)
     assert [rank[0] for rank in upwards] == [-rank[0] for rank in downwards]
 
 
 @pytest.mark.parametrize("down", [False, True])
 def test_not_a_number_stands_above_all_numbers(down: bool) -> None:
     values = [math.nan, math.inf, 10**400, -1.5, None]
-    ranked = sorted(values, key=lambda value: rank_of([value], [down]))
+    ranked = sorted(values, key=lambda value: sort_key([value], [down]))
     expected = [-1.5, 10**400, math.inf, math.nan, None]
     assert list(map(repr, ranked)) == list(map(repr, reversed(expected) if down else expected))

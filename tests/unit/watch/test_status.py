@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from vedette.watch.status import TRANSITIONS, WatchEventKind, WatchStatus, next_status
+from vedette.watch.status import TRANSITIONS, StatusEvent, WatchStatus, next_status
 
 LIFE = [
     ("active", "pause", "paused"),
@@ -30,10 +30,10 @@ LIFE = [
 
 @pytest.mark.parametrize(("status", "event", "expected"), LIFE)
 def test_where_events_lead(status: str, event: str, expected: str | None):
-    assert next_status(WatchStatus(status), WatchEventKind(event)) == expected
+    assert next_status(WatchStatus(status), StatusEvent(event)) == expected
 
 
 def test_every_pair_is_accounted_for():
     told = {(status, event) for status, event, _ in LIFE}
-    assert told == {(str(status), str(event)) for status in WatchStatus for event in WatchEventKind}
+    assert told == {(str(status), str(event)) for status in WatchStatus for event in StatusEvent}
     assert {(s, e) for s, e, to in LIFE if to is not None} == {(str(s), str(e)) for s, e in TRANSITIONS}

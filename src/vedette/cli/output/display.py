@@ -8,10 +8,10 @@ from typing import TYPE_CHECKING, Any, Protocol
 
 from vedette.change import Event
 from vedette.cli.errors import error_text
-from vedette.cli.output.event_text import event_lines
+from vedette.cli.output.event_text import format_event
 from vedette.cli.output.json_output import json_line, result_record
-from vedette.cli.output.tables import drawn_table, plain_table, summary
-from vedette.cli.output.values import visible
+from vedette.cli.output.tables import ascii_table, format_summary, rich_table
+from vedette.cli.output.values import escape_controls
 from vedette.engine.context.result import Result
 from vedette.errors import VedetteError
 
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
 __all__ = ["Display", "JsonDisplay", "QuietDisplay", "TableDisplay", "console_for", "display_for"]
 
-MOST_DRAWN = 1_000
+MAX_TERMINAL_ROWS = 1_000
 """Rows shown at a terminal."""
 _UNLIMITED = 100_000
 """Columns of what is no terminal: nothing is folded there."""
@@ -34,7 +34,7 @@ class Display(Protocol):
 
     def result(self, result: Result, seconds: float | None = None) -> None: ...
 
-    def defined(self, names: Sequence[str]) -> None:
+    def show_defined(self, names: Sequence[str]) -> None:
         """These names are new in the ontology; none: it was all there already."""
         ...
 
@@ -42,7 +42,7 @@ class Display(Protocol):
         """What the watch of this name or id is told."""
         ...
 
-    def listing(self, columns: Sequence[str], rows: Sequence[Sequence[Any]]) -> None: ...
+    def show_table(self, columns: Sequence[str], rows: Sequence[Sequence[Any]]) -> None: ...
 
     def note(self, text: str) -> None: ...
 
@@ -66,17 +66,17 @@ def console_for(*, error: bool = False) -> Console:
     return Console(file=stream, width=width, highlight=False, markup=False, emoji=False)
 
 
-class _Speaking:
+class _StderrDisplay:
     """What both displays say on standard error."""
 
     def __init__(self) -> None:
         self.err = console_for(error=True)
 
     def note(self, text: str) -> None:
-        self.err.print(visible(text), style="dim", soft_wrap=True)
+        self.err.print(escape_controls(text), style="dim", soft_wrap=True)
 
     def warning(self, text: str) -> None:
-        self.err.print(f"warning: {visible(text)}", style="yellow")
+        self.err.print(f"warning: {escape_controls(text)}", style="yellow")
 
     def error(self, error: VedetteError, place: str = "") -> None:
         self.err.print(error_text(error, place), soft_wrap=True)
@@ -85,59 +85,61 @@ class _Speaking:
         self.err.print(text, style="" if not isinstance(text, str) else "bold red", soft_wrap=True)
 
 
-class TableDisplay(_Speaking):
+class TableDisplay(_StderrDisplay):
     def __init__(self) -> None:
         super().__init__()
         self.out = console_for()
 
     def result(self, result: Result, seconds: float | None = None) -> None:
         if result.columns:
-            self.listing(result.columns, result.rows)
+            self.show_table(result.columns, result.rows)
         for text in result.warnings:
             self.warning(text)
-        self.out.print(summary(result, seconds), style="green" if not result.columns else "dim")
+        self.out.print(format_summary(result, seconds), style="green" if not result.columns else "dim")
 
-    def defined(self, names: Sequence[str]) -> None:
+    def show_defined(self, names: Sequence[str]) -> None:
         if names:
-            self.out.print(f"defined {visible(', '.join(names))}", style="green", soft_wrap=True)
+            self.out.print(f"defined {escape_controls(', '.join(names))}", style="green", soft_wrap=True)
         else:
             self.out.print("nothing new: all of this was defined before", style="dim")
 
     def event(self, watch: str, event: Event) -> None:
         style = _EVENT_STYLES.get(event.type, "cyan")
-        for line in event_lines(watch, event):
+        for line in format_event(watch, event):
             self.out.print(line, style=style, soft_wrap=True)
 
-    def listing(self, columns: Sequence[str], rows: Sequence[Sequence[Any]]) -> None:
+    def show_table(self, columns: Sequence[str], rows: Sequence[Sequence[Any]]) -> None:
         if not self.out.is_terminal:
-            print("\n".join(plain_table(columns, rows)), flush=True)
+            print("\n".join(ascii_table(columns, rows)), flush=True)
             return
-        self.out.print(drawn_table(columns, rows[:MOST_DRAWN]))
-        if len(rows) > MOST_DRAWN:
-            self.note(f"… and {len(rows) - MOST_DRAWN:,} more rows: add LIMIT, or write them to a file.")
+        self.out.print(rich_table(columns, rows[:MAX_TERMINAL_ROWS]))
+        if len(rows) > MAX_TERMINAL_ROWS:
+            self.note(
+                f"… and {len(rows) - MAX_TERMINAL_ROWS:,} more rows: add LIMIT, or write them to a file."
+            )
 
 
-class JsonDisplay(_Speaking):
+class JsonDisplay(_StderrDisplay):
     """Warnings are part of the result; a time that was taken is added as `seconds`."""
 
     def result(self, result: Result, seconds: float | None = None) -> None:
         record = result_record(result)
         self._print(record if seconds is None else {**record, "seconds": round(seconds, 6)})
 
-    def defined(self, names: Sequence[str]) -> None:
+    def show_defined(self, names: Sequence[str]) -> None:
         self._print({"defined": names})
 
     def event(self, watch: str, event: Event) -> None:
         self._print({"watch": watch, **event.to_dict()})
 
-    def listing(self, columns: Sequence[str], rows: Sequence[Sequence[Any]]) -> None:
+    def show_table(self, columns: Sequence[str], rows: Sequence[Sequence[Any]]) -> None:
         self._print({"columns": columns, "rows": rows})
 
     def _print(self, record: Any) -> None:
         print(json_line(record), flush=True)
 
 
-class QuietDisplay(_Speaking):
+class QuietDisplay(_StderrDisplay):
     """Only what is out of the ordinary is said."""
 
     def result(self, result: Result, seconds: float | None = None) -> None:
@@ -145,11 +147,11 @@ class QuietDisplay(_Speaking):
         for text in result.warnings:
             self.warning(text)
 
-    def defined(self, names: Sequence[str]) -> None:
+    def show_defined(self, names: Sequence[str]) -> None:
         pass
 
     def event(self, watch: str, event: Event) -> None:
         pass
 
-    def listing(self, columns: Sequence[str], rows: Sequence[Sequence[Any]]) -> None:
+    def show_table(self, columns: Sequence[str], rows: Sequence[Sequence[Any]]) -> None:
         pass

@@ -6,16 +6,16 @@ import json
 from typing import Any
 
 from vedette.engine.context.result import Result
-from vedette.values import json_value
+from vedette.values import to_json
 
-__all__ = ["json_line", "json_value", "result_record"]
+__all__ = ["json_line", "result_record", "to_json"]
 
 COUNTS = ("created", "modified", "deleted", "linked", "unlinked")
 
 
 def json_line(record: Any) -> str:
     """The record on one line."""
-    return json.dumps(json_value(record), ensure_ascii=False, allow_nan=False)
+    return json.dumps(to_json(record), ensure_ascii=False, allow_nan=False)
 
 
 def result_record(result: Result) -> dict[str, Any]:

@@ -11,7 +11,7 @@ from vedette.language.schema.model import AttributeType, EdgeType, NodeType
 from vedette.language.types import describe
 
 if TYPE_CHECKING:
-    from vedette.cli.shell.session import Conversation
+    from vedette.cli.shell.session import ShellSession
 
 __all__ = ["COMMANDS", "DotCommand", "run_dot_command"]
 
@@ -20,11 +20,11 @@ __all__ = ["COMMANDS", "DotCommand", "run_dot_command"]
 class DotCommand:
     usage: str
     about: str
-    call: Callable[[Conversation, str], None]
+    call: Callable[[ShellSession, str], None]
     """With what stands behind the command's name."""
 
 
-def run_dot_command(conversation: Conversation, line: str) -> None:
+def run_dot_command(conversation: ShellSession, line: str) -> None:
     name, _, argument = line.partition(" ")
     command = COMMANDS.get(name.rstrip(";"))
     if command is None:
@@ -34,7 +34,7 @@ def run_dot_command(conversation: Conversation, line: str) -> None:
     command.call(conversation, argument.strip().rstrip(";"))
 
 
-def _help(conversation: Conversation, _argument: str) -> None:
+def _help(conversation: ShellSession, _argument: str) -> None:
     rows = [(command.usage, command.about) for command in COMMANDS.values()]
     rows += [
         (
@@ -45,19 +45,19 @@ def _help(conversation: Conversation, _argument: str) -> None:
         ("Tab, Alt-Enter", "completes a word; begins a new line"),
         ("Ctrl-C, Ctrl-D", "drops what is typed; leaves"),
     ]
-    conversation.display.listing(("write", "to"), rows)
+    conversation.display.show_table(("write", "to"), rows)
 
 
-def _types(conversation: Conversation, argument: str) -> None:
+def _types(conversation: ShellSession, argument: str) -> None:
     schema = conversation.session.database.schema
     held: list[NodeType | EdgeType] = [*schema.nodes.values(), *schema.edges.values()]
-    wanted = [each for each in held if (each.name == argument if argument else not each.protected)]
+    wanted = [each for each in held if (each.name == argument if argument else not each.is_layer0)]
     if argument and not wanted:
         raise CommandFailed(f"There is no type '{argument}'; .types lists them all.")
     if not wanted:
         conversation.display.note("No types yet. Declare one, for instance: node Task { title: String }")
         return
-    conversation.display.listing(("type", "is", "attributes"), [_type_row(each) for each in wanted])
+    conversation.display.show_table(("type", "is", "attributes"), [_type_row(each) for each in wanted])
 
 
 def _type_row(held: NodeType | EdgeType) -> tuple[str, str, str]:
@@ -76,33 +76,33 @@ def _attribute(attribute: AttributeType) -> str:
     return f"{written} [{', '.join(marks)}]" if marks else written
 
 
-def _databases(conversation: Conversation, _argument: str) -> None:
+def _databases(conversation: ShellSession, _argument: str) -> None:
     here = conversation.session.database.name
     rows = [(name, name == here) for name in conversation.home.databases()]
-    conversation.display.listing(("database", "in use"), rows)
+    conversation.display.show_table(("database", "in use"), rows)
 
 
-def _use(conversation: Conversation, argument: str) -> None:
+def _use(conversation: ShellSession, argument: str) -> None:
     if not argument:
         raise CommandFailed(".use needs the name of a database; .databases lists them.")
     conversation.use(argument)
 
 
-def _explain(conversation: Conversation, argument: str) -> None:
+def _explain(conversation: ShellSession, argument: str) -> None:
     if not argument:
         raise CommandFailed(".explain needs a statement, as in .explain MATCH t: Task RETURN t")
     conversation.run(f"EXPLAIN {argument}")
 
 
-def _timing(conversation: Conversation, argument: str) -> None:
+def _timing(conversation: ShellSession, argument: str) -> None:
     if argument not in ("", "on", "off"):
         raise CommandFailed(".timing takes on or off; alone it changes from one to the other.")
-    conversation.timed = not conversation.timed if not argument else argument == "on"
-    conversation.display.note(f"Timing is {'on' if conversation.timed else 'off'}.")
+    conversation.show_timing = not conversation.show_timing if not argument else argument == "on"
+    conversation.display.note(f"Timing is {'on' if conversation.show_timing else 'off'}.")
 
 
-def _quit(conversation: Conversation, _argument: str) -> None:
-    conversation.ended = True
+def _quit(conversation: ShellSession, _argument: str) -> None:
+    conversation.is_closed = True
 
 
 COMMANDS: Mapping[str, DotCommand] = {

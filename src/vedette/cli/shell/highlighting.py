@@ -11,11 +11,18 @@ from prompt_toolkit.formatted_text import StyleAndTextTuples
 from prompt_toolkit.formatted_text.utils import split_lines
 from prompt_toolkit.lexers import Lexer
 
-from vedette.language.parser.literals import DURATION, FLOAT, INT, NAME, STRING, TIMESTAMP
-from vedette.language.syntax.expressions import AGGREGATES
-from vedette.language.syntax.grammar import DECLARATION_WORDS, RESERVED_WORDS
+from vedette.language.parser.literals import (
+    DURATION,
+    FLOAT_PATTERN,
+    INT_PATTERN,
+    NAME_PATTERN,
+    STRING_PATTERN,
+    TIMESTAMP,
+)
+from vedette.language.syntax.expressions import AGGREGATE_FUNCTIONS
+from vedette.language.syntax.grammar import DECLARATION_KEYWORDS, RESERVED_KEYWORDS
 
-__all__ = ["STYLES", "MewLexer", "pieces"]
+__all__ = ["STYLES", "MewLexer", "highlight"]
 
 STYLES: Final = {
     "keyword": "bold ansiblue",
@@ -28,21 +35,25 @@ STYLES: Final = {
     "wrong": "ansired",
     "prompt": "bold",
 }
-KEYWORDS = RESERVED_WORDS | AGGREGATES | frozenset("BY ASC DESC IF CONTAINS STARTS ENDS WITH CASCADE".split())
+KEYWORDS = (
+    RESERVED_KEYWORDS
+    | AGGREGATE_FUNCTIONS
+    | frozenset("BY ASC DESC IF CONTAINS STARTS ENDS WITH CASCADE".split())
+)
 
 _PIECE: Final = re.compile(
     rf"""(?P<comment>--[^\n]*|/\*[\s\S]*?(?:\*/|\Z))
-    | (?P<string>{STRING})
+    | (?P<string>{STRING_PATTERN})
     | (?P<wrong>"[^\n]*)
-    | (?P<number>{TIMESTAMP}|{DURATION}|{FLOAT}|{INT})
-    | (?P<reference>[#](?:{STRING}|[$]?{NAME}|[0-9]+)|[$]{NAME})
-    | (?P<type>(?<=:[ ]){NAME}|(?<=:){NAME})
-    | (?P<name>{NAME})""",
+    | (?P<number>{TIMESTAMP}|{DURATION}|{FLOAT_PATTERN}|{INT_PATTERN})
+    | (?P<reference>[#](?:{STRING_PATTERN}|[$]?{NAME_PATTERN}|[0-9]+)|[$]{NAME_PATTERN})
+    | (?P<type>(?<=:[ ]){NAME_PATTERN}|(?<=:){NAME_PATTERN})
+    | (?P<name>{NAME_PATTERN})""",
     re.VERBOSE,
 )
 
 
-def pieces(text: str) -> Iterator[tuple[str, str]]:
+def highlight(text: str) -> Iterator[tuple[str, str]]:
     """The text cut into pieces, each with the class of its style; nothing is lost."""
     end = 0
     for found in _PIECE.finditer(text):
@@ -60,12 +71,12 @@ def _style(kind: str, piece: str) -> str:
     word = piece.upper()
     if word in KEYWORDS:
         return "class:keyword"
-    return "class:declaration" if word in DECLARATION_WORDS else ""
+    return "class:declaration" if word in DECLARATION_KEYWORDS else ""
 
 
 class MewLexer(Lexer):
     """The pieces by line, as prompt_toolkit wants them."""
 
     def lex_document(self, document: Document) -> Callable[[int], StyleAndTextTuples]:
-        lines = list(split_lines(list(pieces(document.text))))
+        lines = list(split_lines(list(highlight(document.text))))
         return lambda number: list(lines[number]) if number < len(lines) else []

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 
-from vedette.cli.scripts import reading_of
+from vedette.cli.scripts import check_completeness
 
-__all__ = ["entries", "is_finished"]
+__all__ = ["is_complete", "split_entries"]
 
 
-def is_finished(text: str) -> bool:
+def is_complete(text: str) -> bool:
     """Whether Enter runs the text, or begins a new line.
 
     One line that is whole runs at once. Several lines go on until `;` or an empty line, for a whole statement may
@@ -20,29 +20,29 @@ def is_finished(text: str) -> bool:
         return True
     if more and not more[-1].strip():
         return True
-    reading = reading_of(text)
+    reading = check_completeness(text)
     if reading == "open":
         return False
     return reading == "wrong" or not more or text.rstrip().endswith(";")
 
 
-def entries(lines: Iterable[str]) -> Iterator[str]:
+def split_entries(lines: Iterable[str]) -> Iterator[str]:
     """What is said in a pipe: texts that end with `;`, an empty line or the end, and dot-commands on their lines."""
     text = ""
     for line in lines:
         bare = line.strip()
-        if bare.startswith(".") and reading_of(text) != "open":
-            yield from _said(text)
+        if bare.startswith(".") and check_completeness(text) != "open":
+            yield from _nonblank(text)
             yield bare
             text = ""
             continue
         text += line
-        if (not bare or bare.endswith(";")) and reading_of(text) != "open":
-            yield from _said(text)
+        if (not bare or bare.endswith(";")) and check_completeness(text) != "open":
+            yield from _nonblank(text)
             text = ""
-    yield from _said(text)
+    yield from _nonblank(text)
 
 
-def _said(text: str) -> Iterator[str]:
+def _nonblank(text: str) -> Iterator[str]:
     if text.strip():
         yield text

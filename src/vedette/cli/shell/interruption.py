@@ -12,7 +12,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from types import FrameType
 
-__all__ = ["uninterrupted"]
+__all__ = ["defer_interrupts"]
 
 INTERRUPTED = 130
 _GOES_ON = (
@@ -21,7 +21,7 @@ _GOES_ON = (
 
 
 @contextmanager
-def uninterrupted() -> Iterator[None]:
+def defer_interrupts() -> Iterator[None]:
     """For the length of a statement, in the main thread."""
     asked = False
 

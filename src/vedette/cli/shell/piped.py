@@ -4,17 +4,17 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from vedette.cli.shell.input import entries
-from vedette.cli.shell.session import Conversation
+from vedette.cli.shell.input import split_entries
+from vedette.cli.shell.session import ShellSession
 
-__all__ = ["converse_by_pipe"]
+__all__ = ["run_piped"]
 
 
-def converse_by_pipe(conversation: Conversation, lines: Iterable[str]) -> bool:
+def run_piped(conversation: ShellSession, lines: Iterable[str]) -> bool:
     """False when something failed; nothing behind it was run then."""
-    for entry in entries(lines):
-        if not conversation.hear(entry):
+    for entry in split_entries(lines):
+        if not conversation.handle_input(entry):
             return False
-        if conversation.ended:
+        if conversation.is_closed:
             break
     return True

@@ -6,11 +6,11 @@ import traceback
 from types import TracebackType
 from typing import Self
 
-from vedette.cli.data_access import session_in
-from vedette.cli.errors import CommandFailed, traceback_wanted, unexpected_text
+from vedette.cli.data_access import open_database_session
+from vedette.cli.errors import CommandFailed, format_internal_error, traceback_wanted
 from vedette.cli.output.display import Display
 from vedette.cli.script_runner import run_part
-from vedette.cli.scripts import OneStatement, read_script, relocate
+from vedette.cli.scripts import StatementPart, read_script, relocate
 from vedette.cli.shell.dot_commands import run_dot_command
 from vedette.cli.shell.watches import HeldWatches
 from vedette.clock import Clock, SystemClock
@@ -19,10 +19,10 @@ from vedette.engine.data_directory import Vedette
 from vedette.errors import VedetteError
 from vedette.language.syntax.statements import Watch
 
-__all__ = ["Conversation"]
+__all__ = ["ShellSession"]
 
 
-class Conversation:
+class ShellSession:
     """One session at a time, in one of the databases of the home."""
 
     def __init__(
@@ -37,15 +37,15 @@ class Conversation:
     ) -> None:
         self.home = home
         self.display = display
-        self.timed = timed
-        self.ended = False
+        self.show_timing = timed
+        self.is_closed = False
         """`.quit` was said."""
         self._actor = actor
         self._clock = clock or SystemClock()
         self._watches = HeldWatches(display)
-        self.session = session_in(home, database, actor, display)
+        self.session = open_database_session(home, database, actor, display)
 
-    def hear(self, text: str) -> bool:
+    def handle_input(self, text: str) -> bool:
         """Run what was said, a dot-command or a script, and show what comes of it; False when it failed."""
         try:
             if text.lstrip().startswith("."):
@@ -68,18 +68,20 @@ class Conversation:
         elif isinstance(error, VedetteError):
             self.display.error(error)
         else:
-            self.display.failure(unexpected_text(error))
+            self.display.failure(format_internal_error(error))
 
     def run(self, text: str) -> None:
         """Run every part of the text, and show after each what it made known to the watches held here."""
         for part in read_script(text):
-            if isinstance(part, OneStatement) and isinstance(part.tree, Watch):
+            if isinstance(part, StatementPart) and isinstance(part.tree, Watch):
                 self._start_watch(part, text)
             else:
-                run_part(self.session, part, text, self.display, clock=self._clock if self.timed else None)
-            self._watches.tell()
+                run_part(
+                    self.session, part, text, self.display, clock=self._clock if self.show_timing else None
+                )
+            self._watches.print_events()
 
-    def _start_watch(self, part: OneStatement, source: str) -> None:
+    def _start_watch(self, part: StatementPart, source: str) -> None:
         try:
             handle = self._watches.start(self.session, part.text)
         except VedetteError as error:
@@ -91,8 +93,8 @@ class Conversation:
         """Go on in another database, in a new session."""
         if self.session.transaction is not None:
             raise CommandFailed("A transaction is open here: COMMIT or ROLLBACK it first, then .use again.")
-        session = session_in(self.home, database, self._actor, self.display)
-        self._watches.forget()
+        session = open_database_session(self.home, database, self._actor, self.display)
+        self._watches.clear()
         self.session.close()
         self.session = session
 
@@ -104,7 +106,7 @@ class Conversation:
         if self.session.actor is not None:
             words.append(f"as {self.session.actor}")
         if self.session.transaction is not None:
-            words.append("[aborted]" if self.session.transaction.aborted else "[transaction]")
+            words.append("[aborted]" if self.session.transaction.abort_reason else "[transaction]")
         return " ".join(words)
 
     def close(self) -> None:

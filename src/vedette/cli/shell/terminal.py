@@ -13,25 +13,25 @@ from prompt_toolkit.history import FileHistory, History, InMemoryHistory
 from prompt_toolkit.key_binding import KeyBindings, KeyPressEvent
 from prompt_toolkit.styles import Style
 
-from vedette.cli.options import directory_of
-from vedette.cli.shell.completion import ShellCompleter, Vocabulary
+from vedette.cli.options import local_directory
+from vedette.cli.shell.completion import CompletionContext, ShellCompleter
 from vedette.cli.shell.dot_commands import COMMANDS
 from vedette.cli.shell.highlighting import STYLES, MewLexer
-from vedette.cli.shell.input import is_finished
-from vedette.cli.shell.interruption import uninterrupted
-from vedette.cli.shell.session import Conversation
+from vedette.cli.shell.input import is_complete
+from vedette.cli.shell.interruption import defer_interrupts
+from vedette.cli.shell.session import ShellSession
 from vedette.cli.version import version_text
 
-__all__ = ["converse_at_terminal", "history_file", "prompt_session"]
+__all__ = ["history_file", "prompt_session", "run_interactive"]
 
 
-def converse_at_terminal(conversation: Conversation, session: PromptSession[str] | None = None) -> None:
+def run_interactive(conversation: ShellSession, session: PromptSession[str] | None = None) -> None:
     """Until `.quit` or Ctrl-D. An error is shown, and the conversation goes on."""
     session = session or prompt_session(conversation)
     conversation.display.note(
         f"{version_text()}, {conversation.home.location}. `.help` helps, Ctrl-D leaves."
     )
-    while not conversation.ended:
+    while not conversation.is_closed:
         try:
             text = session.prompt([("class:prompt", f"{conversation.prompt}> ")])
         except KeyboardInterrupt:
@@ -39,11 +39,11 @@ def converse_at_terminal(conversation: Conversation, session: PromptSession[str]
         except EOFError:
             break
         if text.strip():
-            with uninterrupted():
-                conversation.hear(text)
+            with defer_interrupts():
+                conversation.handle_input(text)
 
 
-def prompt_session(conversation: Conversation, **devices: Any) -> PromptSession[str]:
+def prompt_session(conversation: ShellSession, **devices: Any) -> PromptSession[str]:
     """`devices`: `input` and `output` of prompt_toolkit, when they are not the terminal."""
     return PromptSession(
         multiline=True,
@@ -60,7 +60,7 @@ def prompt_session(conversation: Conversation, **devices: Any) -> PromptSession[
 
 def history_file(location: str) -> Path:
     """In the data directory; else where programs keep their state."""
-    directory = directory_of(location)
+    directory = local_directory(location)
     if directory is not None:
         return directory / "shell_history"
     state = os.environ.get("XDG_STATE_HOME") or Path.home() / ".local" / "state"
@@ -78,10 +78,10 @@ def _history(location: str) -> History:
     return FileHistory(file)
 
 
-def _completer(conversation: Conversation) -> Completer:
-    def vocabulary() -> Vocabulary:
+def _completer(conversation: ShellSession) -> Completer:
+    def vocabulary() -> CompletionContext:
         session = conversation.session
-        return Vocabulary(
+        return CompletionContext(
             schema=session.database.schema,
             bindings=tuple(session.bindings),
             databases=tuple(conversation.home.databases()),
@@ -97,7 +97,7 @@ def _keys() -> KeyBindings:
     @keys.add("enter", filter=~is_searching & ~completion_is_selected)
     def enter(event: KeyPressEvent) -> None:
         buffer = event.current_buffer
-        if buffer.document.text_after_cursor.strip() == "" and is_finished(buffer.text):
+        if buffer.document.text_after_cursor.strip() == "" and is_complete(buffer.text):
             buffer.validate_and_handle()
         else:
             buffer.newline(copy_margin=False)

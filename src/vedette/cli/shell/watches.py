@@ -23,7 +23,7 @@ class HeldWatches:
         self._handles[handle.id] = handle
         return handle.id
 
-    def tell(self) -> None:
+    def print_events(self) -> None:
         """Show all that is ready. A watch that has ended is told of no more."""
         for id, handle in list(self._handles.items()):
             try:
@@ -38,5 +38,5 @@ class HeldWatches:
                 if handle.status == "cancelled":
                     del self._handles[id]
 
-    def forget(self) -> None:
+    def clear(self) -> None:
         self._handles.clear()

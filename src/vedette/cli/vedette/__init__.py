@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from vedette.cli.program import new_program
+from vedette.cli.program import create_app
 from vedette.cli.vedette.config import config_app
 from vedette.cli.vedette.define import define
 from vedette.cli.vedette.doctor import doctor
@@ -18,7 +18,7 @@ from vedette.cli.vedette.watch import watch
 
 __all__ = ["app"]
 
-app = new_program(
+app = create_app(
     "vedette",
     help="A reactive database: one WATCH statement for live queries, work queues, triggers and search.",
     epilog="Start with `vedette serve --demo`, or `vedette shell` and `.help`. Each command has its own --help.",

@@ -44,16 +44,16 @@ def show(data: DataOption = DEFAULT_DATA, json: JsonOption = False) -> None:
         for record in records:
             print(json_line(record))
         return
-    TableDisplay().listing(
+    TableDisplay().show_table(
         ["setting", "value", "from", "about"], [list(record.values()) for record in records]
     )
 
 
 def _settings(location: str) -> list[dict[str, Any]]:
-    from vedette.cli.options import directory_of
+    from vedette.cli.options import local_directory
     from vedette.settings import SETTINGS_FILE, Settings, load_settings
 
-    directory = directory_of(location)
+    directory = local_directory(location)
     in_force = load_settings(directory, os.environ)
     written = _written(directory / SETTINGS_FILE) if directory is not None else frozenset()
     return [

@@ -28,15 +28,15 @@ def define(
     """
     from vedette.cli.data_access import open_session
     from vedette.cli.output.display import TableDisplay
-    from vedette.cli.script_runner import define_text, located
+    from vedette.cli.script_runner import define_text, report_errors
     from vedette.language.parser import parse_declarations
 
     display = TableDisplay()
     texts = [(name, read_text(name)) for name in files]
     for name, text in texts:
-        with located(display, name, text):
+        with report_errors(display, name, text):
             parse_declarations(text)
     with open_session(data, database, display=display) as session:
         for name, text in texts:
-            with located(display, name, text):
-                display.defined(define_text(session, text))
+            with report_errors(display, name, text):
+                display.show_defined(define_text(session, text))

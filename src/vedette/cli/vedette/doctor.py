@@ -30,17 +30,17 @@ def doctor(data: DataOption = DEFAULT_DATA, json: JsonOption = False) -> None:
 
     from rich.text import Text
 
-    from vedette.cli.options import directory_of
+    from vedette.cli.options import local_directory
     from vedette.cli.output.display import console_for
     from vedette.cli.output.json_output import json_line
-    from vedette.cli.output.values import visible
-    from vedette.cli.vedette.doctor_checks import Surroundings, examine
+    from vedette.cli.output.values import escape_controls
+    from vedette.cli.vedette.doctor_checks import DoctorContext, run_checks
     from vedette.clock import SystemClock
 
-    place = directory_of(data) or Path.cwd()
+    place = local_directory(data) or Path.cwd()
     console, failed = console_for(), False
-    surroundings = Surroundings(directory=place, clock=SystemClock(), java_home=os.environ.get("JAVA_HOME"))
-    for finding in examine(surroundings):
+    surroundings = DoctorContext(directory=place, clock=SystemClock(), java_home=os.environ.get("JAVA_HOME"))
+    for finding in run_checks(surroundings):
         failed = failed or finding.status == "fail"
         if json:
             print(json_line(asdict(finding)))
@@ -48,7 +48,7 @@ def doctor(data: DataOption = DEFAULT_DATA, json: JsonOption = False) -> None:
         line = Text.assemble(
             (f"{finding.status:<4}  ", _STYLES[finding.status]), f"{finding.check:<{_CHECK_WIDTH}} "
         )
-        console.print(line.append(visible(finding.found)), soft_wrap=True)
+        console.print(line.append(escape_controls(finding.found)), soft_wrap=True)
         if finding.advice:
             console.print(Text(f"{'':<{_CHECK_WIDTH + 7}}{finding.advice}", style="dim"), soft_wrap=True)
     if failed:

@@ -21,7 +21,7 @@ from vedette.compiled import is_compiled
 from vedette.extras import install_command, missing_packages
 from vedette.storage.sqlite.directory import list_databases
 
-__all__ = ["CHECKS", "Finding", "Surroundings", "examine"]
+__all__ = ["CHECKS", "DoctorContext", "Finding", "run_checks"]
 
 OLDEST_PYTHON = (3, 11)
 OLDEST_JAVA = 17
@@ -45,7 +45,7 @@ class Finding:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Surroundings:
+class DoctorContext:
     """What the checks look at."""
 
     directory: Path
@@ -53,10 +53,10 @@ class Surroundings:
     java_home: str | None = None
 
 
-Check = Callable[[Surroundings], Finding]
+Check = Callable[[DoctorContext], Finding]
 
 
-def examine(surroundings: Surroundings) -> Iterator[Finding]:
+def run_checks(surroundings: DoctorContext) -> Iterator[Finding]:
     """Every check in turn; one that breaks is a failed check."""
     for check in CHECKS:
         try:
@@ -70,14 +70,14 @@ def examine(surroundings: Surroundings) -> Iterator[Finding]:
 # --- the programs -----------------------------------------------------------------------------------------------
 
 
-def python(_surroundings: Surroundings) -> Finding:
+def python(_surroundings: DoctorContext) -> Finding:
     found = f"{platform.python_implementation()} {platform.python_version()}"
     if sys.version_info >= OLDEST_PYTHON:
         return Finding(check="python", status="ok", found=found)
     return Finding(check="python", status="fail", found=found, advice="Install Python 3.11 or newer.")
 
 
-def core(_surroundings: Surroundings) -> Finding:
+def core(_surroundings: DoctorContext) -> Finding:
     if is_compiled():
         return Finding(check="core", status="ok", found="compiled")
     if os.environ.get("VEDETTE_COMPILED") == "0":
@@ -86,7 +86,7 @@ def core(_surroundings: Surroundings) -> Finding:
     return Finding(check="core", status="warn", found="plain Python", advice=advice)
 
 
-def java(surroundings: Surroundings) -> Finding:
+def java(surroundings: DoctorContext) -> Finding:
     """Only the Spark pipeline needs it."""
     homes = [surroundings.java_home] if surroundings.java_home else []
     programs = [*(os.path.join(home, "bin", "java") for home in homes), shutil.which("java")]  # noqa: PTH118
@@ -113,11 +113,11 @@ def _java_version(program: str) -> int | None:
     return int(found[1]) if found else None
 
 
-def pipeline_extra(_surroundings: Surroundings) -> Finding:
+def pipeline_extra(_surroundings: DoctorContext) -> Finding:
     return _extra("pipeline", "External collections (MongoDB, PostgreSQL) need it")
 
 
-def files_extra(_surroundings: Surroundings) -> Finding:
+def files_extra(_surroundings: DoctorContext) -> Finding:
     return _extra("files", "Searchable folders (wqm) need it")
 
 
@@ -129,7 +129,7 @@ def _extra(extra: str, need: str) -> Finding:
     return Finding(check=check, status="warn", found=found, advice=f"{need}: {install_command(extra)}")
 
 
-def sqlite(surroundings: Surroundings) -> Finding:
+def sqlite(surroundings: DoctorContext) -> Finding:
     version = sqlite3.sqlite_version
     if sqlite3.sqlite_version_info < OLDEST_SQLITE:
         oldest = ".".join(map(str, OLDEST_SQLITE))
@@ -155,7 +155,7 @@ def sqlite(surroundings: Surroundings) -> Finding:
     )
 
 
-def postgresql(_surroundings: Surroundings) -> Finding:
+def postgresql(_surroundings: DoctorContext) -> Finding:
     """Only homes at postgresql://… need it."""
     try:
         from psycopg import pq
@@ -170,7 +170,7 @@ def postgresql(_surroundings: Surroundings) -> Finding:
 # --- the machine ------------------------------------------------------------------------------------------------
 
 
-def directory(surroundings: Surroundings) -> Finding:
+def directory(surroundings: DoctorContext) -> Finding:
     place = surroundings.directory
     if place.exists() and not place.is_dir():
         return Finding(
@@ -195,7 +195,7 @@ def directory(surroundings: Surroundings) -> Finding:
     return Finding(check="directory", status="ok", found=found)
 
 
-def disk(surroundings: Surroundings) -> Finding:
+def disk(surroundings: DoctorContext) -> Finding:
     """Every commit waits for a write and an fsync; commits that come together share them."""
     spans = _sync_spans(_writable(surroundings.directory), surroundings.clock)
     middle, worst = median(spans), max(spans)
@@ -222,7 +222,7 @@ def _sync_spans(folder: Path, clock: Clock) -> list[float]:
     return spans
 
 
-def descriptors(_surroundings: Surroundings) -> Finding:
+def descriptors(_surroundings: DoctorContext) -> Finding:
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     found = f"at most {soft:,} open files" if soft != resource.RLIM_INFINITY else "any number of open files"
     if soft == resource.RLIM_INFINITY or soft >= FEWEST_DESCRIPTORS:

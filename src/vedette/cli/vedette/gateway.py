@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from vedette.cli.errors import CommandFailed
-from vedette.cli.options import DEFAULT_DATA, DataOption, LogFormatOption, LogLevelOption, directory_of
+from vedette.cli.options import DEFAULT_DATA, DataOption, LogFormatOption, LogLevelOption, local_directory
 from vedette.processes.logging_setup import (
     LogFormat,
     LogLevel,
@@ -21,9 +21,9 @@ from vedette.processes.logging_setup import (
 )
 
 if TYPE_CHECKING:
-    from vedette.processes.supervisor import Child
+    from vedette.processes.supervisor import ChildSpec
 
-__all__ = ["gateway", "worker_child"]
+__all__ = ["gateway", "gateway_worker_spec"]
 
 
 def gateway(
@@ -58,13 +58,13 @@ def gateway(
         return
     from vedette.cli.output.display import TableDisplay
     from vedette.clock import SystemClock
-    from vedette.processes.ports import check_free
+    from vedette.processes.ports import require_free_port
     from vedette.processes.signals import StopSignal
     from vedette.processes.supervisor import Supervisor
 
     _engine_socket(data)
-    check_free(host, port, "--port")
-    children = [worker_child(data, host, port, number, logs) for number in range(workers)]
+    require_free_port(host, port, "--port")
+    children = [gateway_worker_spec(data, host, port, number, logs) for number in range(workers)]
     with process_logging(logs, process="gateway", announce=data), StopSignal() as stop:
         count = "1 gateway worker" if workers == 1 else f"{workers} gateway workers"
         TableDisplay().out.print(f"{count} on {host}:{port}; Ctrl-C ends.")
@@ -72,30 +72,30 @@ def gateway(
     raise typer.Exit(code)
 
 
-def worker_child(data: str, host: str, port: int, number: int, logs: LogOptions) -> Child:
+def gateway_worker_spec(data: str, host: str, port: int, number: int, logs: LogOptions) -> ChildSpec:
     """One worker, for a supervisor. It is ready when it has written down its process id."""
-    from vedette.processes.supervisor import Child
+    from vedette.processes.supervisor import ChildSpec
 
     role = f"worker-{number}"
     options = ["--data", data, "--host", host, "--port", str(port), "--role", role, *logs.arguments()]
     command = [sys.executable, "-m", "vedette", "gateway", *options]
 
     def is_ready(pid: int) -> bool:
-        mark = _mark(data, port, role)
+        mark = pid_file(data, port, role)
         return mark is not None and mark.is_file() and mark.read_text().strip() == str(pid)
 
-    return Child(f"gateway {role}", command, is_ready)
+    return ChildSpec(f"gateway {role}", command, is_ready)
 
 
-def _mark(data: str, port: int, role: str) -> Path | None:
-    directory = directory_of(data)
+def pid_file(data: str, port: int, role: str) -> Path | None:
+    directory = local_directory(data)
     return directory / f"gateway-{port}-{role}.pid" if directory is not None else None
 
 
 def _engine_socket(data: str) -> Path:
     from vedette.processes.server_file import read_server_file
 
-    directory = directory_of(data)
+    directory = local_directory(data)
     if directory is None:
         raise CommandFailed("Gateway workers need a data directory: that is where they find the engine.")
     found = read_server_file(directory)
@@ -110,28 +110,28 @@ def _worker(data: str, host: str, port: int, role: str) -> None:
 
     from vedette.clock import SystemClock
     from vedette.gateway.limits import GatewayLimits
-    from vedette.gateway.server.auth import TokenAuthority, authority_of
+    from vedette.gateway.server.auth import JwtAuthenticator, make_authenticator
     from vedette.gateway.server.listener import most_sockets
     from vedette.gateway.server.tls import tls_of
-    from vedette.gateway.service import keep_keys_fresh
+    from vedette.gateway.service import refresh_periodically
     from vedette.gateway.worker import GatewayWorker
-    from vedette.processes.engine_server import stop_asked
-    from vedette.processes.ports import taken_port
+    from vedette.processes.engine_server import stop_on_signals
+    from vedette.processes.ports import explain_bind_errors
     from vedette.settings import load_settings
-    from vedette.transport.secret import directory_secret
+    from vedette.transport.secret import load_or_create_secret
 
-    directory, clock = directory_of(data), SystemClock()
+    directory, clock = local_directory(data), SystemClock()
     settings = load_settings(directory, os.environ)
-    socket, authority = _engine_socket(data), authority_of(settings, clock)
+    socket, authority = _engine_socket(data), make_authenticator(settings, clock)
 
     async def main() -> None:
         stop = asyncio.Event()
         log_loop_exceptions(asyncio.get_running_loop())
-        stop_asked(asyncio.get_running_loop(), stop)
-        limits = GatewayLimits.of(settings)
+        stop_on_signals(asyncio.get_running_loop(), stop)
+        limits = GatewayLimits.from_settings(settings)
         worker = GatewayWorker(
             socket=socket,
-            secret=directory_secret(directory),
+            secret=load_or_create_secret(directory),
             authority=authority,
             limits=limits,
             clock=clock,
@@ -140,13 +140,15 @@ def _worker(data: str, host: str, port: int, role: str) -> None:
             tls=tls_of(settings, most_sockets(limits.max_connections)),
         )
         keys = (
-            asyncio.create_task(keep_keys_fresh(authority)) if isinstance(authority, TokenAuthority) else None
+            asyncio.create_task(refresh_periodically(authority))
+            if isinstance(authority, JwtAuthenticator)
+            else None
         )
-        with taken_port(host, port, "--port"):
+        with explain_bind_errors(host, port, "--port"):
             await worker.start(host, port)
-        _ready(_mark(data, port, role))
+        write_pid_file(pid_file(data, port, role))
         await stop.wait()
-        _gone(_mark(data, port, role))
+        remove_pid_file(pid_file(data, port, role))
         if keys is not None:
             keys.cancel()
         await worker.stop()
@@ -154,11 +156,11 @@ def _worker(data: str, host: str, port: int, role: str) -> None:
     uvloop.run(main())
 
 
-def _ready(mark: Path | None) -> None:
+def write_pid_file(mark: Path | None) -> None:
     if mark is not None:
         mark.write_text(f"{os.getpid()}\n")
 
 
-def _gone(mark: Path | None) -> None:
+def remove_pid_file(mark: Path | None) -> None:
     if mark is not None:
         mark.unlink(missing_ok=True)

@@ -35,7 +35,7 @@ def parse(
     """
     from vedette.cli.output.display import TableDisplay
     from vedette.cli.output.json_output import json_line
-    from vedette.cli.script_runner import place_of
+    from vedette.cli.script_runner import error_position
     from vedette.cli.scripts import read_script
     from vedette.errors import VedetteError
 
@@ -46,7 +46,7 @@ def parse(
         if json:
             print(json_line({"errors": _mistakes(error)}))
         else:
-            TableDisplay().error(error, f"{name}:{place_of(error, text)}" if name else "")
+            TableDisplay().error(error, f"{name}:{error_position(error, text)}" if name else "")
         raise typer.Exit(1) from error
     if json:
         print(json_line({"parts": [_record(part, text) for part in parts]}))
@@ -70,22 +70,24 @@ def _is_file(source: str) -> bool:
 
 
 def _canonical(part: Part) -> str:
-    from vedette.cli.scripts import Declarations
+    from vedette.cli.scripts import DeclarationPart
     from vedette.language.printer import print_declarations, print_statement
 
     return (
-        print_declarations(part.trees) if isinstance(part, Declarations) else f"{print_statement(part.tree)};"
+        print_declarations(part.trees)
+        if isinstance(part, DeclarationPart)
+        else f"{print_statement(part.tree)};"
     )
 
 
 def _record(part: Part, source: str) -> dict[str, Any]:
-    from vedette.cli.scripts import Declarations
+    from vedette.cli.scripts import DeclarationPart
     from vedette.language.diagnostics import line_and_column
 
-    line, column = line_and_column(source, part.first)
-    trees = part.trees if isinstance(part, Declarations) else (part.tree,)
+    line, column = line_and_column(source, part.first_token_offset)
+    trees = part.trees if isinstance(part, DeclarationPart) else (part.tree,)
     return {
-        "part": "declarations" if isinstance(part, Declarations) else "statement",
+        "part": "declarations" if isinstance(part, DeclarationPart) else "statement",
         "kinds": [type(tree).__name__ for tree in trees],
         "line": line,
         "column": column,

@@ -15,13 +15,13 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from vedette.cli.errors import CommandFailed
-from vedette.cli.options import DEFAULT_DATA, DataOption, LogFormatOption, LogLevelOption, directory_of
+from vedette.cli.options import DEFAULT_DATA, DataOption, LogFormatOption, LogLevelOption, local_directory
 from vedette.extras import require_extra
 from vedette.processes.logging_setup import LogFormat, LogLevel, LogOptions, process_logging
 from vedette.processes.pipeline_runner import LOCK_FILE, redirect_output_to_log
 
 if TYPE_CHECKING:
-    from vedette.pipeline.service import PipelineService
+    from vedette.pipeline.service import PipelineProcess
     from vedette.settings import Settings
 
 __all__ = ["pipeline"]
@@ -53,7 +53,7 @@ def pipeline(
       vedette pipeline --master spark://host:7077 --store postgresql://host/vedette
     """
     require_extra("pipeline", "`vedette pipeline`")
-    directory = directory_of(data)
+    directory = local_directory(data)
     if directory is None:
         raise CommandFailed(f"{data} is no directory. The pipeline keeps its checkpoints in one: --data DIR.")
     directory.mkdir(parents=True, exist_ok=True)
@@ -72,7 +72,7 @@ def _run(directory: Path, *, master: str | None, store: str | None, supervised: 
 
     stop = Flag()
     failures: list[BaseException] = []
-    with _alone(directory), StopSignal() as signal:
+    with _exclusive(directory), StopSignal() as signal:
         settings = load_settings(directory, os.environ, pipeline_master=master)
         service = _open_service(directory, settings, store)
 
@@ -95,7 +95,7 @@ def _run(directory: Path, *, master: str | None, store: str | None, supervised: 
             while thread.is_alive() and not signal.wait(0.1) and not (supervised and _is_orphan()):
                 pass
             stop.set()
-            if not service.has_begun and not failures:
+            if not service.spark_started and not failures:
                 os._exit(
                     0
                 )  # Java is still starting: nothing has to be closed, and Java ends with this process
@@ -106,21 +106,21 @@ def _run(directory: Path, *, master: str | None, store: str | None, supervised: 
         print("The pipeline has stopped. The next start continues where it ended.")
 
 
-def _open_service(directory: Path, settings: Settings, store: str | None) -> PipelineService:
-    from vedette.control.controller import Targets
-    from vedette.pipeline.service import PipelineService
-    from vedette.transport.secret import directory_secret
+def _open_service(directory: Path, settings: Settings, store: str | None) -> PipelineProcess:
+    from vedette.control.controller import ServiceObjectives
+    from vedette.pipeline.service import PipelineProcess
+    from vedette.transport.secret import load_or_create_secret
 
-    return PipelineService(
+    return PipelineProcess(
         directory,
-        secret=directory_secret(directory).hex(),
+        secret=load_or_create_secret(directory).hex(),
         store=store or settings.pipeline_store or None,
         master=settings.pipeline_master,
         retention_seconds=settings.journal_retention_seconds,
-        targets=Targets(
+        targets=ServiceObjectives(
             lag_limit_seconds=settings.pipeline_lag_limit_seconds,
             delivery_p99_seconds=settings.slo_delivery_seconds,
-            bloom_false_positives=settings.slo_false_positive_share,
+            max_false_positive_rate=settings.slo_false_positive_share,
         ),
         metrics_port=settings.pipeline_metrics_port,
         index_bytes=settings.pipeline_index_megabytes << 20,
@@ -128,7 +128,7 @@ def _open_service(directory: Path, settings: Settings, store: str | None) -> Pip
 
 
 @contextmanager
-def _alone(directory: Path) -> Iterator[None]:
+def _exclusive(directory: Path) -> Iterator[None]:
     """One pipeline at a time works on a data directory."""
     from vedette.errors import StoreError
     from vedette.storage.sqlite.lock import EngineLock

@@ -9,7 +9,7 @@ from typing import Annotated
 import typer
 
 from vedette.cli.errors import CommandFailed
-from vedette.cli.options import DEFAULT_DATA, DataOption, directory_of, journal_address
+from vedette.cli.options import DEFAULT_DATA, DataOption, journal_address, local_directory
 from vedette.extras import require_extra
 
 __all__ = ["capture", "replay", "shadow"]
@@ -47,7 +47,7 @@ def capture(
     from vedette.pipeline.spark_progress import shown_progress
     from vedette.sources.journal.seam import open_journal
 
-    directory = directory_of(data)
+    directory = local_directory(data)
     if directory is None or not (directory / "index").is_dir():
         raise CommandFailed(f"{data} has no index of subscriptions yet. Run `vedette pipeline` there first.")
     journal = open_journal(journal_address(directory))
@@ -100,11 +100,11 @@ def shadow(
     with tempfile.TemporaryDirectory() as work:
         found = compare_versions(session, capture, candidate, Path(work))
     session.stop()
-    print(f"told by both            {found.both}")
-    print(f"only by the present     {found.only_present}")
+    print(f"told by both            {found.matched_by_both}")
+    print(f"only by the present     {found.only_current}")
     print(f"only by the candidate   {found.only_candidate}")
-    print(f"by another gateway      {found.other_route}")
-    print(f"a batch, median ms      {found.present_ms:.1f} ▸ {found.candidate_ms:.1f}")
+    print(f"by another gateway      {found.routed_differently}")
+    print(f"a batch, median ms      {found.current_ms:.1f} ▸ {found.candidate_ms:.1f}")
     print(f"divergence              {found.divergence:.6f} (threshold {threshold})")
     if found.divergence > threshold:
         raise typer.Exit(1)

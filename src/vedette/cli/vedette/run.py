@@ -40,17 +40,17 @@ def run(
     from vedette.cli.data_access import open_session
     from vedette.cli.output.display import display_for
     from vedette.cli.parameters import read_parameters
-    from vedette.cli.script_runner import located, run_part
+    from vedette.cli.script_runner import report_errors, run_part
     from vedette.cli.scripts import read_script
 
     display = display_for(json=json)
     params = read_parameters(param or [])
     scripts = []
     for name, text in [(name, read_text(name)) for name in files]:
-        with located(display, name, text):
+        with report_errors(display, name, text):
             scripts.append((name, text, read_script(text)))
     with open_session(data, database, actor, display=display) as session:
         for name, text, parts in scripts:
             for part in parts:
-                with located(display, name, text, part.first):
+                with report_errors(display, name, text, part.first_token_offset):
                     run_part(session, part, text, display, params=params)

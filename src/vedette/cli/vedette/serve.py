@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from vedette.cli.options import DEFAULT_DATA, DataOption, LogFormatOption, LogLevelOption, directory_of
+from vedette.cli.options import DEFAULT_DATA, DataOption, LogFormatOption, LogLevelOption, local_directory
 from vedette.extras import missing_packages
 from vedette.processes.logging_setup import (
     LogFormat,
@@ -86,18 +86,18 @@ def serve(
             _engine(data, host, port, http_port, workers, pace if demo else None, pipeline=pipeline)
         return
     from vedette.cli.output.display import TableDisplay
-    from vedette.cli.vedette.gateway import worker_child
+    from vedette.cli.vedette.gateway import gateway_worker_spec
     from vedette.clock import SystemClock
-    from vedette.processes.folder_daemon import folder_child
-    from vedette.processes.pipeline_runner import pipeline_child
-    from vedette.processes.ports import check_free
+    from vedette.processes.folder_daemon import folder_daemon_spec
+    from vedette.processes.pipeline_runner import pipeline_spec
+    from vedette.processes.ports import require_free_port
     from vedette.processes.server_file import read_server_file
     from vedette.processes.signals import StopSignal
-    from vedette.processes.supervisor import Child, Supervisor
+    from vedette.processes.supervisor import ChildSpec, Supervisor
 
     if workers:
-        check_free(host, port, "--port")
-    directory = directory_of(data)
+        require_free_port(host, port, "--port")
+    directory = local_directory(data)
     options = ["--data", data, "--host", host, "--port", str(port), "--http-port", str(http_port)]
     options += ["--workers", str(workers), "--pace", str(pace), *(["--demo"] if demo else [])]
     options += [*([] if pipeline else ["--no-pipeline"]), *logs.arguments()]
@@ -107,12 +107,12 @@ def serve(
         found = read_server_file(directory) if directory is not None else None
         return directory is None or (found is not None and found.pid == pid)
 
-    children = [Child("engine", command, is_ready, leads=True)]
-    children += [worker_child(data, host, port, number, logs) for number in range(workers)]
+    children = [ChildSpec("engine", command, is_ready, primary=True)]
+    children += [gateway_worker_spec(data, host, port, number, logs) for number in range(workers)]
     if directory is not None:
-        children.append(folder_child(data, directory, logs))
+        children.append(folder_daemon_spec(data, directory, logs))
     if pipeline and directory is not None:
-        children.append(pipeline_child(data, directory, TableDisplay().out.print, logs))
+        children.append(pipeline_spec(data, directory, TableDisplay().out.print, logs))
     with process_logging(logs, process="serve", announce=data), StopSignal() as stop:
         code = Supervisor(children, clock=SystemClock()).run(stop)
     raise typer.Exit(code)
@@ -124,23 +124,23 @@ def _engine(
     """The child: what the supervisor watches over."""
     import uvloop
 
-    from vedette.cli.data_access import open_place
+    from vedette.cli.data_access import open_directory
     from vedette.cli.output.display import TableDisplay
     from vedette.cli.vedette.serve_screen import screen_lines
-    from vedette.processes.engine_server import DemoActivity, ServeOptions, serve_home, stop_asked
+    from vedette.processes.engine_server import DemoActivity, ServeOptions, run_engine_server, stop_on_signals
 
     display = TableDisplay()
     options = ServeOptions(
-        host=host, port=port, http_port=http_port, workers=workers, directory=directory_of(data)
+        host=host, port=port, http_port=http_port, workers=workers, directory=local_directory(data)
     )
-    with open_place(data, display=display, alone=True) as home:
+    with open_directory(data, display=display, alone=True) as home:
         activity = DemoActivity(home, demo_pace) if demo_pace is not None else None
 
         async def main() -> None:
             stop = asyncio.Event()
             log_loop_exceptions(asyncio.get_running_loop())
-            stop_asked(asyncio.get_running_loop(), stop)
-            await serve_home(home, options, started=started, stop=stop)
+            stop_on_signals(asyncio.get_running_loop(), stop)
+            await run_engine_server(home, options, started=started, stop=stop)
 
         def started(found: ServerFile) -> None:
             for line in screen_lines(_screen_facts(home, found, data, demo_pace, pipeline=pipeline)):
@@ -162,7 +162,7 @@ def _screen_facts(
     """Prepare the demo, if there is one, and return what the screen shows."""
     from vedette.cli.vedette.serve_screen import ScreenFacts
 
-    demo_folder, demo_source, directory = None, False, directory_of(data)
+    demo_folder, demo_source, directory = None, False, local_directory(data)
     if demo_seconds is not None:
         from vedette.processes.demo import board, files
 

@@ -38,20 +38,20 @@ def shell(
       vedette shell /var/lib/vedette --database team-b
       echo 'MATCH t: Task RETURN t;' | vedette shell data --json
     """
-    from vedette.cli.data_access import open_place
+    from vedette.cli.data_access import open_directory
     from vedette.cli.output.display import display_for
-    from vedette.cli.shell.piped import converse_by_pipe
-    from vedette.cli.shell.session import Conversation
+    from vedette.cli.shell.piped import run_piped
+    from vedette.cli.shell.session import ShellSession
 
     display = display_for(json=json)
     interactive = sys.stdin.isatty() and sys.stdout.isatty()
     with (
-        open_place(data, display=display) as home,
-        Conversation(home, display, database=database, actor=actor, timed=interactive) as conversation,
+        open_directory(data, display=display) as home,
+        ShellSession(home, display, database=database, actor=actor, timed=interactive) as conversation,
     ):
         if interactive:
-            from vedette.cli.shell.terminal import converse_at_terminal
+            from vedette.cli.shell.terminal import run_interactive
 
-            converse_at_terminal(conversation)
-        elif not converse_by_pipe(conversation, sys.stdin):
+            run_interactive(conversation)
+        elif not run_piped(conversation, sys.stdin):
             raise typer.Exit(1)

@@ -15,8 +15,8 @@ from vedette.cli.options import (
     DatabaseOption,
     DataOption,
     JsonOption,
-    directory_of,
     journal_address,
+    local_directory,
 )
 from vedette.extras import missing_extra_note
 
@@ -60,16 +60,16 @@ def add(
       vedette source add mongodb mongodb://localhost/shop --name shop
       vedette source add postgres postgresql://localhost/shop --name shop --option tables=orders,customers
     """
-    from vedette.sources.reader_supervisor import check_source
+    from vedette.sources.reader_supervisor import validate_source
     from vedette.sources.records import Source
 
     options = dict(_pair(text) for text in option or [])
     added = Source(
         name=name, kind=kind, address=address, tenant=database, partitions=partitions, options=options
     )
-    check_source(added)
+    validate_source(added)
     with _journal(data) as journal:
-        check_source(added, journal.sources())
+        validate_source(added, journal.sources())
         journal.add_source(added)
     _note_watch(data, added)
     print(
@@ -101,7 +101,7 @@ def status(name: NameArgument, data: DataOption = DEFAULT_DATA, json: JsonOption
     """Show the partitions of a source, why it cannot be read, and what went to its quarantine."""
     with _journal(data) as journal:
         journal.source(name)
-        unread = journal.token(name) is None
+        unread = journal.resume_token(name) is None
         partitions = [
             {
                 "partition": p.id,
@@ -169,9 +169,9 @@ def _note_watch(data: str, source: Source) -> None:
     from vedette.cli.wqm.access import open_tables
     from vedette.handshake.tables.source_health import source_watch
 
-    if directory_of(data) is not None:
+    if local_directory(data) is not None:
         with open_tables(data) as tables:
-            tables.ensure_watch(source_watch(source))
+            tables.register_source(source_watch(source))
 
 
 def _forget_watch(data: str, name: str) -> None:
@@ -179,7 +179,7 @@ def _forget_watch(data: str, name: str) -> None:
     from vedette.errors import FolderError
     from vedette.handshake.tables.source_health import source_watch_id
 
-    if directory_of(data) is not None:
+    if local_directory(data) is not None:
         with open_tables(data) as tables, suppress(FolderError):  # E4501: it has none
             tables.remove_watch(source_watch_id(name))
 
@@ -197,7 +197,7 @@ class _Opened:
     def __enter__(self) -> CollectionJournal:
         from vedette.sources.journal.seam import open_journal
 
-        directory = directory_of(self._location)
+        directory = local_directory(self._location)
         if directory is None and not self._location.startswith("postgres"):
             raise CommandFailed(f"{self._location} keeps no sources. Give a data directory with --data.")
         self._opened = open_journal(self._location if directory is None else journal_address(directory))
@@ -223,7 +223,7 @@ def _pair(text: str) -> tuple[str, str]:
 
 def _state(journal: CollectionJournal, name: str) -> str:
     states = {partition.state for partition in journal.partitions(name)}
-    calm = "unread" if journal.token(name) is None else "live"
+    calm = "unread" if journal.resume_token(name) is None else "live"
     return next((state for state in ("stale", "catching-up") if state in states), calm)
 
 
@@ -233,7 +233,7 @@ def _problem(data: str, name: str) -> str:
     from vedette.errors import FolderError
     from vedette.handshake.tables.source_health import source_watch_id
 
-    if directory_of(data) is None:
+    if local_directory(data) is None:
         return ""
     with open_tables(data) as tables:
         try:
@@ -258,6 +258,6 @@ def _show(records: list[dict[str, Any]], json: bool) -> None:
         for record in records:
             print(json_module.dumps(record))
     elif records:
-        TableDisplay().listing(list(records[0]), [list(record.values()) for record in records])
+        TableDisplay().show_table(list(records[0]), [list(record.values()) for record in records])
     else:
         print("There are none.")

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from vedette.change import Event
     from vedette.cli.output.display import Display
     from vedette.cli.scripts import Part
-    from vedette.cli.vedette.watch_printer import Following
+    from vedette.cli.vedette.watch_printer import WatchPrinter
     from vedette.clock import Clock
     from vedette.engine.session.session import Session
     from vedette.engine.session.watch_handle import WatchHandle
@@ -86,34 +86,34 @@ def watch(
     if context.args:  # `vedette shell data` is right, so `vedette watch … data` is tried
         surplus = " ".join(context.args)
         raise CommandFailed(f"One statement is enough: a data directory is named with --data {surplus}")
-    from vedette.cli.data_access import open_place, session_in
+    from vedette.cli.data_access import open_database_session, open_directory
     from vedette.cli.output.display import display_for
     from vedette.cli.parameters import read_parameters
-    from vedette.cli.vedette.watch_printer import Following
+    from vedette.cli.vedette.watch_printer import WatchPrinter
     from vedette.processes.signals import StopSignal
 
     as_json = json if json is not None else not sys.stdout.isatty()
     display = display_for(json=as_json)
     params = read_parameters(param or [])
     work = _read(scripts or [], display)
-    with StopSignal() as stop, open_place(data, display=display) as home:
-        author = session_in(home, database, None, display)
+    with StopSignal() as stop, open_directory(data, display=display) as home:
+        author = open_database_session(home, database, None, display)
         begin = _leading_declarations(work)
         _run(author, begin, display, params)
         reader = home.database(database).session(actor)
         handle = _hold(reader, statement, params)
-        following = Following(
+        following = WatchPrinter(
             handle,
             _shown(as_json, display, home.clock),
             display,
-            most=count,
+            max_events=count,
             initial=initial,
-            acknowledges=ack,
+            ack_deliveries=ack,
         )
         display.note(f"watching {handle.name or handle.id}; Ctrl-C ends it")
-        following.catch_up()
+        following.print_ready()
         _run(author, work[len(begin) :], display, params, following)
-        following.until(stop)
+        following.follow(stop)
         if handle.lasts and handle.status != "cancelled":
             display.note(
                 f"{handle.name or handle.id} lasts: `vedette watch {handle.name or handle.id}` goes on"
@@ -153,21 +153,23 @@ _Work = list[tuple[str, str, "Part"]]
 
 
 def _read(files: list[str], display: Display) -> _Work:
-    from vedette.cli.script_runner import located
+    from vedette.cli.script_runner import report_errors
     from vedette.cli.scripts import read_script
 
     work: _Work = []
     for name in files:
         text = read_text(name)
-        with located(display, name, text):
+        with report_errors(display, name, text):
             work += [(name, text, part) for part in read_script(text)]
     return work
 
 
 def _leading_declarations(work: _Work) -> _Work:
-    from vedette.cli.scripts import Declarations
+    from vedette.cli.scripts import DeclarationPart
 
-    first = next((i for i, (_, _, part) in enumerate(work) if not isinstance(part, Declarations)), len(work))
+    first = next(
+        (i for i, (_, _, part) in enumerate(work) if not isinstance(part, DeclarationPart)), len(work)
+    )
     return work[:first]
 
 
@@ -176,15 +178,15 @@ def _run(
     work: _Work,
     display: Display,
     params: dict[str, Any],
-    following: Following | None = None,
+    following: WatchPrinter | None = None,
 ) -> None:
     """Run parts of scripts; what they lead to is shown in between, their results are not."""
     from vedette.cli.output.display import QuietDisplay
-    from vedette.cli.script_runner import located, run_part
+    from vedette.cli.script_runner import report_errors, run_part
 
     quiet = QuietDisplay()
     for name, text, part in work:
-        with located(display, name, text, part.first):
+        with report_errors(display, name, text, part.first_token_offset):
             run_part(session, part, text, quiet, params=params)
         if following is not None:
-            following.catch_up()
+            following.print_ready()

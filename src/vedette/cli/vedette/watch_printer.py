@@ -10,13 +10,13 @@ from vedette.engine.session.watch_handle import WatchHandle
 from vedette.errors import VedetteError
 from vedette.processes.signals import StopSignal
 
-__all__ = ["Following"]
+__all__ = ["WatchPrinter"]
 
 _LOOK_SECONDS = 0.2
 """How long it waits for an event before it looks whether somebody said stop."""
 
 
-class Following:
+class WatchPrinter:
     """One watch in the hands of a command."""
 
     def __init__(
@@ -25,9 +25,9 @@ class Following:
         show: Callable[[Event], None],
         display: Display,
         *,
-        most: int | None,
+        max_events: int | None,
         initial: bool,
-        acknowledges: bool = False,
+        ack_deliveries: bool = False,
     ) -> None:
         """`most`: how many events are shown, all when None; `initial`: whether what is there already is, too.
 
@@ -36,32 +36,32 @@ class Following:
         self._handle = handle
         self._show = show
         self._display = display
-        self._left = most
+        self._left = max_events
         self._initial = initial
-        self._acknowledges = acknowledges
+        self._acknowledges = ack_deliveries
         self.failed = False
         """The watch ended because something went wrong."""
 
     @property
-    def over(self) -> bool:
+    def is_done(self) -> bool:
         return self.failed or self._left == 0 or self._handle.status == "cancelled"
 
-    def catch_up(self) -> None:
+    def print_ready(self) -> None:
         """Show what is ready, without waiting."""
-        while not self.over and (event := self._handle.next(timeout=0)) is not None:
-            self._tell(event)
-        self._tell_errors()
+        while not self.is_done and (event := self._handle.next(timeout=0)) is not None:
+            self._print_event(event)
+        self._print_errors()
 
-    def until(self, stop: StopSignal) -> None:
+    def follow(self, stop: StopSignal) -> None:
         """Show what comes, until it is over or a signal came."""
-        self.catch_up()
-        while not self.over and not stop.wait(0):
+        self.print_ready()
+        while not self.is_done and not stop.wait(0):
             event = self._handle.next(timeout=_LOOK_SECONDS)
             if event is not None:
-                self._tell(event)
-            self._tell_errors()
+                self._print_event(event)
+            self._print_errors()
 
-    def _tell(self, event: Event) -> None:
+    def _print_event(self, event: Event) -> None:
         if event.type == "initial" and event.window_end is None and not self._initial:
             return
         self._show(event)
@@ -70,7 +70,7 @@ class Following:
         if self._acknowledges if event.delivery_id is not None else self._handle.lasts:
             self._handle.ack(event)
 
-    def _tell_errors(self) -> None:
+    def _print_errors(self) -> None:
         for record in self._handle.errors():
             if isinstance(record, VedetteError) and self._handle.status == "cancelled":
                 self.failed = True

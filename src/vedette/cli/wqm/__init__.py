@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import sys
 
-from vedette.cli.program import new_program
+from vedette.cli.program import create_app
 from vedette.cli.wqm.admin import admin_app
 from vedette.cli.wqm.daemon import daemon
 from vedette.cli.wqm.queue import queue_app
@@ -13,7 +13,7 @@ from vedette.cli.wqm.watch import watch_app
 
 __all__ = ["app", "main"]
 
-app = new_program(
+app = create_app(
     "wqm",
     help="Folders that are watched, their health and their queue; and searching what they hold.",
     epilog='Start with `wqm watch add FOLDER --collection NAME`, `wqm watch sync`, `wqm search "…" --collection NAME`.',

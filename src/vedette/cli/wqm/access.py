@@ -14,34 +14,34 @@ from typing import TYPE_CHECKING, Annotated, Any, TypeAlias
 import typer
 
 from vedette.cli.errors import CommandFailed
-from vedette.cli.options import directory_of
+from vedette.cli.options import local_directory
 
 if TYPE_CHECKING:
     from vedette.clock import Clock
     from vedette.handshake.tables import HandshakeTables
     from vedette.handshake.tables.rows import WatchRow
-    from vedette.search.file_queue.tasks import QueueInspection
-    from vedette.search.folders.daemon_api import DaemonLink
+    from vedette.search.file_queue.tasks import QueueAdmin
+    from vedette.search.folders.daemon_api import DaemonClient
     from vedette.search.vectors.store import VectorStore
     from vedette.settings import Settings
 
 __all__ = [
     "ForceOption",
-    "Format",
     "FormatOption",
+    "OutputFormat",
     "WatchArgument",
     "clock_of",
     "confirm",
     "daemon_link",
     "daemon_socket",
-    "directory_at",
-    "found_watch",
+    "find_watch",
     "open_queue",
     "open_tables",
     "open_vectors",
+    "print_records",
+    "require_directory",
     "running_daemon",
     "settings_at",
-    "show",
     "vectors_at",
 ]
 
@@ -50,13 +50,13 @@ DAEMON_START_SECONDS = 30.0
 DAEMON_POLL_SECONDS = 0.1
 
 
-class Format(StrEnum):
+class OutputFormat(StrEnum):
     TABLE = "table"
     JSON = "json"
 
 
 FormatOption: TypeAlias = Annotated[
-    Format, typer.Option("--format", "-f", help="table for people, json for programs.")
+    OutputFormat, typer.Option("--format", "-f", help="table for people, json for programs.")
 ]
 ForceOption: TypeAlias = Annotated[bool, typer.Option("--force", help="Do not ask.")]
 WatchArgument: TypeAlias = Annotated[
@@ -64,9 +64,9 @@ WatchArgument: TypeAlias = Annotated[
 ]
 
 
-def directory_at(data: str, *, make: bool = False) -> Path:
+def require_directory(data: str, *, make: bool = False) -> Path:
     """The data directory; the tables of folders need one. Without `make` it has to be there already."""
-    directory = directory_of(data)
+    directory = local_directory(data)
     if directory is None:
         raise CommandFailed(
             f"{data} is no folder. Watches of folders live in a data directory: name one with --data."
@@ -94,18 +94,18 @@ def clock_of() -> Clock:
 @contextmanager
 def open_tables(data: str, *, make: bool = False) -> Iterator[HandshakeTables]:
     """The handshake's tables; a daemon that runs sees what is written at once."""
-    from vedette.handshake.tables.settings import Tuning
+    from vedette.handshake.tables.settings import HandshakeSettings
 
-    directory = directory_at(data, make=make)
-    with Tuning.at(directory).open(directory, clock_of()) as tables:
+    directory = require_directory(data, make=make)
+    with HandshakeSettings.load(directory).open(directory, clock_of()) as tables:
         yield tables
 
 
 @contextmanager
 def open_vectors(directory: Path) -> Iterator[VectorStore]:
-    from vedette.search.vectors.qdrant import QdrantVectors
+    from vedette.search.vectors.qdrant import QdrantStore
 
-    store = QdrantVectors(vectors_at(directory))
+    store = QdrantStore(vectors_at(directory))
     try:
         yield store
     finally:
@@ -125,14 +125,14 @@ def daemon_socket(directory: Path) -> Path:
     return socket_path(directory, SOCKET_NAME)
 
 
-def daemon_link(directory: Path) -> DaemonLink:
+def daemon_link(directory: Path) -> DaemonClient:
     """A way to ask the daemon that holds the vectors, should one run."""
-    from vedette.search.folders.daemon_api import DaemonLink
+    from vedette.search.folders.daemon_api import DaemonClient
 
-    return DaemonLink(daemon_socket(directory))
+    return DaemonClient(daemon_socket(directory))
 
 
-def running_daemon(directory: Path) -> DaemonLink | None:
+def running_daemon(directory: Path) -> DaemonClient | None:
     """Return the link to the folder daemon, or None if this process may open the vectors itself.
 
     A running server starts the daemon when the first folder is watched, which takes seconds. A command that opened the
@@ -140,7 +140,7 @@ def running_daemon(directory: Path) -> DaemonLink | None:
     """
     link, clock = daemon_link(directory), clock_of()
     deadline = clock.monotonic() + DAEMON_START_SECONDS
-    while not link.is_there():
+    while not link.is_running():
         if clock.monotonic() >= deadline or not _server_starts_daemon(directory):
             return None
         Event().wait(DAEMON_POLL_SECONDS)
@@ -164,7 +164,7 @@ def _server_starts_daemon(directory: Path) -> bool:
         return any(row.config.watch_type is not WatchType.SOURCE for row in tables.watches())
 
 
-def found_watch(tables: HandshakeTables, named: str) -> WatchRow:
+def find_watch(tables: HandshakeTables, named: str) -> WatchRow:
     """By its id or its path; the path may be relative, as the shell completes it."""
     from vedette.errors import FolderError
     from vedette.handshake.config import is_text
@@ -185,11 +185,11 @@ def found_watch(tables: HandshakeTables, named: str) -> WatchRow:
         raise
 
 
-def open_queue(directory: Path) -> QueueInspection:
+def open_queue(directory: Path) -> QueueAdmin:
     """The queue, whoever owns it: a running daemon answers for it, and without one it is opened for the moment."""
-    from vedette.search.file_queue.client import OutsideQueue
+    from vedette.search.file_queue.client import FileQueueClient
 
-    return OutsideQueue(directory, clock_of())
+    return FileQueueClient(directory, clock_of())
 
 
 def confirm(question: str, *, force: bool) -> None:
@@ -198,14 +198,16 @@ def confirm(question: str, *, force: bool) -> None:
         raise typer.Exit(1)
 
 
-def show(records: Sequence[dict[str, Any]], columns: Sequence[str], format: Format, *, empty: str) -> None:
+def print_records(
+    records: Sequence[dict[str, Any]], columns: Sequence[str], format: OutputFormat, *, empty: str
+) -> None:
     """Records as a table of these columns, or all of them as a JSON list."""
     from vedette.cli.output.display import TableDisplay
-    from vedette.cli.output.json_output import json_value
+    from vedette.cli.output.json_output import to_json
 
-    if format is Format.JSON:
-        print(json_module.dumps(json_value(list(records)), indent=2, ensure_ascii=False))
+    if format is OutputFormat.JSON:
+        print(json_module.dumps(to_json(list(records)), indent=2, ensure_ascii=False))
     elif records:
-        TableDisplay().listing(columns, [[record[name] for name in columns] for record in records])
+        TableDisplay().show_table(columns, [[record[name] for name in columns] for record in records])
     else:
         TableDisplay().note(empty)

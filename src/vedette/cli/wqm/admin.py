@@ -12,14 +12,14 @@ import typer
 from vedette.cli.options import DEFAULT_DATA, DataOption
 from vedette.cli.wqm import access as wqm_place
 from vedette.cli.wqm.access import (
-    Format,
     FormatOption,
+    OutputFormat,
     daemon_link,
-    directory_at,
     open_tables,
     open_vectors,
+    print_records,
+    require_directory,
     running_daemon,
-    show,
 )
 
 __all__ = ["admin_app"]
@@ -28,12 +28,12 @@ admin_app = typer.Typer(help="Load, queue and memory.", no_args_is_help=True, ri
 
 
 @admin_app.command("degradation-status")
-def degradation_status(data: DataOption = DEFAULT_DATA, format: FormatOption = Format.TABLE) -> None:
+def degradation_status(data: DataOption = DEFAULT_DATA, format: FormatOption = OutputFormat.TABLE) -> None:
     """Show how much is being held back, why, and which watches are paused by it."""
     with open_tables(data) as tables:
-        state, sink = tables.system.degradation(), tables.system.sink()
+        state, sink = tables.system_state.degradation(), tables.system_state.sink_breaker()
     record = {
-        "level": state.level.word,
+        "level": state.level.label,
         "entered_at": None if state.last_check_at is None else state.entered_at,
         "last_check_at": state.last_check_at,
         "queue_depth": state.queue_depth,
@@ -54,12 +54,12 @@ def queue_stats(
         bool, typer.Option("--by-collection", help="One line for each collection.")
     ] = False,
     data: DataOption = DEFAULT_DATA,
-    format: FormatOption = Format.TABLE,
+    format: FormatOption = OutputFormat.TABLE,
 ) -> None:
     """Count the tasks by status."""
     from vedette.search.file_queue.tasks import TaskStatus
 
-    counts = wqm_place.open_queue(directory_at(data)).counts()
+    counts = wqm_place.open_queue(require_directory(data)).count_by_status()
     total: Counter[TaskStatus] = Counter()
     for each in counts.values():
         total.update(each)
@@ -68,20 +68,20 @@ def queue_stats(
         {"collection": name, **{str(status): each.get(status, 0) for status in TaskStatus}}
         for name, each in shown.items()
     ]
-    show(records, ["collection", *TaskStatus], format, empty="No tasks.")
+    print_records(records, ["collection", *TaskStatus], format, empty="No tasks.")
 
 
 @admin_app.command("system-stats")
-def system_stats(data: DataOption = DEFAULT_DATA, format: FormatOption = Format.TABLE) -> None:
+def system_stats(data: DataOption = DEFAULT_DATA, format: FormatOption = OutputFormat.TABLE) -> None:
     """Show the daemon's share of the memory, watches by health, capacity and what the collections hold."""
     from vedette.errors import IngestError, InstallationError
     from vedette.search.folders.process_memory import memory_usage
 
-    directory = directory_at(data)
-    runs = daemon_link(directory).is_there()
+    directory = require_directory(data)
+    runs = daemon_link(directory).is_running()
     with open_tables(data) as tables:
-        watches, capacity = tables.watches(), tables.system.capacity()
-        state = tables.system.degradation()
+        watches, capacity = tables.watches(), tables.system_state.capacity()
+        state = tables.system_state.degradation()
     record: dict[str, Any] = {
         "memory_total_bytes": memory_usage().total_bytes,
         "memory_used_share": round(state.memory_usage, 3) if runs else None,
@@ -105,19 +105,19 @@ def _collections(directory: Path) -> Mapping[str, int]:
     if (daemon := running_daemon(directory)) is not None:
         return daemon.collections()
     with open_vectors(directory) as store:
-        return store.collections()
+        return store.count_by_collection()
 
 
-def _facts(record: dict[str, Any], format: Format) -> None:
+def _facts(record: dict[str, Any], format: OutputFormat) -> None:
     """One record: a line per field, or an object."""
-    if format is Format.JSON:
+    if format is OutputFormat.JSON:
         import json
 
-        from vedette.cli.output.json_output import json_value
+        from vedette.cli.output.json_output import to_json
 
-        print(json.dumps(json_value(record), indent=2, ensure_ascii=False))
+        print(json.dumps(to_json(record), indent=2, ensure_ascii=False))
         return
-    show(
+    print_records(
         [{"field": name, "value": value} for name, value in record.items()],
         ["field", "value"],
         format,

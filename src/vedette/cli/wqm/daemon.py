@@ -13,11 +13,11 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from vedette.cli.options import DEFAULT_DATA, DataOption, LogFormatOption, LogLevelOption
-from vedette.cli.wqm.access import clock_of, directory_at
+from vedette.cli.wqm.access import clock_of, require_directory
 from vedette.errors import IngestError, StoreError
 from vedette.extras import require_extra
 from vedette.processes.logging_setup import LogFormat, LogLevel, LogOptions, process_logging
-from vedette.processes.supervisor import Restarts
+from vedette.processes.supervisor import RestartBackoff
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -52,7 +52,7 @@ def daemon(
     require_extra("files", "`wqm daemon`")
     logs = LogOptions(level=log_level, format=log_format)
     with process_logging(logs, process="folder-daemon", announce=None if supervised else data):
-        directory = directory_at(data, make=True)
+        directory = require_directory(data, make=True)
         if supervised:
             _stop_with_the_supervisor()
         with StopSignal() as stop:
@@ -63,14 +63,14 @@ def daemon(
 
 def _run_until_stopped(directory: Path, data: str, stop: StopSignal, *, supervised: bool) -> None:
     """Run the daemon; open everything again after a failure of the disk or the vector store."""
-    from vedette.processes.folder_daemon import open_daemon
+    from vedette.processes.folder_daemon import open_folder_daemon
 
-    restarts = Restarts(first_seconds=1.0, cap_seconds=30.0)
+    restarts = RestartBackoff(initial_delay_seconds=1.0, max_delay_seconds=30.0)
     has_begun = False
     while True:
         began = clock_of().monotonic()
         try:
-            with open_daemon(directory, data) as made:
+            with open_folder_daemon(directory, data) as made:
                 if not supervised and not has_begun:
                     print(f"Watching the folders of {directory}. Ctrl-C ends it.", flush=True)
                 has_begun = True
@@ -81,7 +81,7 @@ def _run_until_stopped(directory: Path, data: str, stop: StopSignal, *, supervis
             if not has_begun:
                 raise
             failure = error
-        wait = restarts.wait(clock_of().monotonic() - began)
+        wait = restarts.next_delay(clock_of().monotonic() - began)
         log.error(
             "The folder daemon failed and restarts in %.0f s: %s",
             wait,

@@ -11,13 +11,13 @@ import typer
 from vedette.cli.errors import CommandFailed
 from vedette.cli.options import DEFAULT_DATA, DataOption
 from vedette.cli.wqm.access import (
-    Format,
     FormatOption,
+    OutputFormat,
     WatchArgument,
     clock_of,
-    found_watch,
+    find_watch,
     open_tables,
-    show,
+    print_records,
 )
 
 __all__ = ["exclusions"]
@@ -43,7 +43,7 @@ def exclusions(
     ] = None,
     all: Annotated[bool, typer.Option("--all", help="Those that have ended, too.")] = False,
     data: DataOption = DEFAULT_DATA,
-    format: FormatOption = Format.TABLE,
+    format: FormatOption = OutputFormat.TABLE,
 ) -> None:
     """Show what of a watch is left alone, and why; add to it or take from it.
 
@@ -57,26 +57,28 @@ def exclusions(
     if hours is not None and not 0 < hours <= _MOST_HOURS:  # nan is neither
         raise CommandFailed(f"--hours must be above 0 and at most {_MOST_HOURS:,}, and this is {hours}.")
     with open_tables(data) as tables:
-        config = found_watch(tables, watch).config
+        config = find_watch(tables, watch).config
         watch_id = config.watch_id
         if add is not None:
             now = clock_of().now()
             made = Exclusion(
                 type=ExclusionType(type),
-                value=add if type == ExclusionType.PATTERN else _below(Path(config.path), add, watch_id),
+                value=add
+                if type == ExclusionType.PATTERN
+                else _path_in_folder(Path(config.path), add, watch_id),
                 reason=reason,
                 error_count=0,
                 created_at=now,
                 expires_at=None if hours is None else now + timedelta(hours=hours),
                 is_permanent=hours is None,
             )
-            tables.exclude(watch_id, made)
+            tables.add_exclusion(watch_id, made)
         if remove is not None:
             as_named = Path(remove).expanduser().absolute()
             named = dict.fromkeys(
-                (remove, str(as_named), str(_as_watched(Path(config.path), as_named) or as_named))
+                (remove, str(as_named), str(_watched_path(Path(config.path), as_named) or as_named))
             )
-            lifted = [each for value in named for each in tables.lift_exclusion(watch_id, value)]
+            lifted = [each for value in named for each in tables.remove_exclusions(watch_id, value)]
             if not lifted:
                 raise CommandFailed(
                     f"{watch_id} has no exclusion {remove}. Without --remove they are listed."
@@ -84,11 +86,11 @@ def exclusions(
             tables.request_rescan(watch_id)
         records = [exclusion_record(each) for each in tables.exclusions(watch_id, also_expired=all)]
     columns = ["type", "value", "reason", "error_count", "expires_at", "is_permanent"]
-    show(records, columns, format, empty="Nothing is excluded.")
+    print_records(records, columns, format, empty="Nothing is excluded.")
 
 
-def _below(root: Path, named: str, watch_id: str) -> str:
-    path = _as_watched(root, Path(named).expanduser().absolute())
+def _path_in_folder(root: Path, named: str, watch_id: str) -> str:
+    path = _watched_path(root, Path(named).expanduser().absolute())
     if path is None:
         raise CommandFailed(
             f"{named} is not below {root}, the folder of {watch_id}. Name what is in it, or use --type pattern."
@@ -96,7 +98,7 @@ def _below(root: Path, named: str, watch_id: str) -> str:
     return str(path)
 
 
-def _as_watched(root: Path, path: Path) -> Path | None:
+def _watched_path(root: Path, path: Path) -> Path | None:
     """A path as the watch of a folder knows it, through whatever links and dots it is named; None when it is elsewhere.
 
     Inside the folder links are left out, and what they point at has its own name. What is behind a link that leads out

@@ -11,14 +11,14 @@ from vedette.cli.errors import CommandFailed
 from vedette.cli.options import DEFAULT_DATA, DataOption
 from vedette.cli.wqm.access import (
     ForceOption,
-    Format,
     FormatOption,
+    OutputFormat,
     WatchArgument,
     clock_of,
     confirm,
-    found_watch,
+    find_watch,
     open_tables,
-    show,
+    print_records,
 )
 
 __all__ = ["errors", "health", "reset_errors"]
@@ -32,7 +32,7 @@ def health(
     ] = None,
     collection: Annotated[str | None, typer.Option("--collection", "-c", help="Only of this one.")] = None,
     data: DataOption = DEFAULT_DATA,
-    format: FormatOption = Format.TABLE,
+    format: FormatOption = OutputFormat.TABLE,
 ) -> None:
     """Show the health of all watches.
 
@@ -42,7 +42,7 @@ def health(
       wqm watch health --status backoff --format json
     """
     from vedette.cli.output.display import TableDisplay
-    from vedette.cli.wqm.records import HEALTH_KEYS, health_record, span
+    from vedette.cli.wqm.records import HEALTH_KEYS, format_remaining, health_record
     from vedette.handshake.health import HealthStatus
 
     wanted = _ALIASES.get(status, status) if status is not None else None
@@ -55,8 +55,10 @@ def health(
         for record in records
         if wanted in (None, record["health_status"]) and collection in (None, record["collection"])
     ]
-    if format is Format.JSON:
-        show([{name: record[name] for name in HEALTH_KEYS} for record in chosen], [], format, empty="")
+    if format is OutputFormat.JSON:
+        print_records(
+            [{name: record[name] for name in HEALTH_KEYS} for record in chosen], [], format, empty=""
+        )
         return
     count = Counter(record["health_status"] for record in chosen)
     summary = ", ".join(f"{name.capitalize()} {count[name]}" for name in HealthStatus)
@@ -69,42 +71,42 @@ def health(
             "Health": record["health_status"].upper(),
             "Errors": f"{record['consecutive_errors']}/{record['total_errors']}",
             "Last Error": record["last_error_at"],
-            "Backoff Until": span(record["backoff_until"], now),
+            "Backoff Until": format_remaining(record["backoff_until"], now),
         }
         for record in chosen
     ]
     columns = ["ID", "Path", "Health", "Errors", "Last Error", "Backoff Until"]
-    show(rows, columns, format, empty="No watches.")
+    print_records(rows, columns, format, empty="No watches.")
 
 
 def errors(
     watch: WatchArgument,
     show_patterns: Annotated[
-        bool, typer.Option("--show-patterns", help="All about what its failures have in common.")
+        bool, typer.Option("--print_records-patterns", help="All about what its failures have in common.")
     ] = False,
     data: DataOption = DEFAULT_DATA,
-    format: FormatOption = Format.TABLE,
+    format: FormatOption = OutputFormat.TABLE,
 ) -> None:
     """Show what went wrong with a watch, and what to do about it."""
     from vedette.cli.output.display import TableDisplay
-    from vedette.cli.wqm.records import health_record, pattern_record, span
+    from vedette.cli.wqm.records import format_remaining, health_record, pattern_record
 
     with open_tables(data) as tables:
-        row = found_watch(tables, watch)
+        row = find_watch(tables, watch)
         patterns = [pattern_record(each) for each in tables.patterns(row.watch_id)]
     record: dict[str, Any] = health_record(row)
-    record["backoff_left"] = span(row.health.backoff_until, clock_of().now())
-    if format is Format.JSON:
-        show([{**record, "patterns": patterns}], [], format, empty="")
+    record["backoff_left"] = format_remaining(row.health.backoff_until, clock_of().now())
+    if format is OutputFormat.JSON:
+        print_records([{**record, "patterns": patterns}], [], format, empty="")
         return
     facts = [{"field": name, "value": value} for name, value in record.items()]
-    show(facts, ["field", "value"], format, empty="")
+    print_records(facts, ["field", "value"], format, empty="")
     display = TableDisplay()
     columns = ["pattern_type", "pattern_key", "occurrence_count"]
     if show_patterns:
         columns += ["confidence_score", "is_systematic", "first_seen_at", "last_seen_at", "action"]
     if patterns or show_patterns:
-        show(patterns, columns, format, empty="No patterns.")
+        print_records(patterns, columns, format, empty="No patterns.")
     for line in _advice(record):
         display.note(line)
 
@@ -122,7 +124,7 @@ def reset_errors(
     A daemon that runs acts upon it at once.
     """
     with open_tables(data) as tables:
-        row = found_watch(tables, watch)
+        row = find_watch(tables, watch)
         before = row.health
         print(
             f"{row.watch_id}: {before.health_status}, circuit {before.circuit.state}, "

@@ -11,10 +11,10 @@ import typer
 from vedette.cli.errors import CommandFailed
 from vedette.cli.options import DEFAULT_DATA, DataOption
 from vedette.cli.wqm import access as wqm_place
-from vedette.cli.wqm.access import ForceOption, Format, FormatOption, confirm, show
+from vedette.cli.wqm.access import ForceOption, FormatOption, OutputFormat, confirm, print_records
 
 if TYPE_CHECKING:
-    from vedette.search.file_queue.tasks import QueueInspection, QueueRow
+    from vedette.search.file_queue.tasks import QueueAdmin, TaskView
 
 __all__ = ["queue_app", "row_record"]
 
@@ -35,34 +35,34 @@ def list_tasks(
     status: StatusOption = None,
     limit: LimitOption = 100,
     data: DataOption = DEFAULT_DATA,
-    format: FormatOption = Format.TABLE,
+    format: FormatOption = OutputFormat.TABLE,
 ) -> None:
     """List tasks in the order in which they will be taken."""
     from vedette.search.file_queue.tasks import TaskStatus
 
     if status is not None and status not in set(TaskStatus):
         raise CommandFailed(f"There is no status {status!r}. Known are {', '.join(TaskStatus)}.")
-    rows = _queue(data).rows(status=None if status is None else TaskStatus(status), limit=limit)
-    show([row_record(row) for row in rows], _COLUMNS, format, empty="No tasks.")
+    rows = _queue(data).list_tasks(status=None if status is None else TaskStatus(status), limit=limit)
+    print_records([row_record(row) for row in rows], _COLUMNS, format, empty="No tasks.")
 
 
 @queue_app.command("show")
 def show_task(
     path: Annotated[str, typer.Argument(help="Of the file.")],
     data: DataOption = DEFAULT_DATA,
-    format: FormatOption = Format.TABLE,
+    format: FormatOption = OutputFormat.TABLE,
 ) -> None:
     """Show all about the tasks of one path."""
     names = {path, _absolute(path)}
-    found = [row for row in _queue(data).rows(limit=10_000_000) if row.task.path in names]
+    found = [row for row in _queue(data).list_tasks(limit=10_000_000) if row.task.path in names]
     if not found:
         raise CommandFailed(f"No task has the path {path}. `wqm queue list` shows all.")
-    if format is Format.JSON:
-        show([row_record(row) for row in found], [], format, empty="")
+    if format is OutputFormat.JSON:
+        print_records([row_record(row) for row in found], [], format, empty="")
         return
     for row in found:
         facts = [{"field": name, "value": value} for name, value in row_record(row).items()]
-        show(facts, ["field", "value"], format, empty="")
+        print_records(facts, ["field", "value"], format, empty="")
 
 
 @queue_app.command()
@@ -74,18 +74,18 @@ def retry(
     """Send dead letters back to the queue."""
     if (path is None) != all:
         raise CommandFailed("Name the path of a dead letter, or --all for every one.")
-    print(f"{_queue(data).retry(None if path is None else _absolute(path))} sent back")
+    print(f"{_queue(data).retry_dead_letters(None if path is None else _absolute(path))} sent back")
 
 
 @dlq_app.command("list")
 def list_dead(
-    limit: LimitOption = 100, data: DataOption = DEFAULT_DATA, format: FormatOption = Format.TABLE
+    limit: LimitOption = 100, data: DataOption = DEFAULT_DATA, format: FormatOption = OutputFormat.TABLE
 ) -> None:
     """List dead letters."""
     from vedette.search.file_queue.tasks import TaskStatus
 
-    rows = _queue(data).rows(status=TaskStatus.DEAD, limit=limit)
-    show([row_record(row) for row in rows], _COLUMNS, format, empty="No dead letters.")
+    rows = _queue(data).list_tasks(status=TaskStatus.DEAD, limit=limit)
+    print_records([row_record(row) for row in rows], _COLUMNS, format, empty="No dead letters.")
 
 
 @dlq_app.command()
@@ -97,18 +97,18 @@ def purge(
     """Forget old dead letters."""
     queue = _queue(data)
     confirm(f"Forget the dead letters older than {older_than} days?", force=force)
-    print(f"{queue.purge(wqm_place.clock_of().now() - timedelta(days=older_than))} forgotten")
+    print(f"{queue.purge_dead_letters(wqm_place.clock_of().now() - timedelta(days=older_than))} forgotten")
 
 
 def _absolute(path: str) -> str:
     return str(Path(path).expanduser().absolute())
 
 
-def _queue(data: str) -> QueueInspection:
-    return wqm_place.open_queue(wqm_place.directory_at(data))
+def _queue(data: str) -> QueueAdmin:
+    return wqm_place.open_queue(wqm_place.require_directory(data))
 
 
-def row_record(row: QueueRow) -> dict[str, Any]:
+def row_record(row: TaskView) -> dict[str, Any]:
     return {
         "path": row.task.path,
         "collection": row.task.collection,

@@ -7,7 +7,7 @@ from datetime import datetime
 from typing import Any
 
 from vedette.handshake.degradation import Degradation
-from vedette.handshake.error_patterns import ACTIONS, ErrorPattern
+from vedette.handshake.error_patterns import ADVICE_BY_PATTERN, ErrorPattern
 from vedette.handshake.exclusions import Exclusion
 from vedette.handshake.priority import effective_priority
 from vedette.handshake.tables.rows import WatchRow
@@ -15,9 +15,9 @@ from vedette.handshake.tables.rows import WatchRow
 __all__ = [
     "HEALTH_KEYS",
     "exclusion_record",
+    "format_remaining",
     "health_record",
     "pattern_record",
-    "span",
     "watch_record",
 ]
 
@@ -88,15 +88,15 @@ def state_of(row: WatchRow, degradation: Degradation) -> str:
 
 def pattern_record(pattern: ErrorPattern) -> dict[str, Any]:
     return {
-        "pattern_type": str(pattern.pattern.type),
-        "pattern_key": pattern.pattern.key,
+        "pattern_type": str(pattern.key.type),
+        "pattern_key": pattern.key.value,
         "occurrence_count": pattern.occurrence_count,
         "confidence_score": round(pattern.confidence_score, 2),
         "is_systematic": pattern.is_systematic,
         "first_seen_at": pattern.first_seen_at,
         "last_seen_at": pattern.last_seen_at,
         "last_message": pattern.last_message,
-        "action": ACTIONS[pattern.pattern.type],
+        "action": ADVICE_BY_PATTERN[pattern.key.type],
     }
 
 
@@ -112,7 +112,7 @@ def exclusion_record(exclusion: Exclusion) -> dict[str, Any]:
     }
 
 
-def span(until: datetime | None, now: datetime) -> str:
+def format_remaining(until: datetime | None, now: datetime) -> str:
     """`2h`, `5m`, `30s`, `expired`, or `-` for none."""
     if until is None:
         return "-"

@@ -10,13 +10,13 @@ import typer
 
 from vedette.cli.options import DEFAULT_DATA, DataOption
 from vedette.cli.wqm.access import (
-    Format,
     FormatOption,
-    directory_at,
+    OutputFormat,
     open_vectors,
+    print_records,
+    require_directory,
     running_daemon,
     settings_at,
-    show,
 )
 from vedette.extras import require_extra
 
@@ -34,7 +34,7 @@ def search(
     collection: Annotated[str, typer.Option("--collection", "-c", help="Where to look.")],
     limit: Annotated[int, typer.Option("--limit", "-n", min=1, help="How many places.")] = 10,
     data: DataOption = DEFAULT_DATA,
-    format: FormatOption = Format.TABLE,
+    format: FormatOption = OutputFormat.TABLE,
 ) -> None:
     """Search the text of files: path, lines or pages, score.
 
@@ -46,7 +46,7 @@ def search(
       wqm search "how are leases renewed" --collection code
       wqm search "invoice march" -c papers -n 3 --format json
     """
-    hits = _found(directory_at(data), text, collection, limit)
+    hits = _found(require_directory(data), text, collection, limit)
     records = [
         {
             **asdict(hit),
@@ -55,22 +55,22 @@ def search(
         }
         for hit in hits
     ]
-    if format is Format.TABLE:
+    if format is OutputFormat.TABLE:
         for record in records:
             shown = " ".join(record["text"].split())
             record["text"] = f"{shown[: _SHOWN - 1]}…" if len(shown) > _SHOWN else shown
     empty = f"Nothing is stored in {collection}. `wqm admin system-stats` lists the collections."
-    show(records, ["score", "place", "title", "text"], format, empty=empty)
+    print_records(records, ["score", "place", "title", "text"], format, empty=empty)
 
 
 def _found(directory: Path, text: str, collection: str, limit: int) -> list[SearchHit]:
     """By the daemon that holds the vectors, should one run; else here."""
-    from vedette.search.embedding import embedder_named
+    from vedette.search.embedding import create_embedder
 
     if (daemon := running_daemon(directory)) is not None:
         return daemon.search(collection, text, limit)
     require_extra("files", "`wqm search`")
-    embedder = embedder_named(settings_at(directory).embedder)
+    embedder = create_embedder(settings_at(directory).embedder)
     (vector,) = embedder.embed([text])
     with open_vectors(directory) as store:
         return store.search(collection, vector, embedder.name, limit)

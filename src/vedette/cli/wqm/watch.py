@@ -15,17 +15,17 @@ from vedette.cli.errors import CommandFailed
 from vedette.cli.options import DEFAULT_DATA, DataOption
 from vedette.cli.wqm.access import (
     ForceOption,
-    Format,
     FormatOption,
+    OutputFormat,
     WatchArgument,
     clock_of,
     confirm,
-    directory_at,
-    found_watch,
+    find_watch,
     open_tables,
     open_vectors,
+    print_records,
+    require_directory,
     running_daemon,
-    show,
 )
 from vedette.cli.wqm.exclusions import exclusions
 from vedette.cli.wqm.health import errors, health, reset_errors
@@ -92,7 +92,7 @@ def add(
     from vedette.cli.output.display import TableDisplay
     from vedette.handshake.config import WatchFolderConfig, WatchType
 
-    folder, directory = path.expanduser().resolve(), directory_at(data, make=True)
+    folder, directory = path.expanduser().resolve(), require_directory(data, make=True)
     if not folder.is_dir():
         raise CommandFailed(f"{folder} is no folder. Check the path.")
     if folder.is_relative_to(directory.resolve()):
@@ -133,10 +133,10 @@ def update(
     if not chosen:
         raise CommandFailed("Nothing to change: name at least one option.")
     with open_tables(data) as tables:
-        row = found_watch(tables, watch)
+        row = find_watch(tables, watch)
         watch_id = row.watch_id
         if collection not in (None, row.config.collection):
-            _refuse_to_move(row, directory_at(data))
+            _refuse_collection_change(row, require_directory(data))
         if tables.update_watch(watch_id, **chosen).config.auto_ingest:
             tables.request_rescan(watch_id)
     print(f"{watch_id}: {', '.join(f'{name} = {_plain(value)}' for name, value in chosen.items())}")
@@ -154,14 +154,14 @@ def list_watches(
     active: Annotated[bool, typer.Option("--active", help="Only those that run.")] = False,
     collection: Annotated[str | None, typer.Option("--collection", "-c", help="Only of this one.")] = None,
     data: DataOption = DEFAULT_DATA,
-    format: FormatOption = Format.TABLE,
+    format: FormatOption = OutputFormat.TABLE,
 ) -> None:
     """List the watches, folders and other sources."""
     from vedette.cli.output.display import TableDisplay
     from vedette.cli.wqm.records import watch_record
 
     with open_tables(data) as tables:
-        state = tables.system.degradation()
+        state = tables.system_state.degradation()
         records = [watch_record(row, state, clock_of().now()) for row in tables.watches()]
     chosen = [
         record
@@ -173,25 +173,27 @@ def list_watches(
     columns = ["watch_id", "path", "collection", "state", "health_status"]
     columns += ["watch_priority", "effective_priority"] if show_priority or by_priority else []
     columns += ["paused_by_load"] if show_degradation else []
-    if show_degradation and format is Format.TABLE:
-        level, factor = state.level.word, state.polling_interval_multiplier
+    if show_degradation and format is OutputFormat.TABLE:
+        level, factor = state.level.label, state.polling_interval_multiplier
         TableDisplay().note(f"load is {level}: intervals × {factor}, {len(state.paused_watch_ids)} paused")
-    show(chosen, columns, format, empty="No watches. `wqm watch add FOLDER --collection NAME` makes one.")
+    print_records(
+        chosen, columns, format, empty="No watches. `wqm watch add FOLDER --collection NAME` makes one."
+    )
 
 
 @watch_app.command()
 def status(
-    watch: WatchArgument, data: DataOption = DEFAULT_DATA, format: FormatOption = Format.TABLE
+    watch: WatchArgument, data: DataOption = DEFAULT_DATA, format: FormatOption = OutputFormat.TABLE
 ) -> None:
     """Show everything about one watch."""
     from vedette.cli.wqm.records import watch_record
 
     with open_tables(data) as tables:
-        record = watch_record(found_watch(tables, watch), tables.system.degradation(), clock_of().now())
-    if format is Format.JSON:
-        show([record], [], format, empty="")
+        record = watch_record(find_watch(tables, watch), tables.system_state.degradation(), clock_of().now())
+    if format is OutputFormat.JSON:
+        print_records([record], [], format, empty="")
         return
-    show(
+    print_records(
         [{"field": name, "value": value} for name, value in record.items()],
         ["field", "value"],
         format,
@@ -201,7 +203,7 @@ def status(
 
 def _change(watch: str, data: str, change: Callable[[HandshakeTables, str], object], becomes: str) -> None:
     with open_tables(data) as tables:
-        watch_id = found_watch(tables, watch).watch_id
+        watch_id = find_watch(tables, watch).watch_id
         change(tables, watch_id)
     print(f"{watch_id} is {becomes}")
 
@@ -241,16 +243,16 @@ def remove(
 ) -> None:
     """Watch it no more; its text leaves the collection. The files stay as they are."""
     from vedette.handshake.config import WatchType
-    from vedette.sources.files.file_state import FILE_NAME, SeenFiles
+    from vedette.sources.files.file_state import FILE_NAME, FileStateStore
 
-    directory = directory_at(data)
+    directory = require_directory(data)
     with open_tables(data) as tables:
-        row = found_watch(tables, watch)
+        row = find_watch(tables, watch)
         if row.config.watch_type is WatchType.SOURCE:
             name = row.watch_id.removeprefix("source:")
             raise CommandFailed(f"{row.watch_id} is no folder: `vedette source remove {name}` removes it.")
         confirm(f"Stop watching {row.config.path} ({row.watch_id})?", force=force)
-        with closing(SeenFiles(directory / FILE_NAME)) as seen:
+        with closing(FileStateStore(directory / FILE_NAME)) as seen:
             known = set() if keep_chunks else set(seen.known(row.watch_id))
             removed = _removed(directory, row, known, tables)
             seen.forget(row.watch_id)
@@ -285,11 +287,11 @@ def _plain(value: object) -> str:
     return ", ".join(value) if isinstance(value, tuple) else str(value).lower()
 
 
-def _refuse_to_move(row: WatchRow, directory: Path) -> None:
+def _refuse_collection_change(row: WatchRow, directory: Path) -> None:
     """What is stored would stay in the old collection, where nobody looks after it any more."""
-    from vedette.sources.files.file_state import FILE_NAME, SeenFiles
+    from vedette.sources.files.file_state import FILE_NAME, FileStateStore
 
-    with closing(SeenFiles(directory / FILE_NAME)) as seen:
+    with closing(FileStateStore(directory / FILE_NAME)) as seen:
         files = len(seen.known(row.watch_id))
     if files:
         raise CommandFailed(
@@ -304,11 +306,11 @@ def _removed(directory: Path, row: WatchRow, known: set[str], tables: HandshakeT
     Beside a daemon the watch goes first, so that nothing comes back while its text is removed. Without one the text
     goes first: whoever is interrupted can begin again.
     """
-    from vedette.search.folders.overlapping_watches import OtherTakers
+    from vedette.search.folders.overlapping_watches import OverlappingWatches
     from vedette.search.vectors.store import remove_files
 
-    root, others = row.config.path.rstrip("/"), OtherTakers(tables, row.config, clock_of())
-    paths = [path for path in (f"{root}/{name}" for name in known) if not others.take(path)]
+    root, others = row.config.path.rstrip("/"), OverlappingWatches(tables, row.config, clock_of())
+    paths = [path for path in (f"{root}/{name}" for name in known) if not others.any_covers(path)]
     if (daemon := running_daemon(directory)) is not None:
         tables.remove_watch(row.watch_id)
         return daemon.remove(row.watch_id, row.config.collection, paths)

@@ -10,14 +10,14 @@ from vedette.storage.element_codec import ElementCodec
 from vedette.storage.seam import Batch, ElementRecord, JournalRow
 from vedette.values import timestamp_to_ms
 
-__all__ = ["RIGHTS_KEY", "TICK_KEY", "Rights", "encode_commits"]
+__all__ = ["POLICY_CHANGE_NOTE", "TICK_NOTE", "PolicyChange", "encode_commits"]
 
-TICK_KEY = "tick"
+TICK_NOTE = "tick"
 """The fact that holds logical time after the last commit."""
-RIGHTS_KEY = "rights"
+POLICY_CHANGE_NOTE = "rights"
 
 
-class Rights(NamedTuple):
+class PolicyChange(NamedTuple):
     """The last commit that declared a policy: what actors were told before it was judged by others."""
 
     sequence: int
@@ -32,17 +32,17 @@ def encode_commits(codec: Callable[[], ElementCodec], commits: Sequence[Commit])
     definitions: list[str] = []
     facts: dict[str, str] = {}
     for commit in commits:
-        facts.update(commit.meta)
+        facts.update(commit.notes)
         if commit.definition is not None:
             definitions.append(commit.definition)
         _encode_changes(current, commit, records, rows)
     return Batch(
-        tick=commits[-1].sequence,
+        sequence=commits[-1].sequence,
         puts=[record for record in records.values() if record is not None],
         deletes=[id for id, record in records.items() if record is None],
         journal=rows,
         definitions=definitions,
-        meta=(*facts.items(), (TICK_KEY, str(commits[-1].next_tick))),
+        meta=(*facts.items(), (TICK_NOTE, str(commits[-1].next_tick))),
     )
 
 

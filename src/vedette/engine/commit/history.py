@@ -11,23 +11,23 @@ from vedette.element import Element
 from vedette.engine.state.graph_state import Commit, GraphState
 from vedette.errors import StoreError
 from vedette.graph.overlay import Overlay
-from vedette.language.compile.affected_matches import Difference
+from vedette.language.compile.affected_matches import ElementChange
 from vedette.storage.element_codec import ElementCodec
 from vedette.storage.seam import JournalRow, Store
-from vedette.values import timestamp_from_ms, weight_of
+from vedette.values import approximate_bytes, timestamp_from_ms
 
-__all__ = ["History", "Trimmed", "replay"]
+__all__ = ["CommitHistory", "LogTrimmed", "replay"]
 
-_PAGE = 1000
+_ROWS_PER_READ = 1000
 _OVERHEAD = 200
 """Of a change, beyond its values: about, in bytes."""
 
 
-class Trimmed(Exception):
+class LogTrimmed(Exception):
     """The log does not reach back that far any more."""
 
 
-class History:
+class CommitHistory:
     """Reads commits by sequence. `keep` and `keep_bytes` bound what is held in memory; `:memory:` has no others."""
 
     def __init__(
@@ -40,15 +40,15 @@ class History:
         self._weights: deque[int] = deque()
         """Of each of them, about, in bytes."""
         self._weight = 0
-        self._complete_from = 0
+        self._in_memory_after = 0
         """Every commit with a higher sequence is in memory."""
 
-    def start(self, sequence: int) -> None:
+    def reset(self, sequence: int) -> None:
         """Begin to remember: what was committed up to here is in the journal only."""
         self._recent.clear()
         self._weights.clear()
         self._weight = 0
-        self._complete_from = sequence
+        self._in_memory_after = sequence
 
     def add(self, commit: Commit) -> None:
         """Remember it. The latest is kept however large it is: it is what the graph holds anyway."""
@@ -58,18 +58,18 @@ class History:
         self._weights.append(weight)
         self._weight += weight
         while len(recent) > self._keep or (self._weight > self._keep_bytes and len(recent) > 1):
-            self._complete_from = recent.popleft().sequence
+            self._in_memory_after = recent.popleft().sequence
             self._weight -= self._weights.popleft()
 
-    def widen(self, width: Callable[[str], int]) -> None:
+    def pad_elements(self, width: Callable[[str], int]) -> None:
         """The ontology has grown: older versions get room for the new attributes, as those in the graph did."""
         self._recent = deque(
             [commit._replace(changes=_widened(commit.changes, width)) for commit in self._recent]
         )
 
-    def after(self, sequence: int) -> list[Commit]:
+    def commits_after(self, sequence: int) -> list[Commit]:
         """Commits with a higher sequence that changed elements, in order. Raises Trimmed when some are gone."""
-        if sequence >= self._complete_from:
+        if sequence >= self._in_memory_after:
             return [commit for commit in self._recent if commit.sequence > sequence and commit.changes]
         older = self._from_journal(sequence)
         return older + [commit for commit in self._recent if commit.changes]
@@ -97,9 +97,9 @@ class History:
             return found[-1]
         if self._store is not None:
             return self._bisect(tick)
-        if self._complete_from and self._recent and self._recent[0].tick > tick + 1:
-            raise Trimmed
-        return self._complete_from
+        if self._in_memory_after and self._recent and self._recent[0].tick > tick + 1:
+            raise LogTrimmed
+        return self._in_memory_after
 
     def _bisect(self, tick: int) -> int:
         """Offsets and ticks rise together: find the last row of the tick by halving."""
@@ -116,16 +116,16 @@ class History:
             else:
                 high = middle
         if best == 0 and first > 1:
-            raise Trimmed
+            raise LogTrimmed
         return best
 
     def _from_journal(self, sequence: int) -> list[Commit]:
         if self._store is None:
-            raise Trimmed
-        rows = [row for row in self._rows() if sequence < row.seq <= self._complete_from]
+            raise LogTrimmed
+        rows = [row for row in self._rows() if sequence < row.seq <= self._in_memory_after]
         first = self._first_offset()
         if first > 1 and (not rows or rows[0].offset == first) and self._trimmed_after(sequence, first):
-            raise Trimmed
+            raise LogTrimmed
         return [self._commit(list(group)) for _, group in groupby(rows, key=lambda row: row.seq)]
 
     def _trimmed_after(self, sequence: int, first: int) -> bool:
@@ -148,13 +148,13 @@ class History:
     def _rows(self) -> Iterator[JournalRow]:
         assert self._store is not None
         after = self._first_offset() - 1
-        while rows := self._store.read(after, _PAGE):
+        while rows := self._store.read(after, _ROWS_PER_READ):
             yield from (row for row in rows if row.source == "graph")
             after = rows[-1].offset
 
     def _commit(self, rows: Sequence[JournalRow]) -> Commit:
         codec, first = self._codec(), rows[0]
-        changes: list[Difference] = []
+        changes: list[ElementChange] = []
         for row in rows:
             before = codec.from_image(row.collection, row.key, row.before) if row.before is not None else None
             after = codec.from_image(row.collection, row.key, row.after) if row.after is not None else None
@@ -163,19 +163,19 @@ class History:
         return Commit(first.seq, first.tick, first.tick + 1, moment, changes, first.cause)
 
 
-def _weight_of(changes: Sequence[Difference]) -> int:
+def _weight_of(changes: Sequence[ElementChange]) -> int:
     """A version that was replaced counts with the commit that replaced it: the graph no longer needs it."""
     total = 0
     for before, after in changes:
         total += _OVERHEAD
         if before is not None:
-            total += weight_of(before.values)
+            total += approximate_bytes(before.values)
         if after is not None:
-            total += weight_of(after.values)
+            total += approximate_bytes(after.values)
     return total
 
 
-def _widened(changes: Sequence[Difference], width: Callable[[str], int]) -> list[Difference]:
+def _widened(changes: Sequence[ElementChange], width: Callable[[str], int]) -> list[ElementChange]:
     def wide(element: Element | None) -> Element | None:
         missing = width(element.type) - len(element.values) if element is not None else 0
         if element is None or missing <= 0:
@@ -193,18 +193,18 @@ def replay(
     for commit in reversed(commits):
         for old, new in commit.changes:
             for view in (before, after):
-                _show(view, old, new, earlier=True)
+                _set_version(view, old, new, earlier=True)
     for commit in commits:
         for old, new in commit.changes:
-            _show(after, old, new, earlier=False)
+            _set_version(after, old, new, earlier=False)
         tell(commit, before, after)
         for old, new in commit.changes:
-            _show(before, old, new, earlier=False)
+            _set_version(before, old, new, earlier=False)
 
 
-def _show(view: Overlay, old: Element | None, new: Element | None, *, earlier: bool) -> None:
+def _set_version(view: Overlay, old: Element | None, new: Element | None, *, earlier: bool) -> None:
     version, other = (old, new) if earlier else (new, old)
     if version is not None:
         view.put(version)
     elif other is not None:
-        view.drop(other.id)
+        view.delete(other.id)

@@ -24,13 +24,13 @@ class OpenTransaction:
     def __init__(self, database: Database, *, serializable: bool, bindings: dict[str, str]) -> None:
         state = database.state
         self.serializable = serializable
-        self.started = state.sequence
+        self.base_sequence = state.sequence
         self.tick = state.tick
-        self.now = database.moment()
-        self.aborted: str | None = None
+        self.now = database.statement_time()
+        self.abort_reason: str | None = None
         """Why nothing but ROLLBACK is accepted any more."""
         self.causes: list[str] = []
-        self.acknowledged: list[Delivery] = []
+        self.enlisted_deliveries: list[Delivery] = []
         """Deliveries whose elements it deletes: done with when it commits, pending again when it does not."""
         self._snapshot: Overlay | None = state.open_snapshot() if serializable else None
         self.reads = ReadRecorder(self._snapshot) if self._snapshot is not None else None
@@ -41,28 +41,30 @@ class OpenTransaction:
 
     def check_usable(self) -> None:
         """Refuse once it is aborted; asked again with the turn held, since others abort it with theirs."""
-        if self.aborted is not None:
-            text = f"The transaction is aborted ({self.aborted}): only ROLLBACK is accepted"
+        if self.abort_reason is not None:
+            text = f"The transaction is aborted ({self.abort_reason}): only ROLLBACK is accepted"
             raise TransactionError("E5005", text)
 
     def savepoint(self, name: str, bindings: dict[str, str]) -> None:
         self.transaction.savepoint(name)
-        self._savepoints[name] = (dict(bindings), len(self.acknowledged))
+        self._savepoints[name] = (dict(bindings), len(self.enlisted_deliveries))
 
     def rollback_to(self, name: str, session: Session) -> None:
         self.transaction.rollback_to(name)
         bindings, acknowledged = self._savepoints[name]
         session.bindings = dict(bindings)
-        session.database.watching.consuming.deliveries.rolled_back(self.acknowledged[acknowledged:])
-        del self.acknowledged[acknowledged:]
+        session.database.watching.consuming.deliveries.restore_pending(
+            self.enlisted_deliveries[acknowledged:]
+        )
+        del self.enlisted_deliveries[acknowledged:]
 
-    def view_over(self, snapshot: Overlay) -> View:
+    def view_on(self, snapshot: Overlay) -> View:
         """What the transaction sees, over a state that stands still. SERIALIZABLE has its own."""
-        return self.transaction.view if self.serializable else self.transaction.view.over(snapshot)
+        return self.transaction.view if self.serializable else self.transaction.view.rebased(snapshot)
 
     def check_reads(self) -> None:
         """SERIALIZABLE: nothing that was read may have changed since."""
-        if self.reads is not None and self._snapshot is not None and self.reads.stale(self._snapshot):
+        if self.reads is not None and self._snapshot is not None and self.reads.has_conflict(self._snapshot):
             text = (
                 "What this transaction read was changed by another meanwhile: it is rolled back, try it again"
             )
@@ -74,8 +76,8 @@ class OpenTransaction:
             session.database.state.close_snapshot(self._snapshot)
         if not committed:
             session.bindings = self._bindings
-            session.database.watching.consuming.deliveries.rolled_back(self.acknowledged)
-            session.database.watching.show_end(self.transaction)
+            session.database.watching.consuming.deliveries.restore_pending(self.enlisted_deliveries)
+            session.database.watching.retract_uncommitted(self.transaction)
         session.transaction = None
 
 
@@ -110,10 +112,10 @@ class ReadRecorder:
         self._incident.add(id)
         return self._view.incident(id)
 
-    def stale(self, snapshot: Overlay) -> bool:
+    def has_conflict(self, snapshot: Overlay) -> bool:
         """Whether a commit since the snapshot touched anything that was read."""
         graph = snapshot.base
-        for id, before in snapshot.hidden.items():
+        for id, before in snapshot.versions.items():
             after = graph.get(id)
             if before is after:
                 continue

@@ -6,18 +6,18 @@ from collections.abc import Mapping
 from typing import Any
 
 from vedette.errors import AnalysisError, InvalidStatement
-from vedette.language.parser import parse_lifted
-from vedette.language.parser.limits import Limits
-from vedette.language.parser.template import lift
-from vedette.language.resolve.expressions import type_of_value
-from vedette.language.resolve.scope import Frame
+from vedette.language.parser import parse_template
+from vedette.language.parser.limits import ParserLimits
+from vedette.language.parser.template import extract_literals
+from vedette.language.resolve.expressions import type_of_class
+from vedette.language.resolve.scope import AnalysisContext
 from vedette.language.schema.model import Schema
 from vedette.language.syntax import statements as ast
 from vedette.language.syntax.expressions import Parameter
 from vedette.language.syntax.visit import walk
 from vedette.values import Value, to_canonical
 
-__all__ = ["MISSING", "Missing", "Prepared", "StatementCache"]
+__all__ = ["MISSING", "Missing", "PreparedStatement", "StatementCache"]
 
 
 class Missing:
@@ -25,11 +25,11 @@ class Missing:
 
 
 MISSING: Any = Missing()
-_PLAIN = frozenset({float, bool, type(None), Missing})
-_SMALL = 1 << 62
+_CANONICAL_TYPES = frozenset({float, bool, type(None), Missing})
+_MAX_PLAIN_INT = 1 << 62
 
 
-class Prepared:
+class PreparedStatement:
     """One statement, and the plans made for it so far."""
 
     __slots__ = ("literals", "parameters", "plans", "source", "statement")
@@ -54,19 +54,21 @@ class Prepared:
             value = values.get(name, MISSING)
             kind = type(value)
             if not (
-                (kind is int and -_SMALL < value < _SMALL)
+                (kind is int and -_MAX_PLAIN_INT < value < _MAX_PLAIN_INT)
                 or (kind is str and value.isascii())
-                or kind in _PLAIN
+                or kind in _CANONICAL_TYPES
             ):
                 value = _canonical(name, value)
             constants.append(value)
         return tuple(constants)
 
-    def frame(self, signature: tuple[type, ...], schema: Schema) -> Frame:
+    def frame(self, signature: tuple[type, ...], schema: Schema) -> AnalysisContext:
         """What a resolver needs to know about the statement's constants."""
         first = self.literals
         given = {n: first + i for i, n in enumerate(self.parameters) if signature[first + i] is not Missing}
-        return Frame(schema, self.source, tuple(map(type_of_value, signature)), given, lifted=True)
+        return AnalysisContext(
+            schema, self.source, tuple(map(type_of_class, signature)), given, literals_extracted=True
+        )
 
 
 def _canonical(name: str, value: Any) -> Value:
@@ -79,13 +81,13 @@ def _canonical(name: str, value: Any) -> Value:
 class StatementCache:
     """Finds the prepared statement of a text by the text itself, else by what is left when literals are lifted out."""
 
-    def __init__(self, size: int, limits: Limits) -> None:
+    def __init__(self, size: int, limits: ParserLimits) -> None:
         self._size = size
         self._limits = limits
-        self._texts: dict[str, tuple[tuple[Prepared, ...], tuple[Value, ...]]] = {}
-        self._skeletons: dict[Any, tuple[tuple[int, ...], dict[Any, tuple[Prepared, ...]]]] = {}
+        self._texts: dict[str, tuple[tuple[PreparedStatement, ...], tuple[Value, ...]]] = {}
+        self._skeletons: dict[Any, tuple[tuple[int, ...], dict[Any, tuple[PreparedStatement, ...]]]] = {}
 
-    def script(self, text: object) -> tuple[tuple[Prepared, ...], tuple[Value, ...]]:
+    def prepare_script(self, text: object) -> tuple[tuple[PreparedStatement, ...], tuple[Value, ...]]:
         """Every statement of the text, and the text's literals. Parses the whole before anything is run."""
         if not isinstance(text, str):
             raise InvalidStatement("E1101", f"a statement is a text (str), this is {type(text).__name__}")
@@ -97,24 +99,26 @@ class StatementCache:
             self._texts[text] = known
         return known
 
-    def one(self, text: object) -> tuple[Prepared, tuple[Value, ...]]:
+    def prepare_one(self, text: object) -> tuple[PreparedStatement, tuple[Value, ...]]:
         """The one statement of the text."""
-        prepared, literals = (self._texts.get(text) if type(text) is str else None) or self.script(text)
+        prepared, literals = (self._texts.get(text) if type(text) is str else None) or self.prepare_script(
+            text
+        )
         if len(prepared) != 1:
             what = "the text is empty" if not prepared else "run() takes a script of several"
             message = f"expected exactly one statement, found {len(prepared)}; {what}"
             raise InvalidStatement("E1101", message, fields={"count": len(prepared)})
         return prepared[0], literals
 
-    def parse(self, text: str) -> tuple[Prepared, ...]:
+    def parse_uncached(self, text: str) -> tuple[PreparedStatement, ...]:
         """The statements of the text, parsed afresh."""
         return self._parse(text)[0]
 
-    def _find(self, text: str) -> tuple[tuple[Prepared, ...], tuple[Value, ...]]:
-        lifted = lift(text) if len(text) <= self._limits.max_source_characters else None
+    def _find(self, text: str) -> tuple[tuple[PreparedStatement, ...], tuple[Value, ...]]:
+        lifted = extract_literals(text) if len(text) <= self._limits.max_source_characters else None
         if lifted is None:
             return self._parse(text)[:2]
-        entry = self._skeletons.get(lifted.skeleton)
+        entry = self._skeletons.get(lifted.key)
         if entry is not None:
             pinned, variants = entry
             known = variants.get(tuple([lifted.literals[i] for i in pinned]))
@@ -122,7 +126,7 @@ class StatementCache:
                 return known, lifted.literals
         prepared, literals, pinned = self._parse(text)
         if literals == lifted.literals:
-            self._remember(lifted.skeleton, pinned, literals, prepared)
+            self._remember(lifted.key, pinned, literals, prepared)
         return prepared, literals
 
     def _remember(
@@ -130,7 +134,7 @@ class StatementCache:
         skeleton: Any,
         pinned: tuple[int, ...],
         literals: tuple[Value, ...],
-        prepared: tuple[Prepared, ...],
+        prepared: tuple[PreparedStatement, ...],
     ) -> None:
         if len(self._skeletons) >= self._size:
             self._skeletons.clear()
@@ -139,7 +143,7 @@ class StatementCache:
             variants.clear()
         variants[tuple([literals[i] for i in pinned])] = prepared
 
-    def _parse(self, text: str) -> tuple[tuple[Prepared, ...], tuple[Value, ...], tuple[int, ...]]:
-        parsed = parse_lifted(text, limits=self._limits)
-        prepared = tuple(Prepared(s, len(parsed.literals), text) for s in parsed.statements)
-        return prepared, parsed.literals, tuple(sorted(parsed.pinned))
+    def _parse(self, text: str) -> tuple[tuple[PreparedStatement, ...], tuple[Value, ...], tuple[int, ...]]:
+        parsed = parse_template(text, limits=self._limits)
+        prepared = tuple(PreparedStatement(s, len(parsed.literals), text) for s in parsed.statements)
+        return prepared, parsed.literals, tuple(sorted(parsed.inlined_literals))

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from vedette.engine.context.prepared import Prepared
+from vedette.engine.context.prepared import PreparedStatement
 from vedette.errors import AnalysisError
 from vedette.language.syntax.expressions import Expression, IdReference, Literal, Parameter
 from vedette.language.syntax.statements import Statement
@@ -15,13 +15,13 @@ if TYPE_CHECKING:
     from vedette.engine.database import Database
     from vedette.engine.session.session import Session
 
-__all__ = ["Request", "named_id"]
+__all__ = ["StatementRequest", "resolve_id"]
 
 
 @dataclass(frozen=True, slots=True)
-class Request:
+class StatementRequest:
     session: Session
-    prepared: Prepared
+    prepared: PreparedStatement
     constants: tuple[Value, ...]
     """The text's literals, then the parameters."""
     text: str
@@ -35,18 +35,18 @@ class Request:
     def signature(self) -> tuple[type, ...]:
         return tuple(map(type, self.constants))
 
-    def about(self, statement: Statement) -> Request:
+    def for_inner(self, statement: Statement) -> StatementRequest:
         """The same request for a statement inside this one: what EXPLAIN explains."""
-        inner = Prepared(statement, self.prepared.literals, self.prepared.source)
+        inner = PreparedStatement(statement, self.prepared.literals, self.prepared.source)
         inner.parameters = self.prepared.parameters
-        return Request(self.session, inner, self.constants, self.text)
+        return StatementRequest(self.session, inner, self.constants, self.text)
 
     def executable(self) -> Any:
         """The compiled statement; call with the database's turn held."""
         return self.session.executable(self.prepared, self.constants, self.text)
 
 
-def named_id(request: Request, expression: Expression) -> str:
+def resolve_id(request: StatementRequest, expression: Expression) -> str:
     """What a string, a parameter or `#id` names; a name that the session has bound stands for what it is bound to."""
     if isinstance(expression, IdReference):
         name = expression.name

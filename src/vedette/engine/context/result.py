@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from typing import Any
 
-from vedette.graph.transaction import Counts
+from vedette.graph.transaction import ChangeCounts
 
 __all__ = ["Result"]
 
 
-class Result(Counts):
+class Result(ChangeCounts):
     """Counts of what changed, the rows of what was asked, and what the user should know.
 
     `created`, `modified` and `deleted` count nodes (`modified` edges too), `linked` and `unlinked` edges.

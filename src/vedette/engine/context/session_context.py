@@ -9,10 +9,10 @@ if TYPE_CHECKING:
     from vedette.engine.context.open_transaction import OpenTransaction
     from vedette.engine.database import Database
 
-__all__ = ["AbsentSession", "Asker"]
+__all__ = ["DetachedViewer", "Viewer"]
 
 
-class Asker(Protocol):
+class Viewer(Protocol):
     """Whom something is looked at for: a session, or what stands for one."""
 
     @property
@@ -27,7 +27,7 @@ class Asker(Protocol):
     def bindings(self) -> Mapping[str, str]: ...
 
 
-class AbsentSession:
+class DetachedViewer:
     """What compiling and looking need of a session: a database, and an actor or none."""
 
     transaction = None

@@ -16,15 +16,15 @@ from vedette.language.schema.model import EdgeType, NodeType, Schema
 from vedette.language.types import describe
 from vedette.queue.letter import DeadLetter
 from vedette.values import timestamp_from_ms
-from vedette.watch.recent_events import PastEvent, past
+from vedette.watch.recent_events import RecentEvent, event_fields
 from vedette.watch.watch import Watch
 
 if TYPE_CHECKING:
-    from vedette.engine.context.session_context import Asker
+    from vedette.engine.context.session_context import Viewer
     from vedette.engine.database import Database
     from vedette.engine.session.session import Session
 
-__all__ = ["LayerEyes", "LayerView", "LayerZero"]
+__all__ = ["Layer0", "Layer0View", "Layer0Visibility"]
 
 _ONTOLOGY = (
     "_Ontology",
@@ -35,7 +35,7 @@ _ONTOLOGY = (
     "_RuleDef",
     "_PolicyRule",
 )
-_SCANNED = {
+_TYPES_BY_ID_PREFIX = {
     "v": ("_WatchEvent",),
     "ev": ("_watch_event",),
     "el": ("_watch_dead_letter",),
@@ -45,10 +45,10 @@ _SCANNED = {
 """How an id begins ▸ types that are looked through for it; watches, sessions and letters are found directly."""
 
 
-class LayerEyes:
+class Layer0Visibility:
     """Who looks at Layer 0: the system context sees all, an actor its own; with META MATCH on `_Watch` every watch."""
 
-    def __init__(self, viewer: Asker) -> None:
+    def __init__(self, viewer: Viewer) -> None:
         self._viewer = viewer
         self.actor = viewer.actor
 
@@ -56,7 +56,7 @@ class LayerEyes:
     def every_watch(self) -> bool:
         if self.actor is None:
             return True
-        return self._viewer.database.watching.management.may_see_all(self._viewer)
+        return self._viewer.database.watching.management.may_see_all_watches(self._viewer)
 
     def sees_watch_of(self, actor: str | None) -> bool:
         return actor == self.actor or self.every_watch
@@ -65,10 +65,10 @@ class LayerEyes:
         return self.actor is None or actor == self.actor
 
 
-Provider = Callable[[LayerEyes], Iterator[Element]]
+Provider = Callable[[Layer0Visibility], Iterator[Element]]
 
 
-class LayerZero:
+class Layer0:
     """The providers of one database."""
 
     def __init__(self, database: Database) -> None:
@@ -92,16 +92,16 @@ class LayerZero:
             "_PolicyRule": self._policies,
         }
 
-    def type_of(self, id: str, viewer: Asker) -> str | None:
+    def type_of(self, id: str, viewer: Viewer) -> str | None:
         """The type of the Layer 0 element with this id, if there is one that the viewer sees."""
-        element = self.find(id, LayerEyes(viewer))
+        element = self.find(id, Layer0Visibility(viewer))
         return element.type if element is not None else None
 
-    def scan(self, type_name: str, eyes: LayerEyes) -> Iterable[Element]:
+    def scan(self, type_name: str, eyes: Layer0Visibility) -> Iterable[Element]:
         provider = self.providers.get(type_name)
         return provider(eyes) if provider is not None else ()
 
-    def find(self, id: str, eyes: LayerEyes) -> Element | None:
+    def find(self, id: str, eyes: Layer0Visibility) -> Element | None:
         """The element with this id, if the eyes see it."""
         kind = id[:2] if id[:1] == "e" else id[:1]
         if kind == "w":
@@ -111,17 +111,17 @@ class LayerZero:
             seen = session is not None and eyes.sees_session_of(session.actor)
             return self.session_element(session) if seen and session is not None else None
         if kind == "l":
-            letter = self._database.watching.consuming.letters.letters.get(id)
+            letter = self._database.watching.consuming.dead_letters.letters.get(id)
             seen = letter is not None and eyes.sees_watch_of(letter.actor)
             return self._letter_element(letter) if seen and letter is not None else None
         if kind == "ew":
-            watch = self._database.watching.management.lookup(id[1:])
+            watch = self._database.watching.management.find_by_id(id[1:])
             seen = watch is not None and eyes.sees_watch_of(watch.actor)
-            return self.ownership(watch) if seen and watch is not None else None
-        scanned = (element for name in _SCANNED.get(kind, ()) for element in self.scan(name, eyes))
+            return self.session_watch_edge(watch) if seen and watch is not None else None
+        scanned = (element for name in _TYPES_BY_ID_PREFIX.get(kind, ()) for element in self.scan(name, eyes))
         return next((element for element in scanned if element.id == id), None)
 
-    def edges_at(self, edge: str, position: int, id: str, eyes: LayerEyes) -> Iterable[Element]:
+    def edges_at(self, edge: str, position: int, id: str, eyes: Layer0Visibility) -> Iterable[Element]:
         if edge != "_session_has_watch":
             return [e for e in self.scan(edge, eyes) if e.targets and e.targets[position] == id]
         if position == 1:
@@ -135,7 +135,7 @@ class LayerZero:
 
     # --- the engine -------------------------------------------------------------------------------------------
 
-    def _sessions(self, eyes: LayerEyes) -> Iterator[Element]:
+    def _sessions(self, eyes: Layer0Visibility) -> Iterator[Element]:
         for session in list(self._database.sessions.values()):
             if eyes.sees_session_of(session.actor):
                 yield self.session_element(session)
@@ -143,31 +143,33 @@ class LayerZero:
     def session_element(self, session: Session) -> Element:
         return Element(session.id, "_Session", (session.started_at,))
 
-    def _tick_state(self, eyes: LayerEyes) -> Iterator[Element]:
+    def _tick_state(self, eyes: Layer0Visibility) -> Iterator[Element]:
         state = self._database.state
         yield Element("_tick", "_TickState", (state.tick, state.last_tick_at))
 
     # --- watches ----------------------------------------------------------------------------------------------
 
-    def _visible_watches(self, eyes: LayerEyes) -> Iterator[Watch]:
-        for watch in list(self._database.watching.hub.watches.values()):
+    def _visible_watches(self, eyes: Layer0Visibility) -> Iterator[Watch]:
+        for watch in list(self._database.watching.committed_index.watches.values()):
             if eyes.sees_watch_of(watch.actor):
                 yield watch
 
     def _watches_of_session(self, id: str) -> Iterator[Watch]:
         watching = self._database.watching
         for number in list(watching.by_session.get(id, ())):
-            watch = watching.hub.watches.get(number)
+            watch = watching.committed_index.watches.get(number)
             if watch is not None:
                 yield watch
 
-    def _find_watch(self, id: str, eyes: LayerEyes) -> Element | None:
-        watch = self._database.watching.management.lookup(id)
+    def _find_watch(self, id: str, eyes: Layer0Visibility) -> Element | None:
+        watch = self._database.watching.management.find_by_id(id)
         if watch is not None:
             return self.watch_element(watch) if eyes.sees_watch_of(watch.actor) else None
-        return next((self.former_watch(letter) for letter in self._letters(eyes) if letter.watch == id), None)
+        return next(
+            (self.ended_watch_element(letter) for letter in self._letters(eyes) if letter.watch == id), None
+        )
 
-    def _watches(self, eyes: LayerEyes) -> Iterator[Element]:
+    def _watches(self, eyes: Layer0Visibility) -> Iterator[Element]:
         known = set()
         for watch in self._visible_watches(eyes):
             element = self.watch_element(watch)
@@ -176,9 +178,9 @@ class LayerZero:
         for letter in self._letters(eyes):
             if letter.watch not in known:
                 known.add(letter.watch)
-                yield self.former_watch(letter)
+                yield self.ended_watch_element(letter)
 
-    def former_watch(self, letter: DeadLetter) -> Element:
+    def ended_watch_element(self, letter: DeadLetter) -> Element:
         """A watch that is gone, as far as its dead letters remember it."""
         values = {
             "pattern": letter.pattern,
@@ -195,7 +197,7 @@ class LayerZero:
     def watch_element(self, watch: Watch) -> Element:
         options = watch.options
         values = {
-            "pattern": self._database.watching.management.text_of(watch),
+            "pattern": self._database.watching.management.statement_text(watch),
             "mode": options.mode,
             "group": options.group,
             "status": str(watch.status),
@@ -205,64 +207,68 @@ class LayerZero:
             "buffer_size": options.buffer,
             "on_full": options.on_full,
             "created_at": timestamp_from_ms(watch.created_ms),
-            "events_delivered": watch.delivered,
-            "events_pending": watch.pending + self._database.watching.consuming.waiting(watch),
+            "events_delivered": watch.delivered_count,
+            "events_pending": watch.buffered_count + self._database.watching.consuming.ready_count(watch),
             "last_event_at": timestamp_from_ms(watch.last_event_ms) if watch.last_event_ms else None,
             "name": watch.details.name if watch.has_details else None,
-            "session": watch.owner,
+            "session": watch.session_id,
         }
         layout = self._schema.nodes["_Watch"].layout
         id = self._database.watching.id_of(watch)
         return Element(id, "_Watch", tuple(values.get(attribute) for attribute in layout))
 
-    def _retained(self, eyes: LayerEyes) -> Iterator[PastEvent]:
+    def _visible_events(self, eyes: Layer0Visibility) -> Iterator[RecentEvent]:
         """Events of the watches that the viewer sees: those handed out lately, and those that wait; each once."""
         watches = {watch.number: watch for watch in self._visible_watches(eyes)}
         buffers = [(watch, watch.buffer) for watch in watches.values() if watch.buffer is not None]
-        waiting = [PastEvent(*past(watch, entry)) for watch, buffer in buffers for entry in buffer.peek()]
-        handed_out = [event for event in self._database.watching.recent if event.watch.number in watches]
+        waiting = [
+            RecentEvent(*event_fields(watch, entry)) for watch, buffer in buffers for entry in buffer.peek()
+        ]
+        handed_out = [
+            event for event in self._database.watching.recent_events if event.watch.number in watches
+        ]
         found = {(event.watch.number, event.position): event for event in (*handed_out, *waiting)}
         yield from found.values()
 
-    def _event_id(self, event: PastEvent) -> str:
+    def _event_id(self, event: RecentEvent) -> str:
         return f"v{self._database.watching.id_of(event.watch)[1:]}_{event.position:x}"
 
-    def _watch_events(self, eyes: LayerEyes) -> Iterator[Element]:
-        for event in self._retained(eyes):
+    def _watch_events(self, eyes: Layer0Visibility) -> Iterator[Element]:
+        for event in self._visible_events(eyes):
             moment = timestamp_from_ms(event.at_ms or event.watch.last_event_ms or event.watch.created_ms)
             values = (event.type, event.tick, event.delivery_id, moment)
             yield Element(self._event_id(event), "_WatchEvent", values)
 
-    def _watch_event_edges(self, eyes: LayerEyes) -> Iterator[Element]:
-        for event in self._retained(eyes):
+    def _watch_event_edges(self, eyes: Layer0Visibility) -> Iterator[Element]:
+        for event in self._visible_events(eyes):
             ends = (self._database.watching.id_of(event.watch), self._event_id(event))
             yield Element(f"e{ends[1]}", "_watch_event", (event.position,), ends)
 
-    def _session_watches(self, eyes: LayerEyes) -> Iterator[Element]:
+    def _session_watches(self, eyes: Layer0Visibility) -> Iterator[Element]:
         return self._ownerships(self._visible_watches(eyes), eyes)
 
-    def _ownerships(self, watches: Iterable[Watch], eyes: LayerEyes) -> Iterator[Element]:
+    def _ownerships(self, watches: Iterable[Watch], eyes: Layer0Visibility) -> Iterator[Element]:
         for watch in watches:
-            edge = self.ownership(watch) if eyes.sees_watch_of(watch.actor) else None
+            edge = self.session_watch_edge(watch) if eyes.sees_watch_of(watch.actor) else None
             if edge is not None:
                 yield edge
 
-    def ownership(self, watch: Watch) -> Element | None:
+    def session_watch_edge(self, watch: Watch) -> Element | None:
         """The edge from its session to a watch; None when it outlived its session."""
-        if watch.owner is None:
+        if watch.session_id is None:
             return None
         id = self._database.watching.id_of(watch)
-        return Element(f"e{id}", "_session_has_watch", (), (watch.owner, id))
+        return Element(f"e{id}", "_session_has_watch", (), (watch.session_id, id))
 
     # --- dead letters -----------------------------------------------------------------------------------------
 
-    def _letters(self, eyes: LayerEyes) -> Iterator[DeadLetter]:
+    def _letters(self, eyes: Layer0Visibility) -> Iterator[DeadLetter]:
         """Letters of the watches that the viewer may see."""
-        for letter in list(self._database.watching.consuming.letters.letters.values()):
+        for letter in list(self._database.watching.consuming.dead_letters.letters.values()):
             if eyes.sees_watch_of(letter.actor):
                 yield letter
 
-    def _dead_letters(self, eyes: LayerEyes) -> Iterator[Element]:
+    def _dead_letters(self, eyes: Layer0Visibility) -> Iterator[Element]:
         return map(self._letter_element, self._letters(eyes))
 
     def _letter_element(self, letter: DeadLetter) -> Element:
@@ -279,11 +285,11 @@ class LayerZero:
         layout = self._schema.nodes["_DeadLetter"].layout
         return Element(letter.id, "_DeadLetter", tuple(values[attribute] for attribute in layout))
 
-    def _dead_letter_edges(self, eyes: LayerEyes) -> Iterator[Element]:
+    def _dead_letter_edges(self, eyes: Layer0Visibility) -> Iterator[Element]:
         for letter in self._letters(eyes):
             yield Element(f"e{letter.id}", "_watch_dead_letter", (), (letter.watch, letter.id))
 
-    def _destination_edges(self, eyes: LayerEyes) -> Iterator[Element]:
+    def _destination_edges(self, eyes: Layer0Visibility) -> Iterator[Element]:
         graph = self._database.state.graph
         for letter in self._letters(eyes):
             if letter.destination is not None and graph.get(letter.destination) is not None:
@@ -299,11 +305,11 @@ class LayerZero:
         layout = self._schema.nodes[type_name].layout
         return Element(f"{type_name}:{key}", type_name, tuple(values.get(attribute) for attribute in layout))
 
-    def _ontologies(self, eyes: LayerEyes) -> Iterator[Element]:
+    def _ontologies(self, eyes: Layer0Visibility) -> Iterator[Element]:
         for name in self._schema.ontologies:
             yield self._make("_Ontology", name, name=name)
 
-    def _node_types(self, eyes: LayerEyes) -> Iterator[Element]:
+    def _node_types(self, eyes: Layer0Visibility) -> Iterator[Element]:
         for n in self._schema.nodes.values():
             parents = ", ".join(n.parents)
             yield self._make(
@@ -316,7 +322,7 @@ class LayerZero:
                 doc=n.doc,
             )
 
-    def _edge_types(self, eyes: LayerEyes) -> Iterator[Element]:
+    def _edge_types(self, eyes: Layer0Visibility) -> Iterator[Element]:
         for e in self._schema.edges.values():
             facts = (
                 "symmetric",
@@ -337,30 +343,30 @@ class LayerZero:
                 **{fact: getattr(e, fact) for fact in facts},
             )
 
-    def _attributes(self, eyes: LayerEyes) -> Iterator[Element]:
+    def _attributes(self, eyes: Layer0Visibility) -> Iterator[Element]:
         facts = ("optional", "required", "unique", "readonly", "indexed", "doc")
         holders: list[NodeType | EdgeType] = [*self._schema.nodes.values(), *self._schema.edges.values()]
         for holder in holders:
             for a in holder.attributes.values():
-                if a.owner == holder.name:
+                if a.declared_in == holder.name:
                     yield self._make(
                         "_AttributeDef",
-                        f"{a.owner}.{a.name}",
+                        f"{a.declared_in}.{a.name}",
                         name=a.name,
-                        owner=a.owner,
+                        owner=a.declared_in,
                         type=describe(a.type),
                         **{fact: getattr(a, fact) for fact in facts},
                     )
 
-    def _constraints(self, eyes: LayerEyes) -> Iterator[Element]:
+    def _constraints(self, eyes: Layer0Visibility) -> Iterator[Element]:
         for c in self._schema.constraints.values():
             yield self._make("_ConstraintDef", c.name, name=c.name, soft=c.soft, message=c.message, doc=c.doc)
 
-    def _rules(self, eyes: LayerEyes) -> Iterator[Element]:
+    def _rules(self, eyes: Layer0Visibility) -> Iterator[Element]:
         for r in self._schema.rules.values():
             yield self._make("_RuleDef", r.name, name=r.name, priority=r.priority, manual=r.manual, doc=r.doc)
 
-    def _policies(self, eyes: LayerEyes) -> Iterator[Element]:
+    def _policies(self, eyes: Layer0Visibility) -> Iterator[Element]:
         for p in self._schema.policies.values():
             yield self._make(
                 "_PolicyRule",
@@ -373,13 +379,13 @@ class LayerZero:
             )
 
 
-class LayerView:
+class Layer0View:
     """A view of the graph with Layer 0 beside it."""
 
-    def __init__(self, view: View, layer0: LayerZero, viewer: Asker) -> None:
+    def __init__(self, view: View, layer0: Layer0, viewer: Viewer) -> None:
         self._view = view
         self._layer0 = layer0
-        self._eyes = LayerEyes(viewer)
+        self._eyes = Layer0Visibility(viewer)
 
     def get(self, id: str) -> Element | None:
         found = self._view.get(id)

@@ -20,11 +20,11 @@ from vedette.graph.actions import delete_element
 from vedette.graph.transaction import Transaction
 from vedette.queue.entry import Attempts, Delivery, DeliveryEvent
 from vedette.queue.letter import DeadLetter
-from vedette.values import json_value, timestamp_to_ms
+from vedette.values import timestamp_to_ms, to_json
 from vedette.watch.watch import Watch
 
 if TYPE_CHECKING:
-    from vedette.engine.queue_service.service import Consuming
+    from vedette.engine.queue_service.service import QueueService
     from vedette.engine.session.session import Session
 
 __all__ = ["DeadLetters"]
@@ -35,7 +35,7 @@ _LETTER = "letter."
 class DeadLetters:
     """The letters of one database. `redrive` waits for the turn; the rest is called in it."""
 
-    def __init__(self, consuming: Consuming) -> None:
+    def __init__(self, consuming: QueueService) -> None:
         self._consuming = consuming
         self.letters: dict[str, DeadLetter] = {}
 
@@ -45,40 +45,40 @@ class DeadLetters:
 
     # --- burying ----------------------------------------------------------------------------------------------
 
-    def bury(self, delivery: Delivery, attempts: Attempts, reason: str, cause: str | None) -> None:
+    def move(self, delivery: Delivery, attempts: Attempts, reason: str, cause: str | None) -> None:
         """Delete the element and write its letter, in one commit with the authority of the system."""
-        database, watch = self._database, delivery.member.watch
+        database, watch = self._database, delivery.consumer.watch
         state = database.state
-        destination = self._consuming.destinations.get(watch.number)
-        if destination is not None and not self._is_there(watch, destination):
+        destination = self._consuming.dead_letter_destinations.get(watch.number)
+        if destination is not None and not self._destination_exists(watch, destination):
             raise dead_letter_failed(delivery.id, destination, "the destination does not exist")
-        element = state.graph.get(delivery.item.element)
-        delivery.happen(DeliveryEvent.ENLIST)
+        element = state.graph.get(delivery.queued_element.element)
+        delivery.apply(DeliveryEvent.ENLIST)
         if element is None:
-            self._consuming.deliveries.settled([delivery])
+            self._consuming.deliveries.complete([delivery])
             return
         try:
             transaction = state.begin()
             delete_element(transaction, element, None)
             letter = self._letter(delivery, attempts, reason, cause, destination, transaction)
             facts = (
-                (f"{_LETTER}{letter.id}", _written(letter)),
-                *self._consuming.deliveries.facts_of([delivery]),
+                (f"{_LETTER}{letter.id}", _encode(letter)),
+                *self._consuming.deliveries.notes_for([delivery]),
             )
             self._commit(transaction, f"dead letter {letter.id}", facts)
         except BaseException:
-            delivery.happen(DeliveryEvent.ROLLBACK)
+            delivery.apply(DeliveryEvent.ROLLBACK)
             raise
         self.letters[letter.id] = letter
-        self._consuming.deliveries.settled([delivery])
-        self._consuming.watching.news.letter_came(letter)
+        self._consuming.deliveries.complete([delivery])
+        self._consuming.watching.news.letter_added(letter)
 
-    def _is_there(self, watch: Watch, destination: str) -> bool:
+    def _destination_exists(self, watch: Watch, destination: str) -> bool:
         """For the watch's actor: what is hidden from it does not exist, whatever it is asked for."""
         graph = self._database.state.graph
         if graph.get(destination) is None:
             return False
-        seen = self._consuming.watching.own_context(watch, graph).view
+        seen = self._consuming.watching.watch_context(watch, graph).view
         return destination == watch.actor or seen.get(destination) is not None
 
     def _letter(
@@ -90,12 +90,14 @@ class DeadLetters:
         destination: str | None,
         transaction: Transaction,
     ) -> DeadLetter:
-        database, watch = self._database, delivery.member.watch
-        deleted = [before for before, after in transaction.changes() if after is None and before is not None]
+        database, watch = self._database, delivery.consumer.watch
+        deleted = [
+            before for before, after in transaction.net_changes() if after is None and before is not None
+        ]
         return DeadLetter(
             id=database.state.new_id("l"),
             watch=self._consuming.watching.id_of(watch),
-            pattern=self._consuming.watching.management.text_of(watch),
+            pattern=self._consuming.watching.management.statement_text(watch),
             group=watch.options.group,
             actor=watch.actor,
             destination=destination,
@@ -103,10 +105,10 @@ class DeadLetters:
             cause=cause,
             failures=attempts.failures,
             timeouts=attempts.timeouts,
-            element=delivery.item.element,
-            match=json.dumps(json_value(dict(delivery.match)), ensure_ascii=False),
+            element=delivery.queued_element.element,
+            match=json.dumps(to_json(dict(delivery.row)), ensure_ascii=False),
             created_ms=timestamp_to_ms(database.clock.now()),
-            elements=tuple(json.loads(database.image(element)) for element in deleted),
+            elements=tuple(json.loads(database.encode_image(element)) for element in deleted),
         )
 
     def _commit(self, transaction: Transaction, cause: str, facts: Iterable[tuple[str, str]]) -> None:
@@ -122,8 +124,8 @@ class DeadLetters:
             meta=tuple(facts),
         )
         assert commit is not None
-        database.gate.submit(commit.sequence, commit)
-        database.watching.committed(commit, 0)
+        database.log_writer.append(commit.sequence, commit)
+        database.watching.follow(commit, 0)
 
     # --- sending back -----------------------------------------------------------------------------------------
 
@@ -131,11 +133,11 @@ class DeadLetters:
         """Make the letter's element, and what was deleted with it, whole again; its attempts begin anew."""
         session.admit()
         result = Result()
-        with session.turn:
+        with session.lock_scope:
             letter = self.letters.get(id)
-            if letter is None or not self.may_handle(session, letter):
+            if letter is None or not self.may_redrive(session, letter):
                 raise MutationError("E3601", f"The dead letter '{id}' was not found", fields={"id": id})
-            self._send_back(letter, result)
+            self._redrive_one(letter, result)
         return result
 
     def redrive_all(self, session: Session, watch_id: str) -> Result:
@@ -143,20 +145,20 @@ class DeadLetters:
         session.admit()
         result = Result()
         problems: list[VedetteError] = []
-        with session.turn:
+        with session.lock_scope:
             chosen = [
                 letter
                 for letter in self.letters.values()
-                if letter.watch == watch_id and self.may_handle(session, letter)
+                if letter.watch == watch_id and self.may_redrive(session, letter)
             ]
-            live = self._consuming.watching.management.lookup(watch_id)
+            live = self._consuming.watching.management.find_by_id(watch_id)
             if live is not None:
                 self._consuming.watching.management.find(session, watch_id)
             elif not chosen:
                 raise WatchError("E8002", "Handle references non-existent watch", fields={"handle": watch_id})
             for letter in chosen:
                 try:
-                    self._send_back(letter, result)
+                    self._redrive_one(letter, result)
                 except VedetteError as error:
                     problems.append(error)
             if live is not None:
@@ -166,19 +168,19 @@ class DeadLetters:
         result.warnings = tuple(error.text for error in problems)
         return result
 
-    def may_handle(self, session: Session, letter: DeadLetter) -> bool:
+    def may_redrive(self, session: Session, letter: DeadLetter) -> bool:
         """The actor of its watch, the system context, or who may set `_Watch`."""
         if session.actor is None or session.actor == letter.actor:
             return True
         _, guard = execution.statement_context(session, ())
         return guard is not None and guard.allows_meta("SET", "_Watch")
 
-    def _send_back(self, letter: DeadLetter, result: Result) -> None:
+    def _redrive_one(self, letter: DeadLetter, result: Result) -> None:
         database = self._database
         database.check_writable()
         state = database.state
         transaction = state.begin()
-        restored = [database.from_image(image) for image in letter.elements]
+        restored = [database.decode_image(image) for image in letter.elements]
         nodes = [element for element in restored if element.targets is None]
         edges = [element for element in restored if element.targets is not None]
         for element in (*nodes, *edges):  # an edge was deleted before the edges that join it
@@ -198,14 +200,14 @@ class DeadLetters:
         del self.letters[letter.id]
         result.created += transaction.counts.created
         result.linked += transaction.counts.linked
-        self._consuming.watching.news.letter_went(letter)
+        self._consuming.watching.news.letter_removed(letter)
 
     def _unpark(self, number: int) -> None:
         member = self._consuming.members.get(number)
         if member is None or member.pool is None:
             return
         for place in list(member.pool.places):
-            if place.item is not None and place.item.parked:
+            if place.queued_element is not None and place.queued_element.parked:
                 self._consuming.deliveries.unpark(place.element)
 
     # --- the store --------------------------------------------------------------------------------------------
@@ -218,5 +220,5 @@ class DeadLetters:
                 self.letters[letter.id] = letter
 
 
-def _written(letter: DeadLetter) -> str:
+def _encode(letter: DeadLetter) -> str:
     return json.dumps(asdict(letter), ensure_ascii=False)

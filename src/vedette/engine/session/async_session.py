@@ -13,17 +13,17 @@ from threading import Lock
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Self
 
-from vedette.engine.commit.lock import Turn
-from vedette.engine.context.prepared import Prepared
+from vedette.engine.commit.lock import LockScope
+from vedette.engine.context.prepared import PreparedStatement
 from vedette.engine.context.result import Result
 from vedette.engine.session.async_watch import AsyncWatch
-from vedette.engine.session.session import Session, merged
+from vedette.engine.session.session import Session, merge_parameters
 from vedette.engine.session.watch_handle import WatchHandle
 from vedette.engine.state.graph_state import Commit
-from vedette.engine.statements.execution import LongReadError
+from vedette.engine.statements.execution import SliceExceeded
 from vedette.errors import InvalidStatement, StoreError
 from vedette.language.syntax import statements as ast
-from vedette.storage.group_commit import CommitGate
+from vedette.storage.group_commit import LogWriter
 from vedette.values import Value
 
 if TYPE_CHECKING:
@@ -31,8 +31,8 @@ if TYPE_CHECKING:
 
 __all__ = ["AsyncSession", "DurableWaiters"]
 
-_Gate = CommitGate[Commit]
-_Place = tuple["asyncio.AbstractEventLoop", _Gate]
+_Gate = LogWriter[Commit]
+_LoopAndWriter = tuple["asyncio.AbstractEventLoop", _Gate]
 _Waiting = tuple[int, "asyncio.Future[None]"]
 
 
@@ -42,42 +42,42 @@ class DurableWaiters:
     def __init__(self, database: Database) -> None:
         self._database = database
         self._lock = Lock()
-        self._places: dict[_Place, list[_Waiting]] = {}
+        self._places: dict[_LoopAndWriter, list[_Waiting]] = {}
 
-    async def wait(self, turn: Turn) -> None:
+    async def wait(self, turn: LockScope) -> None:
         """Return when everything that was seen in the turn is durable; `Database.wait` for asyncio."""
-        if turn.gate.durable_tick >= turn.seen:
+        if turn.log_writer.durable_sequence >= turn.observed_sequence:
             return
         loop = asyncio.get_running_loop()
-        place = (loop, turn.gate)
+        place = (loop, turn.log_writer)
         future: asyncio.Future[None] = loop.create_future()
         with self._lock:
             waiting = self._places.setdefault(place, [])
-            waiting.append((turn.seen, future))
+            waiting.append((turn.observed_sequence, future))
         if len(waiting) == 1:
-            self._ask(place, turn.seen)
+            self._request_callback(place, turn.observed_sequence)
         try:
             await future
         except StoreError as error:
-            self._database.fail(error, turn)
+            self._database.handle_write_failure(error, turn)
             raise
 
-    def _ask(self, place: _Place, sequence: int) -> None:
+    def _request_callback(self, place: _LoopAndWriter, sequence: int) -> None:
         """Have the loop called when this commit is durable; one question at a time for each place."""
         loop, gate = place
 
         def answered(error: StoreError | None) -> None:
             try:
-                loop.call_soon_threadsafe(self._release, place, sequence, error)
+                loop.call_soon_threadsafe(self._resolve_futures, place, sequence, error)
             except RuntimeError:  # the loop was closed, and nobody waits there any more
                 with self._lock:
                     self._places.pop(place, None)
 
-        gate.notify(sequence, answered)
+        gate.call_when_durable(sequence, answered)
 
-    def _release(self, place: _Place, reached: int, error: StoreError | None) -> None:
+    def _resolve_futures(self, place: _LoopAndWriter, reached: int, error: StoreError | None) -> None:
         """Wake all whom the answer concerns; ask again for the others. Runs in the loop."""
-        reached = max(reached, place[1].durable_tick)
+        reached = max(reached, place[1].durable_sequence)
         with self._lock:
             waiting = self._places.pop(place, [])
             left = [item for item in waiting if item[0] > reached] if error is None else []
@@ -91,7 +91,7 @@ class DurableWaiters:
             else:
                 future.set_exception(StoreError(error.code, error.text, fields=error.fields))
         if left:
-            self._ask(place, max(sequence for sequence, _ in left))
+            self._request_callback(place, max(sequence for sequence, _ in left))
 
 
 class AsyncSession:
@@ -100,31 +100,31 @@ class AsyncSession:
     def __init__(self, database: Database, actor: str | None = None) -> None:
         self._database = database
         self._session = Session(database, actor)
-        self._session.patient = False
-        self._one_at_a_time = asyncio.Lock()
+        self._session.allow_long_reads = False
+        self._statement_lock = asyncio.Lock()
 
     async def execute(self, text: str, params: Mapping[str, Any] | None = None, /, **named: Any) -> Result:
         """Execute exactly one statement; returns when what it did and saw is durable."""
         if params:
-            named = merged(params, named)
-        async with self._one_at_a_time:
-            await self._room()
+            named = merge_parameters(params, named)
+        async with self._statement_lock:
+            await self._admit_write()
             results: list[Result] = []
             try:
                 prepared, literals = self._session.prepared(text)
                 results.append(await self._execute(prepared, literals, named, text))
                 return results[0]
             finally:
-                await self._make_durable(results)
+                await self._wait_durable(results)
 
     async def run(
         self, script: str, params: Mapping[str, Any] | None = None, /, **named: Any
     ) -> list[Result]:
         """Execute a script: parsed whole before anything runs, stops at the first error."""
         if params:
-            named = merged(params, named)
-        async with self._one_at_a_time:
-            await self._room()
+            named = merge_parameters(params, named)
+        async with self._statement_lock:
+            await self._admit_write()
             results: list[Result] = []
             try:
                 statements, literals = self._session.prepared_script(script)
@@ -132,7 +132,7 @@ class AsyncSession:
                     results.append(await self._execute(prepared, literals, named, script))  # noqa: PERF401
                 return results
             finally:
-                await self._make_durable(results)
+                await self._wait_durable(results)
 
     async def watch(self, text: str, params: Mapping[str, Any] | None = None, /, **named: Any) -> AsyncWatch:
         """Create a watch and hold it: `w = await s.watch("WATCH …")`, then `async for event in w`."""
@@ -140,7 +140,7 @@ class AsyncSession:
         if not isinstance(prepared.statement, ast.Watch):
             raise InvalidStatement("E1101", "A WATCH statement is needed here; others go through execute()")
         result = await self.execute(text, params, **named)
-        watch = self._database.watching.management.lookup(result.handle or "")
+        watch = self._database.watching.management.find_by_id(result.handle or "")
         assert watch is not None
         return AsyncWatch(WatchHandle(self._session, watch))
 
@@ -148,24 +148,24 @@ class AsyncSession:
         """Take up a watch again that lasts: a reliable one, or a trigger."""
         return AsyncWatch(await asyncio.to_thread(self._session.attach, handle_or_name))
 
-    async def _make_durable(self, results: Sequence[Result]) -> None:
+    async def _wait_durable(self, results: Sequence[Result]) -> None:
         """Wait for what was seen; watches whose handles are never told are ended, as `Session` does."""
         try:
-            await self._database.waiters.wait(self._session.turn)
+            await self._database.durable_waiters.wait(self._session.lock_scope)
         except BaseException:
-            self._session.withdraw(results)
+            self._session.discard_created_watches(results)
             raise
 
     async def _execute(
-        self, prepared: Prepared, literals: tuple[Value, ...], values: Mapping[str, Any], text: str
+        self, prepared: PreparedStatement, literals: tuple[Value, ...], values: Mapping[str, Any], text: str
     ) -> Result:
         """Statements are short and run here; a read that turns out to be long begins again in a thread."""
         try:
             return self._session.execute_prepared(prepared, literals, values, text)
-        except LongReadError:
+        except SliceExceeded:
             pass
         work = partial(self._session.execute_prepared, prepared, literals, values, text)
-        self._session.patient = True
+        self._session.allow_long_reads = True
         future = asyncio.get_running_loop().run_in_executor(None, work)
         try:
             return await asyncio.shield(future)
@@ -175,14 +175,14 @@ class AsyncSession:
                     await asyncio.wait([future])
             if not future.cancelled():
                 future.exception()  # heard, also when nobody waits for it any more
-            self._session.patient = False
+            self._session.allow_long_reads = False
 
-    async def _room(self) -> None:
+    async def _admit_write(self) -> None:
         """Wait, without stopping the loop, while the queue to the disk is full."""
         try:
-            self._database.gate.admit(timeout=0)
+            self._database.log_writer.wait_for_room(timeout=0)
         except TimeoutError:
-            await asyncio.to_thread(self._database.gate.admit)
+            await asyncio.to_thread(self._database.log_writer.wait_for_room)
 
     async def close(self) -> None:
         self._session.close()

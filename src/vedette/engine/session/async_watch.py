@@ -20,13 +20,13 @@ class AsyncWatch:
     def __init__(self, handle: WatchHandle) -> None:
         self._handle = handle
         self._loop = asyncio.get_running_loop()
-        self._news = asyncio.Event()
-        handle.listen(self._ring)
+        self._wakeup = asyncio.Event()
+        handle.set_wakeup(self._on_wakeup)
 
-    def _ring(self) -> None:
+    def _on_wakeup(self) -> None:
         """There may be something; called from any thread."""
         with suppress(RuntimeError):  # the loop was closed, and nobody waits there any more
-            self._loop.call_soon_threadsafe(self._news.set)
+            self._loop.call_soon_threadsafe(self._wakeup.set)
 
     def __repr__(self) -> str:
         return repr(self._handle)
@@ -55,13 +55,13 @@ class AsyncWatch:
         with suppress(TimeoutError):
             async with asyncio.timeout(timeout):
                 while True:
-                    self._news.clear()
+                    self._wakeup.clear()
                     ready = self._handle.poll(limit=1)
                     if ready:
                         return ready[0]
                     if self._handle.ended:
                         return None
-                    await self._news.wait()
+                    await self._wakeup.wait()
         return None
 
     async def __aiter__(self) -> AsyncIterator[Event]:

@@ -8,12 +8,12 @@ from threading import RLock
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Self
 
-from vedette.engine.commit.lock import Turn
+from vedette.engine.commit.lock import LockScope
 from vedette.engine.context.open_transaction import OpenTransaction
-from vedette.engine.context.prepared import Prepared
-from vedette.engine.context.request import Request
+from vedette.engine.context.prepared import PreparedStatement
+from vedette.engine.context.request import StatementRequest
 from vedette.engine.context.result import Result
-from vedette.engine.queue_service.settlement import Deliveries
+from vedette.engine.queue_service.settlement import Settlement
 from vedette.engine.session.jobs import Jobs
 from vedette.engine.session.watch_handle import WatchHandle
 from vedette.engine.statements import control, execution
@@ -29,22 +29,24 @@ from vedette.errors import (
 )
 from vedette.language.syntax import statements as ast
 from vedette.values import Value
-from vedette.watch.options import checked_span, refused
+from vedette.watch.options import check_duration, invalid_option
 
 if TYPE_CHECKING:
     from vedette.engine.database import Database
 
-__all__ = ["Session", "merged"]
+__all__ = ["Session", "merge_parameters"]
 
-FOREIGN = "This home was opened before a fork and belongs to the parent process: open it in one process only"
+FORKED_PROCESS_MESSAGE = (
+    "This home was opened before a fork and belongs to the parent process: open it in one process only"
+)
 
 
 class Session:
     """One user's conversation with a database. May be used from any thread; statements wait for each other."""
 
     def __init__(self, database: Database, actor: str | None = None) -> None:
-        if database.foreign:
-            raise StoreError("E6002", FOREIGN)
+        if database.is_forked_copy:
+            raise StoreError("E6002", FORKED_PROCESS_MESSAGE)
         self.database = database
         self.started_at: datetime = database.clock.now()
         self.bindings: dict[str, str] = {}
@@ -53,20 +55,20 @@ class Session:
         self._actors: list[str] = []
         self.actor: str | None = None
         """Who is asking: the innermost actor of the session, None in the system context."""
-        self._bound = actor is not None
+        self._has_fixed_actor = actor is not None
         """Opened for an actor: it stays that actor's to the end."""
-        self._own_turn = RLock()
-        self.turn = Turn(database)
-        self.patient = True
+        self._statement_lock = RLock()
+        self.lock_scope = LockScope(database)
+        self.allow_long_reads = True
         """Whether a long read may go on in slices here; else it is refused with LongReadError, before any effect."""
         self.watch_limits: tuple[int, int] | None = None
         """Most watches of this session, and of the database; None in embedded sessions: no limit."""
         self._closed = False
-        with self.turn:
+        with self.lock_scope:
             if actor is not None:
-                self._act_as(self._checked_actor(actor))
+                self._push_actor(self._checked_actor(actor))
             self.id = database.state.new_id("s")
-            with database.watching.news.about(self):
+            with database.watching.news.track(self):
                 database.sessions[self.id] = self
 
     # --- the public face --------------------------------------------------------------------------------------
@@ -74,21 +76,21 @@ class Session:
     def execute(self, text: str, params: Mapping[str, Any] | None = None, /, **named: Any) -> Result:
         """Execute exactly one statement; parameters by name, in a dict or as keywords."""
         if params:
-            named = merged(params, named)
-        with self._own_turn:
+            named = merge_parameters(params, named)
+        with self._statement_lock:
             result = None
             try:
-                result = self.execute_undurably(text, named)
+                result = self.execute_without_waiting(text, named)
                 return result
             finally:
-                if self.turn.gate.durable_tick < self.turn.seen:
-                    self._make_durable([] if result is None else [result])
+                if self.lock_scope.log_writer.durable_sequence < self.lock_scope.observed_sequence:
+                    self._wait_durable([] if result is None else [result])
 
     def run(self, script: str, params: Mapping[str, Any] | None = None, /, **named: Any) -> list[Result]:
         """Execute a script: parsed whole before anything runs, stops at the first error."""
         if params:
-            named = merged(params, named)
-        with self._own_turn:
+            named = merge_parameters(params, named)
+        with self._statement_lock:
             results: list[Result] = []
             try:
                 statements, literals = self.prepared_script(script)
@@ -96,45 +98,45 @@ class Session:
                     results.append(self.execute_prepared(prepared, literals, named, script))  # noqa: PERF401
                 return results
             finally:
-                self._make_durable(results)
+                self._wait_durable(results)
 
     def watch(self, text: str, params: Mapping[str, Any] | None = None, /, **named: Any) -> WatchHandle:
         """Create a watch and hold it: `w = s.watch("WATCH t: Task … RETURN t")`, then `w.poll()` or `w.next()`."""
         if params:
-            named = merged(params, named)
-        with self._own_turn:
+            named = merge_parameters(params, named)
+        with self._statement_lock:
             made: list[WatchHandle] = []
             try:
-                prepared, literals = self.database.statements.one(text)
+                prepared, literals = self.database.statements.prepare_one(text)
                 if not isinstance(prepared.statement, ast.Watch):
                     text = "A WATCH statement is needed here; others go through execute(), or vedette run"
                     raise InvalidStatement("E1101", text)
                 self._check_open()
                 if self.transaction is not None:
                     self.transaction.check_usable()
-                request = Request(self, prepared, prepared.constants(literals, named), text)
+                request = StatementRequest(self, prepared, prepared.constants(literals, named), text)
                 made.append(WatchHandle(self, self.database.watching.creation.create(request)))
                 return made[0]
             except BaseException:
                 self._statement_failed()
                 raise
             finally:
-                self._make_durable(made)  # so that the first poll has what is there already
+                self._wait_durable(made)  # so that the first poll has what is there already
 
-    def _make_durable(self, made: Sequence[Result | WatchHandle]) -> None:
+    def _wait_durable(self, made: Sequence[Result | WatchHandle]) -> None:
         """Wait for what was seen. When it is never told, nobody has the handles of watches that were made in it."""
         try:
-            self.database.wait(self.turn)
+            self.database.wait_durable(self.lock_scope)
         except BaseException:
-            self.withdraw(made)
+            self.discard_created_watches(made)
             raise
 
-    def withdraw(self, made: Sequence[Result | WatchHandle]) -> None:
+    def discard_created_watches(self, made: Sequence[Result | WatchHandle]) -> None:
         """End watches whose handles were never handed over."""
         handles = [each.id if isinstance(each, WatchHandle) else each.handle for each in made]
-        with self.turn:
+        with self.lock_scope:
             for handle in filter(None, handles):
-                self.database.watching.management.withdraw(handle)
+                self.database.watching.management.discard(handle)
 
     def consume(
         self,
@@ -152,12 +154,12 @@ class Session:
         A statement that names no mode is read as `mode: consume`.
         """
         if type(prefetch) is not int or prefetch < 1:
-            raise refused("prefetch", f"allowed is a positive integer, got {prefetch!r}")
+            raise invalid_option("prefetch", f"allowed is a positive integer, got {prefetch!r}")
         return Jobs(self.watch(as_consumer(self.database, text), params, **named), prefetch, timeout)
 
     def ack(self, delivery_ids: Sequence[str]) -> Result:
         """ACK each, in a transaction of its own or within the open one; returns when all of it is durable."""
-        return self._settle(lambda deliveries: deliveries.ack(self, delivery_ids))
+        return self._settle_delivery(lambda deliveries: deliveries.ack(self, delivery_ids))
 
     def nack(
         self,
@@ -168,40 +170,40 @@ class Session:
         cause: str | None = None,
     ) -> Result:
         """Give a delivery back: for another attempt, after a delay, or for none."""
-        span = None if delay is None else checked_span("delay", delay)
+        span = None if delay is None else check_duration("delay", delay)
         if cause is not None and not isinstance(cause, str):
-            raise refused("cause", f"allowed is a String, got {cause!r}")
-        return self._settle(
+            raise invalid_option("cause", f"allowed is a String, got {cause!r}")
+        return self._settle_delivery(
             lambda deliveries: deliveries.nack(self, delivery_id, retry=retry, delay=span, cause=cause)
         )
 
     def extend(self, delivery_id: str, by: timedelta | None = None) -> Result:
         """More time for a delivery: `by` from now, or another ack_timeout."""
-        span = None if by is None else checked_span("by", by)
-        return self._settle(lambda deliveries: deliveries.extend(self, delivery_id, span))
+        span = None if by is None else check_duration("by", by)
+        return self._settle_delivery(lambda deliveries: deliveries.extend(self, delivery_id, span))
 
     def release(self, delivery_id: str) -> Result:
         """Give a delivery back untried: no attempt is counted."""
-        return self._settle(lambda deliveries: deliveries.release(self, delivery_id))
+        return self._settle_delivery(lambda deliveries: deliveries.release(self, delivery_id))
 
     def renew(self, delivery_ids: Sequence[str]) -> list[str]:
         """New leases for deliveries in hand; returns those that are still this session's and still wanted."""
-        with self._own_turn:
+        with self._statement_lock:
             self._check_open()
             return self.database.watching.consuming.deliveries.renew(self, delivery_ids)
 
-    def _settle(self, end: Callable[[Deliveries], Result]) -> Result:
+    def _settle_delivery(self, end: Callable[[Settlement], Result]) -> Result:
         """End deliveries without a statement's text; else as a statement would."""
-        with self._own_turn:
+        with self._statement_lock:
             try:
                 self._check_open()
-                return self._guarded(end, self.database.watching.consuming.deliveries)
+                return self._run_statement(end, self.database.watching.consuming.deliveries)
             finally:
-                self.database.wait(self.turn)
+                self.database.wait_durable(self.lock_scope)
 
     def attach(self, handle_or_name: str) -> WatchHandle:
         """Take up a reliable or trigger watch again, by the same actor or the system context; else E8010."""
-        with self._own_turn:
+        with self._statement_lock:
             self._check_open()
             return WatchHandle(self, self.database.watching.management.attach(self, handle_or_name))
 
@@ -211,31 +213,31 @@ class Session:
 
     def admit(self) -> None:
         """Before a write: room in the queue to the disk, and in watches that hold writers back."""
-        self.database.admit()
-        if self.database.watching.full:
-            self.database.watching.make_room(self)
+        self.database.admit_write()
+        if self.database.watching.blocking_watches:
+            self.database.watching.wait_for_room(self)
 
-    def execute_undurably(self, text: str, values: Mapping[str, Any]) -> Result:
+    def execute_without_waiting(self, text: str, values: Mapping[str, Any]) -> Result:
         """Execute one statement; the caller tells nobody how it ended before what `turn` saw is durable."""
         self._check_open()
-        return self._guarded(self._execute, text, values)
+        return self._run_statement(self._execute, text, values)
 
     def _execute(self, text: str, values: Mapping[str, Any]) -> Result:
-        prepared, literals = self.database.statements.one(text)
+        prepared, literals = self.database.statements.prepare_one(text)
         return self._dispatch(prepared, literals, values, text)
 
-    def prepared(self, text: str) -> tuple[Prepared, tuple[Value, ...]]:
+    def prepared(self, text: str) -> tuple[PreparedStatement, tuple[Value, ...]]:
         """The one statement of a text, and the text's literals."""
         try:
-            return self.database.statements.one(text)
+            return self.database.statements.prepare_one(text)
         except VedetteError:
             self._statement_failed()
             raise
 
-    def prepared_script(self, script: str) -> tuple[tuple[Prepared, ...], tuple[Value, ...]]:
+    def prepared_script(self, script: str) -> tuple[tuple[PreparedStatement, ...], tuple[Value, ...]]:
         """The statements of a script, parsed whole before anything runs, and the script's literals."""
         try:
-            return self.database.statements.script(script)
+            return self.database.statements.prepare_script(script)
         except VedetteError:
             self._statement_failed()
             raise
@@ -249,17 +251,19 @@ class Session:
 
         `lost`: whoever held it is gone without a word. What it was consuming counts as failed, once each.
         """
-        with self._own_turn:
+        with self._statement_lock:
             if self._closed:
                 return
             self._closed = True
-            with self.turn, self.database.watching.news.about(self):
+            with self.lock_scope, self.database.watching.news.track(self):
                 if self.transaction is not None:
                     self.transaction.end(self)
                 self.database.watching.management.end_session(self, lost=lost)
                 self.database.sessions.pop(self.id, None)
             if self.database.watching.triggers and self.database.read_only is None:
-                self.database.watching.triggers.run(self.turn)  # a job that was lost may have been buried
+                self.database.watching.triggers.run_pending(
+                    self.lock_scope
+                )  # a job that was lost may have been buried
 
     def __enter__(self) -> Self:
         return self
@@ -273,12 +277,12 @@ class Session:
 
     def push_actor(self, actor: str) -> None:
         """BEGIN SESSION AS: the system context may act as anyone, a session opened for an actor only as that one."""
-        if self._bound and actor != self.actor:
+        if self._has_fixed_actor and actor != self.actor:
             raise PolicyError("E7001", "Permission denied")
-        with self.database.watching.news.about(self):
-            self._act_as(self._checked_actor(actor))
+        with self.database.watching.news.track(self):
+            self._push_actor(self._checked_actor(actor))
 
-    def _act_as(self, actor: str) -> None:
+    def _push_actor(self, actor: str) -> None:
         self._actors.append(actor)
         self.actor = actor
 
@@ -289,20 +293,20 @@ class Session:
         allowed = self.database.settings.actor_types
         if element is None or element.targets is not None:
             raise PolicyError("E7003", f"There is no node '{actor}' to act as", fields={"actor": actor})
-        if allowed and not state.schema.is_a(element.type, frozenset(allowed)):
+        if allowed and not state.schema.is_subtype(element.type, frozenset(allowed)):
             raise PolicyError(
                 "E7003", f"A node of type '{element.type}' cannot be an actor", fields={"actor": actor}
             )
         return actor
 
     def pop_actor(self) -> None:
-        if len(self._actors) <= self._bound:
+        if len(self._actors) <= self._has_fixed_actor:
             raise TransactionError("E5008", "END SESSION without BEGIN SESSION (SESSION_NOT_STARTED)")
-        with self.database.watching.news.about(self):
+        with self.database.watching.news.track(self):
             self._actors.pop()
             self.actor = self._actors[-1] if self._actors else None
 
-    def virtual_type(self, id: str) -> str | None:
+    def layer0_type_of(self, id: str) -> str | None:
         return self.database.layer0.type_of(id, self)
 
     # --- executing --------------------------------------------------------------------------------------------
@@ -310,69 +314,69 @@ class Session:
     def abort(self, why: str) -> None:
         """Make an open transaction unusable; called with the database's turn held."""
         if self.transaction is not None:
-            self.transaction.aborted = self.transaction.aborted or why
+            self.transaction.abort_reason = self.transaction.abort_reason or why
 
     def _check_open(self) -> None:
         if self._closed:
             raise TransactionError("E5007", "The session is closed")
-        self.check_process()
+        self.check_not_forked()
 
-    def check_process(self) -> None:
+    def check_not_forked(self) -> None:
         """What a fork left to a child is a copy: what is read there was handed out here."""
-        if self.database.foreign:
-            raise StoreError("E6002", FOREIGN)
+        if self.database.is_forked_copy:
+            raise StoreError("E6002", FORKED_PROCESS_MESSAGE)
 
     def _statement_failed(self) -> None:
         """Any statement that fails inside BEGIN … COMMIT leaves the transaction aborted (spec/language.md §4.1)."""
         if self.transaction is not None:
-            self.transaction.aborted = self.transaction.aborted or "a statement in it failed"
+            self.transaction.abort_reason = self.transaction.abort_reason or "a statement in it failed"
 
     def execute_prepared(
-        self, prepared: Prepared, literals: tuple[Value, ...], values: Mapping[str, Any], text: str
+        self, prepared: PreparedStatement, literals: tuple[Value, ...], values: Mapping[str, Any], text: str
     ) -> Result:
-        """Execute one statement of a text, as `execute_undurably` does."""
+        """Execute one statement of a text, as `execute_without_waiting` does."""
         self._check_open()
-        return self._guarded(self._dispatch, prepared, literals, values, text)
+        return self._run_statement(self._dispatch, prepared, literals, values, text)
 
-    def _guarded(self, act: Callable[..., Result], *args: Any) -> Result:
+    def _run_statement(self, act: Callable[..., Result], *args: Any) -> Result:
         """A statement that fails aborts the transaction that it is in; one that succeeds may set off triggers."""
         try:
             result = act(*args)
-        except execution.LongReadError:
+        except execution.SliceExceeded:
             raise
         except BaseException:  # a Ctrl-C, too, leaves a statement half done
             self._statement_failed()
             raise
         if self.database.watching.triggers:
-            self.database.watching.triggers.run(self.turn)
+            self.database.watching.triggers.run_pending(self.lock_scope)
         return result
 
     def _dispatch(
-        self, prepared: Prepared, literals: tuple[Value, ...], values: Mapping[str, Any], text: str
+        self, prepared: PreparedStatement, literals: tuple[Value, ...], values: Mapping[str, Any], text: str
     ) -> Result:
         constants = prepared.constants(literals, values)
         statement = prepared.statement
         kind = type(statement)
-        if self.transaction is not None and self.transaction.aborted and kind is not ast.Rollback:
-            return control.refuse_aborted(self, statement)
+        if self.transaction is not None and self.transaction.abort_reason and kind is not ast.Rollback:
+            return control.reject_in_aborted_transaction(self, statement)
         if kind is ast.Match:
             return execution.read(self, prepared, constants, text)
         if kind in _MUTATIONS:
             return execution.write(self, prepared, constants, text)
-        return control.STATEMENTS[kind](Request(self, prepared, constants, text))
+        return control.STATEMENTS[kind](StatementRequest(self, prepared, constants, text))
 
-    def executable(self, prepared: Prepared, constants: tuple[Value, ...], text: str) -> Any:
+    def executable(self, prepared: PreparedStatement, constants: tuple[Value, ...], text: str) -> Any:
         """The compiled statement for constants of these types; call with the database's turn held."""
         signature = tuple(map(type, constants))
-        epoch = self.database.state.plan_epoch
+        epoch = self.database.state.plan_version
         known = prepared.plans.get(signature)
         if known is not None and known[0] == epoch:
             return known[1]
         compiled = self.compile(prepared, signature, text)
-        prepared.plans[signature] = (self.database.state.plan_epoch, compiled)
+        prepared.plans[signature] = (self.database.state.plan_version, compiled)
         return compiled
 
-    def compile(self, prepared: Prepared, signature: tuple[type, ...], text: str) -> Executable:
+    def compile(self, prepared: PreparedStatement, signature: tuple[type, ...], text: str) -> Executable:
         try:
             return compile_statement(prepared, prepared.statement, signature, self.database.state)
         except VedetteError as error:
@@ -380,16 +384,18 @@ class Session:
                 raise
             return self._compile_as_written(prepared, signature, text)
 
-    def _compile_as_written(self, prepared: Prepared, signature: tuple[type, ...], text: str) -> Executable:
+    def _compile_as_written(
+        self, prepared: PreparedStatement, signature: tuple[type, ...], text: str
+    ) -> Executable:
         """The statement was parsed from a text with other constants: places must point into this one."""
-        index = [p.statement for p in self.database.statements.parse(prepared.source)].index(
+        index = [p.statement for p in self.database.statements.parse_uncached(prepared.source)].index(
             prepared.statement
         )
-        own = self.database.statements.parse(text)[index]
+        own = self.database.statements.parse_uncached(text)[index]
         return compile_statement(own, own.statement, signature, self.database.state)
 
 
-def merged(params: object, named: Mapping[str, Any]) -> dict[str, Any]:
+def merge_parameters(params: object, named: Mapping[str, Any]) -> dict[str, Any]:
     """Parameters from a dict and from keywords."""
     if not isinstance(params, Mapping):
         text = f"parameters come in a dict by name, or as keywords, not as {type(params).__name__}"

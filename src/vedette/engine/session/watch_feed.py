@@ -10,12 +10,12 @@ from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Any
 
 from vedette.change import Event
-from vedette.engine.context.request import Request
-from vedette.engine.session.watch_handle import WatchHandle, event_of
+from vedette.engine.context.request import StatementRequest
+from vedette.engine.session.watch_handle import WatchHandle, to_event
 from vedette.engine.watch_service.rights import check_watch_rights
-from vedette.watch.evaluation.effects import evaluate
+from vedette.watch.evaluation.effects import current_rows
 from vedette.watch.options import WatchOptions
-from vedette.watch.status import WatchEventKind, WatchStatus
+from vedette.watch.status import StatusEvent, WatchStatus
 
 if TYPE_CHECKING:
     from vedette.engine.session.session import Session
@@ -60,7 +60,7 @@ class WatchFeed:
         return self._watch.options
 
     @property
-    def columns(self) -> bool:
+    def has_columns(self) -> bool:
         """Whether it tells anything; a trigger without RETURN does not."""
         return bool(self._watch.shape.columns)
 
@@ -71,50 +71,53 @@ class WatchFeed:
     @property
     def lasts(self) -> bool:
         """Whether it outlives its session."""
-        return self._watch.lasts
+        return self._watch.is_durable
 
     def detach(self) -> None:
         """Let it go on without its session, to be taken up again."""
         watching, watch = self._session.database.watching, self._watch
-        with self._session.turn:
+        with self._session.lock_scope:
             numbers = watching.by_session.get(self._session.id, {})
             if watch.number in numbers and watch.status is not WatchStatus.CANCELLED:
                 del numbers[watch.number]
-                with watching.news.about(watch):
-                    watch.owner = None
-                watch.details.wake = None
-                watching.has_room(watch)
-                watching.consuming.changed(watch)
+                with watching.news.track(watch):
+                    watch.session_id = None
+                watch.details.wakeup = None
+                watching.unblock_writers(watch)
+                watching.consuming.update_consumer(watch)
                 watching.management.schedule_expiry(watch)
 
     def listen(self, ring: Callable[[], None]) -> None:
         """Have `ring` called, from any thread and with locks held, when there may be something: it only takes note."""
-        self._watch.details.wake = ring
-        gate = self._session.database.gate
-        gate.notify(gate.submitted_tick, lambda _: ring())
+        self._watch.details.wakeup = ring
+        gate = self._session.database.log_writer
+        gate.call_when_durable(gate.submitted_sequence, lambda _: ring())
 
     def take(self, limit: int | None = None) -> list[Event]:
         """What is ready; of a reliable watch nothing is confirmed by it, of a consume watch it is claimed."""
         if self._watch.options.mode == "consume" or self._watch.options.delivery != "reliable":
             return self._handle.poll(limit)
         watching, watch = self._session.database.watching, self._watch
-        with self._session.turn:
-            if watch.owner != self._session.id:  # another session has taken it up
+        with self._session.lock_scope:
+            if watch.session_id != self._session.id:  # another session has taken it up
                 return []
-            ready = watch.take(self._session.database.gate.durable_tick, limit)
-            watching.recent.keep(watch, ready)
+            ready = watch.take_events(self._session.database.log_writer.durable_sequence, limit)
+            watching.recent_events.add(watch, ready)
             watch.details.unconfirmed.extend(ready)
             if ready:
-                watching.has_room(watch)
-            if watch.details.behind is not None and watch.pending * 2 < watch.options.buffer:
-                watching.catching_up.catch_up(watch, watch.details.behind)
-            return [event_of(entry) for entry in ready]
+                watching.unblock_writers(watch)
+            if (
+                watch.details.followed_sequence is not None
+                and watch.buffered_count * 2 < watch.options.buffer
+            ):
+                watching.catching_up.catch_up(watch, watch.details.followed_sequence)
+            return [to_event(entry) for entry in ready]
 
     @property
-    def held(self) -> int:
+    def unacknowledged_count(self) -> int:
         """Consume mode: how many deliveries are out now."""
-        with self._session.turn:
-            return self._session.database.watching.consuming.in_hand(self._watch)
+        with self._session.lock_scope:
+            return self._session.database.watching.consuming.unacknowledged_count(self._watch)
 
     def confirm(self, position: int) -> None:
         """A reliable watch's event at this position, and all that were handed out before it, have arrived."""
@@ -125,9 +128,9 @@ class WatchFeed:
         """Of its last event."""
         return self._watch.position
 
-    def go_on_from(self, position: int) -> None:
+    def set_position(self, position: int) -> None:
         """It takes the place of an equal watch that was told so much: its next event is the one after."""
-        with self._session.turn:
+        with self._session.lock_scope:
             self._watch.position = position
 
     def snapshot(self) -> Event | None:
@@ -136,18 +139,18 @@ class WatchFeed:
         The caller tells it when what the session's turn saw is durable.
         """
         watch, database = self._watch, self._session.database
-        with self._session.turn:
-            if watch.pending:
+        with self._session.lock_scope:
+            if watch.buffered_count:
                 return None
             strategy, details = watch.shape.strategy, watch.details
             if details.window is not None and watch.shape.aggregates:
-                rows = details.told_groups
+                rows = details.last_window_groups
             elif strategy == "rows":
-                rows = evaluate(watch, database.watching.own_context(watch, database.state.graph))
+                rows = current_rows(watch, database.watching.watch_context(watch, database.state.graph))
             elif strategy == "groups":
-                rows = details.last_rows
+                rows = details.group_rows
             else:
-                rows = details.result or {}
+                rows = details.last_result or {}
             return Event(
                 type="initial",
                 tick=database.state.tick,
@@ -171,27 +174,29 @@ class WatchFeed:
         """Why it ended, and what else its owner should know."""
         return self._handle.errors()
 
-    def forget(self) -> None:
+    def remove(self) -> None:
         """End it and leave no record: a server's sessions live too long to keep those of every watch."""
         watching, watch = self._session.database.watching, self._watch
-        with self._session.turn:
+        with self._session.lock_scope:
             numbers = watching.by_session.get(self._session.id, {})
             if watch.number not in numbers:
                 return
             del numbers[watch.number]
             if watch.status is not WatchStatus.CANCELLED:
-                watching.management.end(watch, WatchEventKind.CANCEL)
-            watching.management.forget(watch)
+                watching.management.end(watch, StatusEvent.CANCEL)
+            watching.management.remove(watch)
 
     def check_rights(self, session: Session, text: str, params: Mapping[str, Any]) -> None:
         """Raise E8001 unless the session's actor may (still) have this watch: for those who join it later."""
         database = session.database
         if session.actor is None or not database.schema.policies:
             return
-        prepared, literals = database.statements.one(text)
-        request = Request(session, prepared, prepared.constants(literals, params), text)
-        with session.turn:
+        prepared, literals = database.statements.prepare_one(text)
+        request = StatementRequest(session, prepared, prepared.constants(literals, params), text)
+        with session.lock_scope:
             shape = self._watch.shape
-            known = database.watching.creation.known(request, True)
-            compiled = known or next(c for c in database.watching.compiled.values() if c.shape is shape)
+            known = database.watching.creation.find_compiled(request, True)
+            compiled = known or next(
+                c for c in database.watching.compiled_watches.values() if c.shape is shape
+            )
             check_watch_rights(request, compiled)

@@ -15,25 +15,25 @@ from vedette.clock import SystemClock
 from vedette.errors import WatchError
 from vedette.language.parser import parse_watch_options
 from vedette.language.printer import print_watch_options
-from vedette.watch.buffer import Entry
-from vedette.watch.options import refused
+from vedette.watch.buffer import BufferedEvent
+from vedette.watch.options import invalid_option
 from vedette.watch.status import WatchStatus
 from vedette.watch.watch import Watch
 
 if TYPE_CHECKING:
     from vedette.engine.session.session import Session
-    from vedette.engine.watch_service.service import Watching
+    from vedette.engine.watch_service.service import WatchService
 
-__all__ = ["WatchHandle", "event_of"]
+__all__ = ["WatchHandle", "to_event"]
 
 _real_time = SystemClock()
 _NOTHING: Mapping[str, Any] = {}
 
 
-def event_of(entry: Entry) -> Event:
+def to_event(entry: BufferedEvent) -> Event:
     """The event as its watch is told it."""
     delta = entry.delta
-    inner = tuple(event_of(each) for each in delta.events) if delta.events is not None else None
+    inner = tuple(to_event(each) for each in delta.events) if delta.events is not None else None
     return Event(
         type=delta.type,
         tick=entry.tick,
@@ -53,20 +53,20 @@ def event_of(entry: Entry) -> Event:
 class WatchHandle:
     """A watch in the hands of its owner. May be used from any thread."""
 
-    __slots__ = ("_bell", "_listens", "_readers", "_session", "_watch")
+    __slots__ = ("_has_wakeup", "_readers", "_session", "_wakeup_tokens", "_watch")
 
     def __init__(self, session: Session, watch: Watch) -> None:
         self._session = session
         self._watch = watch
-        self._bell: SimpleQueue[None] = SimpleQueue()
+        self._wakeup_tokens: SimpleQueue[None] = SimpleQueue()
         """Holds a token while there may be something; it wakes one reader, who leaves one for the others."""
         self._readers: set[int] = set()
         """Threads in `next`."""
-        self._listens = False
+        self._has_wakeup = False
         """Whether the watch rings the bell: most handles are only ever polled."""
 
     @property
-    def _watching(self) -> Watching:
+    def _watching(self) -> WatchService:
         return self._session.database.watching
 
     @property
@@ -94,7 +94,7 @@ class WatchHandle:
     @property
     def lasts(self) -> bool:
         """Whether it outlives its session: a reliable watch or a trigger."""
-        return self._watch.lasts
+        return self._watch.is_durable
 
     @property
     def ended(self) -> bool:
@@ -106,24 +106,24 @@ class WatchHandle:
     def poll(self, limit: int | None = None) -> list[Event]:
         """Everything that is ready now; never waits. The first call includes `initial`."""
         if limit is not None and (type(limit) is not int or limit < 0):
-            raise refused("limit", f"allowed is an integer from 0, got {limit!r}")
-        self._session.check_process()
-        return [event_of(entry) for entry in self._watching.take(self._session, self._watch, limit)]
+            raise invalid_option("limit", f"allowed is an integer from 0, got {limit!r}")
+        self._session.check_not_forked()
+        return [to_event(entry) for entry in self._watching.take(self._session, self._watch, limit)]
 
     def next(self, timeout: float | None = None) -> Event | None:
         """Wait, in real time, for one event; None when the time is up or the watch has ended."""
         entry = self.next_entry(timeout)
-        return event_of(entry) if entry is not None else None
+        return to_event(entry) if entry is not None else None
 
-    def next_entry(self, timeout: float | None = None) -> Entry | None:
+    def next_entry(self, timeout: float | None = None) -> BufferedEvent | None:
         """The same, as the engine has it."""
         end = _deadline(timeout)
-        self._session.check_process()
+        self._session.check_not_forked()
         reader = get_ident()
         self._readers.add(reader)
-        if not self._listens:
-            self.listen(self._wake)
-            self._listens = True
+        if not self._has_wakeup:
+            self.set_wakeup(self._wake)
+            self._has_wakeup = True
         try:
             while True:
                 ready = self._watching.take(self._session, self._watch, 1)
@@ -135,7 +135,7 @@ class WatchHandle:
                 if left is not None and left <= 0:
                     return None
                 with suppress(Empty):
-                    self._bell.get(timeout=left)
+                    self._wakeup_tokens.get(timeout=left)
         finally:
             self._readers.discard(reader)
             if self._readers:
@@ -145,15 +145,15 @@ class WatchHandle:
         while (event := self.next()) is not None:
             yield event
 
-    def listen(self, ring: Callable[[], None]) -> None:
+    def set_wakeup(self, ring: Callable[[], None]) -> None:
         """Have `ring` called, in any thread, when there may be something."""
-        self._watch.details.wake = ring
-        gate = self._session.database.gate  # what was worked out before may still wait for the disk
-        gate.notify(gate.submitted_tick, lambda _: ring())
+        self._watch.details.wakeup = ring
+        gate = self._session.database.log_writer  # what was worked out before may still wait for the disk
+        gate.call_when_durable(gate.submitted_sequence, lambda _: ring())
 
     def _wake(self) -> None:
-        if self._bell.empty():
-            self._bell.put(None)
+        if self._wakeup_tokens.empty():
+            self._wakeup_tokens.put(None)
 
     @property
     def idle(self) -> bool:
@@ -170,7 +170,7 @@ class WatchHandle:
         Reliable watches: confirm the events and all before them; they need not be kept any longer.
         """
         if self._watch.options.mode == "consume":
-            self._session.ack([_delivery(event) for event in events if event.type != "initial"])
+            self._session.ack([_delivery_id(event) for event in events if event.type != "initial"])
             return
         for event in events:
             self._watching.confirm(self._session, self._watch, event.position)
@@ -183,19 +183,19 @@ class WatchHandle:
         cause: str | None = None,
     ) -> None:
         """Give a delivery back: for another attempt, after a delay (a timedelta, or seconds), or for none."""
-        self._session.nack(_delivery(event), retry=retry, delay=_span(delay), cause=cause)
+        self._session.nack(_delivery_id(event), retry=retry, delay=_to_timedelta(delay), cause=cause)
 
     def extend(self, event: Event, by: timedelta | float | None = None) -> None:
         """More time for a delivery: `by` from now, or another ack_timeout."""
-        self._session.extend(_delivery(event), _span(by))
+        self._session.extend(_delivery_id(event), _to_timedelta(by))
 
     def release(self, event: Event) -> None:
         """Give a delivery back untried: no attempt is counted."""
-        self._session.release(_delivery(event))
+        self._session.release(_delivery_id(event))
 
     def renew(self, events: Sequence[Event]) -> list[Event]:
         """New leases for deliveries in hand; returns those that are still held and still wanted."""
-        kept = set(self._session.renew([_delivery(event) for event in events]))
+        kept = set(self._session.renew([_delivery_id(event) for event in events]))
         return [event for event in events if event.delivery_id in kept]
 
     @property
@@ -210,7 +210,7 @@ class WatchHandle:
 
     def resume(self) -> None:
         self._watching.management.manage(self._session, self._watch, "RESUME")
-        self._watching.triggers.run(self._session.turn)
+        self._watching.triggers.run_pending(self._session.lock_scope)
 
     def cancel(self) -> None:
         self._watching.management.manage(self._session, self._watch, "CANCEL")
@@ -222,17 +222,17 @@ class WatchHandle:
         )
 
     def __repr__(self) -> str:
-        return f"<watch {self.id} {self.status}, {self._watch.pending} waiting>"
+        return f"<watch {self.id} {self.status}, {self._watch.buffered_count} waiting>"
 
 
-def _delivery(event: Event) -> str:
+def _delivery_id(event: Event) -> str:
     if event.delivery_id is None:
         text = f"Invalid delivery ID: '{None}' not found or already processed"
         raise WatchError("E8004", f"{text} (an event of type '{event.type}' is no delivery)")
     return event.delivery_id
 
 
-def _span(span: timedelta | float | None) -> Any:
+def _to_timedelta(span: timedelta | float | None) -> Any:
     """Seconds as a Duration; what is none is refused where every other value is."""
     if isinstance(span, (int, float)) and not isinstance(span, bool):
         with suppress(OverflowError, ValueError):  # too many, or not a number
@@ -245,5 +245,5 @@ def _deadline(timeout: Any) -> float | None:
     if timeout is None:
         return None
     if not isinstance(timeout, (int, float)) or math.isnan(timeout):
-        raise refused("timeout", f"allowed are seconds, or None to wait for ever, got {timeout!r}")
+        raise invalid_option("timeout", f"allowed are seconds, or None to wait for ever, got {timeout!r}")
     return _real_time.monotonic() + timeout if timeout < TIMEOUT_MAX else None

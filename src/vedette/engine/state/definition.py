@@ -8,25 +8,25 @@ from typing import Any
 
 from vedette.element import Element
 from vedette.graph.graph import Graph
-from vedette.graph.type_layout import SchemaTables
-from vedette.graph.value_builders import compile_builders
-from vedette.language.compile.affected_matches import Difference
-from vedette.language.compile.execution_context import Context
-from vedette.language.compile.patterns import PatternChains
+from vedette.graph.type_layout import SchemaLayout
+from vedette.graph.value_builders import compile_value_builders
+from vedette.language.compile.affected_matches import ElementChange
+from vedette.language.compile.execution_context import ExecutionContext
+from vedette.language.compile.patterns import PatternCompiler
 from vedette.language.plan.planner import PlanContext
 from vedette.language.schema.model import EdgeType, NodeType, Schema
 
-__all__ = ["grown_elements"]
+__all__ = ["pad_elements"]
 
 
-def grown_elements(
+def pad_elements(
     graph: Graph, old: Schema, new: Schema, now: Callable[[], datetime]
-) -> tuple[list[Difference], dict[str, Element]]:
+) -> tuple[list[ElementChange], dict[str, Element]]:
     """Changes for elements that get a default, and every element that needs more room, laid out for the new schema."""
-    changes: list[Difference] = []
+    changes: list[ElementChange] = []
     padded: dict[str, Element] = {}
-    tables = SchemaTables(new)
-    chains = PatternChains(
+    tables = SchemaLayout(new)
+    chains = PatternCompiler(
         PlanContext(new, graph, lambda owner, attribute: False, lambda owner, attribute: None)
     )
     for name in graph.types:
@@ -34,8 +34,8 @@ def grown_elements(
         added = len(after.layout) - len(before.layout)
         if added <= 0:
             continue
-        builders = compile_builders(tables.types[name], (), chains)[len(before.layout) :]
-        row: list[Any] = [Context(view=graph, now=now)]
+        builders = compile_value_builders(tables.types[name], (), chains)[len(before.layout) :]
+        row: list[Any] = [ExecutionContext(view=graph, now=now)]
         fresh = tuple(build(row) for build in builders)
         for element in graph.types[name].values():
             bare = Element(element.id, name, element.values + (None,) * added, element.targets)

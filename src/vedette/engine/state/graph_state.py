@@ -11,25 +11,25 @@ from datetime import datetime
 from typing import NamedTuple
 
 from vedette.element import Element, View
-from vedette.engine.state.schema_program import Program
+from vedette.engine.state.schema_program import SchemaProgram
 from vedette.errors import ConstraintViolation, TransactionError
-from vedette.gil import in_turns
+from vedette.gil import interruptible
 from vedette.graph import integrity
 from vedette.graph.constraints import check_constraints
 from vedette.graph.graph import Graph, IndexLayout
 from vedette.graph.overlay import Overlay
 from vedette.graph.rules import Rule, fire_rules
-from vedette.graph.transaction import Counts, Transaction
-from vedette.graph.type_layout import SchemaTables
-from vedette.language.compile.affected_matches import Difference
-from vedette.language.compile.execution_context import Context
+from vedette.graph.transaction import ChangeCounts, Transaction
+from vedette.graph.type_layout import SchemaLayout
+from vedette.language.compile.affected_matches import ElementChange
+from vedette.language.compile.execution_context import ExecutionContext
 from vedette.language.plan.planner import PlanContext
 from vedette.language.schema.model import EdgeType, Schema
 
 __all__ = ["Commit", "GraphState"]
 
 _REPLAN_FACTOR = 4
-_LARGE = 10_000
+_LARGE_GRAPH_ELEMENTS = 10_000
 """From so many elements on, plans are made anew when the graph has shrunk as well."""
 
 
@@ -43,10 +43,10 @@ class Commit(NamedTuple):
     next_tick: int
     """Logical time after it."""
     time: datetime
-    changes: Sequence[Difference] = ()
+    changes: Sequence[ElementChange] = ()
     cause: str | None = None
     definition: str | None = None
-    meta: Sequence[tuple[str, str]] = ()
+    notes: Sequence[tuple[str, str]] = ()
     """Facts to store with it: cursors of watches."""
 
 
@@ -59,35 +59,35 @@ class GraphState:
         self.sequence = sequence
         self.tick = tick
         self.last_tick_at: datetime | None = None
-        self.ticks_by_commit = ticks_by_commit
-        self.torn = False
+        self.tick_per_commit = ticks_by_commit
+        self.is_applying = False
         """Being changed: True outside of a commit means that one was cut short."""
         self.snapshots: list[Overlay] = []
         """Views kept still: each learns the before-images of every commit."""
-        self.plan_epoch = 0
+        self.plan_version = 0
         """Changes when plans made earlier should not be used any more."""
         self._replan_below = 0
         self._replan_above = 64
         self._id_head = f"{boot:x}_"
         self._ids = 0
-        self.use(schema)
+        self.use_schema(schema)
 
-    def use(self, schema: Schema) -> None:
+    def use_schema(self, schema: Schema) -> None:
         """Take up a schema; every plan made before is out of date."""
         self.schema = schema
         self._has_rules = bool(schema.rules)
         self._constrained = any(not name.startswith("_") for name in schema.constraints)
-        self.tables = SchemaTables(schema)
+        self.tables = SchemaLayout(schema)
         for owner, attribute in self.tables.indexes():
             self.graph.ensure_index(owner, attribute, self.tables.index_places(owner, attribute))
         for owner, attribute in list(self.layout.attributes):
             self.graph.ensure_index(owner, attribute, self.tables.index_places(owner, attribute))
-        self.replan()
+        self.invalidate_plans()
 
-    def replan(self) -> None:
-        self.plan_epoch += 1
+    def invalidate_plans(self) -> None:
+        self.plan_version += 1
         self.plan_context = PlanContext(self.schema, self.graph, self._has_index, self._ensure_index)
-        self.program = Program(self.schema, self.tables, self.plan_context)
+        self.program = SchemaProgram(self.schema, self.tables, self.plan_context)
 
     def _has_index(self, owner: str, attribute: str) -> bool:
         return (owner, attribute) in self.graph.indexes
@@ -96,17 +96,17 @@ class GraphState:
         if (owner, attribute) not in self.graph.indexes:
             self.graph.ensure_index(owner, attribute, self.tables.index_places(owner, attribute))
 
-    def take_over(self, lost: GraphState) -> None:
+    def continue_from(self, lost: GraphState) -> None:
         """Stand in for a state that never became durable: its ids were given, its plans are out of date."""
         self._ids = lost._ids
-        self.plan_epoch = lost.plan_epoch + 1
+        self.plan_version = lost.plan_version + 1
 
     def new_id(self, prefix: str) -> str:
         """An id that no element of this database ever had: the count of openings is part of it."""
         self._ids += 1
         return f"{prefix}{self._id_head}{self._ids:x}"
 
-    def begin(self, base: View | None = None, counts: Counts | None = None) -> Transaction:
+    def begin(self, base: View | None = None, counts: ChangeCounts | None = None) -> Transaction:
         base = base if base is not None else self.graph
         return Transaction(base, self.layout, self.tables, self.new_id, counts)
 
@@ -130,7 +130,7 @@ class GraphState:
         started: int,
         explicit: bool,
         now: datetime,
-        context: Callable[[Rule | None], Context],
+        context: Callable[[Rule | None], ExecutionContext],
         cause: str | None = None,
         meta: Sequence[tuple[str, str]] = (),
     ) -> tuple[Commit | None, list[str]]:
@@ -142,7 +142,7 @@ class GraphState:
             transaction.view.base = self.graph
         if self._has_rules:
             fire_rules(tuple(self.program.rules.values()), transaction, context)
-        changes = transaction.changes()
+        changes = transaction.net_changes()
         if not changes:
             return None, []
         if started != self.sequence:
@@ -151,37 +151,37 @@ class GraphState:
             self._check_minimums(transaction, changes, context)
         warnings = self._check_constraints(changes, context(None)) if self._constrained else []
         self.apply(changes)
-        return self.record(now, changes, cause, meta=meta), warnings
+        return self.next_commit(now, changes, cause, meta=meta), warnings
 
-    def is_free(self, element: Element) -> bool:
+    def can_delete_directly(self, element: Element) -> bool:
         """Whether its deletion concerns nothing but itself: no rule, no constraint, no edge could refuse it."""
         quiet = not self._has_rules and not self._constrained and element.targets is None
         return quiet and next(self.graph.incident(element.id), None) is None
 
-    def delete(
+    def commit_deletion(
         self, element: Element, now: datetime, cause: str | None, meta: Sequence[tuple[str, str]]
     ) -> Commit:
         """A commit that deletes an element which is free; what a transaction would come to, without one."""
         changes = ((element, None),)
         self.apply(changes)
-        return self.record(now, changes, cause, meta=meta)
+        return self.next_commit(now, changes, cause, meta=meta)
 
-    def _check_constraints(self, changes: Sequence[Difference], context: Context) -> list[str]:
+    def _check_constraints(self, changes: Sequence[ElementChange], context: ExecutionContext) -> list[str]:
         return check_constraints(
             self.program.constraints, context, changes, named=not self._is_bound(context)
         )
 
-    def _is_bound(self, context: Context) -> bool:
+    def _is_bound(self, context: ExecutionContext) -> bool:
         """Whether policies bind who acts: then it learns no ids, it may not see what it collides with."""
         return context.actor is not None and bool(self.schema.policies)
 
-    def apply(self, changes: Sequence[Difference]) -> None:
+    def apply(self, changes: Sequence[ElementChange]) -> None:
         """Change the graph; until the commit is recorded the state is torn."""
-        self.torn = True
+        self.is_applying = True
         graph = self.graph
         for snapshot in self.snapshots:
-            _keep_before(snapshot, changes)
-        for before, after in in_turns(changes):
+            _save_before_images(snapshot, changes)
+        for before, after in interruptible(changes):
             if before is None:
                 graph.add(after)  # type: ignore[arg-type]
             elif after is None:
@@ -192,13 +192,15 @@ class GraphState:
         if size > self._replan_above or size < self._replan_below:
             self._replan_above = max(64, size * _REPLAN_FACTOR)
             # A queue that swings between empty and a few thousand needs no other plans each time.
-            self._replan_below = size // (_REPLAN_FACTOR * _REPLAN_FACTOR) if size >= _LARGE else 0
-            self.replan()
+            self._replan_below = (
+                size // (_REPLAN_FACTOR * _REPLAN_FACTOR) if size >= _LARGE_GRAPH_ELEMENTS else 0
+            )
+            self.invalidate_plans()
 
-    def note(self, now: datetime, meta: Sequence[tuple[str, str]]) -> Commit:
+    def next_note_commit(self, now: datetime, meta: Sequence[tuple[str, str]]) -> Commit:
         """A commit that changes no element: facts to store."""
         self.sequence += 1
-        return Commit(self.sequence, self.tick, self.tick, now, meta=meta)
+        return Commit(self.sequence, self.tick, self.tick, now, notes=meta)
 
     def advance_ticks(self, amount: int, now: datetime) -> Commit:
         """TICK: logical time moves on without a change."""
@@ -208,29 +210,29 @@ class GraphState:
         self.last_tick_at = now
         return Commit(self.sequence, tick, self.tick, now)
 
-    def record(
+    def next_commit(
         self,
         now: datetime,
-        changes: Sequence[Difference],
+        changes: Sequence[ElementChange],
         cause: str | None = None,
         definition: str | None = None,
         meta: Sequence[tuple[str, str]] = (),
     ) -> Commit:
         """Count the commit of changes that were applied."""
         tick = self.tick
-        if self.ticks_by_commit and changes:
+        if self.tick_per_commit and changes:
             self.tick += 1
             self.last_tick_at = now
         self.sequence += 1
-        self.torn = False
+        self.is_applying = False
         return Commit(self.sequence, tick, self.tick, now, changes, cause, definition, meta)
 
     # --- conflicts --------------------------------------------------------------------------------------------
 
-    def _check_conflicts(self, transaction: Transaction, changes: Sequence[Difference]) -> None:
+    def _check_conflicts(self, transaction: Transaction, changes: Sequence[ElementChange]) -> None:
         """First committer wins; and what was checked at the operation must still hold on the graph as it is now."""
         elements = self.graph.elements
-        for id, old in transaction.before.items():
+        for id, old in transaction.before_images.items():
             if elements.get(id) is not old:
                 raise _conflict(id)
         for before, after in changes:
@@ -239,9 +241,9 @@ class GraphState:
                 if any(True for _ in transaction.view.incident(before.id)):
                     raise _conflict(before.id)
             else:
-                self._recheck(transaction, before, after)
+                self._recheck_operation(transaction, before, after)
 
-    def _recheck(self, transaction: Transaction, before: Element | None, after: Element) -> None:
+    def _recheck_operation(self, transaction: Transaction, before: Element | None, after: Element) -> None:
         table = self.tables.types[after.type]
         integrity.check_uniques(transaction.view, table, after)
         if after.targets is None or before is not None:
@@ -249,20 +251,20 @@ class GraphState:
         if any(transaction.view.get(target) is None for target in after.targets):
             raise _conflict(after.id)
         others = Overlay(transaction.view, self.layout)
-        others.drop(after.id)
+        others.delete(after.id)
         integrity.check_edge(others, self.schema.edges[after.type], after.targets)
 
     def _check_minimums(
         self,
         transaction: Transaction,
-        changes: Sequence[Difference],
-        context: Callable[[Rule | None], Context],
+        changes: Sequence[ElementChange],
+        context: Callable[[Rule | None], ExecutionContext],
     ) -> None:
         view = transaction.view
-        for edge, position in self.tables.minimums:
+        for edge, position in self.tables.minimum_cardinalities:
             low = edge.cardinalities[position]
             assert low is not None
-            for id in self._owing(edge, position, changes):
+            for id in self._elements_below_minimum(edge, position, changes):
                 element = view.get(id)
                 if element is not None and integrity.degree(view, edge, position, id) < low.low:
                     who, fields = f"'{id}'", {"edge": edge.name, "id": id}
@@ -271,12 +273,14 @@ class GraphState:
                     text = f"cardinality: {who} needs at least {low.low} '{edge.name}'"
                     raise ConstraintViolation("E3010", text, fields=fields)
 
-    def _owing(self, edge: EdgeType, position: int, changes: Sequence[Difference]) -> list[str]:
+    def _elements_below_minimum(
+        self, edge: EdgeType, position: int, changes: Sequence[ElementChange]
+    ) -> list[str]:
         """Elements whose number of edges the changes may have left too low: new ones, and ends of lost edges."""
         wanted = edge.parameters[position].type
         found = []
         for before, after in changes:
-            if before is None and after is not None and integrity.is_of(self.schema, after, wanted):
+            if before is None and after is not None and integrity.has_type(self.schema, after, wanted):
                 found.append(after.id)
             elif (
                 after is None
@@ -288,12 +292,12 @@ class GraphState:
         return found
 
 
-def _keep_before(snapshot: Overlay, changes: Sequence[Difference]) -> None:
+def _save_before_images(snapshot: Overlay, changes: Sequence[ElementChange]) -> None:
     for before, after in changes:
         id = (before or after).id  # type: ignore[union-attr]
-        if id not in snapshot.hidden:
+        if id not in snapshot.versions:
             if before is None:
-                snapshot.drop(id)
+                snapshot.delete(id)
             else:
                 snapshot.put(before)
 

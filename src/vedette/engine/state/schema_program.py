@@ -7,19 +7,19 @@ from collections.abc import Callable, Sequence
 from vedette.errors import VedetteError
 from vedette.graph.constraints import Constraint, compile_constraint
 from vedette.graph.rules import Rule, compile_rule
-from vedette.graph.type_layout import SchemaTables
+from vedette.graph.type_layout import SchemaLayout
 from vedette.language.plan.planner import PlanContext
 from vedette.language.schema.model import Schema
 from vedette.policy.collection_policies import CollectionPolicy, compile_collection_policy
 from vedette.policy.decisions import Policy, compile_policy
 
-__all__ = ["Program"]
+__all__ = ["SchemaProgram"]
 
 
-class Program:
+class SchemaProgram:
     """Compiled when it is first needed: a database without rules never pays for them."""
 
-    def __init__(self, schema: Schema, tables: SchemaTables, context: PlanContext) -> None:
+    def __init__(self, schema: Schema, tables: SchemaLayout, context: PlanContext) -> None:
         self._schema = schema
         self._tables = tables
         self._context = context
@@ -58,7 +58,7 @@ class Program:
             self._collection_policies = tuple(found)
         return self._collection_policies
 
-    def check(self, source: str) -> None:
+    def compile_all(self, source: str) -> None:
         """Compile everything now, so that a mistake in a declaration is raised by `define` with its place."""
         known: list[Callable[[], object]] = [
             *(
@@ -75,12 +75,12 @@ class Program:
                 for p in self._schema.policies.values()
             ),
         ]
-        mistakes = [mistake for mistake in map(_mistake_of, known) if mistake is not None]
+        mistakes = [mistake for mistake in map(_error_of, known) if mistake is not None]
         if mistakes:
-            raise _gathered(mistakes)
+            raise _combined_error(mistakes)
 
 
-def _mistake_of(action: Callable[[], object]) -> VedetteError | None:
+def _error_of(action: Callable[[], object]) -> VedetteError | None:
     try:
         action()
     except VedetteError as error:
@@ -88,7 +88,7 @@ def _mistake_of(action: Callable[[], object]) -> VedetteError | None:
     return None
 
 
-def _gathered(errors: Sequence[VedetteError]) -> VedetteError:
+def _combined_error(errors: Sequence[VedetteError]) -> VedetteError:
     """One error that shows the mistakes of all."""
     first = errors[0]
     diagnostics = [diagnostic for error in errors for diagnostic in error.diagnostics]

@@ -6,56 +6,63 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from vedette.engine.context.prepared import Prepared
+from vedette.engine.context.prepared import PreparedStatement
 from vedette.engine.state.graph_state import GraphState
 from vedette.engine.statements.returning import ReturningClause, compile_returning
-from vedette.graph.actions import Act, compile_action
-from vedette.graph.value_builders import left_out
-from vedette.language.compile.expressions import Closure
-from vedette.language.compile.patterns import Observer, PatternChains
+from vedette.graph.actions import CompiledAction, compile_action
+from vedette.graph.value_builders import missing_value_warnings
+from vedette.language.compile.expressions import CompiledExpression
+from vedette.language.compile.patterns import PatternCompiler, StepWrapper
 from vedette.language.compile.queries import BindingQuery, RowQuery
 from vedette.language.plan.planner import Plan
 from vedette.language.resolve.actions import ResolvedLink, ResolvedSpawn, resolve_action
 from vedette.language.resolve.patterns import PatternResolver
 from vedette.language.resolve.queries import resolve_blocks, resolve_return
-from vedette.language.resolve.scope import Place, Scope
+from vedette.language.resolve.scope import ExpressionSite, Scope
 from vedette.language.syntax import statements as ast
 from vedette.language.syntax.expressions import Expression, Variable
 
-__all__ = ["Amount", "Executable", "Mutation", "Query", "Referenced", "compile_statement"]
+__all__ = [
+    "CompiledInspect",
+    "CompiledMutation",
+    "CompiledQuery",
+    "CompiledTick",
+    "Executable",
+    "compile_statement",
+]
 
-_MUTATION = Place(bindings=True)
+_MUTATION = ExpressionSite(bindings=True)
 
 
 @dataclass(slots=True, kw_only=True)
-class Query:
+class CompiledQuery:
     """MATCH … RETURN: reads rows."""
 
     rows: RowQuery
     plans: Sequence[Plan]
-    layer0: bool
+    uses_layer0: bool
 
 
 @dataclass(slots=True, kw_only=True)
-class Mutation:
+class CompiledMutation:
     """Actions, once, or for every match of a pattern."""
 
-    actions: tuple[Act, ...]
+    actions: tuple[CompiledAction, ...]
     returned: range
     """Which of the actions RETURNING is about."""
     bindings: BindingQuery | None
     returning: ReturningClause | None
     size: int
     plans: Sequence[Plan]
-    layer0: bool
+    uses_layer0: bool
     warnings: tuple[str, ...] = ()
 
 
 @dataclass(slots=True, kw_only=True)
-class Referenced:
+class CompiledInspect:
     """INSPECT: one element by its id, with a projection of its own."""
 
-    target: Closure
+    target: CompiledExpression
     items: tuple[tuple[str, str], ...]
     """(attribute, column) of each projection; none is everything."""
     size: int
@@ -63,22 +70,22 @@ class Referenced:
 
 
 @dataclass(slots=True, kw_only=True)
-class Amount:
+class CompiledTick:
     """A statement whose only question is the value of one expression: TICK."""
 
-    value: Closure | None
+    value: CompiledExpression | None
     plans: Sequence[Plan] = field(default=())
 
 
-Executable = Query | Mutation | Referenced | Amount
+Executable = CompiledQuery | CompiledMutation | CompiledInspect | CompiledTick
 
 
 def compile_statement(
-    prepared: Prepared,
+    prepared: PreparedStatement,
     statement: ast.Statement,
     signature: tuple[type, ...],
     state: GraphState,
-    observer: Observer | None = None,
+    observer: StepWrapper | None = None,
 ) -> Executable:
     """Everything that can be known before the statement runs; raises with every mistake in it."""
     compiler = _Compiler(prepared, signature, state, observer)
@@ -87,12 +94,16 @@ def compile_statement(
 
 class _Compiler:
     def __init__(
-        self, prepared: Prepared, signature: tuple[type, ...], state: GraphState, observer: Observer | None
+        self,
+        prepared: PreparedStatement,
+        signature: tuple[type, ...],
+        state: GraphState,
+        observer: StepWrapper | None,
     ) -> None:
         self.state = state
         self.frame = prepared.frame(signature, state.schema)
         self.scope = Scope(self.frame)
-        self.chains = PatternChains(state.plan_context, observer)
+        self.chains = PatternCompiler(state.plan_context, observer)
 
     def compile(self, statement: ast.Statement) -> Executable:
         match statement:
@@ -108,17 +119,17 @@ class _Compiler:
                 return self._mutation((statement,), (), ())
         raise AssertionError(f"{type(statement).__name__} is not compiled")
 
-    def _query(self, statement: ast.Match) -> Query:
+    def _query(self, statement: ast.Match) -> CompiledQuery:
         resolver = PatternResolver(self.frame)
         query = resolve_blocks(resolver, statement.blocks, statement.optional, self.scope)
         returns = resolve_return(resolver, statement.returns, self.scope)
-        self.frame.finish()
-        rows = RowQuery(query, returns, self.chains, self.frame.size, self.state.schema)
-        return Query(rows=rows, plans=self.chains.plans, layer0=self.frame.layer0)
+        self.frame.raise_if_any()
+        rows = RowQuery(query, returns, self.chains, self.frame.register_count, self.state.schema)
+        return CompiledQuery(rows=rows, plans=self.chains.plans, uses_layer0=self.frame.uses_layer0)
 
-    def _inspect(self, statement: ast.Inspect) -> Referenced:
+    def _inspect(self, statement: ast.Inspect) -> CompiledInspect:
         resolver = PatternResolver(self.frame, _MUTATION)
-        target = self.chains.id(resolver.resolve(statement.target, self.scope))
+        target = self.chains.compile_element_id(resolver.resolve(statement.target, self.scope))
         items = []
         for projection in statement.projections:
             name = _inspected(projection.expression)
@@ -127,40 +138,42 @@ class _Compiler:
                 self.frame.report("E2009", text, projection.span)
             else:
                 items.append((name, projection.alias or name))
-        self.frame.finish()
-        return Referenced(target=target, items=tuple(items), size=self.frame.size)
+        self.frame.raise_if_any()
+        return CompiledInspect(target=target, items=tuple(items), size=self.frame.register_count)
 
-    def _tick(self, statement: ast.Tick) -> Amount:
+    def _tick(self, statement: ast.Tick) -> CompiledTick:
         if statement.amount is None:
-            return Amount(value=None)
+            return CompiledTick(value=None)
         resolver = PatternResolver(self.frame)
         amount = resolver.resolve(statement.amount, self.scope)
-        self.frame.finish()
-        return Amount(value=self.chains.condition(amount))
+        self.frame.raise_if_any()
+        return CompiledTick(value=self.chains.compile_expression(amount))
 
     def _mutation(
         self,
         actions: Sequence[ast.Action],
         blocks: Sequence[ast.MatchBlock],
         optional: Sequence[ast.MatchBlock],
-    ) -> Mutation:
+    ) -> CompiledMutation:
         resolver = PatternResolver(self.frame)
         query = resolve_blocks(resolver, blocks, optional, self.scope) if blocks else None
         resolver.place = _MUTATION
         groups = [resolve_action(resolver, action, self.scope) for action in actions]
         resolved = [each for group in groups for each in group]
-        self.frame.finish()
-        bindings = BindingQuery(query, self.chains, self.frame.size) if query is not None else None
+        self.frame.raise_if_any()
+        bindings = BindingQuery(query, self.chains, self.frame.register_count) if query is not None else None
         tables = self.state.tables
-        acts = tuple(compile_action(action, self.chains, tables, self.frame.size) for action in resolved)
-        return Mutation(
+        acts = tuple(
+            compile_action(action, self.chains, tables, self.frame.register_count) for action in resolved
+        )
+        return CompiledMutation(
             actions=acts,
-            returned=_returned(actions, groups),
+            returned=_returning_range(actions, groups),
             bindings=bindings,
             returning=compile_returning(actions, self.state.schema),
-            size=self.frame.size,
+            size=self.frame.register_count,
             plans=self.chains.plans,
-            layer0=self.frame.layer0,
+            uses_layer0=self.frame.uses_layer0,
             warnings=self._warnings(resolved),
         )
 
@@ -168,14 +181,14 @@ class _Compiler:
         warnings: list[str] = []
         for action in resolved:
             if isinstance(action, ResolvedLink):
-                warnings += left_out(self.state.tables.types[action.edge], action.assignments)
+                warnings += missing_value_warnings(self.state.tables.types[action.edge], action.assignments)
                 warnings += self._warnings([t for t in action.targets if isinstance(t, ResolvedSpawn)])
             elif isinstance(action, ResolvedSpawn):
-                warnings += left_out(self.state.tables.types[action.type], action.assignments)
+                warnings += missing_value_warnings(self.state.tables.types[action.type], action.assignments)
         return tuple(warnings)
 
 
-def _returned(actions: Sequence[ast.Action], groups: Sequence[Sequence[Any]]) -> range:
+def _returning_range(actions: Sequence[ast.Action], groups: Sequence[Sequence[Any]]) -> range:
     """The acts of the last action that has a RETURNING."""
     start = 0
     found = range(0)

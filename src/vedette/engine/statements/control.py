@@ -6,57 +6,57 @@ from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Any
 
 from vedette.engine.context.open_transaction import OpenTransaction
-from vedette.engine.context.request import Request
+from vedette.engine.context.request import StatementRequest
 from vedette.engine.context.result import Result
 from vedette.engine.statements import execution
-from vedette.engine.statements.compile import Amount, Referenced
+from vedette.engine.statements.compile import CompiledInspect, CompiledTick
 from vedette.engine.statements.explain import explain_statement, profile_statement
 from vedette.engine.statements.queue import CONSUME_STATEMENTS
 from vedette.engine.statements.watch import WATCH_STATEMENTS
 from vedette.errors import AnalysisError, MutationError, TimeError, TransactionError
-from vedette.graph.rules import compile_trigger, trigger_rule
+from vedette.graph.rules import compile_rule_filter, trigger_rule
 from vedette.language.compile.execution_context import Row
-from vedette.language.compile.queries import image_of
+from vedette.language.compile.queries import element_to_dict
 from vedette.language.syntax import statements as ast
 from vedette.language.syntax.expressions import IdReference
 
 if TYPE_CHECKING:
     from vedette.engine.session.session import Session
 
-__all__ = ["STATEMENTS", "refuse_aborted"]
+__all__ = ["STATEMENTS", "reject_in_aborted_transaction"]
 
-Handler = Callable[[Request], Result]
+Handler = Callable[[StatementRequest], Result]
 MAX_TICKS = 1_000_000_000
 
 
 # --- transactions -----------------------------------------------------------------------------------------------
 
 
-def _begin(request: Request) -> Result:
+def _begin(request: StatementRequest) -> Result:
     session, database = request.session, request.database
     if session.transaction is not None:
         raise _already_active("COMMIT or ROLLBACK it first")
     statement = request.prepared.statement
     assert isinstance(statement, ast.Begin)
-    with session.turn:
+    with session.lock_scope:
         serializable = statement.isolation == "SERIALIZABLE"
         session.transaction = OpenTransaction(database, serializable=serializable, bindings=session.bindings)
     return Result()
 
 
-def _commit(request: Request) -> Result:
+def _commit(request: StatementRequest) -> Result:
     session = request.session
-    opened = _active(session)
+    opened = _open_transaction(session)
     session.admit()
     result = Result()
-    with session.turn:
+    with session.lock_scope:
         committed = False
         try:
-            if opened.aborted is not None:  # since it asked for its turn
+            if opened.abort_reason is not None:  # since it asked for its turn
                 raise _rolled_back(opened)
             deliveries = request.database.watching.consuming.deliveries
-            deliveries.check_enlisted(opened.acknowledged)
-            if opened.transaction.before:  # one that only read stands where it began
+            deliveries.check_enlisted(opened.enlisted_deliveries)
+            if opened.transaction.before_images:  # one that only read stands where it began
                 opened.check_reads()
             result.warnings = tuple(
                 execution.commit_transaction(
@@ -64,41 +64,41 @@ def _commit(request: Request) -> Result:
                     opened.transaction,
                     opened.now,
                     result,
-                    started=opened.started,
+                    started=opened.base_sequence,
                     explicit=True,
-                    meta=deliveries.facts_of(opened.acknowledged),
+                    meta=deliveries.notes_for(opened.enlisted_deliveries),
                 )
             )
             committed = True
-            deliveries.settled(opened.acknowledged)
+            deliveries.complete(opened.enlisted_deliveries)
         finally:
             opened.end(session, committed=committed)
     return result
 
 
-def _rollback(request: Request) -> Result:
+def _rollback(request: StatementRequest) -> Result:
     session = request.session
-    opened = _active(session)
+    opened = _open_transaction(session)
     statement = request.prepared.statement
     assert isinstance(statement, ast.Rollback)
-    with request.session.turn:
+    with request.session.lock_scope:
         if statement.savepoint is None:
             opened.end(session)
         else:
             opened.check_usable()
             opened.rollback_to(statement.savepoint, session)
-            request.database.watching.show(opened.transaction)
+            request.database.watching.publish_uncommitted(opened.transaction)
     return Result()
 
 
-def _savepoint(request: Request) -> Result:
+def _savepoint(request: StatementRequest) -> Result:
     statement = request.prepared.statement
     assert isinstance(statement, ast.Savepoint)
-    _active(request.session).savepoint(statement.name, request.session.bindings)
+    _open_transaction(request.session).savepoint(statement.name, request.session.bindings)
     return Result()
 
 
-def _active(session: Session) -> OpenTransaction:
+def _open_transaction(session: Session) -> OpenTransaction:
     if session.transaction is None:
         raise TransactionError("E5004", "no transaction is active: BEGIN one first")
     return session.transaction
@@ -109,15 +109,17 @@ def _already_active(advice: str) -> TransactionError:
 
 
 def _rolled_back(opened: OpenTransaction) -> TransactionError:
-    return TransactionError("E5005", f"The transaction was aborted ({opened.aborted}) and is rolled back now")
+    return TransactionError(
+        "E5005", f"The transaction was aborted ({opened.abort_reason}) and is rolled back now"
+    )
 
 
-def refuse_aborted(session: Session, statement: ast.Statement) -> Result:
+def reject_in_aborted_transaction(session: Session, statement: ast.Statement) -> Result:
     """COMMIT of an aborted transaction rolls it back and says so; everything else is refused."""
-    opened = _active(session)
+    opened = _open_transaction(session)
     if not isinstance(statement, ast.Commit):
         opened.check_usable()
-    with session.turn:
+    with session.lock_scope:
         opened.end(session)
     raise _rolled_back(opened)
 
@@ -125,13 +127,13 @@ def refuse_aborted(session: Session, statement: ast.Statement) -> Result:
 # --- sessions and time ------------------------------------------------------------------------------------------
 
 
-def _begin_session(request: Request) -> Result:
-    with request.session.turn:
+def _begin_session(request: StatementRequest) -> Result:
+    with request.session.lock_scope:
         request.session.push_actor(_actor_id(request))
     return Result()
 
 
-def _actor_id(request: Request) -> str:
+def _actor_id(request: StatementRequest) -> str:
     statement, prepared = request.prepared.statement, request.prepared
     assert isinstance(statement, ast.BeginSession)
     name = statement.actor.name
@@ -142,28 +144,28 @@ def _actor_id(request: Request) -> str:
     return name if quoted else request.session.bindings.get(name, name)
 
 
-def _end_session(request: Request) -> Result:
-    with request.session.turn:
+def _end_session(request: StatementRequest) -> Result:
+    with request.session.lock_scope:
         request.session.pop_actor()
     return Result()
 
 
-def _tick(request: Request) -> Result:
+def _tick(request: StatementRequest) -> Result:
     database = request.database
     if request.session.transaction is not None:
         raise _already_active("TICK ends what is pending, so COMMIT first")
     request.session.admit()
-    with request.session.turn:
+    with request.session.lock_scope:
         _check_meta(request, "SET", "_TickState")
-        amount = _amount(request, request.executable())
+        amount = _tick_amount(request, request.executable())
         database.check_writable()
         commit = database.state.advance_ticks(amount, database.clock.now())
-        database.gate.submit(commit.sequence, commit)
+        database.log_writer.append(commit.sequence, commit)
         database.watching.ticked(commit)
     return Result()
 
 
-def _amount(request: Request, executable: Amount) -> int:
+def _tick_amount(request: StatementRequest, executable: CompiledTick) -> int:
     if executable.value is None:
         return 1
     context, _ = execution.statement_context(request.session, request.constants)
@@ -174,21 +176,21 @@ def _amount(request: Request, executable: Amount) -> int:
     return value
 
 
-def _trigger(request: Request) -> Result:
+def _trigger(request: StatementRequest) -> Result:
     request.session.admit()
-    with request.session.turn:
+    with request.session.lock_scope:
         _check_meta(request, "SET", "_RuleDef")
-        return _fire(request)
+        return _run_rule(request)
 
 
-def _check_meta(request: Request, operation: str, type_name: str) -> None:
+def _check_meta(request: StatementRequest, operation: str, type_name: str) -> None:
     """Time and rules are everyone's: where policies exist, an actor needs one that lets it touch them."""
     _, guard = execution.statement_context(request.session, ())
     if guard is not None:
         guard.check_meta(operation, type_name)
 
 
-def _fire(request: Request) -> Result:
+def _run_rule(request: StatementRequest) -> Result:
     session, state = request.session, request.database.state
     statement = request.prepared.statement
     assert isinstance(statement, ast.Trigger)
@@ -201,11 +203,13 @@ def _fire(request: Request) -> Result:
     if opened is not None:
         opened.check_usable()
     transaction = opened.transaction if opened is not None else state.begin()
-    now = opened.now if opened is not None else request.database.moment()
+    now = opened.now if opened is not None else request.database.statement_time()
     context = execution.rule_context(session, transaction, now, rule)
     context.constants = request.constants
     frame = request.prepared.frame(request.signature, state.schema)
-    where, size = compile_trigger(state.schema.rules[rule.name], statement.where, state.plan_context, frame)
+    where, size = compile_rule_filter(
+        state.schema.rules[rule.name], statement.where, state.plan_context, frame
+    )
     result = Result(columns=("fired",), rows=[(trigger_rule(rule, context, where, size),)])
     if opened is None:
         result.warnings = tuple(execution.commit_transaction(session, transaction, now, result))
@@ -215,17 +219,17 @@ def _fire(request: Request) -> Result:
 # --- asking -----------------------------------------------------------------------------------------------------
 
 
-def _inspect(request: Request) -> Result:
+def _inspect(request: StatementRequest) -> Result:
     database = request.database
-    with request.session.turn:
-        executable: Referenced = request.executable()
+    with request.session.lock_scope:
+        executable: CompiledInspect = request.executable()
         context, _ = execution.statement_context(request.session, request.constants, layer0=True)
         row: Row = [None] * executable.size
         row[0] = context
         element = context.view.get(str(executable.target(row)))
         image: dict[str, Any] = {"found": element is not None}
         if element is not None:
-            image.update(image_of(element, database.schema))
+            image.update(element_to_dict(element, database.schema))
             if element.targets is not None:
                 image["_targets"] = list(element.targets)
     items: list[tuple[str, str]] = []

@@ -7,16 +7,16 @@ from time import sleep
 from typing import TYPE_CHECKING, Any
 
 from vedette.element import Element, View
-from vedette.engine.context.prepared import Prepared
+from vedette.engine.context.prepared import PreparedStatement
 from vedette.engine.context.result import Result
-from vedette.engine.context.session_context import Asker
-from vedette.engine.layer0.view import LayerView
-from vedette.engine.statements.compile import Mutation, Query
-from vedette.graph.actions import Affected, Writer
+from vedette.engine.context.session_context import Viewer
+from vedette.engine.layer0.view import Layer0View
+from vedette.engine.statements.compile import CompiledMutation, CompiledQuery
+from vedette.graph.actions import ActionWriter, AffectedElement
 from vedette.graph.rules import Rule, system_writer
 from vedette.graph.transaction import Transaction
-from vedette.language.compile.execution_context import Context, Row
-from vedette.policy.actor_view import Sight
+from vedette.language.compile.execution_context import ExecutionContext, Row
+from vedette.policy.actor_view import ActorView
 from vedette.policy.guard import PolicyGuard
 from vedette.values import Value
 
@@ -25,21 +25,21 @@ if TYPE_CHECKING:
     from vedette.engine.session.session import Session
 
 __all__ = [
-    "LongReadError",
+    "SliceExceeded",
     "commit_transaction",
-    "mutate",
     "read",
+    "run_mutation",
     "run_query",
     "statement_context",
     "system_context",
     "write",
 ]
 
-_BREATH_SECONDS = 0.0002
+_YIELD_SECONDS = 0.0002
 """How long a long read steps aside, so that somebody who waits for the turn really gets it."""
 
 
-class LongReadError(Exception):
+class SliceExceeded(Exception):
     """A read outgrew its slice: it starts again on a snapshot, where it can step aside. No error of the user's."""
 
 
@@ -47,8 +47,8 @@ class LongReadError(Exception):
 
 
 def statement_context(
-    session: Asker, constants: tuple[Value, ...], *, layer0: bool = False, view: View | None = None
-) -> tuple[Context, PolicyGuard | None]:
+    session: Viewer, constants: tuple[Value, ...], *, layer0: bool = False, view: View | None = None
+) -> tuple[ExecutionContext, PolicyGuard | None]:
     """What a statement of this session sees, and who stands guard when an actor is bound."""
     database = session.database
     state = database.state
@@ -58,28 +58,30 @@ def statement_context(
     if view is None:
         view = opened.transaction.view if opened is not None else state.graph
     if layer0:
-        view = LayerView(view, database.layer0, session)
+        view = Layer0View(view, database.layer0, session)
     actor = session.actor
-    now = opened.now if opened is not None else database.moment()
+    now = opened.now if opened is not None else database.statement_time()
     wall_time = database.clock.now
-    context = Context(view, now, constants, wall_time, state.tick, actor, session.id, session.bindings)
-    context.work_limit = database.work_limit
+    context = ExecutionContext(
+        view, now, constants, wall_time, state.tick, actor, session.id, session.bindings
+    )
+    context.candidate_limit = database.work_limit
     if actor is None or not state.schema.policies:
         return context, None
-    return context, _watched(session, context)
+    return context, _with_policy_guard(session, context)
 
 
-def _watched(session: Asker, context: Context) -> PolicyGuard:
+def _with_policy_guard(session: Viewer, context: ExecutionContext) -> PolicyGuard:
     """Put the actor's sight before the context's eyes; conditions of policies read the graph as it is."""
     policies = session.database.state.program.policies
-    own = Context(
+    own = ExecutionContext(
         view=context.view,
         now=context.now,
         tick=context.tick,
         actor=context.actor,
         session=context.session,
     )
-    sight = Sight(policies, own, session.database.state.schema)
+    sight = ActorView(policies, own, session.database.state.schema)
     context.view = sight
     return PolicyGuard(policies, own, sight, session.bindings, session.database.name)
 
@@ -87,75 +89,77 @@ def _watched(session: Asker, context: Context) -> PolicyGuard:
 # --- reading ----------------------------------------------------------------------------------------------------
 
 
-def read(session: Session, prepared: Prepared, constants: tuple[Value, ...], text: str) -> Result:
-    with session.turn:
-        query: Query = session.executable(prepared, constants, text)
+def read(session: Session, prepared: PreparedStatement, constants: tuple[Value, ...], text: str) -> Result:
+    with session.lock_scope:
+        query: CompiledQuery = session.executable(prepared, constants, text)
         rows, context = run_query(session, query, constants)
     return Result(columns=query.rows.columns, rows=rows, warnings=context.warnings)
 
 
 def run_query(
-    session: Session, query: Query, constants: tuple[Value, ...]
-) -> tuple[list[tuple[Any, ...]], Context]:
+    session: Session, query: CompiledQuery, constants: tuple[Value, ...]
+) -> tuple[list[tuple[Any, ...]], ExecutionContext]:
     """Run with the turn held; a long read goes on in slices, on the state of its start, and lets others in between."""
-    context, _ = statement_context(session, constants, layer0=query.layer0)
-    context.work_pause = min(session.database.settings.statement_slice, context.work_limit)
-    context.pause = _give_up
+    context, _ = statement_context(session, constants, layer0=query.uses_layer0)
+    context.pause_at_candidates = min(session.database.settings.statement_slice, context.candidate_limit)
+    context.yield_lock = _give_up
     try:
         return query.rows.run(context), context
-    except LongReadError:
-        if not session.patient:
+    except SliceExceeded:
+        if not session.allow_long_reads:
             raise
         return _read_in_slices(session, query, constants)
 
 
 def _give_up() -> None:
-    raise LongReadError
+    raise SliceExceeded
 
 
 def _read_in_slices(
-    session: Session, query: Query, constants: tuple[Value, ...]
-) -> tuple[list[tuple[Any, ...]], Context]:
+    session: Session, query: CompiledQuery, constants: tuple[Value, ...]
+) -> tuple[list[tuple[Any, ...]], ExecutionContext]:
     database, opened = session.database, session.transaction
     state = database.state
     snapshot = state.open_snapshot()
-    view = snapshot if opened is None else opened.view_over(snapshot)
-    context, _ = statement_context(session, constants, layer0=query.layer0, view=SteadyView(view))
+    view = snapshot if opened is None else opened.view_on(snapshot)
+    context, _ = statement_context(session, constants, layer0=query.uses_layer0, view=CopyingView(view))
 
     slices = _Slices(session, context)
-    context.pause = slices.step_aside
+    context.yield_lock = slices.yield_lock
     try:
         return query.rows.run(context), context
     finally:
-        context.pause = None  # it holds the context: no cycle is left behind
+        context.yield_lock = None  # it holds the context: no cycle is left behind
         state.close_snapshot(snapshot)
 
 
 class _Slices:
     """A long read by a session: after each slice of work others get their turn."""
 
-    def __init__(self, session: Session, context: Context) -> None:
+    def __init__(self, session: Session, context: ExecutionContext) -> None:
         self._database, self._opened = session.database, session.transaction
         self._context = context
         self._plan()
 
     def _plan(self) -> None:
         context = self._context
-        context.work_pause = min(context.work + self._database.settings.statement_slice, context.work_limit)
+        context.pause_at_candidates = min(
+            context.candidates_examined + self._database.settings.statement_slice, context.candidate_limit
+        )
 
-    def step_aside(self) -> None:
+    def yield_lock(self) -> None:
         self._plan()
-        turn = self._database.turn
+        turn = self._database.lock
         turn.release()
         try:
-            sleep(_BREATH_SECONDS)
+            sleep(_YIELD_SECONDS)
         finally:
             turn.acquire()
         if self._opened is not None:
             self._opened.check_usable()
 
 
-class SteadyView:
+class CopyingView:
     """A view of a snapshot whose answers are copies: they stay good while others change the graph."""
 
     def __init__(self, view: View) -> None:
@@ -184,14 +188,14 @@ class SteadyView:
 # --- writing ----------------------------------------------------------------------------------------------------
 
 
-def write(session: Session, prepared: Prepared, constants: tuple[Value, ...], text: str) -> Result:
+def write(session: Session, prepared: PreparedStatement, constants: tuple[Value, ...], text: str) -> Result:
     session.admit()
-    with session.turn:
-        mutation: Mutation = session.executable(prepared, constants, text)
-        return mutate(session, mutation, constants)
+    with session.lock_scope:
+        mutation: CompiledMutation = session.executable(prepared, constants, text)
+        return run_mutation(session, mutation, constants)
 
 
-def mutate(session: Session, mutation: Mutation, constants: tuple[Value, ...]) -> Result:
+def run_mutation(session: Session, mutation: CompiledMutation, constants: tuple[Value, ...]) -> Result:
     """Carry out the actions; outside of BEGIN the statement is a transaction of its own."""
     opened = session.transaction
     result = Result()
@@ -200,30 +204,30 @@ def mutate(session: Session, mutation: Mutation, constants: tuple[Value, ...]) -
     else:
         transaction = opened.transaction
         transaction.counts = result
-    context, guard = statement_context(session, constants, layer0=mutation.layer0, view=transaction.view)
-    context.writer = Writer(transaction, session.bindings, guard)
-    context.virtual_type = session.virtual_type
+    context, guard = statement_context(session, constants, layer0=mutation.uses_layer0, view=transaction.view)
+    context.writer = ActionWriter(transaction, session.bindings, guard)
+    context.layer0_type_of = session.layer0_type_of
     try:
-        affected = _act(mutation, context)
+        affected = _run_actions(mutation, context)
         if mutation.returning is not None:
             result.columns = mutation.returning.columns
-            result.rows = mutation.returning.rows(_seen(affected, guard))
+            result.rows = mutation.returning.rows(_visible_affected(affected, guard))
         warnings = mutation.warnings
-        if session.database.watching.immediate.shapes:
-            session.database.watching.show(transaction)
+        if session.database.watching.uncommitted_index.shapes:
+            session.database.watching.publish_uncommitted(transaction)
         if opened is None:
             warnings += tuple(commit_transaction(session, transaction, context.now, result))
     except BaseException:
-        context.writer.unbind()
+        context.writer.undo_bindings()
         if opened is None:
-            session.database.watching.show_end(transaction)
+            session.database.watching.retract_uncommitted(transaction)
         raise
     result.warnings = warnings
     return result
 
 
-def _act(mutation: Mutation, context: Context) -> list[Affected]:
-    affected: list[Affected] = []
+def _run_actions(mutation: CompiledMutation, context: ExecutionContext) -> list[AffectedElement]:
+    affected: list[AffectedElement] = []
     if mutation.bindings is None:
         row: Row = [None] * mutation.size
         row[0] = context
@@ -232,32 +236,32 @@ def _act(mutation: Mutation, context: Context) -> list[Affected]:
             if index in mutation.returned:
                 affected += found
         return affected
-    context.work_pause = context.work_limit
+    context.pause_at_candidates = context.candidate_limit
     for index, row in enumerate(mutation.bindings.run(context)):
         for place, act in enumerate(mutation.actions):
             if index or place:
-                _refresh(row, context)
+                _reload_elements(row, context)
             found = act(row)
             if place in mutation.returned:
                 affected += found
     return affected
 
 
-def _refresh(row: Row, context: Context) -> None:
+def _reload_elements(row: Row, context: ExecutionContext) -> None:
     """Rows were found before the first action ran: show the next one the latest versions of its elements."""
     for slot, value in enumerate(row):
         if type(value) is Element:
             row[slot] = context.view.get(value.id) or value
 
 
-def _seen(affected: list[Affected], guard: PolicyGuard | None) -> list[Affected]:
+def _visible_affected(affected: list[AffectedElement], guard: PolicyGuard | None) -> list[AffectedElement]:
     """What RETURNING may show of the affected elements."""
     if guard is None:
         return affected
     return [
-        Affected(element, each.created)
+        AffectedElement(element, each.created)
         for each in affected
-        if (element := each.shown or guard.shown(each.element)) is not None
+        if (element := each.shown or guard.visible_version(each.element)) is not None
     ]
 
 
@@ -290,23 +294,25 @@ def commit_transaction(
     )
     if commit is not None:
         result.tick = commit.tick
-        database.gate.submit(commit.sequence, commit)
-        database.watching.committed(commit, 0)
-    if transaction.shown:
-        database.watching.show_end(transaction)
+        database.log_writer.append(commit.sequence, commit)
+        database.watching.follow(commit, 0)
+    if transaction.published:
+        database.watching.retract_uncommitted(transaction)
     return warnings
 
 
-def system_context(database: Database, transaction: Transaction, now: Any) -> Context:
+def system_context(database: Database, transaction: Transaction, now: Any) -> ExecutionContext:
     """What rules and constraints see when no session stands behind a commit."""
-    context = Context(view=transaction.view, now=now, wall_time=database.clock.now, tick=database.state.tick)
+    context = ExecutionContext(
+        view=transaction.view, now=now, wall_time=database.clock.now, tick=database.state.tick
+    )
     context.writer = system_writer(transaction)
     return context
 
 
-def rule_context(session: Session, transaction: Transaction, now: Any, rule: Rule | None) -> Context:
+def rule_context(session: Session, transaction: Transaction, now: Any, rule: Rule | None) -> ExecutionContext:
     """Rules and constraints see the graph as it is; a rule that inherits authority sees and does what its actor may."""
-    context = Context(
+    context = ExecutionContext(
         view=transaction.view,
         now=now,
         wall_time=session.database.clock.now,
@@ -315,8 +321,8 @@ def rule_context(session: Session, transaction: Transaction, now: Any, rule: Rul
         session=session.id,
     )
     context.writer = system_writer(transaction)
-    context.work_limit = context.work_pause = session.database.work_limit
+    context.candidate_limit = context.pause_at_candidates = session.database.work_limit
     inherits = rule is not None and rule.inherit_authority
     if inherits and session.actor is not None and session.database.state.schema.policies:
-        context.writer.guard = _watched(session, context)
+        context.writer.guard = _with_policy_guard(session, context)
     return context

@@ -4,18 +4,18 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
-from vedette.engine.context.prepared import Prepared
-from vedette.engine.context.request import Request
+from vedette.engine.context.prepared import PreparedStatement
+from vedette.engine.context.request import StatementRequest
 from vedette.engine.context.result import Result
 from vedette.engine.statements import execution
-from vedette.engine.statements.compile import Mutation, Query, compile_statement
+from vedette.engine.statements.compile import CompiledMutation, CompiledQuery, compile_statement
 from vedette.engine.statements.explain_watch import explain_watch
 from vedette.errors import InvalidStatement
 from vedette.language.compile.execution_context import Row
-from vedette.language.compile.patterns import Chain
+from vedette.language.compile.patterns import RowConsumer
 from vedette.language.plan import planner as steps
-from vedette.language.plan.planner import Plan, Step
-from vedette.language.resolve.explain import condition_text, target_text, variable_names
+from vedette.language.plan.planner import Plan, PlanStep
+from vedette.language.resolve.explain import explain_expression, explain_target, variable_names
 from vedette.language.syntax import statements as ast
 
 __all__ = ["explain_statement", "profile_statement"]
@@ -23,12 +23,12 @@ __all__ = ["explain_statement", "profile_statement"]
 EXPLAINED = (ast.Match, ast.MatchMutate, ast.Spawn, ast.Kill, ast.Link, ast.Unlink, ast.Set)
 
 
-def explain_statement(request: Request) -> Result:
+def explain_statement(request: StatementRequest) -> Result:
     statement = request.prepared.statement
     if isinstance(statement, ast.Explain) and isinstance(statement.statement, ast.Watch):
         return explain_watch(request, statement.statement)
     inner = _inner(request.prepared)
-    with request.session.turn:
+    with request.session.lock_scope:
         executable = compile_statement(request.prepared, inner, request.signature, request.database.state)
     names = _names_of(executable.plans)
     rows = [
@@ -39,23 +39,23 @@ def explain_statement(request: Request) -> Result:
     return Result(columns=("step", "detail", "estimate"), rows=rows)
 
 
-def profile_statement(request: Request) -> Result:
+def profile_statement(request: StatementRequest) -> Result:
     """Runs the statement for real, and shows per step how often it was entered and how many rows it passed on."""
     inner = _inner(request.prepared)
     session, database = request.session, request.database
     counter = _Counter()
     if not isinstance(inner, ast.Match):
         session.admit()
-    with session.turn:
+    with session.lock_scope:
         executable = compile_statement(
             request.prepared, inner, request.signature, database.state, counter.observe
         )
-        if isinstance(executable, Query):
+        if isinstance(executable, CompiledQuery):
             rows, _ = execution.run_query(session, executable, request.constants)
             result = Result(rows=rows)
         else:
-            assert isinstance(executable, Mutation)
-            result = execution.mutate(session, executable, request.constants)
+            assert isinstance(executable, CompiledMutation)
+            result = execution.run_mutation(session, executable, request.constants)
     result.columns = ("step", "detail", "estimate", "entered", "passed")
     found = len(result.rows)
     names = _names_of(executable.plans)
@@ -68,7 +68,7 @@ def profile_statement(request: Request) -> Result:
     return result
 
 
-def _inner(prepared: Prepared) -> ast.Statement:
+def _inner(prepared: PreparedStatement) -> ast.Statement:
     statement = prepared.statement
     assert isinstance(statement, (ast.Explain, ast.Profile))
     inner = statement.statement
@@ -85,7 +85,7 @@ class _Counter:
     def __init__(self) -> None:
         self._entered: dict[tuple[int, int], int] = {}
 
-    def observe(self, plan: Plan, index: int, chain: Chain) -> Chain:
+    def observe(self, plan: Plan, index: int, chain: RowConsumer) -> RowConsumer:
         key = (id(plan), index)
         self._entered[key] = 0
 
@@ -103,37 +103,40 @@ def _names_of(plans: Sequence[Plan]) -> dict[int, str]:
     return {slot: name for plan in plans for slot, name in variable_names(plan.pattern).items()}
 
 
-def _estimate(request: Request, estimate: float) -> float | None:
+def _estimate(request: StatementRequest, estimate: float) -> float | None:
     """Estimates come from the whole graph: an actor who may not see all of it is told none."""
     if request.session.actor is not None and request.database.schema.policies:
         return None
     return round(min(estimate, 1e9), 1)
 
 
-def _describe(step: Step, names: Mapping[int, str]) -> tuple[str, str]:
+def _describe(step: PlanStep, names: Mapping[int, str]) -> tuple[str, str]:
     match step:
-        case steps.ById():
-            return "by id", f"{step.node.name}.id = {condition_text(step.key)}"
-        case steps.ByIndex():
-            return "index", f"{step.node.name}: {step.owner}.{step.attribute} = {condition_text(step.key)}"
-        case steps.Scan():
+        case steps.SeekById():
+            return "by id", f"{step.node.name}.id = {explain_expression(step.key)}"
+        case steps.SeekByIndex():
+            return (
+                "index",
+                f"{step.node.name}: {step.owner}.{step.attribute} = {explain_expression(step.key)}",
+            )
+        case steps.ScanNodes():
             return "scan", f"{step.node.name}: {_names(step.node.types)}"
         case steps.ScanEdges():
-            return "scan edges", _names(step.edge.edges)
-        case steps.Expand():
+            return "scan edges", _names(step.edge.edge_types)
+        case steps.ExpandEdges():
             return (
                 "expand",
-                f"{_names(step.edge.edges)} from {target_text(step.edge.targets[step.position], names)}",
+                f"{_names(step.edge.edge_types)} from {explain_target(step.edge.targets[step.position], names)}",
             )
-        case steps.Unfold():
-            return "unfold", _names(step.edge.edges)
+        case steps.BindEdgeTargets():
+            return "unfold", _names(step.edge.edge_types)
         case steps.FollowPath():
-            ends = f"{target_text(step.path.source, names)} to {target_text(step.path.target, names)}"
-            return "follow", f"{step.path.edge} {ends}, {step.path.low}..{step.path.high} edges"
+            ends = f"{explain_target(step.path.source, names)} to {explain_target(step.path.target, names)}"
+            return "follow", f"{step.path.edge} {ends}, {step.path.min_depth}..{step.path.max_depth} edges"
         case steps.CheckType():
             return "check type", f"{step.node.name}: {_names(step.node.types)}"
-        case steps.Filter():
-            return "filter", condition_text(step.condition)
+        case steps.FilterRows():
+            return "filter", explain_expression(step.condition)
 
 
 def _names(names: Sequence[str]) -> str:

@@ -7,17 +7,17 @@ from typing import TYPE_CHECKING
 from vedette.engine.context.result import Result
 from vedette.engine.watch_service.compile import compile_watch
 from vedette.engine.watch_service.consume_checks import check_consumable
-from vedette.engine.watch_service.options import option_values
+from vedette.engine.watch_service.options import option_evaluator
 from vedette.engine.watch_service.rights import check_watch_rights
-from vedette.language.resolve.explain import condition_text
-from vedette.language.resolve.tree import Condition, NodeElement
+from vedette.language.resolve.explain import explain_expression
+from vedette.language.resolve.tree import ResolvedExpression, ResolvedNode
 from vedette.language.syntax import statements as ast
 from vedette.values import duration_to_text
 from vedette.watch.options import WatchOptions, read_options
 from vedette.watch.shapes.shape import WatchShape
 
 if TYPE_CHECKING:
-    from vedette.engine.context.request import Request
+    from vedette.engine.context.request import StatementRequest
 
 __all__ = ["explain_watch"]
 
@@ -55,12 +55,12 @@ _HOLDS = {
 }
 
 
-def explain_watch(request: Request, statement: ast.Watch) -> Result:
-    with request.session.turn:
-        values = option_values(request)
+def explain_watch(request: StatementRequest, statement: ast.Watch) -> Result:
+    with request.session.lock_scope:
+        values = option_evaluator(request)
         options = read_options(statement.options, values)
         guarded = request.session.actor is not None and bool(request.database.schema.policies)
-        inner = request.about(statement)
+        inner = request.for_inner(statement)
         compiled = compile_watch(inner, options, guarded=guarded)
         shape = compiled.shape
         if guarded:
@@ -71,22 +71,23 @@ def explain_watch(request: Request, statement: ast.Watch) -> Result:
 
 
 def _evaluation(shape: WatchShape) -> list[tuple[str, str]]:
-    keys = [f"{condition_text(side)} = ?{index + 1}" for side, index in shape.keys]
+    keys = [f"{explain_expression(side)} = ?{index + 1}" for side, index in shape.keys]
     ranged = shape.range
-    wide = sorted(name for name in shape.matches.wide if not name.startswith("_"))
+    wide = sorted(name for name in shape.finder.wide if not name.startswith("_"))
     return [
         ("host", "engine, at commit"),
         ("mode", _mode(shape)),
         (
             "concerned by",
-            ", ".join(sorted(n for n in shape.types if shape.layered or not n.startswith("_"))) or "nothing",
+            ", ".join(sorted(n for n in shape.types if shape.reads_layer0 or not n.startswith("_")))
+            or "nothing",
         ),
         ("key columns", ", ".join(keys) or "none: every watch of this shape is asked"),
         (
             "range",
-            f"{condition_text(ranged[0])} {ranged[1]} ?{ranged[2] + 1}" if ranged is not None else "none",
+            f"{explain_expression(ranged[0])} {ranged[1]} ?{ranged[2] + 1}" if ranged is not None else "none",
         ),
-        ("residual", " AND ".join(map(condition_text, shape.residual)) or "none"),
+        ("residual", " AND ".join(map(explain_expression, shape.residual)) or "none"),
         ("cost per change", _cost(shape, wide)),
     ]
 
@@ -94,22 +95,24 @@ def _evaluation(shape: WatchShape) -> list[tuple[str, str]]:
 def _mode(shape: WatchShape) -> str:
     if shape.time_dependent:
         return "re-evaluated at every commit and tick: it looks at the time"
-    if shape.layered and shape.strategy == "reevaluated":
+    if shape.reads_layer0 and shape.strategy == "reevaluated":
         return "re-evaluated when something that it looks at in Layer 0 comes, goes or changes"
-    return _WORK if shape.resolved.consumes else _STRATEGIES[shape.strategy]
+    return _WORK if shape.resolved.is_consume else _STRATEGIES[shape.strategy]
 
 
 def _cost(shape: WatchShape, wide: list[str]) -> str:
     if wide:
         return f"all matches, when one of these changes: {', '.join(wide)}; else what hangs together with the change"
-    if shape.single is not None:
+    if shape.single_node is not None:
         return "the changed element alone, then the watches under its key"
     return "the matches around the changed element, then the watches under their keys"
 
 
 def _promises(shape: WatchShape, options: WatchOptions) -> list[tuple[str, str]]:
     guarded = (
-        [("sight", "each match is judged with the actor's rights at every event")] if shape.guarded else []
+        [("sight", "each match is judged with the actor's rights at every event")]
+        if shape.checks_policies
+        else []
     )
     if options.mode == "consume":
         return [*guarded, *_consumer_promises(shape, options)]
@@ -145,13 +148,13 @@ def _consumer_promises(shape: WatchShape, options: WatchOptions) -> list[tuple[s
     ]
 
 
-def _serial(key: Condition) -> str:
-    return f"{condition_text(key)}: one at a time of each value, in order"
+def _serial(key: ResolvedExpression) -> str:
+    return f"{explain_expression(key)}: one at a time of each value, in order"
 
 
 def _claim(shape: WatchShape) -> str:
     element = shape.first_element
     assert element is not None
-    if isinstance(element, NodeElement):
+    if isinstance(element, ResolvedNode):
         return f"{element.name}: {_ONE_HOLDER}; ACK kills it"
-    return f"{element.name or ' | '.join(element.edges)}: {_ONE_HOLDER}; ACK unlinks it"
+    return f"{element.name or ' | '.join(element.edge_types)}: {_ONE_HOLDER}; ACK unlinks it"

@@ -6,16 +6,16 @@ from collections.abc import Callable, Mapping
 from datetime import timedelta
 from typing import TYPE_CHECKING, Any
 
-from vedette.engine.context.request import Request, named_id
+from vedette.engine.context.request import StatementRequest, resolve_id
 from vedette.engine.context.result import Result
-from vedette.engine.watch_service.options import option_values, with_option
+from vedette.engine.watch_service.options import option_evaluator, with_option
 from vedette.errors import InvalidStatement
 from vedette.language.syntax import statements as ast
-from vedette.watch.options import checked_span, refused
+from vedette.watch.options import check_duration, invalid_option
 
 if TYPE_CHECKING:
     from vedette.engine.database import Database
-    from vedette.engine.queue_service.settlement import Deliveries
+    from vedette.engine.queue_service.settlement import Settlement
 
 __all__ = ["CONSUME_STATEMENTS", "as_consumer"]
 
@@ -23,63 +23,65 @@ _NACK_OPTIONS = "no_retry, delay: Duration, cause: String"
 _EXTEND_OPTIONS = "by: Duration"
 
 
-def _ack(request: Request) -> Result:
+def _ack(request: StatementRequest) -> Result:
     statement = request.prepared.statement
     assert isinstance(statement, ast.Ack)
-    return _deliveries(request).ack(request.session, [named_id(request, statement.delivery)])
+    return _deliveries(request).ack(request.session, [resolve_id(request, statement.delivery)])
 
 
-def _nack(request: Request) -> Result:
+def _nack(request: StatementRequest) -> Result:
     statement = request.prepared.statement
     assert isinstance(statement, ast.Nack)
     given = _options(request, statement.options, {"no_retry", "delay", "cause"}, _NACK_OPTIONS)
     if any(option.name == "no_retry" and option.value is not None for option in statement.options):
-        raise refused("no_retry", "it stands alone and has no value; leave it out to have another attempt")
+        raise invalid_option(
+            "no_retry", "it stands alone and has no value; leave it out to have another attempt"
+        )
     if "no_retry" in given and "delay" in given:
-        raise refused("delay", "with no_retry there is no next attempt to delay")
+        raise invalid_option("delay", "with no_retry there is no next attempt to delay")
     return _deliveries(request).nack(
         request.session,
-        named_id(request, statement.delivery),
+        resolve_id(request, statement.delivery),
         retry="no_retry" not in given,
         delay=_span(given, "delay"),
         cause=_cause(given),
     )
 
 
-def _extend(request: Request) -> Result:
+def _extend(request: StatementRequest) -> Result:
     statement = request.prepared.statement
     assert isinstance(statement, ast.Extend)
     given = _options(request, statement.options, {"by"}, _EXTEND_OPTIONS)
     return _deliveries(request).extend(
-        request.session, named_id(request, statement.delivery), _span(given, "by")
+        request.session, resolve_id(request, statement.delivery), _span(given, "by")
     )
 
 
-def _redrive(request: Request) -> Result:
+def _redrive(request: StatementRequest) -> Result:
     statement = request.prepared.statement
     assert isinstance(statement, ast.Redrive)
-    letters = request.database.watching.consuming.letters
-    id = named_id(request, statement.target)
+    letters = request.database.watching.consuming.dead_letters
+    id = resolve_id(request, statement.target)
     if statement.watch:
         return letters.redrive_all(request.session, id)
     return letters.redrive(request.session, id)
 
 
-def _deliveries(request: Request) -> Deliveries:
+def _deliveries(request: StatementRequest) -> Settlement:
     return request.database.watching.consuming.deliveries
 
 
 def _options(
-    request: Request, options: tuple[ast.WatchOption, ...], known: set[str], allowed: str
+    request: StatementRequest, options: tuple[ast.WatchOption, ...], known: set[str], allowed: str
 ) -> dict[str, Any]:
     given: dict[str, Any] = {}
-    with request.session.turn:
-        evaluate = option_values(request)
+    with request.session.lock_scope:
+        evaluate = option_evaluator(request)
         for option in options:
             if option.name not in known:
-                raise refused(option.name, f"allowed are {allowed}")
+                raise invalid_option(option.name, f"allowed are {allowed}")
             if option.name in given:
-                raise refused(option.name, "it is given twice")
+                raise invalid_option(option.name, "it is given twice")
             value = option.value
             plain = value is None or isinstance(value, ast.OptionValue)
             given[option.name] = None if plain else evaluate(value)  # type: ignore[arg-type]
@@ -89,19 +91,19 @@ def _options(
 def _span(given: Mapping[str, Any], name: str) -> timedelta | None:
     if name not in given:
         return None
-    return checked_span(name, given[name])
+    return check_duration(name, given[name])
 
 
 def _cause(given: Mapping[str, Any]) -> str | None:
     value = given.get("cause")
     if "cause" in given and not isinstance(value, str):
-        raise refused("cause", f"allowed is a String, got {value!r}")
+        raise invalid_option("cause", f"allowed is a String, got {value!r}")
     return value
 
 
 def as_consumer(database: Database, text: str) -> str:
     """The statement with mode: consume, if it names no mode; its constants and parameters stay as they are."""
-    parsed = database.statements.parse(text)
+    parsed = database.statements.parse_uncached(text)
     statement = parsed[0].statement if len(parsed) == 1 else None
     if not isinstance(statement, ast.Watch):
         raise InvalidStatement("E1101", "consume() takes one WATCH statement")
@@ -109,11 +111,11 @@ def as_consumer(database: Database, text: str) -> str:
     if mode is None:
         return with_option(text, statement, "mode", "consume")
     if mode != ast.OptionValue("consume"):
-        raise refused("mode", "consume() takes work; allowed is consume, watch() takes the other")
+        raise invalid_option("mode", "consume() takes work; allowed is consume, watch() takes the other")
     return text
 
 
-CONSUME_STATEMENTS: Mapping[type, Callable[[Request], Result]] = {
+CONSUME_STATEMENTS: Mapping[type, Callable[[StatementRequest], Result]] = {
     ast.Ack: _ack,
     ast.Nack: _nack,
     ast.Extend: _extend,

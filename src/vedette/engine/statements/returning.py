@@ -7,23 +7,23 @@ from dataclasses import dataclass
 from typing import Any
 
 from vedette.errors import AnalysisError
-from vedette.graph.actions import Affected
-from vedette.language.compile.queries import image_of
+from vedette.graph.actions import AffectedElement
+from vedette.language.compile.queries import element_to_dict
 from vedette.language.schema.model import Schema
 from vedette.language.syntax import statements as ast
 
 __all__ = ["ReturningClause", "compile_returning"]
 
-Reader = Callable[[Affected], Any]
+ColumnReader = Callable[[AffectedElement], Any]
 
 
 @dataclass(frozen=True, slots=True)
 class ReturningClause:
     columns: tuple[str, ...]
-    readers: tuple[Reader | None, ...]
+    readers: tuple[ColumnReader | None, ...]
     """None counts the affected elements: then there is one row in all."""
 
-    def rows(self, affected: Sequence[Affected]) -> list[tuple[Any, ...]]:
+    def rows(self, affected: Sequence[AffectedElement]) -> list[tuple[Any, ...]]:
         if None in self.readers:
             first = affected[0] if affected else None
             return [tuple(len(affected) if r is None else r(first) if first else None for r in self.readers)]
@@ -44,7 +44,7 @@ def compile_returning(actions: Sequence[ast.Action], schema: Schema) -> Returnin
             text = f"RETURNING is about what the action affected; '{item.name}' is not its variable"
             raise AnalysisError("E2004", text)
     if not clause.items:
-        return ReturningClause(("*",), (lambda each: image_of(each.element, schema),))
+        return ReturningClause(("*",), (lambda each: element_to_dict(each.element, schema),))
     columns = tuple(item.alias or _column(item) for item in clause.items)
     return ReturningClause(columns, tuple(_reader(item, schema) for item in clause.items))
 
@@ -60,11 +60,11 @@ def _variables(action: ast.Action) -> set[str]:
     return {name} if isinstance(name, str) else set()
 
 
-def _column(item: ast.ReturnItem) -> str:
+def _column(item: ast.ReturningItem) -> str:
     return item.name if item.attribute is None else f"{item.name}.{item.attribute}"
 
 
-def _reader(item: ast.ReturnItem, schema: Schema) -> Reader | None:
+def _reader(item: ast.ReturningItem, schema: Schema) -> ColumnReader | None:
     name = item.attribute or item.name
     if item.attribute is None and name.lower() == "count(*)":
         return None
@@ -73,7 +73,7 @@ def _reader(item: ast.ReturnItem, schema: Schema) -> Reader | None:
     return lambda each: _attribute(each, name, schema)
 
 
-def _attribute(each: Affected, name: str, schema: Schema) -> Any:
+def _attribute(each: AffectedElement, name: str, schema: Schema) -> Any:
     element = each.element
     holder = schema.nodes.get(element.type) or schema.edges[element.type]
     place = holder.layout.get(name)

@@ -7,24 +7,24 @@ from typing import TYPE_CHECKING
 
 from vedette.engine.state.graph_state import GraphState
 from vedette.errors import WatchError
-from vedette.graph.actions import Act, compile_action
-from vedette.language.compile.patterns import PatternChains
+from vedette.graph.actions import CompiledAction, compile_action
+from vedette.language.compile.patterns import PatternCompiler
 from vedette.language.resolve.actions import resolve_action
 from vedette.language.resolve.queries import ResolvedReturn, resolve_return
-from vedette.language.resolve.scope import Frame, Place, Scope
-from vedette.language.resolve.tree import Condition, ResolvedPattern, conjuncts
+from vedette.language.resolve.scope import AnalysisContext, ExpressionSite, Scope
+from vedette.language.resolve.tree import ResolvedExpression, ResolvedPattern, split_conjuncts
 from vedette.language.syntax import statements as ast
 from vedette.language.syntax.declarations import PolicyDeclaration
 from vedette.language.syntax.expressions import Expression
-from vedette.policy.dependencies import SightDependencies
-from vedette.watch.options import WatchOptions, refused
-from vedette.watch.shapes.conditions import evaluated
-from vedette.watch.shapes.resolver import Capture, WatchResolver
+from vedette.policy.dependencies import PolicyDependencies
+from vedette.watch.options import WatchOptions, invalid_option
+from vedette.watch.shapes.conditions import computed_expressions
+from vedette.watch.shapes.resolver import SessionValue, WatchResolver
 from vedette.watch.shapes.shape import ResolvedWatch, WatchShape
 from vedette.watch.watch import Watch
 
 if TYPE_CHECKING:
-    from vedette.engine.context.request import Request
+    from vedette.engine.context.request import StatementRequest
 
 __all__ = ["CompiledWatch", "compile_watch"]
 
@@ -36,11 +36,11 @@ class CompiledWatch:
 
     def __init__(
         self,
-        request: Request,
+        request: StatementRequest,
         options: WatchOptions,
         shape: WatchShape,
-        captures: tuple[Capture, ...],
-        actions: tuple[Act, ...],
+        captures: tuple[SessionValue, ...],
+        actions: tuple[CompiledAction, ...],
         size: int,
     ) -> None:
         self.request = request
@@ -54,15 +54,17 @@ class CompiledWatch:
 
     def refiltered(self, filter: Expression | None) -> CompiledWatch:
         """The same with another filter."""
-        return compile_watch(self.request, replace(self.options, filter=filter), guarded=self.shape.guarded)
+        return compile_watch(
+            self.request, replace(self.options, filter=filter), guarded=self.shape.checks_policies
+        )
 
-    def equip(self, watch: Watch) -> None:
+    def attach_actions(self, watch: Watch) -> None:
         """Give a watch that was compiled otherwise the actions of this: they fit the schema and the captures."""
         if self.actions:
             watch.details.actions, watch.details.actions_size = self.actions, self.size
 
 
-def compile_watch(request: Request, options: WatchOptions, *, guarded: bool) -> CompiledWatch:
+def compile_watch(request: StatementRequest, options: WatchOptions, *, guarded: bool) -> CompiledWatch:
     """Resolve and compile; raises with every mistake in the statement."""
     statement = request.prepared.statement
     assert isinstance(statement, ast.Watch)
@@ -70,8 +72,8 @@ def compile_watch(request: Request, options: WatchOptions, *, guarded: bool) -> 
     frame = request.prepared.frame(request.signature, state.schema)
     scope = Scope(frame)
     resolver = WatchResolver(frame)
-    pattern = resolver.pattern(statement.pattern, statement.where, scope)
-    narrowed = resolver.condition(options.filter, scope)
+    pattern = resolver.resolve_pattern(statement.pattern, statement.where, scope)
+    narrowed = resolver.resolve_condition(options.filter, scope)
     returns = resolve_return(resolver, statement.returns, scope) if statement.returns is not None else None
     if returns is not None and statement.returns is not None:
         _check_columns(frame, statement.returns, returns)
@@ -79,21 +81,25 @@ def compile_watch(request: Request, options: WatchOptions, *, guarded: bool) -> 
     consumes = options.mode == "consume"
     if consumes and options.serialize_by is not None:
         order = (*order, (resolver.resolve(options.serialize_by, scope), False))
-    where = (*pattern.where, *conjuncts(narrowed), *resolver.keys)
+    where = (*pattern.where, *split_conjuncts(narrowed), *resolver.target_conditions)
     whole = ResolvedPattern(pattern.elements, where)
-    resolver.place = Place(bindings=True)
+    resolver.place = ExpressionSite(bindings=True)
     actions = [each for action in statement.actions for each in resolve_action(resolver, action, scope)]
-    captures = tuple(resolver.captures)  # policies come and go: what they mention is not the watch's to hold
-    sight = SightDependencies(resolver, state.schema.policies.values() if guarded else ())
-    sight.collect(whole, evaluated(returns, order))
-    frame.finish()
+    captures = tuple(
+        resolver.session_values
+    )  # policies come and go: what they mention is not the watch's to hold
+    sight = PolicyDependencies(resolver, state.schema.policies.values() if guarded else ())
+    sight.collect(whole, computed_expressions(returns, order))
+    frame.raise_if_any()
     if statement.actions and returns is not None and (returns.aggregates or returns.distinct):
         raise WatchError(
             "E8009",
             "ON MATCH DO acts upon matches; a watch that tells groups or distinct rows has none: make two",
         )
     if statement.actions and options.visibility == "immediate":
-        raise refused("visibility", "ON MATCH DO acts upon what is committed; allowed with it is committed")
+        raise invalid_option(
+            "visibility", "ON MATCH DO acts upon what is committed; allowed with it is committed"
+        )
     if order and returns is not None and returns.aggregates:
         raise WatchError("E8009", "Invalid watch option 'ordering': groups have no attribute to order by")
     resolved = ResolvedWatch(
@@ -101,29 +107,32 @@ def compile_watch(request: Request, options: WatchOptions, *, guarded: bool) -> 
         returns=returns,
         order=order,
         captures=captures,
-        size=frame.size,
+        register_count=frame.register_count,
         statement=statement,
-        sight=tuple(sight.conditions),
-        wide=frozenset(sight.wide),
-        consumes=consumes,
+        policy_conditions=tuple(sight.conditions),
+        full_scan_types=frozenset(sight.rescan_types),
+        is_consume=consumes,
     )
     shape = WatchShape(
-        resolved, state.plan_context, guarded=guarded, masked=_masked(state) if guarded else frozenset()
+        resolved,
+        state.plan_context,
+        guarded=guarded,
+        masked=_maskable_attributes(state) if guarded else frozenset(),
     )
-    chains = PatternChains(state.plan_context)
-    acts = tuple(compile_action(action, chains, state.tables, frame.size) for action in actions)
-    return CompiledWatch(request, options, shape, captures, acts, frame.size)
+    chains = PatternCompiler(state.plan_context)
+    acts = tuple(compile_action(action, chains, state.tables, frame.register_count) for action in actions)
+    return CompiledWatch(request, options, shape, captures, acts, frame.register_count)
 
 
-def _check_columns(frame: Frame, clause: ast.Return, returns: ResolvedReturn) -> None:
+def _check_columns(frame: AnalysisContext, clause: ast.Return, returns: ResolvedReturn) -> None:
     """Events are told by column name: of two things under one name, one would be lost."""
-    seen: dict[str, Condition] = {}
+    seen: dict[str, ResolvedExpression] = {}
     for name, projection in zip(returns.columns, returns.projections, strict=True):
         if seen.setdefault(name, projection) != projection:
             frame.report("E2005", f"Two columns are called '{name}': name them apart with AS", clause.span)
 
 
-def _masked(state: GraphState) -> frozenset[str]:
+def _maskable_attributes(state: GraphState) -> frozenset[str]:
     declared: list[PolicyDeclaration] = list(state.schema.policies.values())
     return frozenset(
         operation.attribute

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from vedette.language.resolve.tree import NodeElement
-from vedette.watch.options import WatchOptions, refused
+from vedette.language.resolve.tree import ResolvedNode
+from vedette.watch.options import WatchOptions, invalid_option
 from vedette.watch.shapes.shape import WatchShape
 
 __all__ = ["check_consumable"]
@@ -12,18 +12,22 @@ __all__ = ["check_consumable"]
 def check_consumable(shape: WatchShape, options: WatchOptions, *, acts: bool) -> None:
     """E8009 unless there are single elements to hand out. `acts`: the statement says ON MATCH DO."""
     if shape.aggregates or shape.distinct:
-        raise refused("mode", "a consumer is handed elements; RETURN must not aggregate or be DISTINCT")
+        raise invalid_option(
+            "mode", "a consumer is handed elements; RETURN must not aggregate or be DISTINCT"
+        )
     if not shape.columns:
-        raise refused("mode", "a consumer is handed matches; say what with RETURN")
+        raise invalid_option("mode", "a consumer is handed matches; say what with RETURN")
     if acts:
-        raise refused("mode", "ON MATCH DO acts by itself and hands nothing out; leave one of the two away")
+        raise invalid_option(
+            "mode", "ON MATCH DO acts by itself and hands nothing out; leave one of the two away"
+        )
     element = shape.first_element
     if element is None or shape.first is None:
-        raise refused("mode", "the pattern must begin with a node or an edge: it is what ACK deletes")
-    types = element.types if isinstance(element, NodeElement) else element.edges
+        raise invalid_option("mode", "the pattern must begin with a node or an edge: it is what ACK deletes")
+    types = element.types if isinstance(element, ResolvedNode) else element.edge_types
     if any(name.startswith("_") for name in types):
-        raise refused("mode", "Layer 0 is the engine's own, ACK could not delete it; allowed is watch")
+        raise invalid_option("mode", "Layer 0 is the engine's own, ACK could not delete it; allowed is watch")
     if options.initial.kind == "since":
-        raise refused("initial", "a consumer takes what is there; allowed are full, none")
+        raise invalid_option("initial", "a consumer takes what is there; allowed are full, none")
     if options.initial.kind == "none" and options.delivery == "reliable":
-        raise refused("initial", "a reliable consumer loses nothing; with it allowed is full")
+        raise invalid_option("initial", "a reliable consumer loses nothing; with it allowed is full")

@@ -7,59 +7,65 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from vedette.element import View
-from vedette.engine.commit.history import Trimmed
-from vedette.engine.context.prepared import Prepared
-from vedette.engine.context.request import Request, named_id
-from vedette.engine.context.session_context import AbsentSession
+from vedette.engine.commit.history import LogTrimmed
+from vedette.engine.context.prepared import PreparedStatement
+from vedette.engine.context.request import StatementRequest, resolve_id
+from vedette.engine.context.session_context import DetachedViewer
 from vedette.engine.watch_service.compile import CompiledWatch, compile_watch
 from vedette.engine.watch_service.consume_checks import check_consumable
-from vedette.engine.watch_service.durable_watches import refuse_since
-from vedette.engine.watch_service.normalize import WatchForm, is_numbered, number_of
-from vedette.engine.watch_service.options import option_values, stored_filter
+from vedette.engine.watch_service.durable_watches import since_unavailable
+from vedette.engine.watch_service.normalize import NormalizedWatch, is_placeholder, placeholder_index
+from vedette.engine.watch_service.options import option_evaluator, parse_stored_filter
 from vedette.engine.watch_service.rights import check_watch_rights
 from vedette.errors import MutationError, PolicyError, WatchError
-from vedette.language.compile.execution_context import Context
+from vedette.language.compile.execution_context import ExecutionContext
 from vedette.language.syntax import statements as ast
 from vedette.policy.guard import PolicyGuard
 from vedette.values import timestamp_to_ms
 from vedette.watch.buffer import in_order
 from vedette.watch.delta import Delta
-from vedette.watch.evaluation.effects import compared, count_row, counted_deltas, evaluate, orders_of
+from vedette.watch.evaluation.effects import (
+    comparable_rows,
+    count_deltas,
+    count_row,
+    current_rows,
+    order_values_by_identity,
+)
 from vedette.watch.options import WatchOptions, read_options
-from vedette.watch.shapes.resolver import Capture
+from vedette.watch.shapes.resolver import SessionValue
 from vedette.watch.status import WatchStatus
 from vedette.watch.watch import Watch
 from vedette.watch.windows import WindowState
 
 if TYPE_CHECKING:
     from vedette.engine.session.session import Session
-    from vedette.engine.watch_service.service import Watching
+    from vedette.engine.watch_service.service import WatchService
 
 __all__ = ["WatchCreation"]
 
 _DEFAULTS = WatchOptions()
-_FORMS = 1024
+_MAX_CACHED_FORMS = 1024
 """So many statements are remembered with their forms; after that they are worked out anew."""
 
 
 class WatchCreation:
     """From a WATCH statement to a watch that is told."""
 
-    def __init__(self, watching: Watching) -> None:
+    def __init__(self, watching: WatchService) -> None:
         self._watching = watching
-        self._forms: dict[int, WatchForm] = {}
+        self._forms: dict[int, NormalizedWatch] = {}
         """By the id of the prepared statement, which its form holds."""
 
-    def create(self, request: Request) -> Watch:
+    def create(self, request: StatementRequest) -> Watch:
         """WATCH: a new watch with its initial events. B24: outside of any transaction, on committed state."""
         statement = request.prepared.statement
         assert isinstance(statement, ast.Watch)
         session = request.session
-        with session.turn:
-            values = option_values(request)
+        with session.lock_scope:
+            values = option_evaluator(request)
             options = read_options(statement.options, values) if statement.options else _DEFAULTS
-            if not options.expressions:
-                options = self._watching.shared(options)
+            if not options.has_expressions:
+                options = self._watching.intern_options(options)
             self._check_limits(session)
             if options.delivery == "reliable" or statement.actions:
                 self._watching.database.check_writable()  # it is kept, or not promised
@@ -69,65 +75,65 @@ class WatchCreation:
             constants = request.constants + self.capture(request, compiled, guard)
             if options.mode == "consume":
                 check_consumable(compiled.shape, options, acts=bool(compiled.actions))
-            watch = self._make(compiled, constants, options, session.id, session.actor)
+            watch = self._new_watch(compiled, constants, options, session.id, session.actor)
             if statement.name is not None:
                 watch.details.name = statement.name
             own = self._watching.by_session.setdefault(session.id, {})
             own[watch.number] = None
             try:
                 self._set_destination(watch, request)
-                self._begin(watch)
+                self._start(watch)
             except BaseException:
                 del own[watch.number]
-                self._unmake(watch)
+                self._discard(watch)
                 raise
             if statement.name is not None:
                 session.bindings[statement.name] = self._watching.id_of(watch)
-            self._watching.windows.begin(watch)
-            if watch.lasts:
+            self._watching.windows.start(watch)
+            if watch.is_durable:
                 watch.details.request = request
-                self._watching.lasting.remember(watch, request)
-            self._watching.news.came(watch)
+                self._watching.lasting.store_new(watch, request)
+            self._watching.news.watch_added(watch)
         return watch
 
-    def _compile(self, request: Request, options: WatchOptions, guarded: bool) -> CompiledWatch:
+    def _compile(self, request: StatementRequest, options: WatchOptions, guarded: bool) -> CompiledWatch:
         """Shapes are kept as long as somebody has them, and the schema they were compiled for."""
-        known = self.known(request, guarded)
+        known = self.find_compiled(request, guarded)
         if known is None:
             form = self._form(request.prepared)
-            known = self._compile_form(form.of(request), options, guarded)
-            self._watching.compiled[form.key, request.signature, guarded] = known
+            known = self._compile_form(form.rewrite(request), options, guarded)
+            self._watching.compiled_watches[form.key, request.signature, guarded] = known
             self._watching.forget_unused_shapes()
         return known
 
-    def _compile_form(self, request: Request, options: WatchOptions, guarded: bool) -> CompiledWatch:
+    def _compile_form(self, request: StatementRequest, options: WatchOptions, guarded: bool) -> CompiledWatch:
         """What the options say about elements, the form says otherwise."""
         statement = request.prepared.statement
         assert isinstance(statement, ast.Watch)
-        if options.expressions:
-            options = read_options(statement.options, option_values(request))
+        if options.has_expressions:
+            options = read_options(statement.options, option_evaluator(request))
         return compile_watch(request, options, guarded=guarded)
 
-    def known(self, request: Request, guarded: bool) -> CompiledWatch | None:
+    def find_compiled(self, request: StatementRequest, guarded: bool) -> CompiledWatch | None:
         """The shape of an equal watch, if there is one for the present schema."""
         key = (self._form(request.prepared).key, request.signature, guarded)
-        known = self._watching.compiled.get(key)
+        known = self._watching.compiled_watches.get(key)
         return known if known is not None and known.shape.schema is self._watching.database.schema else None
 
-    def _form(self, prepared: Prepared) -> WatchForm:
+    def _form(self, prepared: PreparedStatement) -> NormalizedWatch:
         form = self._forms.get(id(prepared))
         if form is None or form.prepared is not prepared:
-            if len(self._forms) >= _FORMS:
+            if len(self._forms) >= _MAX_CACHED_FORMS:
                 self._forms.clear()
-            form = self._forms[id(prepared)] = WatchForm(prepared)
+            form = self._forms[id(prepared)] = NormalizedWatch(prepared)
         return form
 
     def capture(
         self,
-        request: Request,
+        request: StatementRequest,
         compiled: CompiledWatch,
         guard: PolicyGuard | None,
-        known: Mapping[Capture, Any] | None = None,
+        known: Mapping[SessionValue, Any] | None = None,
     ) -> tuple[Any, ...]:
         """Values taken from the session; `known` ones were taken before."""
         session = request.session
@@ -144,43 +150,44 @@ class WatchCreation:
                 values.append(session.id)
             else:
                 name, quoted = capture.name, capture.quoted
-                if is_numbered(capture):
-                    name, quoted = self._form(request.prepared).references[number_of(capture)]
-                values.append(self._referred(session, name, quoted, guard))
+                if is_placeholder(capture):
+                    name, quoted = self._form(request.prepared).references[placeholder_index(capture)]
+                values.append(self._resolve_reference(session, name, quoted, guard))
         return tuple(values)
 
-    def _referred(self, session: Session, name: str, quoted: bool, guard: PolicyGuard | None) -> str:
+    def _resolve_reference(self, session: Session, name: str, quoted: bool, guard: PolicyGuard | None) -> str:
         id = name if quoted else session.bindings.get(name, name)
         element = self._watching.database.state.graph.get(id)
-        known = element is not None and (guard is None or id == session.actor or guard.sees(element))
+        known = element is not None and (guard is None or id == session.actor or guard.can_see(element))
         if not known and self._watching.database.layer0.type_of(id, session) is None:
             text = f"#{name} was not found: nothing is bound to it or has this id"
             raise MutationError("E3601", text, fields={"id": id})
         return id
 
-    def _set_destination(self, watch: Watch, request: Request) -> None:
+    def _set_destination(self, watch: Watch, request: StatementRequest) -> None:
         """Where dead letters go; whether it is there is asked when one is moved (E8007)."""
         reference = watch.options.dead_letter if watch.options.mode == "consume" else None
         if reference is not None:
-            self._watching.consuming.destinations[watch.number] = named_id(request, reference)
+            self._watching.consuming.dead_letter_destinations[watch.number] = resolve_id(request, reference)
 
     def _check_limits(self, session: Session) -> None:
         limits = session.watch_limits
         if limits is None:
             return
         watches = [
-            self._watching.hub.watches.get(number) for number in self._watching.by_session.get(session.id, ())
+            self._watching.committed_index.watches.get(number)
+            for number in self._watching.by_session.get(session.id, ())
         ]
         own = sum(watch is not None and watch.status is not WatchStatus.CANCELLED for watch in watches)
         for current, limit in (
             (own, limits[0]),
-            (len(self._watching.hub.watches) - self._watching.cancelled, limits[1]),
+            (len(self._watching.committed_index.watches) - self._watching.ended_count, limits[1]),
         ):
             if current >= limit:
                 fields = {"current": current, "limit": limit}
                 raise WatchError("E8006", f"Too many watches: {current} of {limit}", fields=fields)
 
-    def _make(
+    def _new_watch(
         self,
         compiled: CompiledWatch,
         constants: tuple[Any, ...],
@@ -190,7 +197,7 @@ class WatchCreation:
     ) -> Watch:
         now = self._watching.database.clock.now()
         watch = Watch(
-            self._watching.hub.next_number(),
+            self._watching.committed_index.next_number(),
             compiled.shape,
             constants,
             options,
@@ -199,7 +206,7 @@ class WatchCreation:
             created_ms=timestamp_to_ms(now),
         )
         if actor is not None:
-            self._watching.actors.add(actor)
+            self._watching.watching_actors.add(actor)
         if compiled.actions:
             watch.details.actions = compiled.actions
             watch.details.actions_size = compiled.size
@@ -207,45 +214,45 @@ class WatchCreation:
             watch.details.window = WindowState(options.window, now)
         return watch
 
-    def _unmake(self, watch: Watch) -> None:
+    def _discard(self, watch: Watch) -> None:
         """What it begins with cannot be told: it never was."""
-        self._watching.consuming.destinations.pop(watch.number, None)
-        if watch.number in self._watching.hub.watches:
-            if not watch.has_details or not watch.details.away:
-                self._watching.hub_of(watch).remove(watch)
-            self._watching.hub.forget(watch)
+        self._watching.consuming.dead_letter_destinations.pop(watch.number, None)
+        if watch.number in self._watching.committed_index.watches:
+            if not watch.has_details or not watch.details.is_unindexed:
+                self._watching.index_of(watch).remove(watch)
+            self._watching.committed_index.discard(watch)
 
-    def _begin(self, watch: Watch) -> None:
+    def _start(self, watch: Watch) -> None:
         """What is there already, or since then, and from now on what comes."""
         if watch.options.mode == "consume":
-            self._watching.consuming.enter(watch)
+            self._watching.consuming.add_consumer(watch)
             return
         initial = watch.options.initial
         if watch.options.visibility == "immediate":
-            self._watching.see_drafts()
-        if watch.shape.layered:  # it is one of those it looks at
-            self._watching.hub_of(watch).add(watch)
-            self.start(watch, self._watching.database.state.graph)
+            self._watching.load_open_transactions()
+        if watch.shape.reads_layer0:  # it is one of those it looks at
+            self._watching.index_of(watch).add(watch)
+            self.push_initial(watch, self._watching.database.state.graph)
             return
         if initial.kind != "since":
-            self.start(watch, self._watching.database.state.graph)
-            self._watching.hub_of(watch).add(watch)
+            self.push_initial(watch, self._watching.database.state.graph)
+            self._watching.index_of(watch).add(watch)
             return
         if initial.tick >= self._watching.database.state.tick:
-            self.start(watch, self._watching.database.state.graph)
-            self._watching.hub_of(watch).add(watch)
+            self.push_initial(watch, self._watching.database.state.graph)
+            self._watching.index_of(watch).add(watch)
             return
-        if watch.actor is not None and initial.tick < self._watching.database.rights.tick:
-            raise refuse_since(initial.tick, "older than a policy: what could be seen then nobody knows")
+        if watch.actor is not None and initial.tick < self._watching.database.last_policy_change.tick:
+            raise since_unavailable(initial.tick, "older than a policy: what could be seen then nobody knows")
         try:
             sequence = self._watching.database.history.sequence_of_tick(initial.tick)
-            self._watching.database.history.after(sequence)
-        except Trimmed:
-            raise refuse_since(initial.tick) from None
-        watch.details.base = sequence + 1
+            self._watching.database.history.commits_after(sequence)
+        except LogTrimmed:
+            raise since_unavailable(initial.tick) from None
+        watch.details.first_sequence = sequence + 1
         self._watching.catching_up.catch_up(watch, sequence)
 
-    def start(
+    def push_initial(
         self, watch: Watch, view: View, tick: int | None = None, *, anew: bool = False, now: Any = None
     ) -> None:
         """The state that counting watches need, and the initial event, as of this view (by default the present).
@@ -258,78 +265,86 @@ class WatchCreation:
         full = (first or anew) and bool(watch.shape.columns)
         if not details_needed and not full:
             return
-        context = self._watching.own_context(watch, view, now)
-        rows = self.start_counting(watch, context)
+        context = self._watching.watch_context(watch, view, now)
+        rows = self.rebuild_counts(watch, context)
         if full and not windowed_groups:
             delta = Delta("initial", None)
             delta.matches = self._in_order(watch, context, rows)
-            watch.push(delta, state.tick if tick is None else tick, state.sequence, watch.created_ms)
+            watch.append_event(delta, state.tick if tick is None else tick, state.sequence, watch.created_ms)
 
     def _in_order(
-        self, watch: Watch, context: Context, rows: Sequence[dict[str, Any]]
+        self, watch: Watch, context: ExecutionContext, rows: Sequence[dict[str, Any]]
     ) -> list[Mapping[str, Any]]:
         """The snapshot in the order of the watch's attributes, if it has one."""
         shape = watch.shape
         if not shape.order or shape.distinct:
             return list(rows)
-        orders = orders_of(watch, context)
-        found = evaluate(watch, context)
+        orders = order_values_by_identity(watch, context)
+        found = current_rows(watch, context)
         given = [(orders.get(identity, ()), row) for identity, row in found.items()]
         return list(in_order(given, tuple(descending for _, descending in shape.order)))
 
-    def start_counting(self, watch: Watch, context: Context) -> list[dict[str, Any]]:
+    def rebuild_counts(self, watch: Watch, context: ExecutionContext) -> list[dict[str, Any]]:
         strategy = watch.shape.strategy
         if strategy == "rows":
-            return list(evaluate(watch, context).values())
+            return list(current_rows(watch, context).values())
         details = watch.details
         if strategy == "reevaluated":
             details.evaluated_ms = timestamp_to_ms(context.now())
-            details.result, details.orders = compared(watch, context), orders_of(watch, context)
-            return (
-                [] if details.window is not None and watch.shape.aggregates else list(details.result.values())
+            details.last_result, details.last_order_values = (
+                comparable_rows(watch, context),
+                order_values_by_identity(watch, context),
             )
-        details.reset_counts()
+            return (
+                []
+                if details.window is not None and watch.shape.aggregates
+                else list(details.last_result.values())
+            )
+        details.reset()
         identities: dict[Any, None] = {}
         if strategy == "groups" and not watch.shape.group_keys:
             details.start_groups(watch.shape)
             identities[()] = None
-        for row in watch.shape.query.run(context):
+        for row in watch.shape.full_query.run(context):
             identities[count_row(watch, row, 1)] = None
-        return [dict(delta.match or {}) for delta in counted_deltas(watch, identities, context)]
+        return [dict(delta.match or {}) for delta in count_deltas(watch, identities, context)]
 
-    def revive(self, facts: dict[str, Any], constants: tuple[Any, ...]) -> Watch | None:
+    def restore_watch(self, facts: dict[str, Any], constants: tuple[Any, ...]) -> Watch | None:
         """A stored watch, made anew without a session; None when its statement fits the ontology no longer."""
-        prepared, _ = self._watching.database.statements.one(facts["text"])
+        prepared, _ = self._watching.database.statements.prepare_one(facts["text"])
         statement = prepared.statement
         assert isinstance(statement, ast.Watch)
-        absent: Any = AbsentSession(self._watching.database, None)
-        request = Request(absent, prepared, constants[: facts["given"]], facts["text"])
-        options = read_options(statement.options, option_values(request))
+        absent: Any = DetachedViewer(self._watching.database, None)
+        request = StatementRequest(absent, prepared, constants[: facts["given"]], facts["text"])
+        options = read_options(statement.options, option_evaluator(request))
         options = replace(options, **facts.get("altered", {}))
         guarded = facts["actor"] is not None and bool(self._watching.database.schema.policies)
         compiled = self._compile(request, options, guarded)
         if "filter" in facts:
-            options = replace(options, filter=stored_filter(facts["filter"]))
+            options = replace(options, filter=parse_stored_filter(facts["filter"]))
             compiled = compiled.refiltered(options.filter)
             if (
                 len(compiled.captures) != len(constants) - facts["given"]
             ):  # stored before elements had numbers
                 compiled = compile_watch(request, options, guarded=guarded)
-        watch = self._make(compiled, constants, options, None, facts["actor"])
+        watch = self._new_watch(compiled, constants, options, None, facts["actor"])
         if "filter" in facts:
-            self._watching.compiled[watch.number, "altered"] = compiled
+            self._watching.compiled_watches[watch.number, "altered"] = compiled
         watch.details.name, watch.details.request = facts["name"], request
-        watch.details.altered, watch.details.refiltered = "altered" in facts, "filter" in facts
+        watch.details.has_altered_options, watch.details.has_altered_filter = (
+            "altered" in facts,
+            "filter" in facts,
+        )
         watch.status = WatchStatus(facts.get("status", WatchStatus.ACTIVE))
         watch.created_ms = facts["created_ms"]
         if "destination" in facts:
-            self._watching.consuming.destinations[watch.number] = facts["destination"]
-        self._watching.hub.watches[watch.number] = watch
-        self._watching.windows.begin(watch)
+            self._watching.consuming.dead_letter_destinations[watch.number] = facts["destination"]
+        self._watching.committed_index.watches[watch.number] = watch
+        self._watching.windows.start(watch)
         return watch
 
     def restore(self, meta: dict[str, str]) -> None:
         """Take up what lasted over a restart."""
         self._watching.consuming.deliveries.restore(meta)
-        self._watching.consuming.letters.restore(meta)
+        self._watching.consuming.dead_letters.restore(meta)
         self._watching.lasting.restore(meta)

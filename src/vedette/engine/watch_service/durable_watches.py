@@ -22,30 +22,30 @@ import json
 from typing import TYPE_CHECKING, Any
 
 from vedette.engine.context.prepared import MISSING
-from vedette.engine.watch_service.catch_up import is_in_the_log
+from vedette.engine.watch_service.catch_up import is_replayable
 from vedette.errors import WatchError
 from vedette.language.printer import print_expression
-from vedette.storage.element_codec import tagged, untagged
-from vedette.watch.buffer import Entry
+from vedette.storage.element_codec import decode_tagged, encode_tagged
+from vedette.watch.buffer import BufferedEvent
 from vedette.watch.status import WatchStatus
 from vedette.watch.watch import Watch
 
 if TYPE_CHECKING:
-    from vedette.engine.context.request import Request
-    from vedette.engine.watch_service.service import Watching
-    from vedette.engine.watch_service.triggers import Firing
+    from vedette.engine.context.request import StatementRequest
+    from vedette.engine.watch_service.service import WatchService
+    from vedette.engine.watch_service.triggers import TriggerFiring
 
-__all__ = ["LastingWatches", "refuse_since"]
+__all__ = ["DurableWatches", "since_unavailable"]
 
 _WATCH, _CURSOR = "watch.", "cursor."
 _ALTERED = ("buffer", "on_full", "delivery")
 """Options that ALTER WATCH changes and a restart must not change back."""
 
 
-class LastingWatches:
+class DurableWatches:
     """The stored side of a database's watches. Called with the turn held."""
 
-    def __init__(self, watching: Watching) -> None:
+    def __init__(self, watching: WatchService) -> None:
         self._watching = watching
         self._database = watching.database
         self._ids: dict[int, str] = {}
@@ -62,51 +62,56 @@ class LastingWatches:
 
     # --- storing ----------------------------------------------------------------------------------------------
 
-    def remember(self, watch: Watch, request: Request) -> None:
+    def store_new(self, watch: Watch, request: StatementRequest) -> None:
         """A new lasting watch: its statement goes to the store with the next flush."""
         details = watch.details
-        if not details.base:
-            details.base = self._database.state.sequence + 2
-        details.cursor = {"sequence": details.base, "start": 0, "confirmed": 0, **self._no_actions(watch)}
+        if not details.first_sequence:
+            details.first_sequence = self._database.state.sequence + 2
+        details.cursor = {
+            "sequence": details.first_sequence,
+            "start": 0,
+            "confirmed": 0,
+            **self._no_actions(watch),
+        }
         self._note(self._facts(watch, request), self._cursor(watch))
 
     def _no_actions(self, watch: Watch) -> dict[str, int]:
         """The place of actions that none was carried out of yet."""
         details = watch.details
-        return {"fired": details.base, "done": 0, "since": details.evaluated_ms or watch.created_ms}
+        return {"fired": details.first_sequence, "done": 0, "since": details.evaluated_ms or watch.created_ms}
 
-    def promise(self, watch: Watch) -> None:
+    def make_reliable(self, watch: Watch) -> None:
         """It is reliable from now on: what waits already is kept, too, or told by a snapshot after a restart."""
         details = watch.details
-        details.base = self._database.state.sequence + 2
+        details.first_sequence = self._database.state.sequence + 2
         waiting = watch.buffer.peek() if watch.buffer is not None else []
         confirmed = waiting[0].position - 1 if waiting else watch.position
         details.cursor = {**(details.cursor or self._no_actions(watch)), "confirmed": confirmed}
-        self.rebase(watch)
+        self.reset_position(watch)
 
-    def revise(self, watch: Watch) -> None:
+    def store_definition(self, watch: Watch) -> None:
         """Its name or its options are others now."""
         self._note(self._facts(watch, watch.details.request))
 
-    def _facts(self, watch: Watch, request: Request) -> tuple[str, str]:
+    def _facts(self, watch: Watch, request: StatementRequest) -> tuple[str, str]:
         facts = {
             "text": request.text,
-            "constants": [_stored(value) for value in watch.constants],
+            "constants": [_encode_constant(value) for value in watch.constants],
             "given": len(request.constants),
             "actor": watch.actor,
             "name": watch.details.name,
             "created_ms": watch.created_ms,
             "status": str(watch.status),
         }
-        if watch.number in self._watching.consuming.destinations:
-            facts["destination"] = self._watching.consuming.destinations[watch.number]
-        if watch.details.altered:
+        if watch.number in self._watching.consuming.dead_letter_destinations:
+            facts["destination"] = self._watching.consuming.dead_letter_destinations[watch.number]
+        if watch.details.has_altered_options:
             facts["altered"] = {name: getattr(watch.options, name) for name in _ALTERED}
-        if watch.details.refiltered and watch.options.filter is not None:
+        if watch.details.has_altered_filter and watch.options.filter is not None:
             facts["filter"] = print_expression(watch.options.filter)
         return self._key(_WATCH, watch), json.dumps(facts)
 
-    def rebase(self, watch: Watch) -> None:
+    def reset_position(self, watch: Watch) -> None:
         """What it was told so far, by another filter say, cannot be worked out again; what comes after it can."""
         self._begin_after_next_note(watch)
         self._note(self._facts(watch, watch.details.request), self._cursor(watch))
@@ -117,33 +122,33 @@ class LastingWatches:
             position += (
                 1  # what the window has gathered comes under the next position, or is lost with the process
             )
-        details.base = self._database.state.sequence + 2
-        details.cursor = {**(details.cursor or {"confirmed": 0}), "sequence": details.base}
+        details.first_sequence = self._database.state.sequence + 2
+        details.cursor = {**(details.cursor or {"confirmed": 0}), "sequence": details.first_sequence}
         details.cursor |= {"start": position, "snapshot": position}
-        if unacted := self._watching.triggers.waits_for(watch):
+        if unacted := self._watching.triggers.pending_count(watch):
             details.cursor["unacted"] = unacted
 
-    def rights_changed(self) -> None:
+    def reset_after_policy_change(self) -> None:
         """A policy was declared: what actors were told under the former ones cannot be worked out again."""
         told = [
             watch
-            for watch in self._watching.hub.watches.values()
+            for watch in self._watching.committed_index.watches.values()
             if watch.actor is not None and watch.has_details and watch.details.cursor is not None
             if watch.shape.columns and watch.options.mode == "watch"
         ]
         for watch in told:
-            if watch.details.behind is not None:
-                self._watching.catching_up.skip_ahead(watch)
+            if watch.details.followed_sequence is not None:
+                self._watching.catching_up.restart_from_snapshot(watch)
             self._begin_after_next_note(watch)
         if told:
             self._note(*map(self._cursor, told))
 
-    def advance(self) -> None:
+    def advance_idle_positions(self) -> None:
         """Before the log is trimmed: whoever has had everything needs nothing of what is in it."""
         sequence, done = self._database.state.sequence, []
-        for watch in self._watching.hub.watches.values():
+        for watch in self._watching.committed_index.watches.values():
             details = watch.details if watch.has_details and watch.options.mode == "watch" else None
-            if details is None or details.cursor is None or not self._has_all(watch):
+            if details is None or details.cursor is None or not self._is_caught_up(watch):
                 continue
             details.cursor |= {"sequence": sequence + 1, "start": watch.position, "confirmed": watch.position}
             details.cursor |= {"fired": sequence + 1, "done": 0, "since": details.evaluated_ms}
@@ -152,11 +157,11 @@ class LastingWatches:
         if done:
             self._note(*done)
 
-    def _has_all(self, watch: Watch) -> bool:
+    def _is_caught_up(self, watch: Watch) -> bool:
         details = watch.details
-        waits = watch.pending or details.unconfirmed or details.behind is not None
+        waits = watch.buffered_count or details.unconfirmed or details.followed_sequence is not None
         held = details.window is not None and details.window.holds
-        return not waits and not held and not self._watching.triggers.waits_for(watch)
+        return not waits and not held and not self._watching.triggers.pending_count(watch)
 
     def forget(self, watch: Watch) -> None:
         if watch.details.cursor is not None:
@@ -170,14 +175,14 @@ class LastingWatches:
         count = next((n for n, entry in enumerate(kept, 1) if entry.position == position), 0)
         if not count:
             return
-        done = [*kept[:count], *([details.highest] if details.highest is not None else [])]
-        details.highest = max(done, key=_position)
+        done = [*kept[:count], *([details.last_confirmed] if details.last_confirmed is not None else [])]
+        details.last_confirmed = max(done, key=_position)
         del kept[:count]
         if details.cursor is not None:
-            details.cursor = self._place_after(watch, details.highest, details.cursor)
+            details.cursor = self._position_after(watch, details.last_confirmed, details.cursor)
             self._note(self._cursor(watch))
 
-    def _place_after(self, watch: Watch, entry: Entry, cursor: dict[str, int]) -> dict[str, int]:
+    def _position_after(self, watch: Watch, entry: BufferedEvent, cursor: dict[str, int]) -> dict[str, int]:
         """Where to go on when everything up to this entry is there, apart from what ordering still holds back."""
         gathered = entry.delta.window is not None and entry.sequence >= cursor["sequence"]
         if entry.position <= cursor.get("snapshot", 0) and not gathered:
@@ -186,16 +191,20 @@ class LastingWatches:
         earlier = [e for e in (*watch.details.unconfirmed, *waiting) if e.position < entry.position]
         if earlier:
             first = min(earlier, key=_position)
-            place = {"sequence": first.sequence, "start": first.start, "confirmed": first.position - 1}
+            place = {
+                "sequence": first.sequence,
+                "start": first.commit_start_position,
+                "confirmed": first.position - 1,
+            }
             return {**cursor, **place}
-        sequence, start = entry.sequence, entry.start
+        sequence, start = entry.sequence, entry.commit_start_position
         if entry.delta.window is not None:
             sequence, start = entry.sequence + 1, entry.position
         elif entry.delta.type == "initial":
-            sequence, start = watch.details.base, entry.position
+            sequence, start = watch.details.first_sequence, entry.position
         return {**cursor, "sequence": sequence, "start": start, "confirmed": entry.position}
 
-    def will_tell(self, watch: Watch, events: int) -> int:
+    def reserve_window_positions(self, watch: Watch, events: int) -> int:
         """A window ends: what it tells is not told again like this, so its positions are never given to others.
 
         Returns the commit that must be durable before it is handed out.
@@ -205,26 +214,26 @@ class LastingWatches:
         self._note(self._cursor(watch))
         return self._database.state.sequence
 
-    def trigger_cursor(self, firing: Firing) -> tuple[tuple[str, str], ...]:
+    def trigger_notes(self, firing: TriggerFiring) -> tuple[tuple[str, str], ...]:
         """What to store with the transaction of a trigger: it and everything before it are carried out."""
         details = firing.watch.details
         if details.cursor is None:
             return ()
         details.cursor |= {
             "fired": firing.sequence,
-            "done": firing.done,
-            "since": firing.since,
-            "at": firing.at,
+            "done": firing.ordinal,
+            "since": firing.previous_evaluated_ms,
+            "at": firing.evaluated_ms,
         }
         if "unacted" in details.cursor:
-            details.cursor["unacted"] = self._watching.triggers.waits_for(firing.watch)
+            details.cursor["unacted"] = self._watching.triggers.pending_count(firing.watch)
         if firing.watch.options.delivery != "reliable":  # nobody confirms what its reader had
             details.cursor["sequence"] = firing.sequence
         return (self._cursor(firing.watch),)
 
-    def skip_trigger(self, firing: Firing) -> None:
+    def store_skipped_trigger(self, firing: TriggerFiring) -> None:
         """A trigger that failed is not tried again."""
-        for item in self.trigger_cursor(firing):
+        for item in self.trigger_notes(firing):
             self._note(item)
 
     def _cursor(self, watch: Watch) -> tuple[str, str]:
@@ -236,8 +245,8 @@ class LastingWatches:
     def _note(self, *facts: tuple[str, str]) -> None:
         database = self._database
         if database.read_only is None:
-            commit = database.state.note(database.clock.now(), facts)
-            database.gate.submit(commit.sequence, commit)
+            commit = database.state.next_note_commit(database.clock.now(), facts)
+            database.log_writer.append(commit.sequence, commit)
 
     # --- coming back ------------------------------------------------------------------------------------------
 
@@ -249,30 +258,30 @@ class LastingWatches:
                 cursor = json.loads(meta.get(f"{_CURSOR}{id}", "null"))
                 watch = self._restore(id, json.loads(value), cursor)
                 if watch is not None:
-                    self._watching.news.came(watch)
+                    self._watching.news.watch_added(watch)
 
     def _restore(self, id: str, facts: dict[str, Any], cursor: dict[str, int] | None) -> Watch | None:
-        constants = tuple(_live(value) for value in facts["constants"])
-        watch = self._watching.creation.revive(facts, constants)
+        constants = tuple(_decode_constant(value) for value in facts["constants"])
+        watch = self._watching.creation.restore_watch(facts, constants)
         if watch is None:
             return None
         self._ids[watch.number], self._numbers[id] = id, watch.number
         cursor = cursor or {"sequence": 0, "start": 0, "confirmed": 0}
         cursor = {"fired": cursor["sequence"], "done": 0, "since": watch.created_ms, **cursor}
-        watch.details.cursor, watch.details.base = cursor, cursor["sequence"]
+        watch.details.cursor, watch.details.first_sequence = cursor, cursor["sequence"]
         if watch.options.mode == "watch":
-            watch.details.behind, watch.details.away = cursor["sequence"] - 1, True
+            watch.details.followed_sequence, watch.details.is_unindexed = cursor["sequence"] - 1, True
         if watch.shape.time_dependent and watch.details.actions is not None:
-            self._watching.catching_up.act_late(watch, cursor)
-        self._tell_unacted(watch, cursor.pop("unacted", 0))
+            self._watching.catching_up.replay_triggers(watch, cursor)
+        self._report_lost_firings(watch, cursor.pop("unacted", 0))
         missing = max(0, cursor.get("snapshot", 0) - cursor["confirmed"])
         if watch.options.mode == "consume":
             watch.position = max(1, cursor["start"])  # `initial` is not told twice
-            self._watching.consuming.enter(watch)
+            self._watching.consuming.add_consumer(watch)
         elif watch.status is WatchStatus.CANCELLED:
             return watch
-        elif missing or not self._can_be_repeated(watch, cursor):
-            self._begin_anew(watch, cursor["confirmed"], missing)
+        elif missing or not self._is_replayable(watch, cursor):
+            self._restart_with_snapshot(watch, cursor["confirmed"], missing)
         else:
             watch.position = cursor["start"]
             self._catch_up_beyond(watch, cursor["confirmed"])
@@ -280,7 +289,7 @@ class LastingWatches:
         self._watching.management.schedule_expiry(watch)
         return watch
 
-    def _tell_unacted(self, watch: Watch, matches: int) -> None:
+    def _report_lost_firings(self, watch: Watch, matches: int) -> None:
         """Matches that waited for RESUME when another filter or policy came: what set them off is not known now."""
         if matches:
             fields = {
@@ -289,52 +298,52 @@ class LastingWatches:
                 "dropped": matches,
             }
             text = "Matches from before another filter or policy waited for RESUME; they are not acted upon"
-            watch.details.report(WatchError("E8005", text, fields=fields))
+            watch.details.add_error(WatchError("E8005", text, fields=fields))
             self._note(self._cursor(watch))
 
     def _catch_up_beyond(self, watch: Watch, confirmed: int) -> None:
         """Until there is something that its owner has not had, or nothing more."""
-        while watch.details.behind is not None and not watch.pending:
-            self._watching.catching_up.catch_up(watch, watch.details.behind)
+        while watch.details.followed_sequence is not None and not watch.buffered_count:
+            self._watching.catching_up.catch_up(watch, watch.details.followed_sequence)
             if watch.buffer is not None:
-                watch.buffer.forget_until(confirmed)
+                watch.buffer.discard_until(confirmed)
             if watch.status is WatchStatus.CANCELLED:
                 return
 
-    def _can_be_repeated(self, watch: Watch, cursor: dict[str, int]) -> bool:
+    def _is_replayable(self, watch: Watch, cursor: dict[str, int]) -> bool:
         """Whether the log says all that the watch was told, under the policies that there are now."""
         told_under_others = (
             watch.actor is not None
             and bool(watch.shape.columns)
-            and cursor["sequence"] <= self._database.rights.sequence
+            and cursor["sequence"] <= self._database.last_policy_change.sequence
         )
-        return is_in_the_log(watch) and not told_under_others
+        return is_replayable(watch) and not told_under_others
 
-    def _begin_anew(self, watch: Watch, confirmed: int, missing: int) -> None:
+    def _restart_with_snapshot(self, watch: Watch, confirmed: int, missing: int) -> None:
         """What it has not had cannot be worked out again: a snapshot of the present has all of it."""
         state = self._database.state
         position = watch.position = confirmed + missing
-        self._watching.catching_up.start_anew(watch)
+        self._watching.catching_up.push_snapshot(watch)
         if watch.buffer is not None:
-            watch.buffer.tell_gap(missing)
-        watch.details.base = state.sequence + 1
+            watch.buffer.add_unreported_drops(missing)
+        watch.details.first_sequence = state.sequence + 1
         assert watch.details.cursor is not None
         watch.details.cursor |= {"sequence": state.sequence + 1, "start": position, "confirmed": position}
-        self._watching.catching_up.stand(watch)
+        self._watching.catching_up.rejoin_index(watch)
 
 
-def _position(entry: Entry) -> int:
+def _position(entry: BufferedEvent) -> int:
     return entry.position
 
 
-def _stored(value: Any) -> Any:
-    return {"$missing": True} if value is MISSING else tagged(value)
+def _encode_constant(value: Any) -> Any:
+    return {"$missing": True} if value is MISSING else encode_tagged(value)
 
 
-def _live(value: Any) -> Any:
-    return MISSING if value == {"$missing": True} else untagged(value)
+def _decode_constant(value: Any) -> Any:
+    return MISSING if value == {"$missing": True} else decode_tagged(value)
 
 
-def refuse_since(tick: int, why: str = "older than the log reaches back") -> WatchError:
+def since_unavailable(tick: int, why: str = "older than the log reaches back") -> WatchError:
     text = f"Invalid watch option 'initial': since({tick}) is {why}; use full"
     return WatchError("E8009", text, fields={"option": "initial", "tick": tick})

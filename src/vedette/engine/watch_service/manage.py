@@ -6,50 +6,50 @@ from collections.abc import Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
-from vedette.engine.context.request import Request
+from vedette.engine.context.request import StatementRequest
 from vedette.engine.statements import execution
 from vedette.engine.watch_service.compile import CompiledWatch
-from vedette.engine.watch_service.normalize import is_numbered
+from vedette.engine.watch_service.normalize import is_placeholder
 from vedette.engine.watch_service.options import altered_options
 from vedette.errors import VedetteError, WatchError
 from vedette.language.printer import print_statement
 from vedette.language.syntax import statements as ast
 from vedette.language.syntax.expressions import IdReference, Literal
-from vedette.language.syntax.visit import exchange
+from vedette.language.syntax.visit import transform
 from vedette.values import timestamp_to_ms
-from vedette.watch.evaluation.effects import Told, compared, evaluate, tell_anew
+from vedette.watch.evaluation.effects import CommitEffects, comparable_rows, current_rows, reevaluate
 from vedette.watch.options import WatchOptions
-from vedette.watch.shapes.resolver import Capture
-from vedette.watch.status import WatchEventKind, WatchStatus, next_status
+from vedette.watch.shapes.resolver import SessionValue
+from vedette.watch.status import StatusEvent, WatchStatus, next_status
 from vedette.watch.watch import Watch
 
 if TYPE_CHECKING:
-    from vedette.engine.context.session_context import Asker
+    from vedette.engine.context.session_context import Viewer
     from vedette.engine.session.session import Session
-    from vedette.engine.watch_service.service import Watching
+    from vedette.engine.watch_service.service import WatchService
 
 __all__ = ["WatchManagement"]
 
-RETAINED_CANCELLED = 1000
+MAX_ENDED_WATCHES = 1000
 """How many watches that have ended can still be read as `_Watch`, of all sessions that are open."""
 
 
 class WatchManagement:
     """Who may do what to which watch, and what it does."""
 
-    def __init__(self, watching: Watching) -> None:
+    def __init__(self, watching: WatchService) -> None:
         self._watching = watching
 
     def name(self, session: Session, id: str, name: str) -> None:
         """Give a lasting watch a name to attach by."""
-        with session.turn:
+        with session.lock_scope:
             watch = self.find(session, id)
-            with self._watching.news.about(watch):
+            with self._watching.news.track(watch):
                 watch.details.name = name
             if watch.details.request is not None:
-                self._watching.lasting.revise(watch)
+                self._watching.lasting.store_definition(watch)
 
-    def text_of(self, watch: Watch) -> str:
+    def statement_text(self, watch: Watch) -> str:
         """The watch's statement with its own constants, its name, and the ids of the elements that it names."""
         resolved = watch.shape.resolved
         given = len(watch.constants) - len(resolved.captures)
@@ -58,30 +58,30 @@ class WatchManagement:
         def own(node: Any) -> Any:
             if isinstance(node, Literal) and node.slot is not None:
                 return Literal(watch.constants[node.slot])
-            if isinstance(node, IdReference) and is_numbered(node):
-                id = captured[Capture("reference", str(node.name))]
+            if isinstance(node, IdReference) and is_placeholder(node):
+                id = captured[SessionValue("reference", str(node.name))]
                 return IdReference(id, quoted=not id.isidentifier())
             return None
 
         statement, name = resolved.statement, watch.details.name if watch.has_details else None
-        if watch.has_details and watch.details.refiltered:
+        if watch.has_details and watch.details.has_altered_filter:
             options = [option for option in statement.options if option.name != "filter"]
             statement = replace(
                 statement, options=(*options, ast.WatchOption("filter", watch.options.filter))
             )
         shown = name if name is not None and name.isidentifier() else None
-        return print_statement(replace(exchange(statement, own), name=shown))
+        return print_statement(replace(transform(statement, own), name=shown))
 
     def find(self, session: Session, id: str) -> Watch:
         """The watch of a handle. Unknown is E8002, somebody else's E8010."""
-        watch = self.lookup(id)
+        watch = self.find_by_id(id)
         if watch is None:
-            raise unknown(id)
+            raise watch_not_found(id)
         if not self._may_manage(session, watch):
             raise WatchError("E8010", "This watch belongs to another session", fields={"handle": id})
         return watch
 
-    def lookup(self, id: str) -> Watch | None:
+    def find_by_id(self, id: str) -> Watch | None:
         number = self._watching.lasting.number_of(id)
         head = f"w{self._watching.database.boot:x}_"
         if number is None and id.startswith(head):
@@ -89,52 +89,52 @@ class WatchManagement:
                 number = int(id.removeprefix(head), 16)
             except ValueError:
                 return None
-        return self._watching.hub.watches.get(number) if number is not None else None
+        return self._watching.committed_index.watches.get(number) if number is not None else None
 
     def _may_manage(self, session: Session, watch: Watch) -> bool:
-        if watch.owner == session.id or session.actor is None or watch.actor == session.actor:
+        if watch.session_id == session.id or session.actor is None or watch.actor == session.actor:
             return True
         _, guard = execution.statement_context(session, ())
         return guard is not None and guard.allows_meta("SET", "_Watch")
 
-    def may_see_all(self, session: Asker) -> bool:
+    def may_see_all_watches(self, session: Viewer) -> bool:
         """Whether the session's actor has META MATCH on `_Watch`."""
         _, guard = execution.statement_context(session, ())
         return guard is not None and guard.allows_meta("MATCH", "_Watch")
 
     def attach(self, session: Session, handle_or_name: str) -> Watch:
         """Take up a watch again that lasts, by the same actor or the system context; else E8010."""
-        with session.turn:
-            watch = self.lookup(handle_or_name) or self._named(session, handle_or_name)
+        with session.lock_scope:
+            watch = self.find_by_id(handle_or_name) or self._named(session, handle_or_name)
             if watch is None or watch.status is WatchStatus.CANCELLED:
-                raise unknown(handle_or_name)
+                raise watch_not_found(handle_or_name)
             fields = {"handle": handle_or_name}
             if session.actor is not None and session.actor != watch.actor:
                 raise WatchError("E8010", "This watch belongs to another actor", fields=fields)
-            if not watch.lasts:
+            if not watch.is_durable:
                 text = "This watch belongs to its session and ends with it; delivery: reliable can be taken up again"
                 raise WatchError("E8010", text, fields=fields)
-            if watch.owner is not None and watch.owner != session.id:
-                self._leave_owner(watch)
-            with self._watching.news.about(watch):
-                watch.owner = session.id
+            if watch.session_id is not None and watch.session_id != session.id:
+                self._detach_owner(watch)
+            with self._watching.news.track(watch):
+                watch.session_id = session.id
                 self._watching.by_session.setdefault(session.id, {})[watch.number] = None
-            if watch.details.expiry is not None:
-                watch.details.expiry.cancel()
+            if watch.details.expiry_timer is not None:
+                watch.details.expiry_timer.cancel()
             if watch.details.unconfirmed:
-                watch.put_back(watch.details.unconfirmed)
+                watch.prepend_events(watch.details.unconfirmed)
                 watch.details.unconfirmed.clear()
-            self._watching.consuming.returned(watch)
+            self._watching.consuming.reattach_consumer(watch)
             return watch
 
-    def _leave_owner(self, watch: Watch) -> None:
+    def _detach_owner(self, watch: Watch) -> None:
         """Another session has it so far: its reader learns by the next call that it has lost it."""
-        self._watching.by_session.get(watch.owner or "", {}).pop(watch.number, None)
-        self._dismiss_reader(watch)
+        self._watching.by_session.get(watch.session_id or "", {}).pop(watch.number, None)
+        self._wake_and_unset(watch)
 
-    def _dismiss_reader(self, watch: Watch) -> None:
+    def _wake_and_unset(self, watch: Watch) -> None:
         """Whoever waits for its events is woken, once more, to find that they are not told there any longer."""
-        wake, watch.details.wake = watch.details.wake, None
+        wake, watch.details.wakeup = watch.details.wakeup, None
         if wake is not None:
             wake()
 
@@ -145,197 +145,202 @@ class WatchManagement:
         """
         found = [
             w
-            for w in self._watching.hub.watches.values()
+            for w in self._watching.committed_index.watches.values()
             if w.has_details and w.details.name == name and w.status is not WatchStatus.CANCELLED
-            if w.lasts and (session.actor is None or w.actor == session.actor)
+            if w.is_durable and (session.actor is None or w.actor == session.actor)
         ]
         return max(found, key=lambda w: (w.actor == session.actor, w.number), default=None)
 
     def manage(self, session: Session, watch: Watch, operation: str) -> None:
         """PAUSE, RESUME, CANCEL: take effect at once, outside of any transaction (B24)."""
-        with session.turn:
-            event = WatchEventKind(operation.lower())
-            if event is WatchEventKind.CANCEL:
+        with session.lock_scope:
+            event = StatusEvent(operation.lower())
+            if event is StatusEvent.CANCEL:
                 self.end(watch, event)
                 return
             status = next_status(watch.status, event)
             if status is None:
-                raise unknown(self._watching.id_of(watch))
-            with self._watching.news.about(watch):
+                raise watch_not_found(self._watching.id_of(watch))
+            with self._watching.news.track(watch):
                 watch.status = status
             if status is WatchStatus.ACTIVE:
-                self._watching.triggers.resumed(watch)
-            self._watching.consuming.changed(watch)
-            if watch.lasts:
-                self._watching.lasting.revise(watch)
-            if watch.details.wake is not None:
-                watch.details.wake()
+                self._watching.triggers.resume(watch)
+            self._watching.consuming.update_consumer(watch)
+            if watch.is_durable:
+                self._watching.lasting.store_definition(watch)
+            if watch.details.wakeup is not None:
+                watch.details.wakeup()
 
-    def end(self, watch: Watch, event: WatchEventKind, *, lost: bool = False) -> None:
+    def end(self, watch: Watch, event: StatusEvent, *, lost: bool = False) -> None:
         """The watch is over. `lost`: its consumer did not go in good order."""
         status = next_status(watch.status, event)
         if status is not None and watch.status is not WatchStatus.CANCELLED:
-            with self._watching.news.about(watch):
+            with self._watching.news.track(watch):
                 self._end(watch, status, lost=lost)
 
     def _end(self, watch: Watch, status: WatchStatus, *, lost: bool) -> None:
         watch.status = status
-        self._watching.cancelled += 1
+        self._watching.ended_count += 1
         if watch.options.mode == "consume":
-            self._watching.consuming.leave(watch, lost=lost)
-        elif not watch.has_details or not watch.details.away:
-            self._watching.hub_of(watch).remove(watch)
+            self._watching.consuming.remove_consumer(watch, lost=lost)
+        elif not watch.has_details or not watch.details.is_unindexed:
+            self._watching.index_of(watch).remove(watch)
         watch.buffer = None
-        self._watching.compiled.pop((watch.number, "altered"), None)
-        self._watching.has_room(watch)
-        self._watching.holding.pop(watch.number, None)
+        self._watching.compiled_watches.pop((watch.number, "altered"), None)
+        self._watching.unblock_writers(watch)
+        self._watching.tick_held_watches.pop(watch.number, None)
         self._watching.triggers.forget(watch)
-        self._watching.windows.forget(watch)
+        self._watching.windows.stop(watch)
         if watch.has_details:
             self._watching.lasting.forget(watch)
-            if watch.details.wake is not None:
-                watch.details.wake()
-        self._watching.ended.append(watch)
-        if len(self._watching.ended) > RETAINED_CANCELLED:
-            oldest = self._watching.ended.popleft()
-            self._watching.by_session.get(oldest.owner or "", {}).pop(oldest.number, None)
-            self.forget(oldest)
+            if watch.details.wakeup is not None:
+                watch.details.wakeup()
+        self._watching.ended_watches.append(watch)
+        if len(self._watching.ended_watches) > MAX_ENDED_WATCHES:
+            oldest = self._watching.ended_watches.popleft()
+            self._watching.by_session.get(oldest.session_id or "", {}).pop(oldest.number, None)
+            self.remove(oldest)
 
-    def alter(self, request: Request, watch: Watch, given: Sequence[ast.WatchOption]) -> None:
+    def alter(self, request: StatementRequest, watch: Watch, given: Sequence[ast.WatchOption]) -> None:
         """ALTER WATCH: buffer, on_full, delivery, filter. A new filter is as if the data had changed."""
-        with request.session.turn, self._watching.news.about(watch):
-            if next_status(watch.status, WatchEventKind.ALTER) is None:
-                raise unknown(self._watching.id_of(watch))
+        with request.session.lock_scope, self._watching.news.track(watch):
+            if next_status(watch.status, StatusEvent.ALTER) is None:
+                raise watch_not_found(self._watching.id_of(watch))
             options = altered_options(request, watch.options, given)
             if options.delivery == "reliable":
                 self._watching.database.check_writable()
             refiltered = options.filter is not watch.options.filter
             if refiltered:
                 self._refilter(request, watch, options)
-            former, lasted = watch.options, watch.lasts
+            former, lasted = watch.options, watch.is_durable
             watch.options = options
-            if watch.details.behind is not None and options.delivery != "reliable":
-                self._watching.catching_up.skip_ahead(watch)
-            self._fit(watch)
-            watch.details.altered = True
-            watch.details.refiltered = watch.details.refiltered or refiltered
-            self._watching.consuming.changed(watch)
+            if watch.details.followed_sequence is not None and options.delivery != "reliable":
+                self._watching.catching_up.restart_from_snapshot(watch)
+            self._apply_buffer_limit(watch)
+            watch.details.has_altered_options = True
+            watch.details.has_altered_filter = watch.details.has_altered_filter or refiltered
+            self._watching.consuming.update_consumer(watch)
             promised = options.delivery == "reliable" and former.delivery != "reliable"
-            self._keep_altered(watch, lasted=lasted, promised=promised, refiltered=refiltered)
+            self._store_altered(watch, lasted=lasted, promised=promised, refiltered=refiltered)
 
-    def _fit(self, watch: Watch) -> None:
+    def _apply_buffer_limit(self, watch: Watch) -> None:
         """A smaller buffer holds no more than it says, whatever waits already: on_full decides."""
         options = watch.options
-        if options.on_full != "block" or watch.pending < options.buffer:
-            self._watching.has_room(watch)
-        waits = watch.pending if options.delivery == "best_effort" and options.mode == "watch" else 0
+        if options.on_full != "block" or watch.buffered_count < options.buffer:
+            self._watching.unblock_writers(watch)
+        waits = watch.buffered_count if options.delivery == "best_effort" and options.mode == "watch" else 0
         if waits <= options.buffer:
             return
         if options.on_full == "error":
             self._watching.overflow(watch, waits - options.buffer)
         elif options.on_full == "drop" and watch.buffer is not None:
-            watch.buffer.shrink(options.buffer)
+            watch.buffer.shrink_to(options.buffer)
         else:
-            self._watching.full[watch.number] = watch
+            self._watching.blocking_watches[watch.number] = watch
 
-    def _keep_altered(self, watch: Watch, *, lasted: bool, promised: bool, refiltered: bool) -> None:
+    def _store_altered(self, watch: Watch, *, lasted: bool, promised: bool, refiltered: bool) -> None:
         """What lasts is the same after a restart, with what was altered."""
         lasting = self._watching.lasting
         if promised:
             if not lasted:
-                compiled = next(c for c in self._watching.compiled.values() if c.shape is watch.shape)
+                compiled = next(c for c in self._watching.compiled_watches.values() if c.shape is watch.shape)
                 watch.details.request = compiled.request
-            lasting.promise(watch)
-        elif watch.lasts and refiltered:
-            lasting.rebase(watch)
-        elif watch.lasts:
-            lasting.revise(watch)
+            lasting.make_reliable(watch)
+        elif watch.is_durable and refiltered:
+            lasting.reset_position(watch)
+        elif watch.is_durable:
+            lasting.store_definition(watch)
         elif lasted:
             lasting.forget(watch)
 
-    def _refilter(self, request: Request, watch: Watch, options: WatchOptions) -> None:
+    def _refilter(self, request: StatementRequest, watch: Watch, options: WatchOptions) -> None:
         """Another filter makes another shape. One that cannot be evaluated is refused: the watch is what it was."""
-        compiled = next(c for c in self._watching.compiled.values() if c.shape is watch.shape)
+        compiled = next(c for c in self._watching.compiled_watches.values() if c.shape is watch.shape)
         graph, consumes = self._watching.database.state.graph, watch.options.mode == "consume"
-        seen = compared(watch, self._watching.own_context(watch, graph))
+        seen = comparable_rows(watch, self._watching.watch_context(watch, graph))
         fresh = compiled.refiltered(options.filter)
-        former, constants = (watch.shape, watch.constants), self._recaptured(request, watch, compiled, fresh)
-        hub, standing = self._watching.hub_of(watch), not consumes and not watch.details.away
+        former, constants = (
+            (watch.shape, watch.constants),
+            self._capture_again(request, watch, compiled, fresh),
+        )
+        hub, standing = self._watching.index_of(watch), not consumes and not watch.details.is_unindexed
         if standing:
             hub.remove(watch)
         watch.shape, watch.constants = fresh.shape, constants
         try:
             if consumes:
-                self._watching.consuming.refilter(watch)
+                self._watching.consuming.change_filter(watch)
             else:
-                evaluate(watch, self._watching.own_context(watch, graph))
+                current_rows(watch, self._watching.watch_context(watch, graph))
         except VedetteError:
             watch.shape, watch.constants = former
             if standing:
                 hub.add(watch)
             raise
-        self._watching.compiled[watch.number, "altered"] = fresh
-        fresh.equip(watch)
+        self._watching.compiled_watches[watch.number, "altered"] = fresh
+        fresh.attach_actions(watch)
         if standing:
             hub.add(watch)
         if not consumes:
-            self._tell_refiltered(watch, seen)
+            self._publish_filter_change(watch, seen)
 
-    def _recaptured(
-        self, request: Request, watch: Watch, compiled: CompiledWatch, fresh: CompiledWatch
+    def _capture_again(
+        self, request: StatementRequest, watch: Watch, compiled: CompiledWatch, fresh: CompiledWatch
     ) -> tuple[Any, ...]:
         """The watch's constants for another shape: what it held already stays, whatever it stands for by now."""
         given = len(compiled.request.constants)
         known = dict(zip(compiled.captures, watch.constants[given:], strict=True))
         _, guard = execution.statement_context(request.session, ())
-        captured = self._watching.creation.capture(request, fresh, guard, {**_owners(watch), **known})
+        captured = self._watching.creation.capture(request, fresh, guard, {**_owner_captures(watch), **known})
         return watch.constants[:given] + captured
 
-    def _tell_refiltered(self, watch: Watch, seen: dict[Any, Any]) -> None:
+    def _publish_filter_change(self, watch: Watch, seen: dict[Any, Any]) -> None:
         database = self._watching.database
-        context = self._watching.own_context(watch, database.state.graph)
+        context = self._watching.watch_context(watch, database.state.graph)
         if watch.shape.strategy in ("groups", "distinct"):
-            self._watching.creation.start_counting(watch, context)
-        told = Told(database.state.tick, database.state.sequence, timestamp_to_ms(database.clock.now()))
-        kept, watch.details.result = watch.details.result, seen
-        tell_anew(watch, context, told)
+            self._watching.creation.rebuild_counts(watch, context)
+        told = CommitEffects(
+            database.state.tick, database.state.sequence, timestamp_to_ms(database.clock.now())
+        )
+        kept, watch.details.last_result = watch.details.last_result, seen
+        reevaluate(watch, context, told)
         if watch.shape.strategy != "reevaluated":
-            watch.details.result = kept
-        self._watching.settle(told, 0)
-        if watch.details.behind is not None:  # its actions were set off, its reader has a snapshot
-            self._watching.catching_up.skip_ahead(watch)
+            watch.details.last_result = kept
+        self._watching.apply_effects(told, 0)
+        if watch.details.followed_sequence is not None:  # its actions were set off, its reader has a snapshot
+            self._watching.catching_up.restart_from_snapshot(watch)
 
     def end_session(self, session: Session, *, lost: bool = False) -> None:
         """A session ends: its best-effort watches end with it; reliable ones and triggers go on without an owner."""
         for number in self._watching.by_session.pop(session.id, {}):
-            watch = self._watching.hub.watches.get(number)
-            if watch is None or watch.owner != session.id:
+            watch = self._watching.committed_index.watches.get(number)
+            if watch is None or watch.session_id != session.id:
                 continue
-            if watch.lasts and watch.status is not WatchStatus.CANCELLED:
-                with self._watching.news.about(watch):
-                    watch.owner = None
-                self._dismiss_reader(watch)
-                self._watching.has_room(watch)
-                self._watching.consuming.changed(watch)
+            if watch.is_durable and watch.status is not WatchStatus.CANCELLED:
+                with self._watching.news.track(watch):
+                    watch.session_id = None
+                self._wake_and_unset(watch)
+                self._watching.unblock_writers(watch)
+                self._watching.consuming.update_consumer(watch)
                 self.schedule_expiry(watch)
             else:
-                self.end(watch, WatchEventKind.CANCEL, lost=lost)
-                self.forget(watch)
+                self.end(watch, StatusEvent.CANCEL, lost=lost)
+                self.remove(watch)
 
-    def forget(self, watch: Watch) -> None:
+    def remove(self, watch: Watch) -> None:
         """Nobody can ask for it any more."""
-        if watch.number in self._watching.hub.watches:
-            with self._watching.news.about(watch):
-                self._watching.hub.forget(watch)
+        if watch.number in self._watching.committed_index.watches:
+            with self._watching.news.track(watch):
+                self._watching.committed_index.discard(watch)
             self._watching.news.forget(watch)
-            self._watching.cancelled -= 1
+            self._watching.ended_count -= 1
 
-    def withdraw(self, id: str) -> None:
+    def discard(self, id: str) -> None:
         """A watch that its maker never heard of, because the store failed meanwhile: it never was."""
-        watch = self.lookup(id)
+        watch = self.find_by_id(id)
         if watch is not None:
-            self.end(watch, WatchEventKind.CANCEL)
-            self.forget(watch)
+            self.end(watch, StatusEvent.CANCEL)
+            self.remove(watch)
 
     def schedule_expiry(self, watch: Watch) -> None:
         """A reliable watch that nobody takes up again ends after a while; a trigger works without anybody."""
@@ -344,28 +349,28 @@ class WatchManagement:
         clock = self._watching.database.clock
 
         def expire() -> None:
-            with self._watching.database.turn:
-                if watch.owner is None:
-                    self.end(watch, WatchEventKind.CANCEL)
+            with self._watching.database.lock:
+                if watch.session_id is None:
+                    self.end(watch, StatusEvent.CANCEL)
 
         seconds = self._watching.database.settings.watch_retention_seconds
-        watch.details.expiry = clock.call_at(clock.monotonic() + seconds, expire)
+        watch.details.expiry_timer = clock.call_at(clock.monotonic() + seconds, expire)
 
-    def stop(self) -> None:
+    def cancel_timers(self) -> None:
         """The database is closed: whatever lasts waits in the store, and nothing for its end."""
-        for watch in self._watching.hub.watches.values():
-            if watch.has_details and watch.details.expiry is not None:
-                watch.details.expiry.cancel()
+        for watch in self._watching.committed_index.watches.values():
+            if watch.has_details and watch.details.expiry_timer is not None:
+                watch.details.expiry_timer.cancel()
 
 
-def _owners(watch: Watch) -> dict[Capture, Any]:
+def _owner_captures(watch: Watch) -> dict[SessionValue, Any]:
     """Whoever alters a watch, it speaks of its own actor (B36)."""
-    named: dict[Capture, Any] = {Capture("current_actor"): watch.actor}
+    named: dict[SessionValue, Any] = {SessionValue("current_actor"): watch.actor}
     if watch.actor is not None:
-        named[Capture("self")] = watch.actor
+        named[SessionValue("self")] = watch.actor
     return named
 
 
-def unknown(id: str) -> WatchError:
+def watch_not_found(id: str) -> WatchError:
     text = "Handle references non-existent or cancelled watch"
     return WatchError("E8002", text, fields={"handle": id})

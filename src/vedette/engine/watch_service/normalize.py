@@ -13,20 +13,20 @@ from typing import TYPE_CHECKING, Any
 
 from vedette.language.syntax import statements as ast
 from vedette.language.syntax.expressions import IdReference, Literal
-from vedette.language.syntax.visit import exchange, walk
-from vedette.watch.shapes.resolver import Capture
+from vedette.language.syntax.visit import transform, walk
+from vedette.watch.shapes.resolver import SessionValue
 
 if TYPE_CHECKING:
-    from vedette.engine.context.prepared import Prepared
-    from vedette.engine.context.request import Request
+    from vedette.engine.context.prepared import PreparedStatement
+    from vedette.engine.context.request import StatementRequest
 
-__all__ = ["Reference", "WatchForm", "is_numbered", "number_of"]
+__all__ = ["NormalizedWatch", "Reference", "is_placeholder", "placeholder_index"]
 
 Reference = tuple[str, bool]
 """How a statement names an element, and whether in quotes."""
-_MARK = "\0"
+_PLACEHOLDER = "\0"
 """No name in a text begins so."""
-_CAPTURED = frozenset({"filter", "ordering"})
+_OPTIONS_WITH_REFERENCES = frozenset({"filter", "ordering"})
 """Options whose elements are constants of the watch; others are the engine's business, and stay as they are."""
 
 
@@ -45,41 +45,43 @@ class _Key:
         return isinstance(other, _Key) and self._tree == other._tree
 
 
-class WatchForm:
+class NormalizedWatch:
     """One statement as it is compiled, and what it calls the elements that have numbers there."""
 
     __slots__ = ("key", "prepared", "references", "statement")
 
-    def __init__(self, prepared: Prepared) -> None:
+    def __init__(self, prepared: PreparedStatement) -> None:
         statement = prepared.statement
         assert isinstance(statement, ast.Watch)
         self.prepared = prepared
-        shown = {_reference(node) for node in walk(statement.returns) if _names(node)}
+        shown = {_reference(node) for node in walk(statement.returns) if _is_reference(node)}
         numbers: dict[Reference, int] = {}
 
         def numbered(node: Any) -> Any:
-            if not _names(node) or _reference(node) in shown:
+            if not _is_reference(node) or _reference(node) in shown:
                 return None
             number = numbers.setdefault(_reference(node), len(numbers))
-            return IdReference(f"{_MARK}{number}", span=node.span)
+            return IdReference(f"{_PLACEHOLDER}{number}", span=node.span)
 
         self.statement = replace(
             statement,
-            pattern=exchange(statement.pattern, numbered),
-            where=exchange(statement.where, numbered),
-            options=tuple(exchange(o, numbered) if o.name in _CAPTURED else o for o in statement.options),
-            actions=exchange(statement.actions, numbered),
+            pattern=transform(statement.pattern, numbered),
+            where=transform(statement.where, numbered),
+            options=tuple(
+                transform(o, numbered) if o.name in _OPTIONS_WITH_REFERENCES else o for o in statement.options
+            ),
+            actions=transform(statement.actions, numbered),
             name=None,
         )
         self.references = tuple(numbers)
-        self.key = _Key((exchange(self.statement, _by_place), prepared.literals))
+        self.key = _Key((transform(self.statement, _literal_slot), prepared.literals))
 
-    def of(self, request: Request) -> Request:
+    def rewrite(self, request: StatementRequest) -> StatementRequest:
         """The request for the form in place of the statement as it was written."""
-        return request.about(self.statement)
+        return request.for_inner(self.statement)
 
 
-def _names(node: Any) -> bool:
+def _is_reference(node: Any) -> bool:
     """Whether it names an element: `#self` is whoever watches, `#$p` a parameter."""
     return (
         isinstance(node, IdReference) and isinstance(node.name, str) and _reference(node) != ("self", False)
@@ -91,20 +93,20 @@ def _reference(node: IdReference) -> Reference:
     return node.name, node.quoted
 
 
-def _by_place(node: Any) -> Any:
+def _literal_slot(node: Any) -> Any:
     """Literals that were lifted out count by their place, the others by their value: 1 is not true."""
     if not isinstance(node, Literal):
         return None
     said = f"{type(node.value).__name__} {node.value!r}"
-    return Literal(f"{_MARK}{node.slot}" if node.slot is not None else said)
+    return Literal(f"{_PLACEHOLDER}{node.slot}" if node.slot is not None else said)
 
 
-def is_numbered(reference: IdReference | Capture) -> bool:
+def is_placeholder(reference: IdReference | SessionValue) -> bool:
     """Whether a name stands for an element that the statement's own form calls otherwise."""
-    return isinstance(reference.name, str) and reference.name.startswith(_MARK)
+    return isinstance(reference.name, str) and reference.name.startswith(_PLACEHOLDER)
 
 
-def number_of(reference: IdReference | Capture) -> int:
+def placeholder_index(reference: IdReference | SessionValue) -> int:
     """Which one, in the order of the text."""
     assert isinstance(reference.name, str)
-    return int(reference.name.removeprefix(_MARK))
+    return int(reference.name.removeprefix(_PLACEHOLDER))

@@ -8,24 +8,30 @@ from typing import TYPE_CHECKING, Any
 
 from vedette.engine.context.prepared import MISSING
 from vedette.errors import WatchError
-from vedette.language.compile.execution_context import Context
-from vedette.language.compile.patterns import PatternChains
+from vedette.language.compile.execution_context import ExecutionContext
+from vedette.language.compile.patterns import PatternCompiler
 from vedette.language.parser import parse_expression
 from vedette.language.printer import print_statement
 from vedette.language.resolve.patterns import PatternResolver
-from vedette.language.resolve.scope import Place, Scope
+from vedette.language.resolve.scope import ExpressionSite, Scope
 from vedette.language.syntax import statements as ast
 from vedette.language.syntax.expressions import Expression, Literal, Parameter
-from vedette.language.syntax.visit import exchange
-from vedette.watch.options import MUTABLE, OPTIONS, WatchOptions, read_options, refused
+from vedette.language.syntax.visit import transform
+from vedette.watch.options import (
+    ALTERABLE_OPTIONS,
+    OPTION_READERS,
+    WatchOptions,
+    invalid_option,
+    read_options,
+)
 
 if TYPE_CHECKING:
-    from vedette.engine.context.request import Request
+    from vedette.engine.context.request import StatementRequest
 
-__all__ = ["altered_options", "option_values", "stored_filter", "with_option"]
+__all__ = ["altered_options", "option_evaluator", "parse_stored_filter", "with_option"]
 
 
-def option_values(request: Request) -> Callable[[Expression], Any]:
+def option_evaluator(request: StatementRequest) -> Callable[[Expression], Any]:
     """What evaluates the expressions in options: their literals are constants of the statement."""
 
     def value(expression: Expression) -> Any:
@@ -33,33 +39,37 @@ def option_values(request: Request) -> Callable[[Expression], Any]:
             return request.constants[expression.slot] if expression.slot is not None else expression.value
         state = request.database.state
         frame = request.prepared.frame(request.signature, state.schema)
-        resolved = PatternResolver(frame, Place(actor=False)).resolve(expression, Scope(frame))
-        frame.finish()
-        context = Context(view=state.graph, constants=request.constants, now=request.database.clock.now)
-        return PatternChains(state.plan_context).condition(resolved)([context])
+        resolved = PatternResolver(frame, ExpressionSite(actor=False)).resolve(expression, Scope(frame))
+        frame.raise_if_any()
+        context = ExecutionContext(
+            view=state.graph, constants=request.constants, now=request.database.clock.now
+        )
+        return PatternCompiler(state.plan_context).compile_expression(resolved)([context])
 
     return value
 
 
 def altered_options(
-    request: Request, options: WatchOptions, given: Sequence[ast.WatchOption]
+    request: StatementRequest, options: WatchOptions, given: Sequence[ast.WatchOption]
 ) -> WatchOptions:
     """The options with what ALTER WATCH changes; anything but the mutable ones is E8008."""
     for option in given:
-        if option.name not in OPTIONS:
-            raise refused(option.name, f"there is no such option; allowed are {', '.join(sorted(MUTABLE))}")
-        if option.name not in MUTABLE:
+        if option.name not in OPTION_READERS:
+            raise invalid_option(
+                option.name, f"there is no such option; allowed are {', '.join(sorted(ALTERABLE_OPTIONS))}"
+            )
+        if option.name not in ALTERABLE_OPTIONS:
             text = f"Option '{option.name}' cannot be changed after watch creation"
             raise WatchError("E8008", text, fields={"option": option.name})
-    altered = read_options(given, option_values(request), options)
+    altered = read_options(given, option_evaluator(request), options)
     if any(option.name == "filter" for option in given) and altered.filter is not None:
-        altered = replace(altered, filter=_inlined(request, altered.filter))
+        altered = replace(altered, filter=_inline_constants(request, altered.filter))
     if (
         altered.delivery == "reliable"
         and altered.on_full == "drop"
         and any(o.name == "on_full" for o in given)
     ):
-        raise refused("on_full", "a reliable watch never drops")
+        raise invalid_option("on_full", "a reliable watch never drops")
     return altered
 
 
@@ -71,17 +81,17 @@ def with_option(text: str, statement: ast.Watch, name: str, word: str) -> str:
     return print_statement(replace(statement, options=(*statement.options, option)))
 
 
-def stored_filter(text: str) -> Expression:
+def parse_stored_filter(text: str) -> Expression:
     """A filter that was altered, read again from the store: its literals belong to no statement."""
 
     def change(node: Any) -> Any:
         return Literal(node.value, span=node.span) if isinstance(node, Literal) else None
 
-    changed: Expression = exchange(parse_expression(text), change)
+    changed: Expression = transform(parse_expression(text), change)
     return changed
 
 
-def _inlined(request: Request, expression: Expression) -> Expression:
+def _inline_constants(request: StatementRequest, expression: Expression) -> Expression:
     """The expression with the altering statement's constants written into it: they are not the watch's own."""
 
     def change(node: Any) -> Any:
@@ -93,5 +103,5 @@ def _inlined(request: Request, expression: Expression) -> Expression:
             return Literal(None if value is MISSING else value, span=node.span)
         return None
 
-    changed: Expression = exchange(expression, change)
+    changed: Expression = transform(expression, change)
     return changed

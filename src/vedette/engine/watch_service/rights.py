@@ -8,23 +8,23 @@ from typing import TYPE_CHECKING
 from vedette.engine.statements import execution
 from vedette.engine.watch_service.compile import CompiledWatch
 from vedette.errors import PolicyError, WatchError
-from vedette.language.compile.execution_context import Context
+from vedette.language.compile.execution_context import ExecutionContext
 from vedette.language.parser.redaction import redact_literals
-from vedette.language.resolve.tree import AttributeOf, EdgeElement, NodeElement, subexpressions
-from vedette.policy.decisions import holds
+from vedette.language.resolve.tree import AttributeAccess, ResolvedEdge, ResolvedNode, walk_expression
+from vedette.policy.decisions import condition_holds
 from vedette.policy.guard import PolicyGuard
 
 if TYPE_CHECKING:
-    from vedette.engine.context.request import Request
+    from vedette.engine.context.request import StatementRequest
     from vedette.engine.database import Database
     from vedette.engine.session.session import Session
 
-__all__ = ["actor_gone", "check_watch_rights"]
+__all__ = ["actor_deleted_error", "check_watch_rights"]
 
 _audit = logging.getLogger("vedette.audit")
 
 
-def check_watch_rights(request: Request, compiled: CompiledWatch) -> PolicyGuard:
+def check_watch_rights(request: StatementRequest, compiled: CompiledWatch) -> PolicyGuard:
     """mew-watch-system §9.1: may watch, may see the types and attributes, may delete what it consumes; else E8001."""
     session = request.session
     _, guard = execution.statement_context(session, ())
@@ -53,55 +53,57 @@ def check_watch_rights(request: Request, compiled: CompiledWatch) -> PolicyGuard
 def _denied(session: Session, compiled: CompiledWatch) -> str | None:
     """The first type or attribute of the pattern that no policy could ever show the actor."""
     database = session.database
-    context = Context(
+    context = ExecutionContext(
         view=database.state.graph, now=database.clock.now, tick=database.state.tick, actor=session.actor
     )
     shape = compiled.shape.resolved
     for element in shape.pattern.elements:
-        if not isinstance(element, NodeElement) or element.implicit:
+        if not isinstance(element, ResolvedNode) or element.implicit:
             continue
-        if not any(_may(database, "MATCH", name, None, context) for name in element.types):
+        if not any(_may_ever(database, "MATCH", name, None, context) for name in element.types):
             return f"MATCH on {element.type}"
     conditions = (*shape.pattern.where, *(shape.returns.projections if shape.returns is not None else ()))
     for condition in conditions:
-        for part in subexpressions(condition):
-            if isinstance(part, AttributeOf) and not any(
-                _may(database, "MATCH", name, part.name, context) for name in part.places
+        for part in walk_expression(condition):
+            if isinstance(part, AttributeAccess) and not any(
+                _may_ever(database, "MATCH", name, part.name, context) for name in part.index_by_type
             ):
                 return f"MATCH on attribute {part.name}"
-    return _deletion_denied(database, compiled, context) if compiled.shape.resolved.consumes else None
+    return _deletion_denied(database, compiled, context) if compiled.shape.resolved.is_consume else None
 
 
-def _deletion_denied(database: Database, compiled: CompiledWatch, context: Context) -> str | None:
+def _deletion_denied(database: Database, compiled: CompiledWatch, context: ExecutionContext) -> str | None:
     """ACK deletes the first element: some policy must let the actor, at least of some types it may have."""
     element = compiled.shape.first_element
-    if isinstance(element, NodeElement):
-        allowed = any(_may(database, "KILL", name, None, context) for name in element.types)
+    if isinstance(element, ResolvedNode):
+        allowed = any(_may_ever(database, "KILL", name, None, context) for name in element.types)
         return None if allowed else f"KILL on {element.type}"
-    if isinstance(element, EdgeElement):
-        allowed = any(_may(database, "UNLINK", name, None, context) for name in element.edges)
-        return None if allowed else f"UNLINK on {', '.join(element.edges)}"
+    if isinstance(element, ResolvedEdge):
+        allowed = any(_may_ever(database, "UNLINK", name, None, context) for name in element.edge_types)
+        return None if allowed else f"UNLINK on {', '.join(element.edge_types)}"
     return None  # refused for what it is
 
 
-def _may(database: Database, operation: str, type_name: str, attribute: str | None, context: Context) -> bool:
+def _may_ever(
+    database: Database, operation: str, type_name: str, attribute: str | None, context: ExecutionContext
+) -> bool:
     """Whether some policy could allow it; what depends on the element is judged at each event, or at ACK."""
     if type_name.startswith("_"):
         return True
     allowed = attribute is not None
     for policy in database.state.program.policies:
-        if policy.attribute != attribute or not policy.speaks_about(operation, type_name, attribute):
+        if policy.attribute != attribute or not policy.applies_to(operation, type_name, attribute):
             continue
-        if policy.instance:
+        if policy.reads_element:
             allowed = allowed or policy.allow
-        elif holds(policy, None, context):
+        elif condition_holds(policy, None, context):
             if not policy.allow:
                 return False
             allowed = True
     return allowed
 
 
-def actor_gone() -> PolicyError:
+def actor_deleted_error() -> PolicyError:
     """Whose rights would be judged is not there any more."""
     return PolicyError(
         "E7003", "The actor of this watch does not exist any more: nothing is told or done for it"

@@ -7,87 +7,91 @@ from collections import deque
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from vedette.engine.statements import execution
-from vedette.engine.watch_service.rights import actor_gone
+from vedette.engine.watch_service.rights import actor_deleted_error
 from vedette.errors import StoreError, VedetteError, WatchError
-from vedette.graph.actions import Writer
-from vedette.language.compile.execution_context import Context, Row
-from vedette.policy.actor_view import Sight
+from vedette.graph.actions import ActionWriter
+from vedette.language.compile.execution_context import ExecutionContext, Row
+from vedette.policy.actor_view import ActorView
 from vedette.policy.guard import PolicyGuard
-from vedette.watch.evaluation.effects import Told
+from vedette.watch.evaluation.effects import CommitEffects
 from vedette.watch.status import WatchStatus
 from vedette.watch.watch import Watch
 
 if TYPE_CHECKING:
-    from vedette.engine.commit.lock import Turn
-    from vedette.engine.watch_service.service import Watching
+    from vedette.engine.commit.lock import LockScope
+    from vedette.engine.watch_service.service import WatchService
 
-__all__ = ["TRIGGER_CHAIN", "Firing", "Triggers"]
+__all__ = ["MAX_TRIGGER_CHAIN", "TriggerFiring", "TriggerQueue"]
 
-TRIGGER_CHAIN = 100
+MAX_TRIGGER_CHAIN = 100
 """How many commits triggers may cause one after another."""
 
 log = logging.getLogger(__name__)
 
 
-class Firing(NamedTuple):
+class TriggerFiring(NamedTuple):
     """A match to act upon."""
 
     watch: Watch
     row: Row
     depth: int
     sequence: int
-    done: int
+    ordinal: int
     """How many matches of this commit the watch has acted upon, with this one."""
-    at: int
+    evaluated_ms: int
     """When the watch was evaluated and the match found, in milliseconds."""
-    since: int
+    previous_evaluated_ms: int
     """When it was evaluated before that."""
 
 
-class Triggers:
+class TriggerQueue:
     """Matches that wait to be acted upon."""
 
-    def __init__(self, watching: Watching) -> None:
+    def __init__(self, watching: WatchService) -> None:
         self._watching = watching
-        self._waiting: deque[Firing] = deque()
-        self._paused: dict[int, deque[Firing]] = {}
+        self._waiting: deque[TriggerFiring] = deque()
+        self._paused: dict[int, deque[TriggerFiring]] = {}
         """By the number of their watch: matches to act upon when it is resumed."""
 
     def __bool__(self) -> bool:
         return bool(self._waiting)
 
-    def waits_for(self, watch: Watch) -> int:
+    def pending_count(self, watch: Watch) -> int:
         """How many matches of this watch have yet to be acted upon."""
         held = len(self._paused.get(watch.number, ()))
         return held + sum(firing.watch is watch for firing in self._waiting)
 
-    def resumed(self, watch: Watch) -> None:
+    def resume(self, watch: Watch) -> None:
         """Act upon what came meanwhile, before everything else."""
         self._waiting.extendleft(reversed(self._paused.pop(watch.number, ())))
 
     def forget(self, watch: Watch) -> None:
         self._paused.pop(watch.number, None)
 
-    def add(self, told: Told, depth: int) -> None:
+    def add(self, told: CommitEffects, depth: int) -> None:
         """In a fixed order, so that after a crash it is known which of a commit's matches were acted upon."""
         by_watch: dict[int, list[tuple[Watch, Row]]] = {}
         for watch, row in told.triggers:
             by_watch.setdefault(watch.number, []).append((watch, row))
         for pairs in by_watch.values():
             pairs.sort(key=lambda pair: pair[0].shape.identity(pair[1]))
-            since = pairs[0][0].details.evaluated_before_ms or told.evaluated_ms
+            since = pairs[0][0].details.previously_evaluated_at_ms or told.evaluated_at_ms
             for done, (watch, row) in enumerate(pairs, 1):
-                firing = Firing(watch, row, depth + 1, told.sequence, done, told.evaluated_ms, since)
-                if not (told.repeated and self._is_known(firing)):
+                firing = TriggerFiring(
+                    watch, row, depth + 1, told.sequence, done, told.evaluated_at_ms, since
+                )
+                if not (told.is_replay and self._is_done_or_queued(firing)):
                     self._waiting.append(firing)
 
-    def _is_known(self, firing: Firing) -> bool:
+    def _is_done_or_queued(self, firing: TriggerFiring) -> bool:
         """Whether it was acted upon, or waits already."""
-        cursor, place = firing.watch.details.cursor or {}, (firing.sequence, firing.done)
+        cursor, place = firing.watch.details.cursor or {}, (firing.sequence, firing.ordinal)
         acted = place <= (cursor.get("fired", 0), cursor.get("done", 0))
-        return acted or any(w.watch is firing.watch and (w.sequence, w.done) == place for w in self._waiting)
+        return acted or any(
+            w.watch is firing.watch and (w.sequence, w.ordinal) == place for w in self._waiting
+        )
 
-    def run(self, turn: Turn) -> None:
+    def run_pending(self, turn: LockScope) -> None:
         """Act upon all that wait, and upon what that brings about."""
         while self._waiting:
             try:
@@ -98,33 +102,33 @@ class Triggers:
                 self._run_one(firing, turn)
             elif firing.watch.status is WatchStatus.PAUSED:
                 with turn:
-                    self._hold(firing)
+                    self._queue_while_paused(firing)
 
-    def _hold(self, firing: Firing) -> None:
+    def _queue_while_paused(self, firing: TriggerFiring) -> None:
         """The watch is paused: as many wait as its buffer says, of a reliable one all."""
         watch = firing.watch
         held = self._paused.setdefault(watch.number, deque())
         held.append(firing)
         if watch.options.delivery != "reliable" and len(held) > watch.options.buffer:
-            self._watching.lasting.skip_trigger(held.popleft())
+            self._watching.lasting.store_skipped_trigger(held.popleft())
             fields = {
                 "handle": self._watching.id_of(watch),
                 "buffer_size": watch.options.buffer,
                 "dropped": 1,
             }
             text = "Buffer full while paused: the oldest match is not acted upon"
-            watch.details.report(WatchError("E8005", text, fields=fields))
+            watch.details.add_error(WatchError("E8005", text, fields=fields))
 
-    def _run_one(self, firing: Firing, turn: Turn) -> None:
+    def _run_one(self, firing: TriggerFiring, turn: LockScope) -> None:
         watch = firing.watch
         try:
-            self._watching.database.admit()
+            self._watching.database.admit_write()
             with turn:
                 self._act(firing)
         except StoreError:
             raise
         except VedetteError as error:
-            watch.details.report(error)
+            watch.details.add_error(error)
             id = self._watching.id_of(watch)
             log.warning(
                 "The trigger of watch %s failed: %s",
@@ -138,22 +142,22 @@ class Triggers:
                 },
             )
             with turn:
-                self._watching.lasting.skip_trigger(firing)
+                self._watching.lasting.store_skipped_trigger(firing)
 
-    def _endless(self, watch: Watch) -> WatchError:
+    def _chain_too_long(self, watch: Watch) -> WatchError:
         text = (
-            f"Triggers caused more than {TRIGGER_CHAIN} commits one after another: give the watch a WHERE that is false"
-            " for what its own action makes"
+            f"Triggers caused more than {MAX_TRIGGER_CHAIN} consecutive commits: give the watch a WHERE that is"
+            " false for what its own action creates"
         )
-        fields = {"option": "ON MATCH DO", "handle": self._watching.id_of(watch), "limit": TRIGGER_CHAIN}
+        fields = {"option": "ON MATCH DO", "handle": self._watching.id_of(watch), "limit": MAX_TRIGGER_CHAIN}
         return WatchError("E8009", text, fields=fields)
 
-    def _act(self, firing: Firing) -> None:
-        if firing.depth > TRIGGER_CHAIN:
-            raise self._endless(firing.watch)
+    def _act(self, firing: TriggerFiring) -> None:
+        if firing.depth > MAX_TRIGGER_CHAIN:
+            raise self._chain_too_long(firing.watch)
         watch, database = firing.watch, self._watching.database
         if watch.actor is not None and database.state.graph.get(watch.actor) is None:
-            self._watching.fail(watch, actor_gone())  # with its actor it ends
+            self._watching.fail(watch, actor_deleted_error())  # with its actor it ends
             return
         transaction = database.state.begin()
         context = self._context(watch, transaction)
@@ -171,24 +175,24 @@ class Triggers:
             now=database.clock.now(),
             context=lambda _: execution.system_context(database, transaction, context.now),
             cause=f"trigger {self._watching.id_of(watch)}",
-            meta=self._watching.lasting.trigger_cursor(firing),
+            meta=self._watching.lasting.trigger_notes(firing),
         )
         if commit is not None:
-            database.gate.submit(commit.sequence, commit)
-            self._watching.committed(commit, firing.depth)
+            database.log_writer.append(commit.sequence, commit)
+            self._watching.follow(commit, firing.depth)
 
-    def _context(self, watch: Watch, transaction: Any) -> Context:
+    def _context(self, watch: Watch, transaction: Any) -> ExecutionContext:
         """The watch's constants and its actor's authority."""
         database = self._watching.database
         state = database.state
         view = transaction.view
-        context = Context(
+        context = ExecutionContext(
             view=view, constants=watch.constants, now=database.clock.now, tick=state.tick, actor=watch.actor
         )
         guard = None
         if watch.actor is not None and state.schema.policies:
-            own = Context(view=view, now=context.now, tick=state.tick, actor=watch.actor)
-            context.view = Sight(state.program.policies, own, state.schema)
+            own = ExecutionContext(view=view, now=context.now, tick=state.tick, actor=watch.actor)
+            context.view = ActorView(state.program.policies, own, state.schema)
             guard = PolicyGuard(state.program.policies, own, context.view, tenant=database.name)
-        context.writer = Writer(transaction, {}, guard)
+        context.writer = ActionWriter(transaction, {}, guard)
         return context

@@ -14,15 +14,15 @@ from typing import TYPE_CHECKING
 from vedette.element import Element
 from vedette.graph.overlay import Overlay
 from vedette.graph.transaction import Transaction
-from vedette.language.compile.affected_matches import Difference
+from vedette.language.compile.affected_matches import ElementChange
 
 if TYPE_CHECKING:
     from vedette.engine.database import Database
 
-__all__ = ["Draft"]
+__all__ = ["UncommittedView"]
 
 
-class Draft:
+class UncommittedView:
     """A view, and what each step changes in it. Called with the turn held."""
 
     def __init__(self, database: Database) -> None:
@@ -41,63 +41,63 @@ class Draft:
             self._writers.clear()
         return self._view
 
-    def written(self, transaction: Transaction) -> list[Difference]:
+    def apply_writes(self, transaction: Transaction) -> list[ElementChange]:
         """A statement has written, or a savepoint was rolled back to."""
         view, changes = self.view, []
-        for last, now in transaction.unseen():
+        for last, now in transaction.take_unpublished():
             id = (now or last).id  # type: ignore[union-attr]
             before = view.get(id)
-            self._lift(id, transaction)
-            if id in transaction.before:
+            self._remove_version(id, transaction)
+            if id in transaction.before_images:
                 self._writers.setdefault(id, []).append(transaction)
-                _lay(view, id, now)
+                _set_version(view, id, now)
             changes.append((before, view.get(id)))
         return _different(changes)
 
-    def landed(self, changes: Sequence[Difference]) -> list[Difference]:
+    def visible_changes(self, changes: Sequence[ElementChange]) -> list[ElementChange]:
         """A commit changed the graph below: what of it shows. What lies over it is for `ended` to lift off."""
         self.view  # noqa: B018 - a new state has no writers
         return [(old, new) for old, new in changes if (new or old).id not in self._writers]  # type: ignore[union-attr]
 
-    def ended(self, transaction: Transaction) -> list[Difference]:
+    def remove_writes(self, transaction: Transaction) -> list[ElementChange]:
         """The transaction was committed or rolled back: what it wrote is in the graph now, or never was."""
         view, changes = self.view, []
-        for id in transaction.shown:
-            before = view.hidden.get(id)
-            if self._lift(id, transaction):
+        for id in transaction.published:
+            before = view.versions.get(id)
+            if self._remove_version(id, transaction):
                 changes.append((before, view.get(id)))
-        transaction.shown.clear()
+        transaction.published.clear()
         return _different(changes)
 
-    def _lift(self, id: str, transaction: Transaction) -> bool:
+    def _remove_version(self, id: str, transaction: Transaction) -> bool:
         """Take its version away; what lies below shows again. False when it has none here."""
         writers = self._writers.get(id, [])
         if transaction not in writers:
             return False
         writers.remove(transaction)
         if writers:
-            _lay(self.view, id, writers[-1].shown[id])
+            _set_version(self.view, id, writers[-1].published[id])
         else:
             del self._writers[id]
-            self.view.restore(id)
+            self.view.revert(id)
         return True
 
-    def differences(self) -> list[Difference]:
+    def all_changes(self) -> list[ElementChange]:
         """Everything that lies over the graph."""
         graph = self._database.state.graph
-        return _different([(graph.get(id), version) for id, version in self.view.hidden.items()])
+        return _different([(graph.get(id), version) for id, version in self.view.versions.items()])
 
-    def open(self) -> list[Transaction]:
+    def open_transactions(self) -> list[Transaction]:
         """Transactions that have something lying here."""
         return list({id(each): each for writers in self._writers.values() for each in writers}.values())
 
 
-def _different(changes: list[Difference]) -> list[Difference]:
+def _different(changes: list[ElementChange]) -> list[ElementChange]:
     return [(before, after) for before, after in changes if before is not after]
 
 
-def _lay(view: Overlay, id: str, now: Element | None) -> None:
+def _set_version(view: Overlay, id: str, now: Element | None) -> None:
     if now is None:
-        view.drop(id)
+        view.delete(id)
     else:
         view.put(now)

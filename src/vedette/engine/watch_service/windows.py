@@ -7,66 +7,68 @@ from typing import TYPE_CHECKING
 
 from vedette.errors import VedetteError
 from vedette.values import timestamp_to_ms
-from vedette.watch.buffer import Entry, ordered
+from vedette.watch.buffer import BufferedEvent, ordered
 from vedette.watch.delta import ADDED, CHANGED, REMOVED, Delta
-from vedette.watch.evaluation.effects import Told
+from vedette.watch.evaluation.effects import CommitEffects
 from vedette.watch.status import WatchStatus
 from vedette.watch.watch import Watch
 
 if TYPE_CHECKING:
-    from vedette.engine.watch_service.service import Watching
+    from vedette.engine.watch_service.service import WatchService
 
-__all__ = ["WatchWindows"]
+__all__ = ["WindowTimers"]
 
 
-class WatchWindows:
+class WindowTimers:
     """Ends windows when they are due."""
 
-    def __init__(self, watching: Watching) -> None:
+    def __init__(self, watching: WatchService) -> None:
         self._watching = watching
-        self.open: dict[int, Watch] = {}
+        self.windowed_watches: dict[int, Watch] = {}
         """Watches that have windows, by number."""
         self._flushing = False
 
-    def begin(self, watch: Watch) -> None:
+    def start(self, watch: Watch) -> None:
         """The watch is there: its windows run from now on, if it has any."""
         if (
             watch.has_details
             and watch.details.window is not None
             and watch.status is not WatchStatus.CANCELLED
         ):
-            self.open[watch.number] = watch
+            self.windowed_watches[watch.number] = watch
             clock, window = self._watching.database.clock, watch.details.window
             window.due = clock.monotonic() + max(0.0, (window.end - clock.now()).total_seconds())
             self._schedule(watch)
 
     def _schedule(self, watch: Watch) -> None:
         clock = self._watching.database.clock
-        watch.details.timer = clock.call_at(watch.details.window.due, lambda: self._window_ends(watch))
+        watch.details.window_timer = clock.call_at(
+            watch.details.window.due, lambda: self._close_window(watch)
+        )
 
-    def forget(self, watch: Watch) -> None:
-        if self.open.pop(watch.number, None) is not None:
-            watch.details.timer.cancel()
+    def stop(self, watch: Watch) -> None:
+        if self.windowed_watches.pop(watch.number, None) is not None:
+            watch.details.window_timer.cancel()
 
-    def _window_ends(self, watch: Watch) -> None:
-        with self._watching.database.turn:
+    def _close_window(self, watch: Watch) -> None:
+        with self._watching.database.lock:
             if watch.status is WatchStatus.CANCELLED or self._watching.database.read_only is not None:
                 return
             state, clock = self._watching.database.state, self._watching.database.clock
             watch.details.window.follow(clock.now(), clock.monotonic())
-            told = Told(state.tick, state.sequence, timestamp_to_ms(clock.now()))
+            told = CommitEffects(state.tick, state.sequence, timestamp_to_ms(clock.now()))
             try:
                 deltas = self._grouped_window(watch) if watch.shape.aggregates else self._event_window(watch)
             except VedetteError as error:
                 self._watching.fail(watch, error)
                 return
             if deltas and watch.details.cursor is not None:
-                told.sequence = self._watching.lasting.will_tell(watch, len(deltas))
-            if deltas and told.sequence > self._watching.database.gate.durable_tick:
+                told.sequence = self._watching.lasting.reserve_window_positions(watch, len(deltas))
+            if deltas and told.sequence > self._watching.database.log_writer.durable_sequence:
                 self._flush_soon()
             for delta in deltas:
-                told.deliver(watch, delta)
-            self._watching.settle(told, 0)
+                told.append_event(watch, delta)
+            self._watching.apply_effects(told, 0)
             self._schedule(watch)
 
     def _flush_soon(self) -> None:
@@ -78,9 +80,9 @@ class WatchWindows:
 
     def _flush(self) -> None:
         self._flushing = False
-        gate = self._watching.database.gate
+        gate = self._watching.database.log_writer
         with suppress(VedetteError):  # the database says itself that its store has failed
-            gate.wait(gate.submitted_tick)
+            gate.wait_durable(gate.submitted_sequence)
 
     def _event_window(self, watch: Watch) -> list[Delta]:
         start, end, held = watch.details.window.close()
@@ -88,7 +90,7 @@ class WatchWindows:
             return []
         delta = Delta("window", None)
         delta.window = (start, end)
-        entries = [Entry(place, 0, tick, inner) for place, (tick, inner) in enumerate(held, 1)]
+        entries = [BufferedEvent(place, 0, tick, inner) for place, (tick, inner) in enumerate(held, 1)]
         if watch.shape.order:
             by_attribute = ordered(entries, tuple(descending for _, descending in watch.shape.order))
             entries = [entry._replace(position=place) for place, entry in enumerate(by_attribute, 1)]
@@ -98,14 +100,14 @@ class WatchWindows:
     def _grouped_window(self, watch: Watch) -> list[Delta]:
         """Every group is told at every window end; the first time all of them as `initial`."""
         window, details = watch.details.window, watch.details
-        context = self._watching.own_context(watch, self._watching.database.state.graph)
-        rows = watch.shape.query.run(context)
+        context = self._watching.watch_context(watch, self._watching.database.state.graph)
+        rows = watch.shape.full_query.run(context)
         if window.window.kind == "sliding":
             recent = window.recent()
             rows = [row for row in rows if watch.shape.identity(row) in recent]
         start, end, _ = window.close()
-        new, old = watch.shape.grouped(rows, context), details.told_groups
-        details.told_groups = new
+        new, old = watch.shape.evaluate_groups(rows, context), details.last_window_groups
+        details.last_window_groups = new
         if window.first:
             window.first = False
             delta = Delta("initial", None)

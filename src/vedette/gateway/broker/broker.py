@@ -15,24 +15,24 @@ from pathlib import Path
 from typing import Any
 
 from vedette.clock import Clock
-from vedette.engine.commit.lock import Turn
+from vedette.engine.commit.lock import LockScope
 from vedette.engine.data_directory import Vedette
 from vedette.engine.session.session import Session
 from vedette.errors import PolicyError, SourceError, StoreError, VedetteError, WatchError
 from vedette.gateway.broker.requests import Requests
-from vedette.gateway.broker.subscribe import Subscribing
+from vedette.gateway.broker.subscribe import GraphSubscriber
 from vedette.gateway.broker.window_file import SavedStream, restore_collections, restore_windows, save_windows
-from vedette.gateway.collections.broker import CollectionDesk
+from vedette.gateway.collections.broker import CollectionBroker
 from vedette.gateway.limits import GatewayLimits
 from vedette.gateway.streams.audit import audit
 from vedette.gateway.streams.client import Client
-from vedette.gateway.streams.stream import CollectionTap, Stream, WatchStream
-from vedette.gateway.streams.tenant import Desk
+from vedette.gateway.streams.stream import NodeTypeWatch, Stream, WatchStream
+from vedette.gateway.streams.tenant import Tenant
 from vedette.gateway.wire import broker_link as link
 from vedette.gateway.wire.close_codes import CloseCode
-from vedette.gateway.wire.messages import FrameError, engine_error, message
+from vedette.gateway.wire.messages import MessageError, encode_message, error_payload
 from vedette.gateway.wire.port import Port
-from vedette.gateway.wire.resume_token import TokenSeal
+from vedette.gateway.wire.resume_token import TokenSigner
 
 __all__ = ["Broker", "Client"]
 
@@ -51,7 +51,7 @@ class Broker:
         self,
         home: Vedette,
         *,
-        seal: TokenSeal,
+        seal: TokenSigner,
         limits: GatewayLimits,
         clock: Clock,
         wake: Callable[[], None] = lambda: None,
@@ -63,23 +63,23 @@ class Broker:
         self.limits = limits
         self.clock = clock
         self.seal = seal
-        self.subscribing = Subscribing(self)
+        self.subscribing = GraphSubscriber(self)
         self._requests = Requests(self, wake)
-        self.collections: CollectionDesk | None = None
+        self.collections: CollectionBroker | None = None
         """External collections; none where there is no data directory."""
-        self.left_behind: list[tuple[Desk, SavedStream, float]] = []
+        self.saved_collection_streams: list[tuple[Tenant, SavedStream, float]] = []
         """Streams over them of the server before, and when it ended."""
         self.clients: dict[tuple[Port, int], Client] = {}
-        self.desks: dict[str, Desk] = {}
+        self.tenants: dict[str, Tenant] = {}
         self.streams = 0
         self.subscriptions = 0
         self.events = 0
         self._wake = wake
-        self._ready: deque[WatchStream | CollectionTap] = deque()
-        self._told: list[tuple[Port, Any, Desk | None, str | None]] = []
+        self._ready: deque[WatchStream | NodeTypeWatch] = deque()
+        self._queued: list[tuple[Port, Any, Tenant | None, str | None]] = []
         """What is told when it is durable: to whom, what, about which database, in answer to which message."""
         self._told_bytes = 0
-        self._touched: set[Desk] = set()
+        self._touched: set[Tenant] = set()
         """Databases that this batch concerned: what it did there is to be made durable."""
         self._lingering: deque[Stream] = deque()
         self._rung_at: float | None = None
@@ -91,25 +91,25 @@ class Broker:
 
     def process(self, requests: Iterable[tuple[Port, Any]]) -> None:
         """Carry out a batch, make it durable, tell everyone."""
-        self._requests.finish_reads()
+        self._requests.finish_threaded()
         for port, record in requests:
             try:
                 self._take(port, record)
             except Exception:  # what one request does wrong keeps no other from being carried out
                 extra = {"action": "broker.take_failed", "conn": getattr(record, "conn", None)}
                 log.exception("A request could not be processed", extra=extra)
-            if self.much_to_tell:
-                self.settle()
-                self._release()
-        self.settle()
-        self._release()
+            if self.is_over_threshold:
+                self.flush()
+                self.drain()
+        self.flush()
+        self.drain()
 
     @property
-    def much_to_tell(self) -> bool:
+    def is_over_threshold(self) -> bool:
         """Whether it is time to tell what there is, although more could be done before."""
         return self._told_bytes >= RELEASE_BYTES
 
-    def settle(self) -> None:
+    def flush(self) -> None:
         """Make durable what was done, and number what came of it."""
         self._detected_at, self._rung_at = self._rung_at, None
         touched, self._touched = self._touched, set()
@@ -120,33 +120,38 @@ class Broker:
             try:
                 self.pump(source)
             except VedetteError as refusal:
-                self.end_for(_streams_of(source), "cancelled", [engine_error(refusal)])
+                self.end_for(_streams_of(source), "cancelled", [error_payload(refusal)])
             except Exception:
                 log.exception("A stream failed and was ended", extra={"action": "broker.pump_failed"})
                 error = {"code": "internal", "message": "internal error; the server's log has it"}
                 self.end_for(_streams_of(source), "internal", [error])
         self._detected_at = None
 
-    def _flush(self, desk: Desk) -> None:
+    def _flush(self, desk: Tenant) -> None:
         database = desk.database
-        if database.gate.durable_tick >= database.gate.submitted_tick:
+        if database.log_writer.durable_sequence >= database.log_writer.submitted_sequence:
             return
         try:
-            database.wait(Turn(database).taken())
+            database.wait_durable(LockScope(database).observe())
         except StoreError as error:
-            self._disown(desk, error)
+            self.fail_replies(desk, error)
 
-    def _disown(self, desk: Desk, error: StoreError) -> None:
+    def fail_replies(self, desk: Tenant, error: StoreError) -> None:
         """A flush failed: nothing that this batch did with the database happened, and nobody is told it did."""
-        payload = engine_error(error)
-        for number, (port, record, about, id) in enumerate(self._told):
-            if about is desk and isinstance(record, link.Answer | link.Subscribed | link.Opened):
-                self._told[number] = (port, link.Failed(conn=record.conn, id=id, payload=payload), None, None)
+        payload = error_payload(error)
+        for number, (port, record, about, id) in enumerate(self._queued):
+            if about is desk and isinstance(record, link.Reply | link.Subscribed | link.ConnectionOpened):
+                self._queued[number] = (
+                    port,
+                    link.RequestFailed(conn=record.conn, id=id, payload=payload),
+                    None,
+                    None,
+                )
 
-    def pump(self, source: WatchStream | CollectionTap) -> None:
+    def pump(self, source: WatchStream | NodeTypeWatch) -> None:
         """Number what is ready, for everyone who listens."""
-        for stream, seq, tail in source.pump():
-            self.tell(stream, seq, tail)
+        for stream, seq, tail in source.take_ready():
+            self.publish(stream, seq, tail)
         if isinstance(source, WatchStream) and source.owner is not None:
             self._notify(source, *source.owner)
         if source.feed.ended:
@@ -157,11 +162,11 @@ class Broker:
         if stream.feed.ended:
             return  # its errors say why, and go with the end
         for record in stream.feed.errors():
-            payload = {"status": "notice", "subIds": [name], "errors": [engine_error(record)]}
-            data = message("status", payload)
-            self._told.append((client.port, link.Notice(conn=client.conn, data=data), None, None))
+            payload = {"status": "notice", "subIds": [name], "errors": [error_payload(record)]}
+            data = encode_message("status", payload)
+            self._queued.append((client.port, link.Notice(conn=client.conn, data=data), None, None))
 
-    def tell(self, stream: Stream, seq: int, tail: bytes) -> None:
+    def publish(self, stream: Stream, seq: int, tail: bytes) -> None:
         self.events += 1
         self._told_bytes += len(tail)
         if len(tail) > self.limits.max_answer_bytes:
@@ -170,13 +175,13 @@ class Broker:
             self.end_for([stream], "too_large", [error])
             return
         at = self._detected_at if self._detected_at is not None else self.clock.monotonic()
-        for port in stream.ports:
-            told = link.Told(stream=stream.number, seq=seq, tail=tail, at=at)
-            self._told.append((port, told, None, None))
+        for port in stream.subscribers_by_port:
+            told = link.StreamEvent(stream=stream.stream_id, seq=seq, suffix=tail, committed_at=at)
+            self._queued.append((port, told, None, None))
 
-    def _end(self, source: WatchStream | CollectionTap) -> None:
+    def _end(self, source: WatchStream | NodeTypeWatch) -> None:
         """The watch was cancelled, or could not be evaluated any more."""
-        errors = [engine_error(error) for error in source.feed.errors()]
+        errors = [error_payload(error) for error in source.feed.errors()]
         self.end_for(_streams_of(source), "cancelled", errors)
 
     def end_for(self, streams: Sequence[Stream], reason: str, errors: list[dict[str, Any]]) -> None:
@@ -184,70 +189,72 @@ class Broker:
 
     def end_streams(self, streams: Sequence[Stream], payload: dict[str, Any]) -> None:
         """Tell everyone who follows them that this is the end, and why."""
-        ended = {id(stream) for stream in streams if stream.members}
+        ended = {id(stream) for stream in streams if stream.subscriber_count}
         for stream in streams:
-            for port in stream.ports:
-                self._told.append((port, link.Ended(stream=stream.number, payload=payload), None, None))
+            for port in stream.subscribers_by_port:
+                self._queued.append(
+                    (port, link.StreamEnded(stream=stream.stream_id, payload=payload), None, None)
+                )
         owners = [s.owner[0] for s in streams if isinstance(s, WatchStream) and s.owner is not None]
         alone = len(owners) == len(streams)
         for client in owners if alone or not ended else list(self.clients.values()):
-            for name in [n for n, s in client.subs.items() if id(s) in ended]:
-                self.part(client, name)
+            for name in [n for n, s in client.subscriptions.items() if id(s) in ended]:
+                self.remove_subscription(client, name)
 
-    def _release(self) -> None:
-        told, self._told, self._told_bytes = self._told, [], 0
+    def drain(self) -> None:
+        told, self._queued, self._told_bytes = self._queued, [], 0
         batches: dict[Port, list[Any]] = {}
         for port, record, _, _ in told:
             batches.setdefault(port, []).append(record)
         for port, records in batches.items():
-            port.say(records)
+            port.send(records)
 
-    def ring(self, source: Any) -> None:
+    def mark_ready(self, source: Any) -> None:
         """From any thread, with locks held: there may be events."""
         if self._rung_at is None:
             self._rung_at = self.clock.monotonic()
         self._ready.append(source)
         self._wake()
 
-    def say(self, client: Client, record: Any, id: str | None = None) -> None:
+    def reply(self, client: Client, record: Any, id: str | None = None) -> None:
         """When it is durable; `id` is the message that it answers."""
         self._touched.add(client.desk)
-        self._told.append((client.port, record, client.desk, id))
-        self._told_bytes += link.weight(record)
+        self._queued.append((client.port, record, client.desk, id))
+        self._told_bytes += link.payload_bytes(record)
 
     # --- requests -----------------------------------------------------------------------------------------------
 
     def _take(self, port: Port, record: Any) -> None:
-        if isinstance(record, link.Open):
+        if isinstance(record, link.OpenConnection):
             self._open(port, record)
             return
         client = self.clients.get((port, record.conn))
         if client is None:
             return  # it has gone, and nobody waits for an answer
-        if isinstance(record, link.Shut):
-            self._shut(client, orderly=record.orderly, returns=record.returns)
+        if isinstance(record, link.CloseConnection):
+            self._close_connection(client, orderly=record.clean, returns=record.may_resume)
         elif client.busy:
-            client.postpone(record)
+            client.defer(record)
         else:
-            self._requests.carry_out(client, record)
+            self._requests.handle(client, record)
 
-    def _open(self, port: Port, record: link.Open) -> None:
+    def _open(self, port: Port, record: link.OpenConnection) -> None:
         refusal: dict[str, Any] | None = None
         close = 0
         try:
-            desk = self.desk(record.tenant)
+            desk = self.tenant(record.tenant)
             if not record.system:
                 desk.database.session(record.actor or "").close()
             if desk.connections >= self.limits.max_connections_per_tenant and not record.local:
                 text = "this database has as many connections as it may: try again later"
-                raise FrameError("too_many_connections", text)
+                raise MessageError("too_many_connections", text)
             desk.connections += 1
             self.clients[port, record.conn] = client = Client(port, record, desk)
-            self.say(client, link.Opened(conn=record.conn, id=record.id), record.id)
+            self.reply(client, link.ConnectionOpened(conn=record.conn, id=record.id), record.id)
         except VedetteError as error:
-            refusal = engine_error(error)
+            refusal = error_payload(error)
             close = CloseCode.AUTH_REFUSED if isinstance(error, PolicyError) else 0
-        except FrameError as error:
+        except MessageError as error:
             refusal = {"code": error.code, "message": error.text, "retryable": True}
             close = CloseCode.TRY_LATER
         except Exception:
@@ -257,22 +264,22 @@ class Broker:
             )
             refusal = {"code": "internal", "message": "internal error"}
         if refusal is not None:
-            failed = link.Failed(conn=record.conn, id=record.id, payload=refusal, close=close)
-            self._told.append((port, failed, None, None))
+            failed = link.RequestFailed(conn=record.conn, id=record.id, payload=refusal, close=close)
+            self._queued.append((port, failed, None, None))
 
-    def desk(self, tenant: str) -> Desk:
-        known = self.desks.get(tenant)
+    def tenant(self, tenant: str) -> Tenant:
+        known = self.tenants.get(tenant)
         if known is None:
-            known = self.desks[tenant] = Desk(
+            known = self.tenants[tenant] = Tenant(
                 self.home.database(tenant),
                 seal=self.seal,
                 bounds=self.limits.window,
                 clock=self.clock,
-                ring=self.ring,
+                ring=self.mark_ready,
             )
         return known
 
-    def collection_desk(self) -> CollectionDesk:
+    def collection_desk(self) -> CollectionBroker:
         """E6103 where there can be no sources."""
         if self.collections is None:
             text = "this server keeps no data directory, so it has no sources: serve one with --data DIR"
@@ -284,7 +291,7 @@ class Broker:
         if client.session is None:
             settings = self.home.settings
             session = client.desk.database.session(None if client.system else client.actor)
-            session.patient = False
+            session.allow_long_reads = False
             session.watch_limits = (settings.max_watches_per_session, settings.max_watches_total)
             client.session = session
         return client.session
@@ -293,10 +300,10 @@ class Broker:
 
     def check_quotas(self, client: Client, name: str) -> None:
         """Whether there may be one more subscription, unless the name is one that it has already."""
-        if name in client.subs:
+        if name in client.subscriptions:
             return
         checks = (
-            (len(client.subs), self.limits.max_subscriptions_per_connection),
+            (len(client.subscriptions), self.limits.max_subscriptions_per_connection),
             (client.desk.subscriptions, self.limits.max_subscriptions_per_tenant),
             (self.subscriptions, self.limits.max_subscriptions_total),
         )
@@ -305,40 +312,40 @@ class Broker:
                 fields = {"current": current, "limit": limit}
                 raise WatchError("E8006", f"Too many watches: {current} of {limit}", fields=fields)
 
-    def join(self, client: Client, name: str, stream: Stream) -> None:
+    def add_subscription(self, client: Client, name: str, stream: Stream) -> None:
         """The subscriber is counted; what it is told first is the caller's business."""
-        audit(client, "subscription.created", name, stream=stream.number)
-        client.subs[name] = stream
+        audit(client, "subscription.created", name, stream=stream.stream_id)
+        client.subscriptions[name] = stream
         client.desk.subscriptions += 1
         self.subscriptions += 1
-        stream.enter(client.port, checksum=client.checksum)
+        stream.add_subscriber(client.port, checksum=client.checksum)
 
-    def part(self, client: Client, name: str, *, returns: bool = False) -> None:
+    def remove_subscription(self, client: Client, name: str, *, returns: bool = False) -> None:
         """A subscriber less. The last one's stream ends, or waits for one who was cut off."""
-        stream = client.subs.pop(name, None)
+        stream = client.subscriptions.pop(name, None)
         if stream is None:
             return
-        audit(client, "subscription.ended", name, stream=stream.number)
+        audit(client, "subscription.ended", name, stream=stream.stream_id)
         client.desk.subscriptions -= 1
         self.subscriptions -= 1
-        stream.leave(client.port, (client.port, client.conn, name), checksum=client.checksum)
+        stream.remove_subscriber(client.port, (client.port, client.conn, name), checksum=client.checksum)
         now = self.clock.monotonic()
         seconds = client.desk.window.bounds.seconds
-        if returns and stream.key is not None:
-            stream.promised_until = now + seconds
-        if stream.members:
+        if returns and stream.stream_key is not None:
+            stream.resumable_until = now + seconds
+        if stream.subscriber_count:
             return
-        if stream.promised_until > now and len(self._lingering) < MOST_LINGERING:
-            stream.linger_until = stream.promised_until
-            self.linger(stream)
+        if stream.resumable_until > now and len(self._lingering) < MOST_LINGERING:
+            stream.kept_until = stream.resumable_until
+            self.keep_idle(stream)
         else:
             self._close(client, stream)
 
-    def linger(self, stream: Stream) -> None:
+    def keep_idle(self, stream: Stream) -> None:
         """Keep a stream that nobody listens to, for those who come back."""
         self._lingering.append(stream)
 
-    def give_up(self, stream: Stream) -> None:
+    def close_stream(self, stream: Stream) -> None:
         """End a stream that nobody listens to."""
         stream.desk.close_stream(stream)
         self.streams -= 1
@@ -353,45 +360,45 @@ class Broker:
         """What came after `seq`, as much as is good at a time."""
         events: list[tuple[int, bytes]] = []
         size = 0
-        missed = stream.history.after(seq)
+        missed = stream.history.events_after(seq)
         for event in missed:
             events.append((event.seq, event.tail))
             size += len(event.tail)
             if size >= REPLAY_CHUNK_BYTES:
                 break
         more = len(events) < len(missed)
-        self.say(client, link.CaughtUp(conn=client.conn, sub=name, events=events, more=more))
+        self.reply(client, link.ReplayedEvents(conn=client.conn, sub=name, events=events, more=more))
 
     # --- connections end ----------------------------------------------------------------------------------------
 
-    def _shut(self, client: Client, *, orderly: bool, returns: bool) -> None:
+    def _close_connection(self, client: Client, *, orderly: bool, returns: bool) -> None:
         del self.clients[client.port, client.conn]
         client.desk.connections -= 1
         if client.session is not None and not client.busy:  # first: it says how its watches ended
             client.session.close(lost=not orderly)  # who was cut off has failed at what it held
-        for name in list(client.subs):
-            self.part(client, name, returns=returns)
+        for name in list(client.subscriptions):
+            self.remove_subscription(client, name, returns=returns)
 
-    def lost(self, port: Port) -> None:
+    def on_gateway_lost(self, port: Port) -> None:
         """A whole gateway has gone, and its connections with it."""
         for client in [c for c in self.clients.values() if c.port is port]:
-            self._shut(client, orderly=False, returns=True)
+            self._close_connection(client, orderly=False, returns=True)
 
-    def housekeep(self) -> None:
+    def evict_expired(self) -> None:
         """Once in a while: let go of what is past its time."""
         now = self.clock.monotonic()
-        for desk in self.desks.values():
+        for desk in self.tenants.values():
             desk.window.expire(now)
         while self._lingering:
             stream = self._lingering[0]
-            if stream.linger_until is not None and stream.linger_until > now:
+            if stream.kept_until is not None and stream.kept_until > now:
                 break
             self._lingering.popleft()
-            if stream.linger_until is not None and not stream.members:
-                stream.linger_until = None
-                self.give_up(stream)
+            if stream.kept_until is not None and not stream.subscriber_count:
+                stream.kept_until = None
+                self.close_stream(stream)
 
-    def take_up(self) -> None:
+    def restore_streams(self) -> None:
         """Before the first request: streams of the server before this one, if it stopped in good order."""
         if self._windows is not None:
             restored = restore_windows(self._windows, self)
@@ -406,14 +413,14 @@ class Broker:
 
     def close(self) -> None:
         for client in list(self.clients.values()):
-            self._shut(client, orderly=True, returns=self._windows is not None)
-        self.settle()
+            self._close_connection(client, orderly=True, returns=self._windows is not None)
+        self.flush()
         if self.collections is not None:
-            self.collections.leave_behind()
+            self.collections.save()
         if self._windows is not None:
-            save_windows(self._windows, list(self.desks.values()), self.clock.monotonic())
+            save_windows(self._windows, list(self.tenants.values()), self.clock.monotonic())
         self._requests.close()
 
 
-def _streams_of(source: WatchStream | CollectionTap) -> list[Stream]:
-    return list(source.streams.values()) if isinstance(source, CollectionTap) else [source]
+def _streams_of(source: WatchStream | NodeTypeWatch) -> list[Stream]:
+    return list(source.streams.values()) if isinstance(source, NodeTypeWatch) else [source]

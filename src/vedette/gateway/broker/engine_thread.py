@@ -10,7 +10,7 @@ from typing import Any
 
 from vedette.clock import SystemClock
 from vedette.gateway.broker.broker import Broker
-from vedette.gateway.wire.broker_link import Trim
+from vedette.gateway.wire.broker_link import AckEvents
 from vedette.gateway.wire.port import Port
 
 __all__ = ["EngineThread"]
@@ -30,7 +30,7 @@ class EngineThread:
     def __init__(self, make_broker: Callable[[Callable[[], None]], Broker], *, inbox: int = INBOX) -> None:
         self._bell = Event()
         self._inbox: deque[tuple[Port, Any]] = deque()
-        self._trims: dict[tuple[Port, int, str | None], Trim] = {}
+        self._latest_acks: dict[tuple[Port, int, str | None], AckEvents] = {}
         self._most = inbox
         self._calls: deque[Callable[[], object]] = deque()
         self._stopping = False
@@ -55,11 +55,11 @@ class EngineThread:
 
         Of a client's acks only the latest of each subscription waits: they say the same, and more.
         """
-        if isinstance(record, Trim):
-            key = (port, record.conn, record.sub)
-            known = self._trims.get(key)
+        if isinstance(record, AckEvents):
+            key = (port, record.conn, record.sub_id)
+            known = self._latest_acks.get(key)
             if known is None or known.seq < record.seq:
-                self._trims[key] = record
+                self._latest_acks[key] = record
             self._bell.set()
             return True
         if len(self._inbox) >= self._most and not always:
@@ -68,7 +68,7 @@ class EngineThread:
         self._bell.set()
         return True
 
-    def call(self, work: Callable[[], object]) -> None:
+    def post_event(self, work: Callable[[], object]) -> None:
         """Have something done on the engine's thread, between batches."""
         self._calls.append(work)
         self._bell.set()
@@ -82,12 +82,12 @@ class EngineThread:
     def _run(self) -> None:
         due = _real_time.monotonic() + HOUSEKEEPING_SECONDS
         try:
-            self.broker.take_up()
+            self.broker.restore_streams()
         except Exception:
             log.exception("Replay windows could not be restored", extra={"action": "engine.not_taken_up"})
         self.ready.set()
         while True:
-            if not self._inbox and not self._calls and not self._trims:
+            if not self._inbox and not self._calls and not self._latest_acks:
                 if self._stopping:
                     break
                 self._bell.wait(max(0.0, due - _real_time.monotonic()))
@@ -96,15 +96,15 @@ class EngineThread:
                 self._batch()
                 if _real_time.monotonic() >= due:
                     due = _real_time.monotonic() + HOUSEKEEPING_SECONDS
-                    self.broker.housekeep()
+                    self.broker.evict_expired()
             except Exception:
                 log.exception("A batch of requests failed", extra={"action": "engine.batch_failed"})
         self.broker.close()
 
     def _batch(self) -> None:
-        while self._calls and not self.broker.much_to_tell:
+        while self._calls and not self.broker.is_over_threshold:
             self._calls.popleft()()
-        inbox, trims = self._inbox, self._trims
+        inbox, trims = self._inbox, self._latest_acks
         batch: list[tuple[Port, Any]] = [inbox.popleft() for _ in range(min(BATCH, len(inbox)))]
         while trims:
             (port, _, _), trim = trims.popitem()

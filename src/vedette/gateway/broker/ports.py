@@ -14,7 +14,7 @@ from vedette.gateway.broker.engine_thread import EngineThread
 from vedette.gateway.wire import broker_link as link
 from vedette.gateway.wire.broker_link import LINK_VERSION, decode_batch, encode_frames
 from vedette.gateway.wire.port import CONGESTED_BYTES
-from vedette.transport.unix_socket import clear, close_to_others
+from vedette.transport.unix_socket import close_to_others, remove_stale_socket
 
 __all__ = ["MOST_FRAME_BYTES", "FrameReader", "Stuck", "WorkerLinks", "WorkerPort"]
 
@@ -61,7 +61,7 @@ class Stuck:
         self._bound, self._seconds, self._most = bound, seconds, most
         self._since: float | None = None
 
-    def measure(self, waiting: int, now: float) -> bool:
+    def is_stalled(self, waiting: int, now: float) -> bool:
         """So many bytes wait; whether that is too much, or was for too long."""
         if waiting <= self._bound:
             self._since = None
@@ -81,7 +81,7 @@ class WorkerLinks:
         self._server: asyncio.AbstractServer | None = None
 
     async def start(self, path: Path) -> None:
-        clear(path)
+        remove_stale_socket(path)
         loop = asyncio.get_running_loop()
         self._server = await loop.create_unix_server(lambda: WorkerPort(self), str(path))
         close_to_others(path)
@@ -113,7 +113,7 @@ class WorkerPort(asyncio.Protocol):
         self._bytes_written = 0
         """Of those the ones that the transport has."""
         self.name = ""
-        self.figures: link.Figures | None = None
+        self.figures: link.GatewayStats | None = None
         """How the worker was doing a moment ago."""
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
@@ -130,10 +130,10 @@ class WorkerPort(asyncio.Protocol):
 
     def _take(self, records: list[Any]) -> None:
         for record in records:
-            if self._known and isinstance(record, link.Figures):
+            if self._known and isinstance(record, link.GatewayStats):
                 self.figures = record
             elif self._known and not isinstance(record, link.Hello):
-                always = isinstance(record, link.Shut | link.Renew)
+                always = isinstance(record, link.CloseConnection | link.UpdateClaims)
                 if not self._links.engine.post(self, record, always=always):
                     self._refuse(record)
             elif isinstance(record, link.Hello) and not self._known:
@@ -143,9 +143,9 @@ class WorkerPort(asyncio.Protocol):
 
     def _greet(self, hello: link.Hello) -> None:
         if not hmac.compare_digest(hello.secret, self._links.secret):
-            self.write([link.Goodbye(why="this is not the secret of the data directory")])
+            self.write([link.LinkRejected(why="this is not the secret of the data directory")])
         elif hello.version != LINK_VERSION:
-            self.write([link.Goodbye(why=f"this engine speaks version {LINK_VERSION} of the link")])
+            self.write([link.LinkRejected(why=f"this engine speaks version {LINK_VERSION} of the link")])
         else:
             self._known, self.name = True, hello.name
             self._reader.most_bytes = MOST_FRAME_BYTES
@@ -157,19 +157,19 @@ class WorkerPort(asyncio.Protocol):
 
     def _refuse(self, record: Any) -> None:
         """The engine has too much to do. A request is answered; who fell behind cannot be brought up, and is told."""
-        if isinstance(record, link.Replay):
-            self.write([link.Stale(conn=record.conn, sub=record.sub, reason="overflow")])
+        if isinstance(record, link.ReplayRequest):
+            self.write([link.ResyncRequired(conn=record.conn, sub=record.sub_id, reason="overflow")])
             return
-        id = getattr(record, "sub" if isinstance(record, link.SubscribeTo) else "id", None)
+        id = getattr(record, "sub_id" if isinstance(record, link.SubscribeRequest) else "id", None)
         payload = {"code": "busy", "message": "the server is overloaded: try again", "retryable": True}
-        self.write([link.Failed(conn=record.conn, id=id, payload=payload)])
+        self.write([link.RequestFailed(conn=record.conn, id=id, payload=payload)])
 
     def connection_lost(self, exc: Exception | None) -> None:  # noqa: ARG002
         self._transport = None
         self._links.ports.pop(self, None)
         if self._known:
             engine = self._links.engine
-            engine.call(lambda: engine.broker.lost(self))
+            engine.post_event(lambda: engine.broker.on_gateway_lost(self))
 
     @property
     def congested(self) -> bool:
@@ -177,7 +177,7 @@ class WorkerPort(asyncio.Protocol):
         waiting = transport.get_write_buffer_size() if transport is not None else 0
         return self._bytes_said - self._bytes_written + waiting > CONGESTED_BYTES
 
-    def say(self, records: list[Any]) -> None:
+    def send(self, records: list[Any]) -> None:
         """From the engine's thread."""
         frames = encode_frames(records)
         self._bytes_said += sum(map(len, frames))
@@ -201,7 +201,7 @@ class WorkerPort(asyncio.Protocol):
         if transport is None or transport.is_closing():
             return
         transport.writelines(frames)
-        if self._stuck.measure(transport.get_write_buffer_size(), self._loop.time()):
+        if self._stuck.is_stalled(transport.get_write_buffer_size(), self._loop.time()):
             extra = {"action": "link.stuck", "gateway": self.name}
             log.warning("Gateway %s does not read; its connection is closed", self.name, extra=extra)
             transport.abort()

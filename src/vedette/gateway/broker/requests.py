@@ -13,15 +13,15 @@ from concurrent.futures import Future, ThreadPoolExecutor
 from typing import TYPE_CHECKING, Any
 
 from vedette.engine.session.session import Session
-from vedette.engine.statements.execution import LongReadError
+from vedette.engine.statements.execution import SliceExceeded
 from vedette.errors import PolicyError, VedetteError
 from vedette.gateway.collections.stream import CollectionStream
 from vedette.gateway.streams.stream import WatchStream
 from vedette.gateway.streams.stream_key import claims_hash
 from vedette.gateway.wire import broker_link as link
-from vedette.gateway.wire.messages import FrameError, engine_error, message
+from vedette.gateway.wire.messages import MessageError, encode_message, error_payload
 from vedette.gateway.wire.replies import is_heavy, managed, result_message, settling_statement
-from vedette.transport.sampled_log import remark
+from vedette.transport.sampled_log import log_sampled
 from vedette.values import duration_from_ms
 
 if TYPE_CHECKING:
@@ -31,7 +31,7 @@ if TYPE_CHECKING:
 __all__ = ["Requests"]
 
 log = logging.getLogger(__name__)
-LIGHT_BYTES = 262_144
+MAX_INLINE_REPLY_BYTES = 262_144
 """Of an answer that is put together between two requests; a larger one is, while others are served."""
 
 
@@ -43,38 +43,38 @@ class Requests:
         self._wake = wake
         self._finished: deque[Callable[[], None]] = deque()
         """Long reads that are done, for the next batch to answer."""
-        self._held: list[tuple[Client, Callable[[], None]]] = []
+        self._waiting_for_port: list[tuple[Client, Callable[[], None]]] = []
         """What may begin when the gateway of its client has taken what is on its way there."""
         self._pool = ThreadPoolExecutor(max_workers=2, thread_name_prefix="vedette-long-read")
 
-    def finish_reads(self) -> None:
+    def finish_threaded(self) -> None:
         """Answer what was read elsewhere meanwhile, and begin what had to wait."""
         while self._finished:
             self._finished.popleft()()
-        held, self._held = self._held, []
+        held, self._waiting_for_port = self._waiting_for_port, []
         for client, begin in held:
             if client.port.congested and (client.port, client.conn) in self._broker.clients:
-                self._held.append((client, begin))
+                self._waiting_for_port.append((client, begin))
             else:
                 begin()
 
     def close(self) -> None:
         self._pool.shutdown(wait=True, cancel_futures=True)
 
-    def carry_out(self, client: Client, record: Any) -> None:
+    def handle(self, client: Client, record: Any) -> None:
         try:
             _REQUESTS[type(record)](self, client, record)
         except Exception as error:
-            payload = self._words(client, error)
-            if isinstance(record, link.SubscribeTo) and not isinstance(error, FrameError):
+            payload = self._error_payload(client, error)
+            if isinstance(record, link.SubscribeRequest) and not isinstance(error, MessageError):
                 payload["message"] = f"Subscribe failed: {payload['message']}"
             self._refuse(client, record, payload)
 
-    def _words(self, client: Client, error: BaseException) -> dict[str, Any]:
+    def _error_payload(self, client: Client, error: BaseException) -> dict[str, Any]:
         """What a request failed with, for whoever made it."""
         if isinstance(error, VedetteError):
-            return engine_error(error)
-        if isinstance(error, FrameError):
+            return error_payload(error)
+        if isinstance(error, MessageError):
             return {"code": error.code, "message": error.text}
         reference = f"{client.conn:x}-{self._broker.clock.now():%H%M%S%f}"
         ids = {"tenant": client.desk.tenant, "conn": client.conn, "reference": reference}
@@ -83,48 +83,52 @@ class Requests:
 
     def _refuse(self, client: Client, record: Any, payload: dict[str, Any]) -> None:
         """Say that it cannot be; a subscription that cannot be brought up is told to begin anew."""
-        if isinstance(record, link.Replay):
-            self._broker.say(client, link.Stale(conn=client.conn, sub=record.sub, reason="overflow"))
+        if isinstance(record, link.ReplayRequest):
+            self._broker.reply(
+                client, link.ResyncRequired(conn=client.conn, sub=record.sub_id, reason="overflow")
+            )
         elif not isinstance(
-            record, link.Trim | link.Renew
+            record, link.AckEvents | link.UpdateClaims
         ):  # those are no requests: nobody waits for an answer
-            id = record.sub if isinstance(record, link.SubscribeTo) else getattr(record, "id", None)
-            self._broker.say(client, link.Failed(conn=client.conn, id=id, payload=payload))
+            id = record.sub_id if isinstance(record, link.SubscribeRequest) else getattr(record, "id", None)
+            self._broker.reply(client, link.RequestFailed(conn=client.conn, id=id, payload=payload))
 
     # --- statements ---------------------------------------------------------------------------------------------
 
-    def _asked(self, client: Client, record: link.Asked) -> None:
+    def _asked(self, client: Client, record: link.ExecuteRequest) -> None:
         if record.kind == "define":
             if record.text.strip():
                 client.desk.database.define(record.text)
-            data = message("define_ack", self._defined(client), record.id)
-            self._broker.say(client, link.Answer(conn=client.conn, data=data), record.id)
+            data = encode_message("define_ack", self._defined(client), record.id)
+            self._broker.reply(client, link.Reply(conn=client.conn, data=data), record.id)
             return
-        self._check_person(client)
+        self._check_actor_exists(client)
         session = self._broker.session_of(client)
         watching = client.desk.database.watching
-        if watching.full:  # a full watch that holds writers back may be one that is read here
-            self._broker.settle()
+        if watching.blocking_watches:  # a full watch that holds writers back may be one that is read here
+            self._broker.flush()
         id, text, params = record.id, record.text, record.params
         most = self._broker.limits.max_answer_bytes
         if record.kind == "run":
-            self._elsewhere(client, session, id, lambda: result_message(session.run(text, params), id, most))
+            self._run_in_thread(
+                client, session, id, lambda: result_message(session.run(text, params), id, most)
+            )
             return
         try:
-            result = session.execute_undurably(text, params)
-        except LongReadError:
-            self._elsewhere(
+            result = session.execute_without_waiting(text, params)
+        except SliceExceeded:
+            self._run_in_thread(
                 client, session, id, lambda: result_message(session.execute(text, params), id, most)
             )
             return
-        if result.tick is None and is_heavy(result, LIGHT_BYTES):
-            self._elsewhere(client, session, id, lambda: result_message(result, id, most))
+        if result.tick is None and is_heavy(result, MAX_INLINE_REPLY_BYTES):
+            self._run_in_thread(client, session, id, lambda: result_message(result, id, most))
             return
-        self._broker.say(client, link.Answer(conn=client.conn, data=result_message(result, id, most)), id)
+        self._broker.reply(client, link.Reply(conn=client.conn, data=result_message(result, id, most)), id)
 
-    def _check_person(self, client: Client) -> None:
+    def _check_actor_exists(self, client: Client) -> None:
         """Who was there when the connection was opened may be gone by now: its watches have ended then, too."""
-        person = client.person
+        person = client.token_actor
         if person is not None and client.desk.database.state.graph.get(person) is None:
             raise PolicyError("E7003", "The actor of this connection does not exist any more")
 
@@ -135,110 +139,116 @@ class Requests:
             payload["databases"] = self._broker.home.databases()
         return payload
 
-    def _elsewhere(self, client: Client, session: Session, id: str | None, work: Callable[[], bytes]) -> None:
+    def _run_in_thread(
+        self, client: Client, session: Session, id: str | None, work: Callable[[], bytes]
+    ) -> None:
         """A script, a read that outgrew its slice, or a large answer: a thread does it while others are served."""
         client.busy = True
-        session.patient = True
+        session.allow_long_reads = True
 
         def finish(done: Future[bytes]) -> None:
-            self._finished.append(lambda: self._ended_elsewhere(client, session, id, done))
+            self._finished.append(lambda: self._finish_in_thread(client, session, id, done))
             self._wake()
 
         def begin() -> None:
             self._pool.submit(work).add_done_callback(finish)
 
         if client.port.congested:
-            self._held.append((client, begin))
+            self._waiting_for_port.append((client, begin))
         else:
             begin()
 
-    def _ended_elsewhere(self, client: Client, session: Session, id: str | None, done: Future[bytes]) -> None:
-        session.patient = False
+    def _finish_in_thread(
+        self, client: Client, session: Session, id: str | None, done: Future[bytes]
+    ) -> None:
+        session.allow_long_reads = False
         client.busy = False
         error = done.exception()
         if (client.port, client.conn) not in self._broker.clients:
             session.close()
             return
         if error is None:
-            self._broker.say(client, link.Answer(conn=client.conn, data=done.result()), id)
+            self._broker.reply(client, link.Reply(conn=client.conn, data=done.result()), id)
         else:
-            failed = link.Failed(conn=client.conn, id=id, payload=self._words(client, error))
-            self._broker.say(client, failed)
-        for trim in client.postponed():
-            self.carry_out(client, trim)
+            failed = link.RequestFailed(conn=client.conn, id=id, payload=self._error_payload(client, error))
+            self._broker.reply(client, failed)
+        for trim in client.take_deferred_acks():
+            self.handle(client, trim)
         while client.queue and not client.busy:
-            self.carry_out(client, client.queue.popleft())
+            self.handle(client, client.queue.popleft())
 
     # --- subscriptions ------------------------------------------------------------------------------------------
 
-    def _subscribe(self, client: Client, record: link.SubscribeTo) -> None:
-        self._broker.check_quotas(client, record.sub)
-        self._broker.part(client, record.sub)
+    def _subscribe(self, client: Client, record: link.SubscribeRequest) -> None:
+        self._broker.check_quotas(client, record.sub_id)
+        self._broker.remove_subscription(client, record.sub_id)
         self._broker.subscribing.subscribe(client, record)
 
-    def _resume(self, client: Client, record: link.Take) -> None:
-        self._broker.check_quotas(client, record.sub)
+    def _resume(self, client: Client, record: link.ResumeRequest) -> None:
+        self._broker.check_quotas(client, record.sub_id)
         self._broker.subscribing.resume(client, record)
 
-    def _drop(self, client: Client, record: link.Drop) -> None:
-        stream = client.subs.get(record.sub)
+    def _unsubscribe(self, client: Client, record: link.UnsubscribeRequest) -> None:
+        stream = client.subscriptions.get(record.sub_id)
         if isinstance(stream, WatchStream) and stream.feed.lasts:
             stream.feed.detach()
-        self._broker.part(client, record.sub)
-        data = message("unsubscribe_ack", None, record.id)
-        self._broker.say(client, link.Unsubscribed(conn=client.conn, sub=record.sub, data=data))
+        self._broker.remove_subscription(client, record.sub_id)
+        data = encode_message("unsubscribe_ack", None, record.id)
+        self._broker.reply(client, link.Unsubscribed(conn=client.conn, sub_id=record.sub_id, data=data))
 
-    def _renew(self, client: Client, record: link.Renew) -> None:
+    def _renew(self, client: Client, record: link.UpdateClaims) -> None:
         """Filters that ask about the token are bound anew (spec/pipeline.md §3, ruling 16): by subscribing again."""
-        client.renew(record.claims)
+        client.update_claims(record.claims)
         bound_to = claims_hash(client)
-        for name, stream in list(client.subs.items()):
-            if stream.bound_to not in (None, bound_to):
-                self._broker.part(client, name)
-                self._broker.say(client, link.Stale(conn=client.conn, sub=name, reason="auth"))
+        for name, stream in list(client.subscriptions.items()):
+            if stream.claims_hash not in (None, bound_to):
+                self._broker.remove_subscription(client, name)
+                self._broker.reply(client, link.ResyncRequired(conn=client.conn, sub=name, reason="auth"))
 
-    def _replay(self, client: Client, record: link.Replay) -> None:
-        stream = client.subs.get(record.sub)
+    def _replay(self, client: Client, record: link.ReplayRequest) -> None:
+        stream = client.subscriptions.get(record.sub_id)
         if stream is None:
             return
         tenant = client.desk.tenant
-        remark(
+        log_sampled(
             "subscription.replay",
             tenant,
             f"A subscription of {tenant} lags and is replayed",
             conn=client.conn,
         )
-        self._broker.settle()
-        if not stream.history.reaches(record.seq):
-            self._broker.say(client, link.Stale(conn=client.conn, sub=record.sub, reason="window"))
+        self._broker.flush()
+        if not stream.history.can_replay_from(record.seq):
+            self._broker.reply(
+                client, link.ResyncRequired(conn=client.conn, sub=record.sub_id, reason="window")
+            )
             return
-        self._broker.replay(client, record.sub, stream, record.seq)
+        self._broker.replay(client, record.sub_id, stream, record.seq)
 
-    def _trim(self, client: Client, record: link.Trim) -> None:
-        names = [record.sub] if record.sub is not None else list(client.subs)
+    def _ack_events(self, client: Client, record: link.AckEvents) -> None:
+        names = [record.sub_id] if record.sub_id is not None else list(client.subscriptions)
         for name in names:
-            stream = client.subs.get(name)
+            stream = client.subscriptions.get(name)
             if stream is not None:
                 member = (client.port, client.conn, name)
                 stream.acknowledge(member, record.seq, self._broker.clock.monotonic())
 
-    def _steer(self, client: Client, record: link.Steer) -> None:
-        stream = client.subs.get(record.sub)
+    def _manage(self, client: Client, record: link.ManageRequest) -> None:
+        stream = client.subscriptions.get(record.sub_id)
         if isinstance(stream, CollectionStream) and record.operation == "cancel":
-            self._broker.part(client, record.sub)
-            self._broker.say(
-                client, link.Unsubscribed(conn=client.conn, sub=record.sub, data=managed(record))
+            self._broker.remove_subscription(client, record.sub_id)
+            self._broker.reply(
+                client, link.Unsubscribed(conn=client.conn, sub_id=record.sub_id, data=managed(record))
             )
             return
         if not isinstance(stream, WatchStream) or (stream.shared and record.operation == "alter"):
             text = "only a watch of one's own can be altered: subscribe with exclusive: true"
-            raise FrameError("not_exclusive", text)
+            raise MessageError("not_exclusive", text)
         if record.operation == "cancel":
             if not stream.shared:
                 stream.feed.cancel()
-            self._broker.part(client, record.sub)
-            self._broker.say(
-                client, link.Unsubscribed(conn=client.conn, sub=record.sub, data=managed(record))
+            self._broker.remove_subscription(client, record.sub_id)
+            self._broker.reply(
+                client, link.Unsubscribed(conn=client.conn, sub_id=record.sub_id, data=managed(record))
             )
             return
         if record.operation == "pull":
@@ -250,21 +260,21 @@ class Requests:
             stream.feed.pause()
         else:
             stream.feed.resume()
-        self._broker.say(client, link.Answer(conn=client.conn, data=managed(record)), record.id)
+        self._broker.reply(client, link.Reply(conn=client.conn, data=managed(record)), record.id)
 
-    def _pull(self, client: Client, stream: WatchStream, record: link.Steer) -> None:
+    def _pull(self, client: Client, stream: WatchStream, record: link.ManageRequest) -> None:
         """What is ready now, and then the answer."""
         if stream.credit != 0:
-            raise FrameError("invalid_payload", "pull is for what was subscribed to with prefetch: 0")
-        self._broker.settle()
+            raise MessageError("invalid_payload", "pull is for what was subscribed to with prefetch: 0")
+        self._broker.flush()
         pulled = stream.pull(record.limit)
         for seq, tail in pulled:
-            self._broker.tell(stream, seq, tail)
-        self._broker.say(
-            client, link.Answer(conn=client.conn, data=managed(record, count=len(pulled))), record.id
+            self._broker.publish(stream, seq, tail)
+        self._broker.reply(
+            client, link.Reply(conn=client.conn, data=managed(record, count=len(pulled))), record.id
         )
 
-    def _settle_delivery(self, client: Client, record: link.Settle) -> None:
+    def _settle_delivery(self, client: Client, record: link.SettleDelivery) -> None:
         session = self._broker.session_of(client)
         if record.release:
             session.release(record.delivery)
@@ -273,22 +283,22 @@ class Requests:
             session.nack(record.delivery, retry=record.retry, delay=span, cause=record.cause)
         else:
             text, params = settling_statement(record)
-            session.execute_undurably(text, params)
-        for stream in client.subs.values():
+            session.execute_without_waiting(text, params)
+        for stream in client.subscriptions.values():
             if isinstance(stream, WatchStream) and stream.credit is not None:
-                stream.ring()  # there may be room for another
-        data = message(f"{record.operation}_ack", {"deliveryId": record.delivery}, record.id)
-        self._broker.say(client, link.Answer(conn=client.conn, data=data), record.id)
+                stream.mark_ready()  # there may be room for another
+        data = encode_message(f"{record.operation}_ack", {"deliveryId": record.delivery}, record.id)
+        self._broker.reply(client, link.Reply(conn=client.conn, data=data), record.id)
 
 
 _REQUESTS: dict[type[Any], Callable[[Requests, Client, Any], None]] = {
-    link.Asked: Requests._asked,
-    link.SubscribeTo: Requests._subscribe,
-    link.Drop: Requests._drop,
-    link.Take: Requests._resume,
-    link.Renew: Requests._renew,
-    link.Replay: Requests._replay,
-    link.Trim: Requests._trim,
-    link.Settle: Requests._settle_delivery,
-    link.Steer: Requests._steer,
+    link.ExecuteRequest: Requests._asked,
+    link.SubscribeRequest: Requests._subscribe,
+    link.UnsubscribeRequest: Requests._unsubscribe,
+    link.ResumeRequest: Requests._resume,
+    link.UpdateClaims: Requests._renew,
+    link.ReplayRequest: Requests._replay,
+    link.AckEvents: Requests._ack_events,
+    link.SettleDelivery: Requests._settle_delivery,
+    link.ManageRequest: Requests._manage,
 }

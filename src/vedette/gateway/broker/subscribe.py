@@ -12,21 +12,28 @@ from vedette.engine.session.watch_feed import WatchFeed
 from vedette.engine.statements.queue import as_consumer
 from vedette.errors import FilterError, InvalidStatement, WatchError
 from vedette.filters.bind_request import bind_request
-from vedette.filters.collection_query import Query, parse_query
-from vedette.filters.document_filter import Request, compile_filter
+from vedette.filters.collection_query import CollectionQuery, parse_query
+from vedette.filters.document_filter import FilterRequest, compile_filter
 from vedette.gateway.collections.queries import (
+    has_external_type,
     is_external,
+    query_from_filter,
+    query_from_watch,
     request_auth,
-    watches_collection,
-    wish_of_query,
-    wish_of_watch,
 )
-from vedette.gateway.collections.stream import CollectionStream, LeftStream, Wanted
+from vedette.gateway.collections.stream import CollectionRequest, CollectionStream, SavedCollectionStream
 from vedette.gateway.streams.audit import audit
-from vedette.gateway.streams.stream import CollectionTap, FilterStream, Stream, WatchStream
-from vedette.gateway.streams.stream_key import claims_hash, filter_key, shareable, watch_key
+from vedette.gateway.streams.stream import FilterStream, NodeTypeWatch, Stream, WatchStream
+from vedette.gateway.streams.stream_key import claims_hash, filter_key, is_shareable, watch_key
 from vedette.gateway.wire import broker_link as link
-from vedette.gateway.wire.messages import Subscribe, encode, engine_error, live_params, message, wire_value
+from vedette.gateway.wire.messages import (
+    Subscribe,
+    decode_params,
+    encode,
+    encode_message,
+    error_payload,
+    to_wire,
+)
 from vedette.gateway.wire.replies import too_large
 from vedette.gateway.wire.resume_token import ResumeToken
 from vedette.gateway.wire.snapshot_page import MAX_SNAPSHOT_BYTES, snapshot_page
@@ -35,13 +42,13 @@ from vedette.values import duration_to_ms, timestamp_to_ms
 
 if TYPE_CHECKING:
     from vedette.gateway.broker.broker import Broker, Client
-    from vedette.gateway.streams.tenant import Desk
+    from vedette.gateway.streams.tenant import Tenant
 
-__all__ = ["MATCHER_VERSION", "Subscribing"]
+__all__ = ["MATCHER_VERSION", "GraphSubscriber"]
 
 MATCHER_VERSION = "mew-1.cel-1"
-PREFETCH = 10
-UNCONFIRMED = 1000
+DEFAULT_PREFETCH = 10
+DEFAULT_MAX_UNACKED = 1000
 """The most events of a reliable watch that are out and not acknowledged, when the client does not say."""
 
 SMALLER = (
@@ -50,27 +57,27 @@ SMALLER = (
 _ATTEMPTS = 8
 
 
-class Subscribing:
+class GraphSubscriber:
     def __init__(self, broker: Broker) -> None:
         self._broker = broker
         self._last_stream = 0
         self.resumes: dict[str, int] = {}
         """How resumes ended: "ok", or the reason why not."""
 
-    def subscribe(self, client: Client, record: link.SubscribeTo) -> None:
+    def subscribe(self, client: Client, record: link.SubscribeRequest) -> None:
         payload = msgspec.convert({_WIRE.get(k, k): v for k, v in record.payload.items()}, Subscribe)
         if payload.watch is not None:
             if payload.consume:
                 text = as_consumer(client.desk.database, payload.watch)
                 payload = msgspec.structs.replace(payload, watch=text)
-            self._to_watch(client, record.sub, payload)
+            self._subscribe_watch(client, record.sub_id, payload)
         elif payload.attach is not None:
             feed = WatchFeed.attach(self._broker.session_of(client), payload.attach)
-            self._privately(client, record.sub, payload, feed)
+            self._subscribe_exclusive(client, record.sub_id, payload, feed)
         else:
-            self._to_filter(client, record.sub, payload)
+            self._subscribe_filter(client, record.sub_id, payload)
 
-    def subscribe_anew(self, client: Client, sub: str, wanted: Wanted) -> None:
+    def subscribe_anew(self, client: Client, sub: str, wanted: CollectionRequest) -> None:
         """A stream over an external collection was lost before its subscriber had its answer."""
         self._broker.collection_desk().subscribe(client, sub, wanted, self._number)
 
@@ -81,20 +88,20 @@ class Subscribing:
 
     # --- watches ------------------------------------------------------------------------------------------------
 
-    def _to_watch(self, client: Client, sub: str, payload: Subscribe) -> None:
+    def _subscribe_watch(self, client: Client, sub: str, payload: Subscribe) -> None:
         assert payload.watch is not None
-        desk, params = client.desk, live_params(payload.params)
-        prepared, _ = desk.database.statements.one(payload.watch)
+        desk, params = client.desk, decode_params(payload.params)
+        prepared, _ = desk.database.statements.prepare_one(payload.watch)
         statement = prepared.statement
         if not isinstance(statement, ast.Watch):
             raise InvalidStatement("E1101", "subscribe takes a WATCH statement; execute takes any other")
-        if watches_collection(statement):
-            wish = wish_of_watch(client, payload.watch, params, payload, self._broker.limits.filters)
+        if has_external_type(statement):
+            wish = query_from_watch(client, payload.watch, params, payload, self._broker.limits.filters)
             self._broker.collection_desk().subscribe(client, sub, wish, self._number)
             return
-        if payload.exclusive or payload.prefetch == 0 or not shareable(statement, payload.watch):
+        if payload.exclusive or payload.prefetch == 0 or not is_shareable(statement, payload.watch):
             feed = WatchFeed.create(self._broker.session_of(client), payload.watch, params)
-            self._privately(client, sub, payload, feed)
+            self._subscribe_exclusive(client, sub, payload, feed)
             return
         actor = None if client.system else client.actor
         wanted = {name: params[name] for name in prepared.parameters if name in params}
@@ -106,22 +113,22 @@ class Subscribing:
             self._first_of_watch(client, sub, payload.watch, params, payload.params)
 
     def make_collection(
-        self, desk: Desk, key: bytes, actor: str | None, left: LeftStream, position: int
+        self, desk: Tenant, key: bytes, actor: str | None, left: SavedCollectionStream, position: int
     ) -> CollectionStream:
         """A stream over an external collection that goes on from the server before."""
         collections = self._broker.collection_desk()
-        return collections.take_up(desk, key, actor, left, position, self._number())
+        return collections.restore_stream(desk, key, actor, left, position, self._number())
 
-    def make_watch(
-        self, desk: Desk, actor: str | None, text: str, params: dict[str, Any], given: dict[str, Any]
+    def open_watch_stream(
+        self, desk: Tenant, actor: str | None, text: str, params: dict[str, Any], given: dict[str, Any]
     ) -> WatchStream:
         """A stream for a watch that many may share; `given` are the parameters as they came over the wire."""
-        prepared, _ = desk.database.statements.one(text)
+        prepared, _ = desk.database.statements.prepare_one(text)
         wanted = {name: params[name] for name in prepared.parameters if name in params}
-        feed = desk.create_shared(actor, text, params)
+        feed = desk.create_shared_watch(actor, text, params)
         key = watch_key(desk, actor, text, wanted)
         stream = WatchStream(desk, self._number(), key, actor, feed, shared=True)
-        stream.recipe = encode({"watch": text, "params": {name: given[name] for name in wanted}})
+        stream.restore_spec = encode({"watch": text, "params": {name: given[name] for name in wanted}})
         desk.streams[key] = stream
         return stream
 
@@ -129,49 +136,49 @@ class Subscribing:
         self, client: Client, sub: str, text: str, params: dict[str, Any], given: dict[str, Any]
     ) -> None:
         actor = None if client.system else client.actor
-        stream = self.make_watch(client.desk, actor, text, params, given)
+        stream = self.open_watch_stream(client.desk, actor, text, params, given)
         feed = stream.feed
-        self._broker.join(client, sub, stream)
+        self._broker.add_subscription(client, sub, stream)
         events = feed.take()
         initial = events.pop(0) if events and events[0].type == "initial" else None
-        self._welcome(client, sub, stream, initial)
+        self._acknowledge(client, sub, stream, initial)
         for event in events:
-            seq, tail = stream.number_event(event)
-            self._broker.tell(stream, seq, tail)
-        feed.listen(stream.ring)
+            seq, tail = stream.append_event(event)
+            self._broker.publish(stream, seq, tail)
+        feed.listen(stream.mark_ready)
 
     def _join_watch(
         self, client: Client, sub: str, stream: WatchStream, text: str, params: dict[str, Any]
     ) -> None:
         session = client.desk.shared_session(stream.actor)
         stream.feed.check_rights(session, text, params)
-        wants = stream.feed.options.initial.kind == "full" and stream.feed.columns
-        initial = self._standing(stream) if wants else None
-        self._broker.join(client, sub, stream)
-        self._welcome(client, sub, stream, initial)
+        wants = stream.feed.options.initial.kind == "full" and stream.feed.has_columns
+        initial = self._consistent_snapshot(stream) if wants else None
+        self._broker.add_subscription(client, sub, stream)
+        self._acknowledge(client, sub, stream, initial)
 
-    def _standing(self, source: WatchStream | CollectionTap) -> Event:
+    def _consistent_snapshot(self, source: WatchStream | NodeTypeWatch) -> Event:
         """A snapshot that agrees with the stream: everything before it is numbered, nothing after it is."""
         for _ in range(_ATTEMPTS):
-            self._broker.settle()
+            self._broker.flush()
             self._broker.pump(source)
             snapshot = source.feed.snapshot()
             if snapshot is not None:
                 return snapshot
         raise InvalidStatement("E1102", "the watch is too busy for a snapshot just now: subscribe again")
 
-    def _welcome(self, client: Client, sub: str, stream: WatchStream, initial: Event | None) -> None:
+    def _acknowledge(self, client: Client, sub: str, stream: WatchStream, initial: Event | None) -> None:
         first = [self._ack(sub, stream, pending=initial is not None)]
         if initial is not None:
-            head = client.desk.head + encode(sub)
-            first.append(head + stream.initial(initial))
+            head = client.desk.event_prefix + encode(sub)
+            first.append(head + stream.encode_initial(initial))
             self._check_size(client, sub, first[-1])
         self._subscribed(client, sub, stream, first)
 
     def _check_size(self, client: Client, sub: str, initial: bytes) -> None:
         """What a watch begins with is one message."""
         if len(initial) > self._broker.limits.max_answer_bytes:
-            self._broker.part(client, sub)
+            self._broker.remove_subscription(client, sub)
             raise too_large("What the watch begins with", self._broker.limits.max_answer_bytes, SMALLER)
 
     def _ack(self, sub: str, stream: Stream, *, pending: bool, **more: Any) -> bytes:
@@ -182,36 +189,36 @@ class Subscribing:
             "seq": stream.history.last_seq,
             **more,
         }
-        if stream.key is not None:
-            payload["resumeToken"] = stream.desk.token(stream, stream.history.last_seq, pending=pending)
-        return message("subscribe_ack", payload, sub)
+        if stream.stream_key is not None:
+            payload["resumeToken"] = stream.desk.sign_token(stream, stream.history.last_seq, pending=pending)
+        return encode_message("subscribe_ack", payload, sub)
 
     def _subscribed(self, client: Client, sub: str, stream: Stream, first: list[bytes], **more: Any) -> None:
         record = link.Subscribed(
             conn=client.conn,
-            sub=sub,
-            stream=stream.number,
+            sub_id=sub,
+            stream=stream.stream_id,
             seq=stream.history.last_seq,
-            first=first,
-            head=client.desk.head,
+            messages=first,
+            event_prefix=client.desk.event_prefix,
             **more,
         )
-        self._broker.say(client, record, sub)
+        self._broker.reply(client, record, sub)
 
-    def _privately(self, client: Client, sub: str, payload: Subscribe, feed: WatchFeed) -> None:
+    def _subscribe_exclusive(self, client: Client, sub: str, payload: Subscribe, feed: WatchFeed) -> None:
         """A watch of the connection's own session."""
         stream = WatchStream(client.desk, self._number(), None, client.actor, feed, shared=False)
         options = feed.options
         if payload.prefetch == 0:
             stream.credit = 0
         elif options.mode == "consume":
-            stream.credit = min(options.buffer, payload.prefetch or PREFETCH)
+            stream.credit = min(options.buffer, payload.prefetch or DEFAULT_PREFETCH)
         elif options.delivery == "reliable":
-            stream.credit = payload.max_unacked or UNCONFIRMED
+            stream.credit = payload.max_unacked or DEFAULT_MAX_UNACKED
         stream.owner = (client, sub)
         if feed.lasts:
-            self._take_over(client.desk, stream)
-        self._broker.join(client, sub, stream)
+            self._end_previous_owner(client.desk, stream)
+        self._broker.add_subscription(client, sub, stream)
         details: dict[str, Any] = {"handle": feed.id, "mode": options.mode, "delivery": options.delivery}
         if feed.name is not None:
             details["name"] = feed.name
@@ -221,63 +228,66 @@ class Subscribing:
             details["leaseMs"] = duration_to_ms(options.ack_timeout)
         first = [self._ack(sub, stream, pending=False, **details)]
         self._subscribed(client, sub, stream, first, private=stream.credit is not None)
-        feed.listen(stream.ring)
-        stream.ring()
+        feed.listen(stream.mark_ready)
+        stream.mark_ready()
 
-    def _take_over(self, desk: Desk, stream: WatchStream) -> None:
+    def _end_previous_owner(self, desk: Tenant, stream: WatchStream) -> None:
         """Whoever had the watch before is told nothing more by it, and hears so."""
-        former = desk.lasting.get(stream.feed.id)
+        former = desk.durable_streams.get(stream.feed.id)
         if former is not None:
             text = "Another session has taken this watch up: attach it to have it back"
-            self._broker.end_for([former], "taken", [engine_error(WatchError("E8010", text))])
-        desk.lasting[stream.feed.id] = stream
+            self._broker.end_for([former], "taken", [error_payload(WatchError("E8010", text))])
+        desk.durable_streams[stream.feed.id] = stream
 
     # --- filters ------------------------------------------------------------------------------------------------
 
-    def _to_filter(self, client: Client, sub: str, payload: Subscribe) -> None:
+    def _subscribe_filter(self, client: Client, sub: str, payload: Subscribe) -> None:
         asked = payload.query
         if asked is None:
             asked = {"collection": payload.collection}
             asked |= {"filter": payload.filter} if payload.filter is not None else {}
         query = parse_query(asked, self._broker.limits.filters)
         if is_external(query.collection):
-            wish = wish_of_query(client, asked, query, payload, self._broker.limits.filters)
+            wish = query_from_filter(client, asked, query, payload, self._broker.limits.filters)
             self._broker.collection_desk().subscribe(client, sub, wish, self._number)
-            self._note_binding(client, client.subs[sub], query)
+            self._note_binding(client, client.subscriptions[sub], query)
             return
         stream = self._filter_stream(client, asked, query, include_data=payload.includeData)
         self._note_binding(client, stream, query)
-        snapshot = self._standing(stream.tap) if payload.sendSnapshot else None
-        self._broker.join(client, sub, stream)
+        snapshot = self._consistent_snapshot(stream.tap) if payload.sendSnapshot else None
+        self._broker.add_subscription(client, sub, stream)
         first = [self._ack(sub, stream, pending=snapshot is not None)]
         if snapshot is not None:
             first.append(self._snapshot(sub, stream, query, snapshot))
         self._subscribed(client, sub, stream, first)
 
-    def _note_binding(self, client: Client, stream: Stream, query: Query) -> None:
+    def _note_binding(self, client: Client, stream: Stream, query: CollectionQuery) -> None:
         """Whether the filter asks about the token: then it is right for these claims only."""
-        if bind_request(query.condition, Request(auth=None, time=client.desk.clock.now())) != query.condition:
-            stream.bound_to = claims_hash(client)
+        if (
+            bind_request(query.condition, FilterRequest(auth=None, time=client.desk.clock.now()))
+            != query.condition
+        ):
+            stream.claims_hash = claims_hash(client)
 
     def _filter_stream(
-        self, client: Client, asked: dict[str, Any], query: Query, *, include_data: bool
+        self, client: Client, asked: dict[str, Any], query: CollectionQuery, *, include_data: bool
     ) -> FilterStream:
         desk, actor, moment = client.desk, None if client.system else client.actor, client.desk.clock.now()
         auth = request_auth(client)
         known = desk.streams.get(filter_key(desk, actor, query, auth, moment, include_data=include_data))
         if isinstance(known, FilterStream):
             return known
-        tap = desk.tap(query.collection, actor)
-        self._broker.settle()
+        tap = desk.node_type_watch(query.collection, actor)
+        self._broker.flush()
         self._broker.pump(tap)  # what happened before is not for those who come now
         try:
-            return self.make_filter(desk, actor, asked, auth, moment, include_data=include_data)
+            return self.open_filter_stream(desk, actor, asked, auth, moment, include_data=include_data)
         finally:
             tap.close_unused()
 
-    def make_filter(
+    def open_filter_stream(
         self,
-        desk: Desk,
+        desk: Tenant,
         actor: str | None,
         asked: dict[str, Any],
         auth: dict[str, Any] | None,
@@ -287,97 +297,97 @@ class Subscribing:
     ) -> FilterStream:
         """A stream for a filter that many may share."""
         query = parse_query(asked, self._broker.limits.filters)
-        bound = bind_request(query.condition, Request(auth=auth, time=moment))
+        bound = bind_request(query.condition, FilterRequest(auth=auth, time=moment))
         condition = compile_filter(bound, limits=self._broker.limits.filters)
         key = filter_key(desk, actor, query, auth, moment, include_data=include_data)
-        tap = desk.tap(query.collection, actor)
+        tap = desk.node_type_watch(query.collection, actor)
         stream = FilterStream(tap, self._number(), key, condition, include_data=include_data)
-        stream.recipe = encode(
+        stream.restore_spec = encode(
             {"query": asked, "auth": auth, "time": timestamp_to_ms(moment), "data": include_data}
         )
         desk.streams[key] = stream
         return stream
 
-    def _snapshot(self, sub: str, stream: FilterStream, query: Query, event: Event) -> bytes:
+    def _snapshot(self, sub: str, stream: FilterStream, query: CollectionQuery, event: Event) -> bytes:
         """The documents, or why there are none: the subscription stands either way."""
-        documents = [d for d in stream.tap.documents(event) if stream.holds(d, "create", None)]
+        documents = [d for d in stream.tap.documents(event) if stream.matches(d, "create", None)]
         seq = stream.history.last_seq
         try:
             page = snapshot_page(query, documents)
         except FilterError as error:
             code = "snapshot_limit" if error.code == "E1202" else "snapshot_failed"
-            return message("error", {"code": code, "message": error.text, "subId": sub}, sub)
-        token = stream.desk.token(stream, seq)
+            return encode_message("error", {"code": code, "message": error.text, "subId": sub}, sub)
+        token = stream.desk.sign_token(stream, seq)
         payload = {"subId": sub, **page, "partition": 0, "seq": seq, "lsn": event.tick, "resumeToken": token}
-        data = message("snapshot", wire_value(payload), sub)
+        data = encode_message("snapshot", to_wire(payload), sub)
         if len(data) > MAX_SNAPSHOT_BYTES:
             text = "the snapshot has more than 16 MiB: ask for pages with limit and startAfter"
-            return message("error", {"code": "snapshot_limit", "message": text, "subId": sub}, sub)
+            return encode_message("error", {"code": "snapshot_limit", "message": text, "subId": sub}, sub)
         return data
 
     # --- resuming -----------------------------------------------------------------------------------------------
 
-    def resume(self, client: Client, record: link.Take) -> None:
+    def resume(self, client: Client, record: link.ResumeRequest) -> None:
         """All or nothing: everything after the token's seq, or `resync-required` and why."""
         broker, desk = self._broker, client.desk
-        broker.settle()
-        token = desk.open_token(record.token)
-        stream = desk.streams.get(token.subscription) if token is not None else None
-        reason = self._doubt(client, record, token, stream)
+        broker.flush()
+        token = desk.verify_token(record.token)
+        stream = desk.streams.get(token.stream_key) if token is not None else None
+        reason = self.refusal_reason(client, record, token, stream)
         self.resumes[reason or "ok"] = self.resumes.get(reason or "ok", 0) + 1
         if reason is not None or token is None or stream is None:
-            audit(client, "resume.refused", record.sub, reason=reason)
+            audit(client, "resume.refused", record.sub_id, reason=reason)
             refusal = {
                 "type": "resume-ack",
-                "subId": record.sub,
+                "subId": record.sub_id,
                 "status": "resync-required",
                 "reason": reason,
             }
             data = encode(refusal if record.id is None else {"id": record.id, **refusal})
-            broker.say(client, link.Answer(conn=client.conn, data=data), record.id)
+            broker.reply(client, link.Reply(conn=client.conn, data=data), record.id)
             return
-        seq = _from(token, record)
-        if client.subs.get(record.sub) is not stream:
-            broker.part(client, record.sub)
-            broker.join(client, record.sub, stream)
-        answer = {"type": "resume-ack", "subId": record.sub, "status": "ok", "fromSeq": seq + 1}
+        seq = _resume_seq(token, record)
+        if client.subscriptions.get(record.sub_id) is not stream:
+            broker.remove_subscription(client, record.sub_id)
+            broker.add_subscription(client, record.sub_id, stream)
+        answer = {"type": "resume-ack", "subId": record.sub_id, "status": "ok", "fromSeq": seq + 1}
         subscribed = link.Subscribed(
             conn=client.conn,
-            sub=record.sub,
-            stream=stream.number,
+            sub_id=record.sub_id,
+            stream=stream.stream_id,
             seq=seq,
-            first=[encode(answer if record.id is None else {"id": record.id, **answer})],
-            head=desk.head,
-            replay=True,
+            messages=[encode(answer if record.id is None else {"id": record.id, **answer})],
+            event_prefix=desk.event_prefix,
+            replay_follows=True,
         )
-        broker.say(client, subscribed, record.id)
-        broker.replay(client, record.sub, stream, seq)
+        broker.reply(client, subscribed, record.id)
+        broker.replay(client, record.sub_id, stream, seq)
 
-    def _doubt(
-        self, client: Client, record: link.Take, token: ResumeToken | None, stream: Stream | None
+    def refusal_reason(
+        self, client: Client, record: link.ResumeRequest, token: ResumeToken | None, stream: Stream | None
     ) -> str | None:
         """Why the subscription cannot go on where it was; None when it can."""
         if token is None or token.epoch != client.desk.database.epoch:
             return "generation"
-        if token.pending or set(token.seqs) != {0}:
+        if token.snapshot_pending or set(token.seqs) != {0}:
             return "snapshot"
-        held = client.subs.get(record.sub)
-        if held is not None and held.key != token.subscription:
+        held = client.subscriptions.get(record.sub_id)
+        if held is not None and held.stream_key != token.stream_key:
             return "query-changed"
         if stream is None:
             return "window"
         if stream.actor != (None if client.system else client.actor):
             return "auth"
-        if stream.bound_to not in (None, claims_hash(client)):
+        if stream.claims_hash not in (None, claims_hash(client)):
             return "auth"
-        seq = _from(token, record)
+        seq = _resume_seq(token, record)
         ahead = record.last_seq is not None and record.last_seq.get(0, 0) > stream.history.last_seq
         if seq > stream.history.last_seq or ahead:
             return "gap"
-        return None if stream.history.reaches(seq) else "window"
+        return None if stream.history.can_replay_from(seq) else "window"
 
 
-def _from(token: ResumeToken, record: link.Take) -> int:
+def _resume_seq(token: ResumeToken, record: link.ResumeRequest) -> int:
     """The client's own count can only ask for more than the token: repeats are harmless, holes are not."""
     said = record.last_seq.get(0) if record.last_seq is not None else None
     return token.seqs[0] if said is None else min(token.seqs[0], said)

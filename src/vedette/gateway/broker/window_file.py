@@ -25,15 +25,15 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 
 from vedette.errors import VedetteError
-from vedette.gateway.collections.stream import CollectionStream, LeftStream
+from vedette.gateway.collections.stream import CollectionStream, SavedCollectionStream
 from vedette.gateway.streams.replay_window import StreamHistory
 from vedette.gateway.streams.stream import Stream, WatchStream
-from vedette.gateway.wire.messages import live_params
+from vedette.gateway.wire.messages import decode_params
 from vedette.values import timestamp_from_ms, timestamp_to_ms
 
 if TYPE_CHECKING:
     from vedette.gateway.broker.broker import Broker
-    from vedette.gateway.streams.tenant import Desk
+    from vedette.gateway.streams.tenant import Tenant
 
 __all__ = ["FILE", "SavedStream", "restore_collections", "restore_windows", "save_windows"]
 
@@ -60,7 +60,7 @@ class SavedStream(msgspec.Struct, array_like=True, kw_only=True):
     """Seq, event, and how many seconds old it is."""
 
 
-class SavedDesk(msgspec.Struct, array_like=True, kw_only=True):
+class SavedTenant(msgspec.Struct, array_like=True, kw_only=True):
     tenant: str
     epoch: int
     sequence: int
@@ -71,17 +71,17 @@ class SavedDesk(msgspec.Struct, array_like=True, kw_only=True):
 class SavedWindows(msgspec.Struct, array_like=True, kw_only=True):
     version: int
     at_ms: int
-    desks: list[SavedDesk]
+    tenants: list[SavedTenant]
 
 
-def save_windows(path: Path, desks: Iterable[Desk], now: float) -> None:
+def save_windows(path: Path, desks: Iterable[Tenant], now: float) -> None:
     """Write down what can be resumed; nobody may commit any more. `now` is on the desks' monotonic scale."""
     saved = [_saved_desk(desk, now) for desk in desks]
     kept = [desk for desk in saved if desk.streams]
     if not kept:
         return
     clock = next(iter(desks)).clock
-    windows = SavedWindows(version=VERSION, at_ms=timestamp_to_ms(clock.now()), desks=kept)
+    windows = SavedWindows(version=VERSION, at_ms=timestamp_to_ms(clock.now()), tenants=kept)
     fresh = path.with_suffix(".new")
     try:
         descriptor = os.open(fresh, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600)
@@ -93,30 +93,30 @@ def save_windows(path: Path, desks: Iterable[Desk], now: float) -> None:
         log.warning("The replay windows cannot be saved: %s", error, extra=extra)
 
 
-def _saved_desk(desk: Desk, now: float) -> SavedDesk:
+def _saved_desk(desk: Tenant, now: float) -> SavedTenant:
     database = desk.database
     streams = [_saved_stream(stream, now) for stream in desk.streams.values() if _lasts(stream, now)]
-    return SavedDesk(
+    return SavedTenant(
         tenant=desk.tenant, epoch=database.epoch, sequence=database.state.sequence, streams=streams
     )
 
 
 def _lasts(stream: Stream, now: float) -> bool:
-    return stream.recipe is not None and stream.promised_until > now
+    return stream.restore_spec is not None and stream.resumable_until > now
 
 
 def _saved_stream(stream: Stream, now: float) -> SavedStream:
-    assert stream.key is not None
-    assert stream.recipe is not None
+    assert stream.stream_key is not None
+    assert stream.restore_spec is not None
     return SavedStream(
-        key=stream.key,
+        key=stream.stream_key,
         actor=stream.actor,
-        recipe=stream.recipe,
-        bound_to=stream.bound_to,
+        recipe=stream.restore_spec,
+        bound_to=stream.claims_hash,
         position=_position(stream),
-        lost_until=stream.history.lost_until,
+        lost_until=stream.history.evicted_seq,
         last_seq=stream.history.last_seq,
-        seconds_left=stream.promised_until - now,
+        seconds_left=stream.resumable_until - now,
         events=[(event.seq, event.tail, now - event.at) for event in stream.history.events],
     )
 
@@ -140,23 +140,23 @@ def restore_windows(path: Path, broker: Broker) -> int:
         extra = {"action": "window.damaged", "path": str(path)}
         log.warning("%s is damaged; clients cannot resume and subscribe again", path, extra=extra)
         return 0
-    away = (timestamp_to_ms(broker.clock.now()) - windows.at_ms) / 1000
-    if windows.version != VERSION or away < 0:
+    downtime_seconds = (timestamp_to_ms(broker.clock.now()) - windows.at_ms) / 1000
+    if windows.version != VERSION or downtime_seconds < 0:
         return 0
-    return sum(_restore_desk(broker, saved, away) for saved in windows.desks)
+    return sum(_restore_desk(broker, saved, downtime_seconds) for saved in windows.tenants)
 
 
-def _restore_desk(broker: Broker, saved: SavedDesk, away: float) -> int:
-    desk = broker.desk(saved.tenant)
+def _restore_desk(broker: Broker, saved: SavedTenant, downtime_seconds: float) -> int:
+    desk = broker.tenant(saved.tenant)
     if (desk.database.epoch, desk.database.state.sequence) != (saved.epoch, saved.sequence):
         return 0
     now = broker.clock.monotonic()
     made: list[tuple[Stream, SavedStream]] = []
     for each in sorted(saved.streams, key=lambda s: s.seconds_left):
         if each.recipe.startswith(_COLLECTION):
-            broker.left_behind.append((desk, each, now - away))
+            broker.saved_collection_streams.append((desk, each, now - downtime_seconds))
             continue
-        if each.seconds_left <= away:
+        if each.seconds_left <= downtime_seconds:
             continue
         try:
             stream = _make(broker, desk, each)
@@ -165,71 +165,73 @@ def _restore_desk(broker: Broker, saved: SavedDesk, away: float) -> int:
             log.info("A stream cannot be restored: %s", error, extra=extra)
             continue
         if stream is not None:
-            stream.bound_to = each.bound_to
-            stream.promised_until = stream.linger_until = now + each.seconds_left - away
+            stream.claims_hash = each.bound_to
+            stream.resumable_until = stream.kept_until = now + each.seconds_left - downtime_seconds
             made.append((stream, each))
     if (
         desk.database.state.sequence != saved.sequence
     ):  # somebody did commit meanwhile: what, not all have seen
         for stream, _ in made:
-            broker.give_up(stream)
+            broker.close_stream(stream)
         return 0
-    _refill(desk, made, now - away)
+    _refill(desk, made, now - downtime_seconds)
     for stream, _ in made:
-        broker.linger(stream)
+        broker.keep_idle(stream)
     return len(made)
 
 
 def restore_collections(broker: Broker) -> int:
     """Take up streams over external collections, before any client comes; how many."""
-    waiting, broker.left_behind = broker.left_behind, []
-    made: dict[tuple[Desk, float], list[tuple[Stream, SavedStream]]] = {}
+    waiting, broker.saved_collection_streams = broker.saved_collection_streams, []
+    made: dict[tuple[Tenant, float], list[tuple[Stream, SavedStream]]] = {}
     now = broker.clock.monotonic()
     for desk, each, then in waiting:
         if each.seconds_left <= now - then:
             continue
-        left = msgspec.json.decode(each.recipe, type=dict[str, LeftStream])["collection"]
+        left = msgspec.json.decode(each.recipe, type=dict[str, SavedCollectionStream])["collection"]
         try:
             stream = broker.subscribing.make_collection(desk, each.key, each.actor, left, each.position)
         except VedetteError as error:  # its actor is gone, or is shown something else
             extra = {"action": "window.not_restored", "tenant": desk.tenant, "actor": each.actor}
             log.info("A stream cannot be restored: %s", error, extra=extra)
             continue
-        stream.bound_to = each.bound_to
-        stream.promised_until = stream.linger_until = then + each.seconds_left
+        stream.claims_hash = each.bound_to
+        stream.resumable_until = stream.kept_until = then + each.seconds_left
         made.setdefault((desk, then), []).append((stream, each))
     for (desk, then), streams in made.items():
         _refill(desk, streams, then)
         for each_stream, _ in streams:
-            broker.linger(each_stream)
+            broker.keep_idle(each_stream)
     return sum(map(len, made.values()))
 
 
-def _make(broker: Broker, desk: Desk, saved: SavedStream) -> Stream | None:
+def _make(broker: Broker, desk: Tenant, saved: SavedStream) -> Stream | None:
     """The stream again; None when it is not what it was."""
     recipe: dict[str, Any] = msgspec.json.decode(saved.recipe)
     stream: Stream
     if "watch" in recipe:
-        params = live_params(recipe["params"])
-        stream = broker.subscribing.make_watch(desk, saved.actor, recipe["watch"], params, recipe["params"])
+        params = decode_params(recipe["params"])
+        stream = broker.subscribing.open_watch_stream(
+            desk, saved.actor, recipe["watch"], params, recipe["params"]
+        )
         stream.feed.take()
-        stream.feed.go_on_from(saved.position)
-        stream.feed.listen(stream.ring)
+        stream.feed.set_position(saved.position)
+        stream.feed.listen(stream.mark_ready)
     else:
         moment = timestamp_from_ms(recipe["time"])
-        stream = broker.subscribing.make_filter(
+        stream = broker.subscribing.open_filter_stream(
             desk, saved.actor, recipe["query"], recipe["auth"], moment, include_data=recipe["data"]
         )
-    if stream.key == saved.key:
+    if stream.stream_key == saved.key:
         return stream
-    broker.give_up(stream)
+    broker.close_stream(stream)
     return None
 
 
-def _refill(desk: Desk, made: list[tuple[Stream, SavedStream]], then: float) -> None:
+def _refill(desk: Tenant, made: list[tuple[Stream, SavedStream]], then: float) -> None:
     """The events of all streams, the oldest first."""
     for stream, saved in made:
-        stream.history = StreamHistory(lost_until=saved.lost_until, last_seq=saved.lost_until)
+        stream.history = StreamHistory(evicted_seq=saved.lost_until, last_seq=saved.lost_until)
     events = sorted((e[0], n, e[1], e[2]) for n, (_, saved) in enumerate(made) for e in saved.events)
     for seq, number, tail, age in events:
         desk.window.add(made[number][0].history, seq, tail, then - age)

@@ -31,7 +31,7 @@ from vedette.transport.ingest_messages import (
     Welcome,
     encode_frame,
 )
-from vedette.transport.unix_socket import clear, close_to_others
+from vedette.transport.unix_socket import close_to_others, remove_stale_socket
 
 __all__ = ["IngestServer", "Take"]
 
@@ -52,18 +52,18 @@ class IngestServer:
     def __init__(self, secret: str, take: Take) -> None:
         self.secret = secret
         self.take = take
-        self.links: set[_IngestLink] = set()
+        self.links: set[IngestConnection] = set()
         self._servers: list[asyncio.AbstractServer] = []
 
     async def start_local(self, path: Path) -> None:
-        clear(path)
+        remove_stale_socket(path)
         loop = asyncio.get_running_loop()
-        self._servers.append(await loop.create_unix_server(lambda: _IngestLink(self), str(path)))
+        self._servers.append(await loop.create_unix_server(lambda: IngestConnection(self), str(path)))
         close_to_others(path)
 
     async def start(self, host: str, port: int) -> int:
         """Listen on a port, 0 for a free one; the port."""
-        server = await asyncio.get_running_loop().create_server(lambda: _IngestLink(self), host, port)
+        server = await asyncio.get_running_loop().create_server(lambda: IngestConnection(self), host, port)
         self._servers.append(server)
         return int(server.sockets[0].getsockname()[1])
 
@@ -74,7 +74,7 @@ class IngestServer:
             link.close()
 
 
-class _IngestLink(asyncio.Protocol):
+class IngestConnection(asyncio.Protocol):
     """One executor's worker, or the driver."""
 
     def __init__(self, server: IngestServer) -> None:
@@ -82,7 +82,7 @@ class _IngestLink(asyncio.Protocol):
         self._loop = asyncio.get_running_loop()
         self._transport: asyncio.Transport | None = None
         self._reader = FrameReader(_FIRST_FRAME_BYTES)
-        self._known = False
+        self._authenticated = False
         self._waiting: deque[Deliver] = deque()
         """Deliveries whose turn has not come. The engine's thread takes the first one, or finds that all are gone:
         a later one must never be taken when one before it was not."""
@@ -106,9 +106,9 @@ class _IngestLink(asyncio.Protocol):
             self.close()
 
     def _received(self, frame: Frame) -> None:
-        if isinstance(frame, Hello) and not self._known:
+        if isinstance(frame, Hello) and not self._authenticated:
             self._greet(frame)
-        elif not self._known:
+        elif not self._authenticated:
             raise PipelineError("E6302", "a link begins with a Hello")
         elif isinstance(frame, Deliver):
             number = frame.number
@@ -122,8 +122,8 @@ class _IngestLink(asyncio.Protocol):
     def _greet(self, hello: Hello) -> None:
         if not hmac.compare_digest(hello.secret.encode(), self._server.secret.encode()):
             raise PipelineError("E6302", "this is not the secret of the data directory")
-        self._known = True
-        self._reader.unbound()
+        self._authenticated = True
+        self._reader.lift_size_limit()
         self._send(Welcome(gateway="engine"))
 
     def _next(self) -> Deliver | None:

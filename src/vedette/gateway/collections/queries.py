@@ -11,31 +11,31 @@ from itertools import count
 from typing import TYPE_CHECKING, Any
 
 from vedette.errors import PolicyError, SubscriptionError
-from vedette.filters.collection_query import Query
+from vedette.filters.collection_query import CollectionQuery
 from vedette.filters.document_filter import compile_filter
 from vedette.filters.limits import FilterLimits
-from vedette.gateway.collections.stream import LeftStream, Wanted
-from vedette.gateway.collections.views import as_shown_to, through_policies
+from vedette.gateway.collections.stream import CollectionRequest, SavedCollectionStream
+from vedette.gateway.collections.views import apply_policies, current_views
 from vedette.gateway.wire.messages import Subscribe
 from vedette.gateway.wire.resume_token import subscription_hash
 from vedette.language.syntax.canonical import canonical_text
 from vedette.language.syntax.expressions import NamedType, NodePattern, TypeExpression, UnionType
 from vedette.language.syntax.statements import Watch
-from vedette.subscriptions.collection_watch import WatchForm, read_watch
-from vedette.subscriptions.policy_view import ACCEPTED
-from vedette.subscriptions.spec import Form, expression_of, form_of_query, watch_of
+from vedette.subscriptions.collection_watch import CollectionWatch, parse_collection_watch
+from vedette.subscriptions.policy_view import TRUSTED_LIMITS
+from vedette.subscriptions.spec import SubscriptionSpec, filter_expression, spec_from_query, watch_of_spec
 
 if TYPE_CHECKING:
     from vedette.gateway.broker.broker import Client
-    from vedette.gateway.streams.tenant import Desk
+    from vedette.gateway.streams.tenant import Tenant
 
 __all__ = [
+    "has_external_type",
     "is_external",
+    "query_from_filter",
+    "query_from_saved",
+    "query_from_watch",
     "request_auth",
-    "watches_collection",
-    "wish_left_behind",
-    "wish_of_query",
-    "wish_of_watch",
 ]
 
 SEPARATOR = "::"
@@ -47,7 +47,7 @@ def is_external(collection: str) -> bool:
     return SEPARATOR in collection
 
 
-def watches_collection(statement: Watch) -> bool:
+def has_external_type(statement: Watch) -> bool:
     """Whether any element of the pattern is of an external collection."""
     return any(
         isinstance(element, NodePattern) and any(map(is_external, _names(element.type)))
@@ -63,22 +63,22 @@ def _names(type_: TypeExpression | None) -> Iterator[str]:
             yield from _names(member)
 
 
-def wish_of_watch(
+def query_from_watch(
     client: Client, text: str, params: dict[str, Any], payload: Subscribe, limits: FilterLimits
-) -> Wanted:
+) -> CollectionRequest:
     """Raises E6204 for what the pipeline does not answer, E8001 for what policies do not show."""
-    watch = read_watch(text, params)
+    watch = parse_collection_watch(text, params)
     _check_answered(watch)
     own = str(next(_windows)) if watch.windowed else ""
-    form = Form(
+    form = SubscriptionSpec(
         kind="watch",
         source=text,
         params=params,
         time=client.desk.clock.now() if watch.windowed else None,
         union=own if len(watch.collections) > 1 else "",
     )
-    condition = compile_filter(expression_of(form), limits=limits)
-    wanted = Wanted(
+    condition = compile_filter(filter_expression(form), limits=limits)
+    wanted = CollectionRequest(
         key=_key(
             client,
             "watch",
@@ -96,17 +96,17 @@ def wish_of_watch(
         low_priority=payload.priority == "low",
         snapshot=watch.options.initial.kind == "full" and not watch.windowed,
     )
-    return through_policies(client, wanted, text)
+    return apply_policies(client, wanted, text)
 
 
-def wish_of_query(
-    client: Client, asked: dict[str, Any], query: Query, payload: Subscribe, limits: FilterLimits
-) -> Wanted:
+def query_from_filter(
+    client: Client, asked: dict[str, Any], query: CollectionQuery, payload: Subscribe, limits: FilterLimits
+) -> CollectionRequest:
     auth = request_auth(client)
-    form = form_of_query(asked, auth, client.desk.clock.now())
-    condition = compile_filter(expression_of(form), limits=limits)
+    form = spec_from_query(asked, auth, client.desk.clock.now())
+    condition = compile_filter(filter_expression(form), limits=limits)
     data = f"{payload.priority} {payload.includeData}"
-    wanted = Wanted(
+    wanted = CollectionRequest(
         key=_key(client, "filter", query.collection, canonical_text(condition.expression), data),
         collections=(query.collection,),
         form=form,
@@ -116,22 +116,24 @@ def wish_of_query(
         snapshot=payload.sendSnapshot,
         query=query,
     )
-    return through_policies(client, wanted, query.collection)
+    return apply_policies(client, wanted, query.collection)
 
 
-def wish_left_behind(desk: Desk, key: bytes, actor: str | None, left: LeftStream) -> Wanted:
+def query_from_saved(
+    desk: Tenant, key: bytes, actor: str | None, left: SavedCollectionStream
+) -> CollectionRequest:
     """What a stream of the server before was asked for; raises when its actor would be shown something else now."""
-    wanted = Wanted(
+    wanted = CollectionRequest(
         key=key,
         collections=left.collections,
         form=left.form,
-        condition=compile_filter(expression_of(left.form), limits=ACCEPTED),
-        watch=watch_of(left.form),
+        condition=compile_filter(filter_expression(left.form), limits=TRUSTED_LIMITS),
+        watch=watch_of_spec(left.form),
         include_data=left.include_data,
         low_priority=left.low_priority,
     )
-    wanted = as_shown_to(actor, desk.database, wanted)
-    if wanted.sights != left.sights:
+    wanted = current_views(actor, desk.database, wanted)
+    if wanted.view_rules != left.sights:
         raise PolicyError("E7001", "Permission denied")
     return wanted
 
@@ -144,7 +146,7 @@ def request_auth(client: Client) -> dict[str, Any] | None:
     return {"userId": client.actor, "roles": claims.get("roles", []), "claims": claims}
 
 
-def _check_answered(watch: WatchForm) -> None:
+def _check_answered(watch: CollectionWatch) -> None:
     """What a gateway does not have for external collections is refused; `buffer` is the replay window's business."""
     graph = [name for name in watch.collections if not is_external(name)]
     if graph:

@@ -22,30 +22,37 @@ from typing import Any, NamedTuple
 
 from vedette.clock import Clock
 from vedette.errors import PipelineError, SourceError, VedetteError
-from vedette.filters.document_filter import Environment
-from vedette.gateway.collections.snapshot import Documents, Holds, Place, documents_at
-from vedette.gateway.collections.stream import LeftStream, Wanted
+from vedette.filters.document_filter import FilterInput
+from vedette.gateway.collections.snapshot import DocumentPredicate, Documents, PartitionPosition, documents_at
+from vedette.gateway.collections.stream import CollectionRequest, SavedCollectionStream
 from vedette.sources.journal.seam import CollectionJournal, open_journal
 from vedette.sources.records import Partition
 from vedette.subscriptions.registry.registry import Quotas, SubscriptionRegistry, SubscriptionRequest
 
-__all__ = ["Ending", "Looking", "Opened", "Opening", "Registrar", "Rows"]
+__all__ = [
+    "RegisterJob",
+    "RegistryThread",
+    "SnapshotJob",
+    "SnapshotRead",
+    "StreamRegistered",
+    "UnregisterJob",
+]
 
 log = logging.getLogger(__name__)
 LEASE_SECONDS = 15.0
 """How long the pipeline waits for a gateway that does not answer."""
-SUMMARY_SECONDS = 300.0
+REGISTRATION_TTL_SECONDS = 300.0
 """How long a registered subscription lasts when it is not renewed (spec/pipeline.md §2.4)."""
 BATCH = 1_000
 """Jobs that share a transaction."""
 
 
-class Opened(NamedTuple):
+class StreamRegistered(NamedTuple):
     """A subscription stands at the registry."""
 
     numbers: tuple[int, ...]
     version: int
-    boundary: int
+    start_offset: int
     collections: dict[str, str]
     """As the journal calls them ▸ as the client does."""
     epochs: dict[int, int]
@@ -55,7 +62,7 @@ class Opened(NamedTuple):
     documents: Documents | None
 
 
-class Rows(NamedTuple):
+class SnapshotRead(NamedTuple):
     """What a subscriber who comes later begins with."""
 
     offset: int
@@ -63,47 +70,47 @@ class Rows(NamedTuple):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Opening:
+class RegisterJob:
     """Register a subscription; `ids` are the gateway's names of it, one for each collection."""
 
-    ids: tuple[str, ...]
+    registration_ids: tuple[str, ...]
     tenant: str
-    wanted: Wanted
-    done: Callable[[Opened | VedetteError], None]
-    left: LeftStream | None = None
+    wanted: CollectionRequest
+    done: Callable[[StreamRegistered | VedetteError], None]
+    left: SavedCollectionStream | None = None
     """It goes on from here, and begins with nothing."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Looking:
+class SnapshotJob:
     """Read what a stream had been told by a certain place."""
 
     tenant: str
     collections: Mapping[str, str]
     """As the journal calls them ▸ as the client does."""
-    wanted: Wanted
+    wanted: CollectionRequest
     after: int
-    told: Mapping[int, Place] | None
-    done: Callable[[Rows | VedetteError], None]
+    told: Mapping[int, PartitionPosition] | None
+    done: Callable[[SnapshotRead | VedetteError], None]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Ending:
-    ids: tuple[str, ...]
+class UnregisterJob:
+    registration_ids: tuple[str, ...]
 
 
-Job = Opening | Looking | Ending
+Job = RegisterJob | SnapshotJob | UnregisterJob
 
 
 class _Ready(NamedTuple):
     """An opening that only needs to be registered."""
 
-    job: Opening
+    job: RegisterJob
     requests: list[SubscriptionRequest]
-    opened: Opened
+    opened: StreamRegistered
 
 
-class Registrar:
+class RegistryThread:
     """`post` from the engine's thread. Started with the first job."""
 
     def __init__(
@@ -130,7 +137,7 @@ class Registrar:
         self._thread: Thread | None = None
         self._journal: CollectionJournal | None = None
         self._registry: SubscriptionRegistry | None = None
-        self._held: set[str] = set()
+        self._registered_ids: set[str] = set()
         """Ids that are registered."""
         self._unanswered: set[int] = set()
         """Jobs of the present batch, by their identity."""
@@ -168,16 +175,16 @@ class Registrar:
             if not self._jobs:
                 self._bell.wait(LEASE_SECONDS / 3)
             self._bell.clear()
-            self.turn()
+            self.run_batch()
         self._leave()
 
-    def turn(self) -> None:
+    def run_batch(self) -> None:
         """Keep our place and do what waits, as much as shares a transaction."""
         jobs = [self._jobs.popleft() for _ in range(min(BATCH, len(self._jobs)))]
         self._unanswered = {id(job) for job in jobs}
         try:
-            self._open()
-            self._keep_place(certainly=any(isinstance(job, Opening) for job in jobs))
+            self._register_stream()
+            self._renew_lease(certainly=any(isinstance(job, RegisterJob) for job in jobs))
             self._work(jobs)
         except VedetteError as error:
             self._failed(jobs, error)
@@ -186,7 +193,7 @@ class Registrar:
             log.exception("The registry thread failed", extra=extra)
             self._failed(jobs, PipelineError("E6303", "internal error; the log has it"))
 
-    def _open(self) -> None:
+    def _register_stream(self) -> None:
         if self._registry is None:
             self._journal = open_journal(self._store, self._clock)
             self._registry = SubscriptionRegistry(self._store, clock=self._clock, quotas=self._quotas)
@@ -194,20 +201,20 @@ class Registrar:
 
     def _begin(self) -> None:
         assert self._registry is not None
-        self._held.clear()
-        self._registry.leave(self._name)
+        self._registered_ids.clear()
+        self._registry.release_lease(self._name)
         self._number = self._join()
-        self._renew_at = self._clock.monotonic() + SUMMARY_SECONDS / 2
+        self._renew_at = self._clock.monotonic() + REGISTRATION_TTL_SECONDS / 2
 
     def _join(self) -> int:
         """Prolong the lease; the gateway's number, which is another one when it had been given up."""
         assert self._registry is not None
         now = self._clock.monotonic()
-        number = self._registry.join(self._name, self._address, LEASE_SECONDS).number
+        number = self._registry.acquire_lease(self._name, self._address, LEASE_SECONDS).number
         self._lease_ends = now + LEASE_SECONDS
         return number
 
-    def _keep_place(self, *, certainly: bool) -> None:
+    def _renew_lease(self, *, certainly: bool) -> None:
         """Renew the lease when a third of it is over, and the subscriptions when half of their time is.
 
         `certainly`: somebody is about to be registered, and whoever has lost its place cannot register anybody.
@@ -219,8 +226,8 @@ class Registrar:
             lost = self._join() != self._number
             self._look_at_sources()
         if not lost and now >= self._renew_at:
-            lost = self._registry.renew(self._name, SUMMARY_SECONDS) < len(self._held)
-            self._renew_at = now + SUMMARY_SECONDS / 2
+            lost = self._registry.renew(self._name, REGISTRATION_TTL_SECONDS) < len(self._registered_ids)
+            self._renew_at = now + REGISTRATION_TTL_SECONDS / 2
         if lost:
             extra = {"action": "gateway.lease_lost", "gateway": self._name}
             log.error("Gateway %s lost its lease; its subscribers must resync", self._name, extra=extra)
@@ -237,7 +244,7 @@ class Registrar:
         if self._registry is None or self._journal is None:
             return
         try:
-            self._registry.leave(self._name)
+            self._registry.release_lease(self._name)
         except VedetteError as error:
             extra = {"action": "gateway.leave_failed", "gateway": self._name}
             log.warning("Gateway %s could not leave the registry: %s", self._name, error, extra=extra)
@@ -251,22 +258,28 @@ class Registrar:
         ready: list[_Ready] = []
         for job in jobs:
             match job:
-                case Opening():
+                case RegisterJob():
                     prepared = self._prepared(job)
                     if prepared is not None:
                         ready.append(prepared)
-                case Looking():
+                case SnapshotJob():
                     self._look(job)
-                case Ending():
+                case UnregisterJob():
                     continue
         self._register(ready)
-        ended = [id for job in jobs if isinstance(job, Ending) for id in job.ids if id in self._held]
+        ended = [
+            id
+            for job in jobs
+            if isinstance(job, UnregisterJob)
+            for id in job.registration_ids
+            if id in self._registered_ids
+        ]
         if ended:
             assert self._registry is not None
             self._registry.unregister(self._name, ended)
-            self._held.difference_update(ended)
+            self._registered_ids.difference_update(ended)
 
-    def _prepared(self, job: Opening) -> _Ready | None:
+    def _prepared(self, job: RegisterJob) -> _Ready | None:
         """Look at the source and read the snapshot; what cannot be is said, and nothing comes of it."""
         assert self._journal is not None
         assert self._registry is not None
@@ -296,11 +309,13 @@ class Registrar:
                 boundary=boundary,
                 low_priority=wanted.low_priority,
             )
-            for id, (collection, shown) in zip(job.ids, collections.items(), strict=True)
+            for id, (collection, shown) in zip(job.registration_ids, collections.items(), strict=True)
         ]
         epochs = {partition.id: partition.epoch for partition in partitions}
         states = {partition.id: modes.get(partition.id, partition.state) for partition in partitions}
-        return _Ready(job, requests, Opened((), 0, boundary, collections, epochs, states, documents))
+        return _Ready(
+            job, requests, StreamRegistered((), 0, boundary, collections, epochs, states, documents)
+        )
 
     def _register(self, ready: Sequence[_Ready]) -> None:
         """All in one transaction; when one cannot be, each for itself."""
@@ -309,7 +324,7 @@ class Registrar:
             return
         try:
             requests = [request for one in ready for request in one.requests]
-            numbers = self._registry.register(self._name, requests, SUMMARY_SECONDS)
+            numbers = self._registry.register(self._name, requests, REGISTRATION_TTL_SECONDS)
         except VedetteError as error:
             if len(ready) == 1:
                 self._answer(ready[0].job, error)
@@ -317,13 +332,13 @@ class Registrar:
             for one in ready:
                 self._register([one])
             return
-        self._held.update(id for one in ready for id in one.job.ids)
+        self._registered_ids.update(id for one in ready for id in one.job.registration_ids)
         version, given = self._registry.version_of(numbers[0]), iter(numbers)
         for job, requests, opened in ready:
             own = tuple(next(given) for _ in requests)
             self._answer(job, opened._replace(numbers=own, version=version))
 
-    def _look(self, job: Looking) -> None:
+    def _look(self, job: SnapshotJob) -> None:
         assert self._journal is not None
         try:
             found = documents_at(
@@ -337,20 +352,20 @@ class Registrar:
         except VedetteError as error:
             self._answer(job, error)
             return
-        self._answer(job, Rows(*found))
+        self._answer(job, SnapshotRead(*found))
 
     def _failed(self, jobs: Sequence[Job], error: VedetteError) -> None:
         extra = {"action": "registrar.failed", "gateway": self._name, "code": error.code}
         log.error("The journal or the subscription registry failed: %s", error, extra=extra)
         for job in jobs:
-            if not isinstance(job, Ending):
+            if not isinstance(job, UnregisterJob):
                 self._answer(job, error)
-        endings = [job for job in jobs if isinstance(job, Ending)]
+        endings = [job for job in jobs if isinstance(job, UnregisterJob)]
         if endings and not self._stopping:  # they are tried again; whoever leaves ends all of them
             self._jobs.extendleft(reversed(endings))
             self._bell.wait(1.0)
 
-    def _answer(self, job: Opening | Looking, outcome: Any) -> None:
+    def _answer(self, job: RegisterJob | SnapshotJob, outcome: Any) -> None:
         """Once: what fails later in a batch does not take back what was said."""
         if id(job) in self._unanswered:
             self._unanswered.discard(id(job))
@@ -378,14 +393,14 @@ def _known(
     return found, sorted({shown.partition("::")[0] for shown in wanted})
 
 
-def _check_epochs(left: LeftStream, partitions: Sequence[Partition]) -> None:
+def _check_epochs(left: SavedCollectionStream, partitions: Sequence[Partition]) -> None:
     if left.epochs != {partition.id: partition.epoch for partition in partitions}:
         raise PipelineError("E6303", "the source has lost its past meanwhile: subscribe again")
 
 
-def _condition(wanted: Wanted, collections: Mapping[str, str]) -> Holds:
+def _condition(wanted: CollectionRequest, collections: Mapping[str, str]) -> DocumentPredicate:
     def holds(collection: str, key: str, document: Mapping[str, Any]) -> bool:
-        environment = Environment(doc=document, id=key, collection=collection, op="create")
+        environment = FilterInput(doc=document, id=key, collection=collection, op="create")
         return wanted.holds(collections[collection], environment)
 
     return holds

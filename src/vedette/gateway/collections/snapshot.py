@@ -14,13 +14,13 @@ from vedette.sources.images import decode_image
 from vedette.sources.journal.seam import CollectionJournal
 from vedette.sources.records import ChangeRow
 
-__all__ = ["MOST_ROWS", "Documents", "Holds", "Place", "documents_at"]
+__all__ = ["MOST_ROWS", "DocumentPredicate", "Documents", "PartitionPosition", "documents_at"]
 
-Place: TypeAlias = tuple[int, int]
+PartitionPosition: TypeAlias = tuple[int, int]
 """(epoch, seq) of a partition."""
 Documents: TypeAlias = dict[tuple[str, str], dict[str, Any]]
 """By collection, as the journal calls it, and key."""
-Holds: TypeAlias = Callable[[str, str, Mapping[str, Any]], bool]
+DocumentPredicate: TypeAlias = Callable[[str, str, Mapping[str, Any]], bool]
 """Whether a condition is true of a document: its collection, its key, the document."""
 MOST_ROWS = 100_000
 """The most documents that a snapshot may have: beyond, a client has to narrow what it asks for."""
@@ -31,10 +31,10 @@ def documents_at(
     journal: CollectionJournal,
     tenant: str,
     collections: Sequence[str],
-    holds: Holds,
+    holds: DocumentPredicate,
     *,
     after: int | None = None,
-    told: Mapping[int, Place] | None = None,
+    told: Mapping[int, PartitionPosition] | None = None,
 ) -> tuple[int, Documents]:
     """Documents that the condition is true of, and the offset for which it is so.
 
@@ -80,11 +80,13 @@ def _changes(journal: CollectionJournal, after: int, upto: int) -> Iterator[Chan
         after = rows[-1].offset if len(rows) == _PAGE else upto
 
 
-def _is_told(row: ChangeRow, told: Mapping[int, Place] | None) -> bool:
+def _is_told(row: ChangeRow, told: Mapping[int, PartitionPosition] | None) -> bool:
     return told is not None and (row.epoch, row.seq) <= told.get(row.partition, (0, 0))
 
 
-def _keep(found: Documents, name: tuple[str, str], document: dict[str, Any], holds: Holds) -> None:
+def _keep(
+    found: Documents, name: tuple[str, str], document: dict[str, Any], holds: DocumentPredicate
+) -> None:
     if not holds(*name, document):
         return
     found[name] = document

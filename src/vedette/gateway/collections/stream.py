@@ -17,51 +17,51 @@ from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias
 import msgspec
 
 from vedette.change import Event
-from vedette.filters.collection_query import Query
-from vedette.filters.document_filter import DocumentFilter, Environment
-from vedette.gateway.collections.snapshot import Place
+from vedette.filters.collection_query import CollectionQuery
+from vedette.filters.document_filter import DocumentFilter, FilterInput
+from vedette.gateway.collections.snapshot import PartitionPosition
 from vedette.gateway.streams.stream import Stream
-from vedette.gateway.wire.messages import wire_value
-from vedette.policy.collection_policies import SightRule
+from vedette.gateway.wire.messages import to_wire
+from vedette.policy.collection_policies import ViewRule
 from vedette.sources.images import decode_image
-from vedette.subscriptions.collection_watch import WatchForm
-from vedette.subscriptions.policy_view import DocumentSight
-from vedette.subscriptions.spec import Form
-from vedette.transport.causal_order import CausalHold
-from vedette.transport.ingest_messages import DeliveredChange, WindowTold
+from vedette.subscriptions.collection_watch import CollectionWatch
+from vedette.subscriptions.policy_view import DocumentView
+from vedette.subscriptions.spec import SubscriptionSpec
+from vedette.transport.causal_order import CausalBuffer
+from vedette.transport.ingest_messages import DeliveredChange, WindowResult
 from vedette.values import timestamp_to_ms
-from vedette.watch.delta import same
+from vedette.watch.delta import values_equal
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
     from vedette.gateway.broker.broker import Client
-    from vedette.gateway.streams.tenant import Desk
+    from vedette.gateway.streams.tenant import Tenant
 
 __all__ = [
+    "CollectionRequest",
     "CollectionStream",
-    "Eyes",
-    "Joining",
-    "LeftStream",
-    "Reason",
+    "CollectionView",
+    "DecodedChange",
+    "MatchKind",
+    "PendingSubscriber",
+    "PublishedRows",
+    "SavedCollectionStream",
     "StreamState",
-    "ToldChange",
-    "ToldRows",
-    "Wanted",
 ]
 
-ToldRows: TypeAlias = dict[tuple[str, str], dict[str, Any]]
+PublishedRows: TypeAlias = dict[tuple[str, str], dict[str, Any]]
 """What is told of documents, by collection, as the journal calls it, and key."""
 
 
 class StreamState(IntEnum):
     OPENING = 0
-    STANDING = 1
+    REGISTERED = 1
     LIVE = 2
     CLOSED = 3
 
 
-class Reason(IntEnum):
+class MatchKind(IntEnum):
     """What a change is to a subscription."""
 
     ENTER = 0
@@ -69,33 +69,33 @@ class Reason(IntEnum):
     LEAVE = 2
 
 
-class Eyes(NamedTuple):
+class CollectionView(NamedTuple):
     """A collection as policies show it to an actor."""
 
-    form: Form
+    form: SubscriptionSpec
     """What is wanted, through them: this is what the pipeline evaluates."""
     condition: DocumentFilter
-    sight: DocumentSight
+    sight: DocumentView
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Wanted:
+class CollectionRequest:
     """What a subscription over an external collection asks for; equal ones share a stream."""
 
     key: bytes
     collections: tuple[str, ...]
     """As the client names them: `shop::orders`; several are a union."""
-    form: Form
+    form: SubscriptionSpec
     condition: DocumentFilter
-    watch: WatchForm | None = None
+    watch: CollectionWatch | None = None
     """None: a filter, whose events are deltas of documents."""
     include_data: bool = False
     low_priority: bool = False
     snapshot: bool = False
     """Whether this subscriber begins with what there is."""
-    query: Query | None = field(default=None, compare=False)
+    query: CollectionQuery | None = field(default=None, compare=False)
     """Of a filter: how its snapshot is ordered and cut."""
-    eyes: Mapping[str, Eyes] | None = None
+    views: Mapping[str, CollectionView] | None = None
     """By collection; None: everything is seen."""
 
     @property
@@ -109,56 +109,56 @@ class Wanted:
         return self.watch is not None and self.watch.options.ordering.kind == "causal"
 
     @property
-    def sights(self) -> dict[str, tuple[SightRule, ...] | None] | None:
+    def view_rules(self) -> dict[str, tuple[ViewRule, ...] | None] | None:
         """What its eyes were made of."""
-        return None if self.eyes is None else {name: eyes.form.sight for name, eyes in self.eyes.items()}
+        return None if self.views is None else {name: eyes.form.sight for name, eyes in self.views.items()}
 
-    def form_of(self, collection: str) -> Form:
-        return self.form if self.eyes is None else self.eyes[collection].form
+    def form_of(self, collection: str) -> SubscriptionSpec:
+        return self.form if self.views is None else self.views[collection].form
 
-    def holds(self, collection: str, environment: Environment) -> bool:
+    def holds(self, collection: str, environment: FilterInput) -> bool:
         """Whether a document of a collection is wanted, and seen."""
-        condition = self.condition if self.eyes is None else self.eyes[collection].condition
+        condition = self.condition if self.views is None else self.views[collection].condition
         return condition.matches(environment)
 
     def row(self, collection: str, key: str, document: Mapping[str, Any]) -> dict[str, Any]:
         """A document that holds as it is told: the row of a WATCH, or the document itself."""
-        if self.eyes is not None:
-            document = self.eyes[collection].sight.shown(collection, key, document)
+        if self.views is not None:
+            document = self.views[collection].sight.redact(collection, key, document)
         if self.watch is not None:
             return self.watch.row(key, document, collection)
         return {"id": key, "_type": collection, **document}
 
 
-class LeftStream(msgspec.Struct, frozen=True, kw_only=True):
+class SavedCollectionStream(msgspec.Struct, frozen=True, kw_only=True):
     """What the next server needs to know to go on with a stream (`window_file.py`)."""
 
-    form: Form
+    form: SubscriptionSpec
     collections: tuple[str, ...]
-    sights: dict[str, tuple[SightRule, ...] | None] | None
+    sights: dict[str, tuple[ViewRule, ...] | None] | None
     include_data: bool
     low_priority: bool
     after: int
     """Everything up to this offset is told."""
-    places: dict[int, Place]
+    places: dict[int, PartitionPosition]
     """And of these partitions everything up to there."""
     epochs: dict[int, int]
     """Of all partitions: one that has another has lost its past."""
 
 
-class Joining(NamedTuple):
+class PendingSubscriber(NamedTuple):
     """A subscriber who was asked to wait."""
 
     client: Client
     sub: str
-    wanted: Wanted
+    wanted: CollectionRequest
 
-    def through(self, stream: CollectionStream) -> Joining:
+    def with_views_of(self, stream: CollectionStream) -> PendingSubscriber:
         """With the eyes that the stream has now."""
-        return self._replace(wanted=replace(self.wanted, eyes=stream.wanted.eyes))
+        return self._replace(wanted=replace(self.wanted, views=stream.wanted.views))
 
 
-class ToldChange:
+class DecodedChange:
     """A delivered change, its images decoded once for all streams, when one wants to see them."""
 
     __slots__ = ("_after", "_before", "record")
@@ -186,28 +186,28 @@ class CollectionStream(Stream):
 
     __slots__ = (
         "_ended",
-        "boundary",
+        "awaiting_registration",
+        "awaiting_snapshot",
+        "causal_buffer",
         "collections",
-        "heard",
-        "hold",
-        "ids",
-        "looking",
-        "partitions",
-        "places",
+        "partition_epochs",
         "position",
-        "registered",
+        "published",
+        "received",
+        "registration_ids",
+        "start_offset",
         "state",
+        "subscription_ids",
         "version",
-        "waiting",
         "wanted",
     )
 
     def __init__(
         self,
-        desk: Desk,
+        desk: Tenant,
         number: int,
         actor: str | None,
-        wanted: Wanted,
+        wanted: CollectionRequest,
         ended: Callable[[CollectionStream], None],
     ) -> None:
         super().__init__(desk, number, wanted.key, actor)
@@ -215,126 +215,130 @@ class CollectionStream(Stream):
         self.state = StreamState.OPENING
         self.collections: dict[str, str] = {}
         """As the journal calls them ▸ as the client does."""
-        self.ids: tuple[str, ...] = ()
+        self.registration_ids: tuple[str, ...] = ()
         """What this gateway calls it at the registry, once for each collection."""
-        self.registered: tuple[int, ...] = ()
+        self.subscription_ids: tuple[int, ...] = ()
         """Its numbers at the registry, one for each collection."""
-        self.boundary = 0
+        self.start_offset = 0
         """The journal's offset at which it began."""
         self.version = 0
         """Of the registry: batches of this version and later know it."""
-        self.partitions: dict[int, int] = {}
+        self.partition_epochs: dict[int, int] = {}
         """Where its changes come from, and the epochs."""
         self.position = int(wanted.snapshot)
         """Of its last event; what it began with is the first."""
-        self.places: dict[int, Place] = {}
+        self.published: dict[int, PartitionPosition] = {}
         """Partition ▸ the last change that it was told."""
-        self.heard: dict[int, Place] = {} if wanted.causal else self.places
+        self.received: dict[int, PartitionPosition] = {} if wanted.causal else self.published
         """Partition ▸ the last change that came for it; in causal order it is told later."""
-        self.hold: CausalHold[tuple[ToldChange, Reason]] | None = CausalHold() if wanted.causal else None
+        self.causal_buffer: CausalBuffer[tuple[DecodedChange, MatchKind]] | None = (
+            CausalBuffer() if wanted.causal else None
+        )
         """What came and is told when its batch is complete."""
-        self.waiting: list[Joining] = []
+        self.awaiting_registration: list[PendingSubscriber] = []
         """Who waits for it to be opened."""
-        self.looking: list[Joining] = []
+        self.awaiting_snapshot: list[PendingSubscriber] = []
         """Who waits for what it was told before."""
         self._ended = ended
 
-    def hears(self, record: DeliveredChange) -> bool:
+    def accept(self, record: DeliveredChange) -> bool:
         """Whether the change is news to it: of each partition changes come in order, and only repeats go back."""
         place = (record.epoch, record.seq)
-        if place <= self.heard.get(record.partition, (0, 0)):
+        if place <= self.received.get(record.partition, (0, 0)):
             return False
-        self.heard[record.partition] = place
+        self.received[record.partition] = place
         return True
 
-    def tell_change(self, change: ToldChange, reason: Reason) -> tuple[int, bytes]:
+    def append_change(self, change: DecodedChange, reason: MatchKind) -> tuple[int, bytes]:
         """Number a change that the pipeline found to concern it."""
         record = change.record
-        self.places[record.partition] = (record.epoch, record.seq)
+        self.published[record.partition] = (record.epoch, record.seq)
         self.position += 1
         offset = record.offset
         if self.wanted.watch is not None:
-            return self.tell(b'"payload"', wire_value(self._payload(change, reason)), offset)
-        return self.tell(b'"delta"', self._delta(change, reason), offset)
+            return self.append(b'"payload"', to_wire(self._payload(change, reason)), offset)
+        return self.append(b'"delta"', self._delta(change, reason), offset)
 
-    def tell_window(self, told: WindowTold, offset: int) -> tuple[int, bytes]:
+    def append_window(self, told: WindowResult, offset: int) -> tuple[int, bytes]:
         """What the end of a window says, as the pipeline has put it together."""
         payload = decode_image(told.payload)
         kind = payload.pop("type")
         body = {"type": kind, "tick": offset, "position": told.position, **payload}
-        return self.tell(b'"payload"', wire_value(body), offset)
+        return self.append(b'"payload"', to_wire(body), offset)
 
-    def _payload(self, change: ToldChange, reason: Reason) -> dict[str, Any]:
+    def _payload(self, change: DecodedChange, reason: MatchKind) -> dict[str, Any]:
         """As `Event.to_dict` has it, without the event: this is done for every change and every stream."""
-        document = change.before if reason is Reason.LEAVE else change.after
+        document = change.before if reason is MatchKind.LEAVE else change.after
         payload = {
             "type": ("added", "changed", "removed")[reason],
             "tick": change.record.offset,
             "position": self.position,
             "match": self._row(change, document or {}),
         }
-        if reason is Reason.UPDATE and change.before is not None:
+        if reason is MatchKind.UPDATE and change.before is not None:
             payload["prev"] = self._row(change, change.before)
         return payload
 
-    def _row(self, change: ToldChange, document: Mapping[str, Any]) -> dict[str, Any]:
+    def _row(self, change: DecodedChange, document: Mapping[str, Any]) -> dict[str, Any]:
         return self.wanted.row(self.collections[change.record.collection], change.record.key, document)
 
-    def _delta(self, change: ToldChange, reason: Reason) -> dict[str, Any]:
+    def _delta(self, change: DecodedChange, reason: MatchKind) -> dict[str, Any]:
         record = change.record
-        gone = reason is Reason.LEAVE and record.op == "delete"
+        gone = reason is MatchKind.LEAVE and record.op == "delete"
         delta: dict[str, Any] = {
             "type": ("create", "update", "delete")[reason],
             "reason": "delete" if gone else ("enter", "update", "leave")[reason],
             "id": f"{self.collections[record.collection]}/{record.key}",
             "timestamp": record.time_ms,
         }
-        if self.wanted.include_data and reason is not Reason.LEAVE and change.after is not None:
-            delta["document"] = wire_value(self._row(change, change.after))
+        if self.wanted.include_data and reason is not MatchKind.LEAVE and change.after is not None:
+            delta["document"] = to_wire(self._row(change, change.after))
         return delta
 
-    def judge(self, change: ToldChange) -> Reason | None:
+    def classify(self, change: DecodedChange) -> MatchKind | None:
         """What a change that came unfiltered is to it; None when nothing."""
         was, is_now = self._holds(change, change.before), self._holds(change, change.after)
         if was and is_now:
-            judged = self.wanted.watch is not None or self.wanted.eyes is not None
-            unseen = judged and same(
+            judged = self.wanted.watch is not None or self.wanted.views is not None
+            unseen = judged and values_equal(
                 self._row(change, change.before or {}), self._row(change, change.after or {})
             )
-            return None if unseen else Reason.UPDATE
-        return Reason.ENTER if is_now else Reason.LEAVE if was else None
+            return None if unseen else MatchKind.UPDATE
+        return MatchKind.ENTER if is_now else MatchKind.LEAVE if was else None
 
-    def _holds(self, change: ToldChange, document: Mapping[str, Any] | None) -> bool:
+    def _holds(self, change: DecodedChange, document: Mapping[str, Any] | None) -> bool:
         record = change.record
         if document is None:
             return False
-        environment = Environment(
+        environment = FilterInput(
             doc=document, id=record.key, collection=record.collection, op=record.op, before=change.before
         )
         return self.wanted.holds(self.collections[record.collection], environment)
 
-    def tell_difference(self, before: ToldRows, after: ToldRows, offset: int) -> Iterator[tuple[int, bytes]]:
+    def append_view_diff(
+        self, before: PublishedRows, after: PublishedRows, offset: int
+    ) -> Iterator[tuple[int, bytes]]:
         """Rows that are seen otherwise than before, by (collection, key), though nothing happened to the documents."""
         for name in sorted(before.keys() | after.keys()):
             one, other = before.get(name), after.get(name)
             if one is None or other is None:
-                reason = Reason.LEAVE if other is None else Reason.ENTER
-            elif same(one, other):
+                reason = MatchKind.LEAVE if other is None else MatchKind.ENTER
+            elif values_equal(one, other):
                 continue
             else:
-                reason = Reason.UPDATE
+                reason = MatchKind.UPDATE
             self.position += 1
             row = other if other is not None else one
             if self.wanted.watch is not None:
                 kind = ("added", "changed", "removed")[reason]
-                prev = one if reason is Reason.UPDATE else None
+                prev = one if reason is MatchKind.UPDATE else None
                 event = Event(type=kind, tick=offset, position=self.position, match=row, prev=prev)
-                yield self.tell(b'"payload"', wire_value(event.to_dict()), offset)
+                yield self.append(b'"payload"', to_wire(event.to_dict()), offset)
             else:
-                yield self.tell(b'"delta"', self._seen_delta(name, reason, row), offset)
+                yield self.append(b'"delta"', self._seen_delta(name, reason, row), offset)
 
     def _seen_delta(
-        self, name: tuple[str, str], reason: Reason, row: Mapping[str, Any] | None
+        self, name: tuple[str, str], reason: MatchKind, row: Mapping[str, Any] | None
     ) -> dict[str, Any]:
         delta: dict[str, Any] = {
             "type": ("create", "update", "delete")[reason],
@@ -342,40 +346,40 @@ class CollectionStream(Stream):
             "id": f"{self.collections[name[0]]}/{name[1]}",
             "timestamp": timestamp_to_ms(self.desk.clock.now()),
         }
-        if self.wanted.include_data and reason is not Reason.LEAVE:
-            delta["document"] = wire_value(row)
+        if self.wanted.include_data and reason is not MatchKind.LEAVE:
+            delta["document"] = to_wire(row)
         return delta
 
-    def leave_behind(self, after: int) -> None:
+    def save(self, after: int) -> None:
         """It may go on with another server, from where it stands; windows may not, they are not counted here."""
         if self.state is StreamState.OPENING or self.wanted.windowed:
             return
         wanted = self.wanted
-        left = LeftStream(
+        left = SavedCollectionStream(
             form=wanted.form,
             collections=wanted.collections,
-            sights=wanted.sights,
+            sights=wanted.view_rules,
             include_data=wanted.include_data,
             low_priority=wanted.low_priority,
             after=after,
-            places=self.places,
-            epochs=self.partitions,
+            places=self.published,
+            epochs=self.partition_epochs,
         )
-        self.recipe = msgspec.json.encode({"collection": left})
+        self.restore_spec = msgspec.json.encode({"collection": left})
 
-    def begin_anew(self, wanted: Wanted) -> None:
+    def reset(self, wanted: CollectionRequest) -> None:
         """It is seen through other eyes from here on: what it was told before is not for those who come back."""
         self.wanted = wanted
         self.state = StreamState.OPENING
-        self.registered, self.places = (), {}
-        self.heard = {} if wanted.causal else self.places
-        self.hold = CausalHold() if wanted.causal else None
-        self.desk.window.forget(self.history)
+        self.subscription_ids, self.published = (), {}
+        self.received = {} if wanted.causal else self.published
+        self.causal_buffer = CausalBuffer() if wanted.causal else None
+        self.desk.window.remove(self.history)
 
     def initial(self, rows: list[dict[str, Any]], seq: int, offset: int, position: int) -> bytes:
         """A snapshot for one subscriber: the stream stood at `seq` then. It begins the chain."""
         event = Event(type="initial", tick=offset, position=position, matches=tuple(rows))
-        return self.tail(seq, None, offset, b'"payload"', wire_value(event.to_dict()))
+        return self.encode_event(seq, None, offset, b'"payload"', to_wire(event.to_dict()))
 
     def close(self) -> None:
         super().close()

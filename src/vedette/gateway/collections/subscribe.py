@@ -7,49 +7,49 @@ from typing import TYPE_CHECKING, Any
 from vedette.errors import FilterError, VedetteError
 from vedette.gateway.broker.subscribe import MATCHER_VERSION, SMALLER
 from vedette.gateway.collections.snapshot import Documents
-from vedette.gateway.collections.stream import CollectionStream, Joining
+from vedette.gateway.collections.stream import CollectionStream, PendingSubscriber
 from vedette.gateway.wire import broker_link as link
-from vedette.gateway.wire.messages import encode, engine_error, message, wire_value
+from vedette.gateway.wire.messages import encode, encode_message, error_payload, to_wire
 from vedette.gateway.wire.replies import too_large
 from vedette.gateway.wire.snapshot_page import MAX_SNAPSHOT_BYTES, snapshot_page
 
 if TYPE_CHECKING:
     from vedette.gateway.broker.broker import Broker
 
-__all__ = ["Reception"]
+__all__ = ["CollectionSubscriber"]
 
 
-class Reception:
-    """Answers to subscribers that a `CollectionDesk` has counted in; one that has left meanwhile is told nothing."""
+class CollectionSubscriber:
+    """Answers to subscribers that a `CollectionBroker` has counted in; one that has left meanwhile is told nothing."""
 
     def __init__(self, broker: Broker) -> None:
         self._broker = broker
 
-    def is_there(self, stream: CollectionStream, joining: Joining) -> bool:
+    def is_there(self, stream: CollectionStream, joining: PendingSubscriber) -> bool:
         client = joining.client
         known = (client.port, client.conn) in self._broker.clients
-        return known and client.subs.get(joining.sub) is stream
+        return known and client.subscriptions.get(joining.sub) is stream
 
-    def still_there(self, stream: CollectionStream, joining: Joining) -> bool:
+    def is_waiting(self, stream: CollectionStream, joining: PendingSubscriber) -> bool:
         """The same, of one whose request is to be answered now: who has left waits for nothing more."""
         there, client = self.is_there(stream, joining), joining.client
         if not there and (client.port, client.conn) in self._broker.clients:
-            self._broker.say(client, link.Answer(conn=client.conn, data=b""))
+            self._broker.reply(client, link.Reply(conn=client.conn, data=b""))
         return there
 
-    def refuse(self, stream: CollectionStream, joining: Joining, error: VedetteError) -> None:
-        if not self.still_there(stream, joining):
+    def refuse(self, stream: CollectionStream, joining: PendingSubscriber, error: VedetteError) -> None:
+        if not self.is_waiting(stream, joining):
             return
         client, sub = joining.client, joining.sub
-        self._broker.part(client, sub)
-        payload = engine_error(error)
+        self._broker.remove_subscription(client, sub)
+        payload = error_payload(error)
         payload["message"] = f"Subscribe failed: {payload['message']}"
-        self._broker.say(client, link.Failed(conn=client.conn, id=sub, payload=payload))
+        self._broker.reply(client, link.RequestFailed(conn=client.conn, id=sub, payload=payload))
 
-    def welcome(
+    def acknowledge(
         self,
         stream: CollectionStream,
-        joining: Joining,
+        joining: PendingSubscriber,
         seq: int,
         position: int,
         offset: int,
@@ -63,43 +63,43 @@ class Reception:
             "partitions": 1,
             "seq": seq,
             "host": "pipeline",
-            "resumeToken": stream.desk.token(stream, seq, pending=documents is not None),
+            "resumeToken": stream.desk.sign_token(stream, seq, pending=documents is not None),
         }
-        first = [message("subscribe_ack", payload, sub)]
+        first = [encode_message("subscribe_ack", payload, sub)]
         if documents is not None:
             rows = [
                 wanted.row(stream.collections[collection], key, document)
                 for (collection, key), document in sorted(documents.items())
             ]
             first.append(
-                client.desk.head + encode(sub) + stream.initial(rows, seq, offset, position)
+                client.desk.event_prefix + encode(sub) + stream.initial(rows, seq, offset, position)
                 if wanted.watch is not None
                 else _snapshot(stream, joining, rows, seq, offset)
             )
             most = self._broker.limits.max_answer_bytes
             if len(first[-1]) > most:
-                self._broker.part(client, sub)
+                self._broker.remove_subscription(client, sub)
                 failure = too_large("What the watch begins with", most, SMALLER)
                 payload = {"code": failure.code, "message": failure.text}
-                self._broker.say(client, link.Failed(conn=client.conn, id=sub, payload=payload))
+                self._broker.reply(client, link.RequestFailed(conn=client.conn, id=sub, payload=payload))
                 return
         replay = stream.history.last_seq > seq
         record = link.Subscribed(
             conn=client.conn,
-            sub=sub,
-            stream=stream.number,
+            sub_id=sub,
+            stream=stream.stream_id,
             seq=seq,
-            first=first,
-            head=client.desk.head,
-            replay=replay,
+            messages=first,
+            event_prefix=client.desk.event_prefix,
+            replay_follows=replay,
         )
-        self._broker.say(client, record, sub)
+        self._broker.reply(client, record, sub)
         if replay:
             self._broker.replay(client, sub, stream, seq)
 
 
 def _snapshot(
-    stream: CollectionStream, joining: Joining, rows: list[dict[str, Any]], seq: int, offset: int
+    stream: CollectionStream, joining: PendingSubscriber, rows: list[dict[str, Any]], seq: int, offset: int
 ) -> bytes:
     """A page of a filter's documents, or why there is none: the subscription stands either way."""
     sub, query = joining.sub, joining.wanted.query
@@ -108,11 +108,11 @@ def _snapshot(
         page = snapshot_page(query, rows)
     except FilterError as error:
         code = "snapshot_limit" if error.code == "E1202" else "snapshot_failed"
-        return message("error", {"code": code, "message": error.text, "subId": sub}, sub)
-    token = stream.desk.token(stream, seq)
+        return encode_message("error", {"code": code, "message": error.text, "subId": sub}, sub)
+    token = stream.desk.sign_token(stream, seq)
     payload = {"subId": sub, **page, "partition": 0, "seq": seq, "lsn": offset, "resumeToken": token}
-    data = message("snapshot", wire_value(payload), sub)
+    data = encode_message("snapshot", to_wire(payload), sub)
     if len(data) > MAX_SNAPSHOT_BYTES:
         text = "the snapshot has more than 16 MiB: ask for pages with limit and startAfter"
-        return message("error", {"code": "snapshot_limit", "message": text, "subId": sub}, sub)
+        return encode_message("error", {"code": "snapshot_limit", "message": text, "subId": sub}, sub)
     return data

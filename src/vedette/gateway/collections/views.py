@@ -11,50 +11,50 @@ from typing import TYPE_CHECKING
 import msgspec
 
 from vedette.engine.collection_access import (
-    CollectionSights,
-    RightsBell,
-    check_collection_rights,
-    collection_sights,
+    CollectionRules,
+    CollectionRulesListener,
+    check_collection_access,
+    collection_rules,
 )
-from vedette.engine.commit.lock import Turn
+from vedette.engine.commit.lock import LockScope
 from vedette.errors import StoreError, SubscriptionError, VedetteError, WatchError
 from vedette.filters.document_filter import compile_filter
-from vedette.gateway.collections.stream import CollectionStream, Eyes, Wanted
+from vedette.gateway.collections.stream import CollectionRequest, CollectionStream, CollectionView
 from vedette.language.syntax.expressions import Attribute, Expression, Variable
 from vedette.language.syntax.visit import walk
-from vedette.subscriptions.collection_watch import WatchForm
-from vedette.subscriptions.policy_view import ACCEPTED
-from vedette.subscriptions.spec import expression_of, sight_of
+from vedette.subscriptions.collection_watch import CollectionWatch
+from vedette.subscriptions.policy_view import TRUSTED_LIMITS
+from vedette.subscriptions.spec import filter_expression, view_of
 
 if TYPE_CHECKING:
     from vedette.engine.database import Database
     from vedette.gateway.broker.broker import Client
-    from vedette.gateway.streams.tenant import Desk
+    from vedette.gateway.streams.tenant import Tenant
 
-__all__ = ["RightsReview", "as_shown_to", "through_policies"]
+__all__ = ["PolicyReview", "apply_policies", "current_views"]
 
 _audit = logging.getLogger("vedette.audit")
 
 
-def through_policies(client: Client, wanted: Wanted, pattern: str) -> Wanted:
+def apply_policies(client: Client, wanted: CollectionRequest, pattern: str) -> CollectionRequest:
     """What the client wants as policies show it; raises E8001 when they cannot show it."""
     if client.system or client.actor is None:
         return wanted
     used = _attributes(wanted.condition.expression, wanted.watch)
     database = client.desk.database
-    sights = check_collection_rights(database, client.actor, wanted.collections, used, pattern)
-    return wanted if sights is None else replace(wanted, eyes=_eyes(database, wanted, sights, client.actor))
+    sights = check_collection_access(database, client.actor, wanted.collections, used, pattern)
+    return wanted if sights is None else replace(wanted, views=_eyes(database, wanted, sights, client.actor))
 
 
-def as_shown_to(actor: str | None, database: Database, wanted: Wanted) -> Wanted:
+def current_views(actor: str | None, database: Database, wanted: CollectionRequest) -> CollectionRequest:
     """The same without the question whether the actor may watch: it has done so."""
     if actor is None:
         return wanted
-    sights = collection_sights(database, actor, wanted.collections)
-    return wanted if sights is None else replace(wanted, eyes=_eyes(database, wanted, sights, actor))
+    sights = collection_rules(database, actor, wanted.collections)
+    return wanted if sights is None else replace(wanted, views=_eyes(database, wanted, sights, actor))
 
 
-def _attributes(condition: Expression, watch: WatchForm | None) -> list[str]:
+def _attributes(condition: Expression, watch: CollectionWatch | None) -> list[str]:
     """Attributes of documents that are asked about or returned."""
     asked: list[Expression] = [condition]
     names: list[str] = []
@@ -67,44 +67,48 @@ def _attributes(condition: Expression, watch: WatchForm | None) -> list[str]:
     return list(dict.fromkeys(names))
 
 
-def _eyes(database: Database, wanted: Wanted, sights: CollectionSights, actor: str) -> Mapping[str, Eyes]:
+def _eyes(
+    database: Database, wanted: CollectionRequest, sights: CollectionRules, actor: str
+) -> Mapping[str, CollectionView]:
     """Raises E8001 where policies have no meaning for documents, E6204 where the filter has none through policies."""
     found = {}
     for name, rules in sights.items():
         form = msgspec.structs.replace(wanted.form, sight=rules)
         try:
-            sight = sight_of(form)
+            sight = view_of(form)
         except SubscriptionError as error:
             ids = {"tenant": database.name, "actor": actor, "pattern": name}
             extra = {"action": "watch.denied", **ids, "reason": error.text}
             _audit.warning("A watch was denied to %s", actor, extra=extra)
             raise WatchError("E8001", "Watch pattern denied") from None
         assert sight is not None
-        found[name] = Eyes(form, compile_filter(expression_of(form), limits=ACCEPTED), sight)
+        found[name] = CollectionView(
+            form, compile_filter(filter_expression(form), limits=TRUSTED_LIMITS), sight
+        )
     return found
 
 
-class RightsReview:
+class PolicyReview:
     """Streams of actors: when a commit may have changed what they are shown, they are asked about anew."""
 
     def __init__(
         self,
         call: Callable[[Callable[[], object]], None],
-        see_anew: Callable[[CollectionStream, Mapping[str, Eyes] | None], None],
+        see_anew: Callable[[CollectionStream, Mapping[str, CollectionView] | None], None],
         end: Callable[[CollectionStream, VedetteError], None],
     ) -> None:
-        """`call` has something done on the engine's thread, `see_anew` and `end` are what may come of a review."""
+        """`call` has something done on the engine's thread, `change_views` and `end` are what may come of a review."""
         self._call, self._see_anew, self._end = call, see_anew, end
-        self._streams: dict[Desk, dict[CollectionStream, None]] = {}
-        self._bells: dict[Desk, RightsBell] = {}
-        self._rung: set[Desk] = set()
+        self._streams: dict[Tenant, dict[CollectionStream, None]] = {}
+        self._bells: dict[Tenant, CollectionRulesListener] = {}
+        self._rung: set[Tenant] = set()
 
     def add(self, stream: CollectionStream) -> None:
         if stream.actor is None:
             return
         desk = stream.desk
         if desk not in self._bells:
-            self._bells[desk] = RightsBell(desk.database, lambda: self._ring(desk))
+            self._bells[desk] = CollectionRulesListener(desk.database, lambda: self._ring(desk))
         self._bells[desk].actors.add(stream.actor)
         self._streams.setdefault(desk, {})[stream] = None
 
@@ -117,27 +121,27 @@ class RightsReview:
             del self._streams[stream.desk]
             self._bells.pop(stream.desk).close()
 
-    def _ring(self, desk: Desk) -> None:
+    def _ring(self, desk: Tenant) -> None:
         """From any thread, with the database's turn held."""
         if desk not in self._rung:
             self._rung.add(desk)
             self._call(lambda: self._review(desk))
 
-    def _review(self, desk: Desk) -> None:
+    def _review(self, desk: Tenant) -> None:
         """What is asked is true of what is durable: nobody learns of a right that a crash could take back."""
         self._rung.discard(desk)
         with suppress(StoreError):  # what was lost is not there any more, and what there is is asked about
-            desk.database.wait(Turn(desk.database).taken())
+            desk.database.wait_durable(LockScope(desk.database).observe())
         for stream in list(self._streams.get(desk, ())):
             try:
-                self._look_again(stream)
+                self._review_stream(stream)
             except VedetteError as error:
                 self._end(stream, error)
 
-    def _look_again(self, stream: CollectionStream) -> None:
+    def _review_stream(self, stream: CollectionStream) -> None:
         assert stream.actor is not None
         wanted = stream.wanted
-        sights = collection_sights(stream.desk.database, stream.actor, wanted.collections)
-        if sights != wanted.sights:
+        sights = collection_rules(stream.desk.database, stream.actor, wanted.collections)
+        if sights != wanted.view_rules:
             eyes = None if sights is None else _eyes(stream.desk.database, wanted, sights, stream.actor)
             self._see_anew(stream, eyes)

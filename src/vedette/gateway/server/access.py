@@ -7,7 +7,7 @@ from urllib.parse import urlsplit
 
 from vedette.errors import SettingsError
 
-__all__ = ["check_exposure", "is_loopback", "origin_allowed"]
+__all__ = ["is_loopback", "origin_allowed", "require_auth_or_loopback"]
 
 
 def is_loopback(host: str) -> bool:
@@ -19,7 +19,7 @@ def is_loopback(host: str) -> bool:
         return False
 
 
-def check_exposure(host: str, *, guarded: bool) -> None:
+def require_auth_or_loopback(host: str, *, guarded: bool) -> None:
     """Without authentication only this machine may connect."""
     if not guarded and not is_loopback(host):
         text = f"Listening on {host} without authentication would let anyone in: set auth_keys, or listen on 127.0.0.1"

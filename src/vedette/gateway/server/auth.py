@@ -17,17 +17,17 @@ import jwt
 
 from vedette.clock import Clock
 from vedette.gateway.server.jwk_set import KeySet, load_from
-from vedette.gateway.wire.messages import DEEPEST, is_plain
+from vedette.gateway.wire.messages import MAX_NESTING, is_portable
 from vedette.settings import Settings
 
 __all__ = [
     "AuthError",
     "Authority",
     "Grant",
-    "LocalDoor",
-    "OpenDoor",
-    "TokenAuthority",
-    "authority_of",
+    "JwtAuthenticator",
+    "LoopbackAuthenticator",
+    "SecretAuthenticator",
+    "make_authenticator",
 ]
 
 _LONGEST_TOKEN = 16_384
@@ -46,62 +46,62 @@ class AuthError(Exception):
 class Grant:
     tenant: str
     actor: str | None
-    system: bool
+    is_system: bool
     expires_at: datetime | None = None
     claims: Mapping[str, Any] = field(default_factory=dict)
-    local: bool = False
+    via_local_socket: bool = False
     """Through the socket of the data directory: may see what concerns the whole home."""
 
-    def same_person(self, other: Grant) -> bool:
-        return (self.tenant, self.actor, self.system) == (other.tenant, other.actor, other.system)
+    def same_identity(self, other: Grant) -> bool:
+        return (self.tenant, self.actor, self.is_system) == (other.tenant, other.actor, other.is_system)
 
 
 class Authority(Protocol):
     """Decides from a token and a database's name who is there."""
 
-    def admit(self, token: str, database: str | None) -> Grant:
+    def authenticate(self, token: str, database: str | None) -> Grant:
         """The grant; AuthError when there is none."""
         ...
 
 
-class OpenDoor:
+class LoopbackAuthenticator:
     """No authentication is set up: whoever reaches the loopback address is the system context."""
 
     def __init__(self) -> None:
         self._grants: dict[str, Grant] = {}
 
-    def admit(self, token: str, database: str | None) -> Grant:  # noqa: ARG002 - any token will do
+    def authenticate(self, token: str, database: str | None) -> Grant:  # noqa: ARG002 - any token will do
         if not database:
             raise AuthError("invalid_auth", "database is required")
         grant = self._grants.get(database)
         if grant is None:
-            grant = Grant(tenant=database, actor=None, system=True)
+            grant = Grant(tenant=database, actor=None, is_system=True)
             if len(self._grants) < _REMEMBERED:
                 self._grants[database] = grant  # a hundred thousand connections, one grant
         return grant
 
 
-class LocalDoor:
+class SecretAuthenticator:
     """The Unix socket of the data directory: whoever can read the directory's secret is the system context."""
 
     def __init__(self, secret: bytes) -> None:
         self._secret = secret.hex()
 
-    def admit(self, token: str, database: str | None) -> Grant:
+    def authenticate(self, token: str, database: str | None) -> Grant:
         if not database:
             raise AuthError("invalid_auth", "database is required")
         if not token.isascii() or not hmac.compare_digest(token, self._secret):
             raise _refused()
-        return Grant(tenant=database, actor=None, system=True, local=True)
+        return Grant(tenant=database, actor=None, is_system=True, via_local_socket=True)
 
 
-class TokenAuthority:
+class JwtAuthenticator:
     def __init__(self, keys: KeySet, clock: Clock, *, audience: str = "", issuer: str = "") -> None:
         self.keys = keys
         self._clock = clock
         self._audience, self._issuer = audience, issuer
 
-    def admit(self, token: str, database: str | None) -> Grant:
+    def authenticate(self, token: str, database: str | None) -> Grant:
         if not database:
             raise AuthError("invalid_auth", "database is required")
         claims = self._claims(token)
@@ -114,7 +114,7 @@ class TokenAuthority:
         return Grant(
             tenant=database,
             actor=None if system else actor,
-            system=system,
+            is_system=system,
             expires_at=expires_at,
             claims={k: v for k, v in claims.items() if k not in ("exp", "iat", "nbf", "jti")},
         )
@@ -124,7 +124,7 @@ class TokenAuthority:
             raise _refused()
         try:
             found = self.keys.find(jwt.get_unverified_header(token).get("kid"))
-            if found is None and self.keys.stale:
+            if found is None and self.keys.needs_refresh:
                 raise AuthError("busy", "the keys are being read again: try again in a moment")
             if found is None:
                 raise _refused()
@@ -150,7 +150,7 @@ class TokenAuthority:
             claims["exp"] = float(claims["exp"])
         except (jwt.PyJWTError, TypeError, ValueError, OverflowError, RecursionError):
             raise _refused() from None
-        if not is_plain(claims, DEEPEST):
+        if not is_portable(claims, MAX_NESTING):
             raise _refused()
         return claims
 
@@ -159,9 +159,9 @@ def _refused() -> AuthError:
     return AuthError("unauthorized", "invalid token")
 
 
-def authority_of(settings: Settings, clock: Clock) -> Authority:
+def make_authenticator(settings: Settings, clock: Clock) -> Authority:
     """What the settings say; keys are read now, so that a mistake shows at the start."""
     if not settings.auth_keys:
-        return OpenDoor()
+        return LoopbackAuthenticator()
     keys = KeySet(load_from(settings.auth_keys, clock), clock)
-    return TokenAuthority(keys, clock, audience=settings.auth_audience, issuer=settings.auth_issuer)
+    return JwtAuthenticator(keys, clock, audience=settings.auth_audience, issuer=settings.auth_issuer)

@@ -13,18 +13,18 @@ from __future__ import annotations
 
 from enum import IntEnum
 
-__all__ = ["Intake", "Load", "Outbox", "Watermarks"]
+__all__ = ["Load", "LoadMonitor", "OutboxMeter", "RequestBudget"]
 
 
 class Load(IntEnum):
     NORMAL = 0
-    SOFT = 1
+    SHED_LOW_PRIORITY = 1
     """Subscriptions of low priority are shed."""
-    HARD = 2
+    SHED_ALL = 2
     """All subscriptions are shed."""
 
 
-class Watermarks:
+class LoadMonitor:
     """The load of a gateway, with hysteresis."""
 
     def __init__(self, limit_bytes: int, *, soft: float = 0.7, hard: float = 0.9, low: float = 0.6) -> None:
@@ -37,15 +37,15 @@ class Watermarks:
     def measure(self, waiting_bytes: int) -> Load:
         """The load now that so many bytes wait."""
         if waiting_bytes >= self._hard:
-            self.load = Load.HARD
+            self.load = Load.SHED_ALL
         elif waiting_bytes < self._low:
             self.load = Load.NORMAL
         elif waiting_bytes >= self._soft:
-            self.load = max(self.load, Load.SOFT)
+            self.load = max(self.load, Load.SHED_LOW_PRIORITY)
         return self.load
 
 
-class Intake:
+class RequestBudget:
     """The bytes that all clients of a gateway have asked with and that wait for an answer."""
 
     __slots__ = ("_most", "waiting")
@@ -59,7 +59,7 @@ class Intake:
         return not self.waiting or self.waiting + size <= self._most
 
 
-class Outbox:
+class OutboxMeter:
     """What waits for one client. `clogged` from the high mark until the low mark."""
 
     __slots__ = ("clogged", "high", "low", "waiting")

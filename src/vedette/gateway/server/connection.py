@@ -25,16 +25,16 @@ import msgspec
 
 from vedette.gateway.limits import GatewayLimits
 from vedette.gateway.server.auth import AuthError, Authority, Grant
-from vedette.gateway.server.backpressure import Intake
-from vedette.gateway.server.outbound import Bundle, Parcel
-from vedette.gateway.server.subscription import Hold, Subscription
+from vedette.gateway.server.backpressure import RequestBudget
+from vedette.gateway.server.outbound import FrameBatch, OutboundFrame
+from vedette.gateway.server.subscription import HoldReason, Subscription
 from vedette.gateway.wire import broker_link as link
 from vedette.gateway.wire import messages as frames
 from vedette.gateway.wire import validation as asking
 from vedette.gateway.wire.close_codes import CloseCode
-from vedette.gateway.wire.counters import Tally
-from vedette.gateway.wire.messages import FrameError, Message, message, read_message
-from vedette.gateway.wire.unknown_fields import naming_ignored
+from vedette.gateway.wire.counters import Counters
+from vedette.gateway.wire.messages import Message, MessageError, decode_message, encode_message
+from vedette.gateway.wire.unknown_fields import add_ignored_fields
 from vedette.values import timestamp_to_text
 
 __all__ = ["MESSAGES", "Connection", "Sink", "State"]
@@ -43,9 +43,9 @@ __all__ = ["MESSAGES", "Connection", "Sink", "State"]
 class Sink(Protocol):
     """Where a connection's messages go."""
 
-    def send(self, parcel: Parcel) -> None: ...
+    def send(self, parcel: OutboundFrame) -> None: ...
 
-    def send_all(self, bundle: Bundle) -> None: ...
+    def send_batch(self, bundle: FrameBatch) -> None: ...
 
     def close(self, code: int, reason: str) -> None: ...
 
@@ -57,38 +57,38 @@ class State(Enum):
     CLOSED = "closed"
 
 
-class Wish(NamedTuple):
+class SubscribeOptions(NamedTuple):
     """What is special about a subscription here: most have nothing."""
 
-    low: bool = False
+    low_priority: bool = False
     max_unacked: int | None = None
     ignored: tuple[str, ...] = ()
     """Keys that were not read."""
 
 
-_NO_WISH = Wish()
-_HEARTBEAT = Parcel(message("heartbeat"))
+_NO_WISH = SubscribeOptions()
+_HEARTBEAT = OutboundFrame(encode_message("heartbeat"))
 
 
 class Connection:
     """One client at a gateway."""
 
     __slots__ = (
-        "_ask",
         "_authority",
         "_intake",
         "_limits",
         "_now",
+        "_options",
         "_pending",
         "_pending_bytes",
         "_size",
+        "_submit",
         "_tally",
         "_waiting",
-        "_wishes",
         "checksum",
-        "clogged",
         "grant",
         "number",
+        "outbox_full",
         "sink",
         "state",
         "subscriptions",
@@ -104,8 +104,8 @@ class Connection:
         limits: GatewayLimits,
         ask: Callable[[Any], bool],
         now: Callable[[], datetime],
-        intake: Intake,
-        tally: Tally,
+        intake: RequestBudget,
+        tally: Counters,
     ) -> None:
         self.number = number
         self.sink = sink
@@ -113,12 +113,12 @@ class Connection:
         self.grant: Grant | None = None
         self.version = 0
         self.checksum = False
-        self.clogged = False
+        self.outbox_full = False
         """Whether its outbox is above the high mark."""
         self.subscriptions: dict[str, Subscription] = {}
         self._authority = authority
         self._limits = limits
-        self._ask = ask
+        self._submit = ask
         self._now = now
         self._intake = intake
         self._tally = tally
@@ -129,38 +129,38 @@ class Connection:
         """Bytes of the message that is being taken."""
         self._waiting: list[tuple[Message, int]] | None = None
         """What came while the engine was asked, with its bytes."""
-        self._wishes: dict[str, Wish] | None = None
+        self._options: dict[str, SubscribeOptions] | None = None
         """As the client's messages have it so far: of several subscriptions under one name the last's."""
 
     # --- in -----------------------------------------------------------------------------------------------------
 
-    def received(self, data: bytes | str) -> None:
+    def receive(self, data: bytes | str) -> None:
         """One text frame of the client."""
         if self.state is State.CLOSED:
             return
         self._size = len(data)
         try:
-            self._take(read_message(data))
-        except FrameError as error:
-            self.fail(error.code, error.text, error.id)
+            self._dispatch(decode_message(data))
+        except MessageError as error:
+            self.send_error(error.code, error.text, error.id)
 
-    def _take(self, msg: Message) -> None:
+    def _dispatch(self, msg: Message) -> None:
         if self.state is State.OPENING:
-            self._postpone(msg)
+            self._defer(msg)
         elif msg.type == "heartbeat":
             self.sink.send(_HEARTBEAT)
         elif msg.type == "auth":
             self._authenticate(msg)
         elif self.state is State.NEW:
-            self.fail("unauthorized", "auth required", msg.id)
+            self.send_error("unauthorized", "auth required", msg.id)
         else:
             MESSAGES[msg.type](self, msg)
 
-    def _postpone(self, msg: Message) -> None:
+    def _defer(self, msg: Message) -> None:
         self._waiting = self._waiting if self._waiting is not None else []
         full = len(self._waiting) >= self._limits.max_pending_requests
         if full or not self._has_room():
-            raise FrameError("busy", "too much was said before auth_ack", msg.id)
+            raise MessageError("busy", "too much was said before auth_ack", msg.id)
         self._waiting.append((msg, self._size))
         self._count_pending()
 
@@ -169,57 +169,57 @@ class Connection:
     def _authenticate(self, msg: Message) -> None:
         payload: frames.Auth = msg.payload
         try:
-            grant = self._authority.admit(payload.token, payload.database or payload.tenant)
+            grant = self._authority.authenticate(payload.token, payload.database or payload.tenant)
         except AuthError as error:
-            self.fail(error.code, error.text, msg.id, retryable=error.code == "busy")
+            self.send_error(error.code, error.text, msg.id, retryable=error.code == "busy")
             return
         if self.state is State.OPEN:
             self._refresh(grant, msg.id)
             return
         self.grant, self.version, self.checksum = grant, payload.version, payload.checksum
         self.state = State.OPENING
-        opening = link.Open(
+        opening = link.OpenConnection(
             conn=self.number,
             id=msg.id,
             tenant=grant.tenant,
             actor=grant.actor,
-            system=grant.system,
+            system=grant.is_system,
             claims=cast("dict[str, Any]", grant.claims),
             checksum=payload.checksum,
-            local=grant.local,
+            local=grant.via_local_socket,
         )
-        if not self._ask(opening):
+        if not self._submit(opening):
             self.state, self.grant = State.NEW, None
-            self.fail("busy", "the server is overloaded: try again", msg.id, retryable=True)
+            self.send_error("busy", "the server is overloaded: try again", msg.id, retryable=True)
 
     def _refresh(self, grant: Grant, id: str | None) -> None:
         assert self.grant is not None
-        if not grant.same_person(self.grant):
-            self.fail("invalid_auth", "a connection stays with its database and its actor", id)
+        if not grant.same_identity(self.grant):
+            self.send_error("invalid_auth", "a connection stays with its database and its actor", id)
             return
         if grant.claims != self.grant.claims:
-            self._ask(link.Renew(conn=self.number, claims=dict(grant.claims)))
+            self._submit(link.UpdateClaims(conn=self.number, claims=dict(grant.claims)))
         self.grant = grant
         self._acknowledge_auth(id)
 
-    def opened(self, record: link.Opened) -> None:
+    def on_opened(self, record: link.ConnectionOpened) -> None:
         """The engine knows the actor: the connection is open."""
         if self.state is not State.OPENING:
             return
         self.state = State.OPEN
         self._tally.opened += 1
         self._acknowledge_auth(record.id)
-        self._take_waiting()
+        self._dispatch_deferred()
 
-    def _take_waiting(self) -> None:
+    def _dispatch_deferred(self) -> None:
         """What came while the engine was asked: its turn has come, whatever the answer was."""
         waiting, self._waiting = self._waiting or [], None
         self._nothing_waits()
         for msg, self._size in waiting:
             try:
-                self._take(msg)
-            except FrameError as error:
-                self.fail(error.code, error.text, error.id or msg.id)
+                self._dispatch(msg)
+            except MessageError as error:
+                self.send_error(error.code, error.text, error.id or msg.id)
 
     def _acknowledge_auth(self, id: str | None) -> None:
         window = self._limits.window
@@ -232,7 +232,7 @@ class Connection:
         }
         if self.checksum:
             payload["checksum"] = "crc32c"
-        self.say(message("auth_ack", payload, id))
+        self.send(encode_message("auth_ack", payload, id))
 
     # --- requests -----------------------------------------------------------------------------------------------
 
@@ -240,12 +240,12 @@ class Connection:
         """Ask the engine, which answers every request exactly once; whether it was asked."""
         if self._pending >= self._limits.max_pending_requests:
             text = f"more than {self._limits.max_pending_requests} requests wait for an answer"
-            self.fail("busy", text, id, retryable=True)
+            self.send_error("busy", text, id, retryable=True)
         elif not self._has_room():
             text = f"requests of more than {self._limits.max_pending_bytes} bytes wait for an answer"
-            self.fail("busy", text, id, retryable=True)
-        elif not self._ask(record):
-            self.fail("busy", "the server is overloaded: try again", id, retryable=True)
+            self.send_error("busy", text, id, retryable=True)
+        elif not self._submit(record):
+            self.send_error("busy", "the server is overloaded: try again", id, retryable=True)
         else:
             self._pending += 1
             self._count_pending()
@@ -268,55 +268,55 @@ class Connection:
         self._pending_bytes = 0
 
     def _execute(self, msg: Message) -> None:
-        self._request(asking.statement(self.number, msg), msg.id)
+        self._request(asking.execute_request(self.number, msg), msg.id)
 
     def _define(self, msg: Message) -> None:
         assert self.grant is not None
-        if not self.grant.system:
-            self.fail("forbidden", "define is for administrators", msg.id)
+        if not self.grant.is_system:
+            self.send_error("forbidden", "define is for administrators", msg.id)
             return
         self._request(
-            link.Asked(conn=self.number, id=msg.id, kind="define", text=msg.payload.ontology), msg.id
+            link.ExecuteRequest(conn=self.number, id=msg.id, kind="define", text=msg.payload.ontology), msg.id
         )
 
     def _subscribe(self, msg: Message) -> None:
-        payload, ignored = asking.subscription(msg)
+        payload, ignored = asking.check_subscribe(msg)
         assert msg.id is not None
         most = self._limits.max_subscriptions_per_connection
         if msg.id not in self.subscriptions and len(self.subscriptions) >= most:
-            self._refuse_more(msg.id, most)
+            self._send_quota_error(msg.id, most)
             return
         fields = msgspec.structs.asdict(payload)
-        if self._request(link.SubscribeTo(conn=self.number, sub=msg.id, payload=fields), msg.id):
-            self._note(msg.id, Wish(payload.priority == "low", payload.max_unacked, ignored))
+        if self._request(link.SubscribeRequest(conn=self.number, sub_id=msg.id, payload=fields), msg.id):
+            self._note(msg.id, SubscribeOptions(payload.priority == "low", payload.max_unacked, ignored))
 
-    def _refuse_more(self, id: str, limit: int) -> None:
+    def _send_quota_error(self, id: str, limit: int) -> None:
         text = f"watch error: E8006 WATCH_LIMIT_EXCEEDED: Too many watches: {limit} of {limit}"
         fields = {"current": limit, "limit": limit}
         error = {"code": "E8006", "name": "WATCH_LIMIT_EXCEEDED", "message": text, "fields": fields}
-        self.say(message("error", error, id))
+        self.send(encode_message("error", error, id))
 
-    def _note(self, sub: str, wish: Wish) -> None:
+    def _note(self, sub: str, wish: SubscribeOptions) -> None:
         self._forget(sub)
         if wish == _NO_WISH:
             return
-        known = self._wishes or {}
+        known = self._options or {}
         if (
             len(known) >= self._limits.max_subscriptions_per_connection
         ):  # those of watches that ended by themselves
             known = {name: each for name, each in known.items() if name in self.subscriptions}
-        self._wishes = known | {sub: wish}
+        self._options = known | {sub: wish}
 
     def _forget(self, sub: str) -> None:
-        if self._wishes is not None and self._wishes.pop(sub, None) is not None and not self._wishes:
-            self._wishes = None
+        if self._options is not None and self._options.pop(sub, None) is not None and not self._options:
+            self._options = None
 
     def _unsubscribe(self, msg: Message) -> None:
         self._forget(msg.payload.id)
-        self._request(link.Drop(conn=self.number, id=msg.id, sub=msg.payload.id), msg.id)
+        self._request(link.UnsubscribeRequest(conn=self.number, id=msg.id, sub_id=msg.payload.id), msg.id)
 
     def _resume(self, msg: Message) -> None:
-        self._request(asking.resume(self.number, msg), msg.id)
+        self._request(asking.resume_request(self.number, msg), msg.id)
 
     def _ack(self, msg: Message) -> None:
         payload: frames.Ack = msg.payload
@@ -324,108 +324,110 @@ class Connection:
             self._settle(msg)
             return
         if payload.seq is None or not 0 <= payload.seq < 2**63:
-            raise FrameError("invalid_payload", "ack: seq or deliveryId is expected", msg.id)
+            raise MessageError("invalid_payload", "ack: seq or deliveryId is expected", msg.id)
         if payload.partition != 0:  # it would confirm what another's numbers stand for
-            raise FrameError("invalid_payload", "ack: nothing was sent from such a partition", msg.id)
+            raise MessageError("invalid_payload", "ack: nothing was sent from such a partition", msg.id)
         named = self.subscriptions.get(payload.subId) if payload.subId is not None else None
         if payload.subId is not None and named is None:
             return  # it has ended meanwhile
         for sub in (named,) if payload.subId is not None else tuple(self.subscriptions.values()):
-            if sub is not None and sub.acknowledged(payload.seq):
-                self.ask_replay(sub)
-        self._ask(link.Trim(conn=self.number, sub=payload.subId, seq=payload.seq))
+            if sub is not None and sub.on_ack(payload.seq):
+                self.request_replay(sub)
+        self._submit(link.AckEvents(conn=self.number, sub_id=payload.subId, seq=payload.seq))
 
     def _settle(self, msg: Message) -> None:
-        self._request(asking.settlement(self.number, msg), msg.id)
+        self._request(asking.settle_request(self.number, msg), msg.id)
 
     def _manage(self, msg: Message) -> None:
         payload: frames.Manage = msg.payload
         sub = self.subscriptions.get(payload.subId)
         if sub is None:
-            self.fail("unknown_subscription", "there is no such subscription on this connection", msg.id)
+            self.send_error(
+                "unknown_subscription", "there is no such subscription on this connection", msg.id
+            )
             return
-        if payload.operation in ("pause", "resume") and not sub.credited:
+        if payload.operation in ("pause", "resume") and not sub.credit_based:
             if payload.operation == "pause":
-                sub.hold(Hold.PAUSED)
-            elif sub.release(Hold.PAUSED):
-                self.ask_replay(sub)
-            self.say(message("manage_ack", {"subId": sub.id, "operation": payload.operation}, msg.id))
+                sub.hold(HoldReason.PAUSED)
+            elif sub.release(HoldReason.PAUSED):
+                self.request_replay(sub)
+            self.send(encode_message("manage_ack", {"subId": sub.id, "operation": payload.operation}, msg.id))
             return
         if payload.operation == "cancel":
             self._forget(sub.id)
-        self._request(asking.steering(self.number, msg), msg.id)
+        self._request(asking.manage_request(self.number, msg), msg.id)
 
-    def ask_replay(self, sub: Subscription) -> None:
+    def request_replay(self, sub: Subscription) -> None:
         """A subscription fell behind: ask for what it missed. When not even that can be asked it is stale."""
         self._tally.replays += 1
-        if not self._ask(link.Replay(conn=self.number, sub=sub.id, seq=sub.seq)):
-            self.spoil(sub, "overflow")
+        if not self._submit(link.ReplayRequest(conn=self.number, sub_id=sub.id, seq=sub.seq)):
+            self.require_resync(sub, "overflow")
 
     # --- out ----------------------------------------------------------------------------------------------------
 
-    def say(self, data: bytes) -> None:
-        self.sink.send(Parcel(data))
+    def send(self, data: bytes) -> None:
+        self.sink.send(OutboundFrame(data))
 
-    def fail(self, code: str, text: str, id: str | None = None, *, retryable: bool = False) -> None:
+    def send_error(self, code: str, text: str, id: str | None = None, *, retryable: bool = False) -> None:
         """An error that this side found."""
-        self._tally.refuse(code)
+        self._tally.count_refused(code)
         payload: dict[str, Any] = {"code": code, "message": text}
         if retryable:
             payload["retryable"] = True
-        self.say(message("error", payload, id))
+        self.send(encode_message("error", payload, id))
 
-    def _came_back(self) -> None:
+    def _request_finished(self) -> None:
         self._pending -= 1
         if not self._pending:
             self._nothing_waits()
 
-    def answered(self, data: bytes) -> None:
-        self._came_back()
+    def on_reply(self, data: bytes) -> None:
+        self._request_finished()
         if data:
-            self.say(data)
+            self.send(data)
 
-    def refused(self, record: link.Failed) -> None:
+    def on_failed(self, record: link.RequestFailed) -> None:
         """The engine refused a request."""
         if self.state is State.OPENING:
             self.state, self.grant = State.NEW, None
-            self.say(message("error", record.payload, record.id))
+            self.send(encode_message("error", record.payload, record.id))
             if record.close:
-                self.end(record.close, str(record.payload["code"]))
+                self.close(record.close, str(record.payload["code"]))
             else:
-                self._take_waiting()
+                self._dispatch_deferred()
             return
-        self._came_back()
-        self.say(message("error", record.payload, record.id))
+        self._request_finished()
+        self.send(encode_message("error", record.payload, record.id))
 
-    def subscribed(self, record: link.Subscribed) -> Subscription:
+    def on_subscribed(self, record: link.Subscribed) -> Subscription:
         """The subscription stands."""
-        self._came_back()
-        wish = (self._wishes or {}).get(record.sub, _NO_WISH)
+        self._request_finished()
+        wish = (self._options or {}).get(record.sub_id, _NO_WISH)
         sub = Subscription(
-            record.sub,
+            record.sub_id,
             stream=record.stream,
             seq=record.seq,
-            key=self.key_of((record.sub,)),
-            low=wish.low,
-            max_unacked=wish.max_unacked if not record.private else None,
-            credited=record.private,
+            key=self.recipient_json((record.sub_id,)),
+            low=wish.low_priority,
+            max_unacked=wish.max_unacked if not record.credit_based else None,
+            credited=record.credit_based,
         )
-        self.subscriptions[record.sub] = sub
-        for number, data in enumerate(record.first):
-            self.say(naming_ignored(data, wish.ignored) if wish.ignored and number == 0 else data)
+        self.subscriptions[record.sub_id] = sub
+        for number, data in enumerate(record.messages):
+            self.send(add_ignored_fields(data, wish.ignored) if wish.ignored and number == 0 else data)
         return sub
 
-    def key_of(self, subs: tuple[str, ...]) -> bytes:
+    def recipient_json(self, subs: tuple[str, ...]) -> bytes:
         """How an event names its receivers; old clients know `subId` only."""
         first = frames.encode(subs[0])
         return first if self.version < 1 else first + b',"subIds":' + frames.encode(subs)
 
-    def spoil(self, sub: Subscription, reason: str) -> None:
+    def require_resync(self, sub: Subscription, reason: str) -> None:
         """Tell the client, once, that it has to begin this subscription anew."""
-        if sub.spoil():
-            self._tally.resynced(reason)
+        if sub.mark_stale():
+            self._tally.count_resync(reason)
             payload = {"status": "resync-required", "subIds": [sub.id], "partitions": [0], "reason": reason}
-            self.say(message("status", payload))
+            self.send(encode_message("status", payload))
 
     def expire(self, now: datetime) -> bool:
         """End the connection if its token has expired; whether it did."""
@@ -433,21 +435,21 @@ class Connection:
         if grant is None or grant.expires_at is None or grant.expires_at > now:
             return False
         for sub in self.subscriptions.values():
-            self.spoil(sub, "auth")
-        self.end(CloseCode.AUTH_EXPIRED, "the token has expired")
+            self.require_resync(sub, "auth")
+        self.close(CloseCode.AUTH_EXPIRED, "the token has expired")
         return True
 
-    def end(self, code: int, reason: str) -> None:
+    def close(self, code: int, reason: str) -> None:
         """Close from this side."""
         if self.state is not State.CLOSED:
             self.state = State.CLOSED
-            self._tally.ended(code)
+            self._tally.count_closed(code)
             self.sink.close(code, reason)
 
-    def beat(self) -> None:
+    def send_heartbeat(self) -> None:
         self.sink.send(_HEARTBEAT)
 
-    def gone(self) -> None:
+    def on_disconnect(self) -> None:
         """The client is not there any more: what it asked is nobody's."""
         self.state = State.CLOSED
         self._nothing_waits()

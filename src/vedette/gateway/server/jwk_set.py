@@ -1,8 +1,8 @@
 """The keys that tokens may be signed with: a JWK set, from a file or an address, read again from time to time.
 
-A token that names a key we do not know may be signed with one that is newer than our copy of the set. Whoever shows it
-is told to try again, and the set is read again, but not more often than every `AGAIN_SECONDS`: who invents names of
-keys costs little. What cannot be read again leaves the known keys in force.
+A token that names an unknown key may be signed with a key that is newer than our copy of the set. The client is asked
+to try again, and the set is read again, at most once per `MIN_REFRESH_SECONDS`: invented key names must cost little. If
+the set cannot be read, the known keys stay in force.
 """
 
 from __future__ import annotations
@@ -22,11 +22,11 @@ import jwt
 from vedette.clock import Clock
 from vedette.errors import SettingsError
 
-__all__ = ["AGAIN_SECONDS", "KeySet", "load_from"]
+__all__ = ["MIN_REFRESH_SECONDS", "KeySet", "load_from"]
 
 _ALGORITHMS: Mapping[str, str] = {"oct": "HS256", "RSA": "RS256", "OKP": "EdDSA"}
 REFRESH_SECONDS = 300.0
-AGAIN_SECONDS = 10.0
+MIN_REFRESH_SECONDS = 10.0
 _PATIENCE_SECONDS = 5.0
 """For one answer of a server, and for all of it."""
 _LARGEST = 1_048_576
@@ -54,10 +54,10 @@ class KeySet:
             self._keys = _read_keys(self._load())
 
     @property
-    def stale(self) -> bool:
+    def needs_refresh(self) -> bool:
         """Whether it is time to read it again."""
         age = self._clock.monotonic() - self._tried_at
-        return age > REFRESH_SECONDS or (self._missed and age > AGAIN_SECONDS)
+        return age > REFRESH_SECONDS or (self._missed and age > MIN_REFRESH_SECONDS)
 
     def find(self, kid: str | None) -> tuple[str, Any] | None:
         """The algorithm and the key. A token may leave its `kid` out when there is one key only."""

@@ -14,12 +14,12 @@ from heapq import heapify, heappop, heappush
 from pathlib import Path
 
 from vedette.clock import Clock
-from vedette.gateway.server.access import check_exposure
-from vedette.gateway.server.auth import OpenDoor
-from vedette.gateway.server.router import Switchboard
-from vedette.gateway.server.websocket import WebSocketShell
+from vedette.gateway.server.access import require_auth_or_loopback
+from vedette.gateway.server.auth import LoopbackAuthenticator
+from vedette.gateway.server.router import ConnectionRouter
+from vedette.gateway.server.websocket import WebSocketConnection
 from vedette.gateway.wire import broker_link as link
-from vedette.transport.unix_socket import clear, close_to_others
+from vedette.transport.unix_socket import close_to_others, remove_stale_socket
 
 __all__ = ["GatewayServer", "most_sockets"]
 
@@ -44,7 +44,7 @@ class GatewayServer:
 
     def __init__(
         self,
-        board: Switchboard,
+        board: ConnectionRouter,
         *,
         clock: Clock,
         allowed_origins: tuple[str, ...] = (),
@@ -53,39 +53,39 @@ class GatewayServer:
         self.board = board
         self.clock = clock
         self.allowed_origins = allowed_origins
-        self.guarded = not isinstance(board.authority, OpenDoor)
+        self.requires_auth = not isinstance(board.authority, LoopbackAuthenticator)
         self.tls = tls
         self.most_sockets = most_sockets(board.limits.max_connections)
-        self.shells: set[WebSocketShell] = set()
+        self.shells: set[WebSocketConnection] = set()
         self.empty = asyncio.Event()
         """Set when the last connection has gone."""
-        self.timed: set[WebSocketShell] = set()
+        self.with_deadline: set[WebSocketConnection] = set()
         """Connections that something is due of: auth, closing, taking what waits for them."""
-        self._buckets: list[set[WebSocketShell]] = [set() for _ in range(_BUCKETS)]
-        self._expiring: dict[WebSocketShell, float] = {}
+        self._buckets: list[set[WebSocketConnection]] = [set() for _ in range(_BUCKETS)]
+        self._expiring: dict[WebSocketConnection, float] = {}
         """When the token of each connection ends, and below the same in order, with some that count no more."""
-        self._expiries: list[tuple[float, int, WebSocketShell]] = []
+        self._expiries: list[tuple[float, int, WebSocketConnection]] = []
         self._arrivals = 0
         self.waiting_bytes = 0
         """What waits for all clients together."""
-        self.half_said_bytes = 0
+        self.partial_message_bytes = 0
         """Of messages that are not whole yet."""
         self._servers: list[asyncio.AbstractServer] = []
-        self._backlog: set[WebSocketShell] = set()
-        self._written: set[WebSocketShell] = set()
+        self._backlog: set[WebSocketConnection] = set()
+        self._written: set[WebSocketConnection] = set()
         self._measuring = False
         self._round = 0
         self._timers: list[asyncio.Task[None]] = []
         self._draining = False
-        self.absent = False
+        self.engine_unreachable = False
         """Whether the engine cannot be reached: nobody is let in then."""
 
     async def start(self, host: str, port: int, *, reuse_port: bool = False) -> int:
         """Listen; returns the port, which was chosen when 0 was asked for."""
-        check_exposure(host, guarded=self.guarded)
+        require_auth_or_loopback(host, guarded=self.requires_auth)
         loop = asyncio.get_running_loop()
         server = await loop.create_server(
-            lambda: WebSocketShell(self),
+            lambda: WebSocketConnection(self),
             host,
             port,
             reuse_port=reuse_port,
@@ -99,9 +99,9 @@ class GatewayServer:
 
     async def start_local(self, path: Path) -> None:
         """Listen on a Unix socket too, for programs of this machine's same user."""
-        clear(path)
+        remove_stale_socket(path)
         loop = asyncio.get_running_loop()
-        self._servers.append(await loop.create_unix_server(lambda: WebSocketShell(self), str(path)))
+        self._servers.append(await loop.create_unix_server(lambda: WebSocketConnection(self), str(path)))
         close_to_others(path)
         self._keep_time()
 
@@ -145,7 +145,7 @@ class GatewayServer:
 
     def _check(self) -> None:
         now, moment = self.clock.monotonic(), self.clock.now()
-        for shell in list(self.timed):
+        for shell in list(self.with_deadline):
             shell.check(now)
         while self._expiries and self._expiries[0][0] <= moment.timestamp():
             at, _, shell = heappop(self._expiries)
@@ -153,18 +153,18 @@ class GatewayServer:
                 del self._expiring[shell]
                 shell.expire(moment)
 
-    def arrived(self, shell: WebSocketShell) -> None:
+    def add(self, shell: WebSocketConnection) -> None:
         if len(self.shells) >= self.most_sockets:
             shell.abort()  # there is no room even for saying so
             return
         self._arrivals += 1
         self.shells.add(shell)
         self.empty.clear()
-        self.timed.add(shell)
+        self.with_deadline.add(shell)
         shell.bucket = self._arrivals % _BUCKETS
         self._buckets[shell.bucket].add(shell)
 
-    def expires(self, shell: WebSocketShell, at: float) -> None:
+    def schedule_expiry(self, shell: WebSocketConnection, at: float) -> None:
         """Look at the shell again when its token ends; a token that it showed before counts no more."""
         self._arrivals += 1
         self._expiring[shell] = at
@@ -179,7 +179,7 @@ class GatewayServer:
             self._written |= self._backlog
             self._measure()
 
-    def wrote(self, shell: WebSocketShell) -> None:
+    def wrote(self, shell: WebSocketConnection) -> None:
         """Bytes were given to a transport: see, when this round of the loop is over, how many wait there."""
         self._written.add(shell)
         if not self._measuring:
@@ -197,11 +197,11 @@ class GatewayServer:
             else:
                 self._backlog.discard(shell)
         self._written.clear()
-        self.board.watermarks.measure(self.waiting_bytes + self.board.bridged_bytes)
+        self.board.watermarks.measure(self.waiting_bytes + self.board.in_process_outbox_bytes)
 
-    def gone(self, shell: WebSocketShell) -> None:
+    def remove(self, shell: WebSocketConnection) -> None:
         self.shells.discard(shell)
-        self.timed.discard(shell)
+        self.with_deadline.discard(shell)
         self._expiring.pop(shell, None)
         self._buckets[shell.bucket].discard(shell)
         if not self.shells:
@@ -211,18 +211,18 @@ class GatewayServer:
         self.waiting_bytes -= shell.waiting
         shell.waiting = 0
 
-    def figures(self) -> link.Figures:
+    def figures(self) -> link.GatewayStats:
         """How it is going here, for `/metrics`."""
         board = self.board
-        return link.Figures(
+        return link.GatewayStats(
             connections=len(board.connections),
             subscriptions=board.subscriptions,
-            outbox_bytes=self.waiting_bytes + board.bridged_bytes,
+            outbox_bytes=self.waiting_bytes + board.in_process_outbox_bytes,
             outbox_limit_bytes=board.limits.gateway_outbox_bytes,
             load=int(board.watermarks.load),
-            tally=board.tally,
+            tally=board.counters,
         )
 
     @property
-    def refusing(self) -> bool:
-        return self._draining or self.absent or self.board.full
+    def is_refusing(self) -> bool:
+        return self._draining or self.engine_unreachable or self.board.full

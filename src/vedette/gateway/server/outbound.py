@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-__all__ = ["Bundle", "Parcel", "text_frame"]
+__all__ = ["FrameBatch", "OutboundFrame", "text_frame"]
 
 _FIN_TEXT = 0x81
 
@@ -17,7 +17,7 @@ def text_frame(message: bytes) -> bytes:
     return bytes((_FIN_TEXT, 127)) + size.to_bytes(8, "big") + message
 
 
-class Parcel:
+class OutboundFrame:
     __slots__ = ("framed", "message")
 
     def __init__(self, message: bytes) -> None:
@@ -25,11 +25,11 @@ class Parcel:
         self.framed = text_frame(message)
 
 
-class Bundle:
+class FrameBatch:
     """Several messages that go the same way together."""
 
     __slots__ = ("framed", "parcels")
 
     def __init__(self, messages: list[bytes]) -> None:
-        self.parcels = [Parcel(message) for message in messages]
+        self.parcels = [OutboundFrame(message) for message in messages]
         self.framed = b"".join([parcel.framed for parcel in self.parcels])

@@ -14,17 +14,17 @@ from typing import Any
 from vedette.clock import Clock
 from vedette.gateway.limits import GatewayLimits
 from vedette.gateway.server.auth import Authority
-from vedette.gateway.server.backpressure import Intake, Load, Watermarks
+from vedette.gateway.server.backpressure import Load, LoadMonitor, RequestBudget
 from vedette.gateway.server.connection import Connection, Sink
-from vedette.gateway.server.outbound import Bundle, Parcel
-from vedette.gateway.server.subscription import Hold, Subscription
-from vedette.gateway.server.write_batcher import Cork
+from vedette.gateway.server.outbound import FrameBatch, OutboundFrame
+from vedette.gateway.server.subscription import HoldReason, Subscription
+from vedette.gateway.server.write_batcher import WriteBatcher
 from vedette.gateway.wire import broker_link as link
 from vedette.gateway.wire.close_codes import CloseCode
-from vedette.gateway.wire.counters import Delays, Tally
-from vedette.gateway.wire.messages import message
+from vedette.gateway.wire.counters import Counters, LatencyHistogram
+from vedette.gateway.wire.messages import encode_message
 
-__all__ = ["Switchboard"]
+__all__ = ["ConnectionRouter"]
 
 log = logging.getLogger(__name__)
 FEW_RUNS = 8
@@ -35,21 +35,21 @@ _Member = tuple[Connection, list[Subscription]]
 
 def _run(record: Any) -> Any:
     """What records of a batch are taken together by: events of one stream, else those of a kind."""
-    return record.stream if type(record) is link.Told else type(record)
+    return record.stream if type(record) is link.StreamEvent else type(record)
 
 
-class _Audience:
+class _Receivers:
     """Who listens to one stream here."""
 
     __slots__ = ("delays", "head", "members")
 
-    def __init__(self, head: bytes, delays: Delays) -> None:
+    def __init__(self, head: bytes, delays: LatencyHistogram) -> None:
         self.head = head
         self.delays = delays
         self.members: dict[int, _Member] = {}
 
 
-class Switchboard:
+class ConnectionRouter:
     def __init__(
         self, *, limits: GatewayLimits, authority: Authority, clock: Clock, ask: Callable[[Any], bool]
     ) -> None:
@@ -57,18 +57,18 @@ class Switchboard:
         self.authority = authority
         self.connections: dict[int, Connection] = {}
         self.subscriptions = 0
-        self.intake = Intake(limits.gateway_pending_bytes)
-        self.tally = Tally()
-        self.bridged_bytes = 0
+        self.request_budget = RequestBudget(limits.gateway_pending_bytes)
+        self.counters = Counters()
+        self.in_process_outbox_bytes = 0
         """What waits for clients that are no sockets of a `GatewayServer`: readers of server-sent events."""
-        self.watermarks = Watermarks(limits.gateway_outbox_bytes)
-        self.cork = Cork()
+        self.watermarks = LoadMonitor(limits.gateway_outbox_bytes)
+        self.write_batcher = WriteBatcher()
         self.now = clock.now
         self._monotonic = clock.monotonic
         self._ask = ask
         self._last_number = 0
-        self._audiences: dict[int, _Audience] = {}
-        self._untimed: list[tuple[Delays, float, int]] = []
+        self._audiences: dict[int, _Receivers] = {}
+        self._untimed: list[tuple[LatencyHistogram, float, int]] = []
         """Events of a corked batch that nobody was written to yet: since when, to how many."""
 
     # --- connections come and go --------------------------------------------------------------------------------
@@ -87,15 +87,15 @@ class Switchboard:
             limits=self.limits,
             ask=self._asked,
             now=self.now,
-            intake=self.intake,
-            tally=self.tally,
+            intake=self.request_budget,
+            tally=self.counters,
         )
         self.connections[number] = connection
         return connection
 
     def _asked(self, record: Any) -> bool:
         """A request of a connection; what would be one subscription too many is not even asked."""
-        more = isinstance(record, link.SubscribeTo | link.Take)
+        more = isinstance(record, link.SubscribeRequest | link.ResumeRequest)
         if more and self.subscriptions >= self.limits.max_subscriptions_per_gateway:
             return False
         return self._ask(record)
@@ -109,37 +109,37 @@ class Switchboard:
         connection.subscriptions.clear()
         if connection.grant is not None:
             back = not orderly if returns is None else returns
-            self._ask(link.Shut(conn=connection.number, orderly=orderly, returns=back))
-        connection.gone()
+            self._ask(link.CloseConnection(conn=connection.number, clean=orderly, may_resume=back))
+        connection.on_disconnect()
 
     def received(self, connection: Connection, data: bytes | str) -> None:
         """One message of a client."""
-        connection.received(data)
+        connection.receive(data)
 
     # --- what the broker says -----------------------------------------------------------------------------------
 
-    def said(self, records: Iterable[Any]) -> None:
+    def deliver(self, records: Iterable[Any]) -> None:
         """Spread a batch. What one record does wrong keeps no other from its receivers."""
         runs = [(kind, list(group)) for kind, group in groupby(records, _run)]
         if len(runs) <= FEW_RUNS:
-            self._spread(runs)
+            self._deliver_runs(runs)
             return
-        with self.cork:
-            self._spread(runs)
+        with self.write_batcher:
+            self._deliver_runs(runs)
         untimed, self._untimed = self._untimed, []
         now = self._monotonic()
         for delays, at, times in untimed:
             delays.add(max(0.0, now - at), times)
 
-    def _spread(self, runs: list[tuple[Any, list[Any]]]) -> None:
+    def _deliver_runs(self, runs: list[tuple[Any, list[Any]]]) -> None:
         for kind, run in runs:
             if isinstance(kind, int):
-                self._guarded(Switchboard._told, run)
+                self._guarded(ConnectionRouter._deliver_events, run)
                 continue
             for record in run:
-                self._guarded(_SAID.get(kind, Switchboard._unknown), record)
+                self._guarded(_SAID.get(kind, ConnectionRouter._unknown), record)
 
-    def _guarded(self, spread: Callable[[Switchboard, Any], None], said: Any) -> None:
+    def _guarded(self, spread: Callable[[ConnectionRouter, Any], None], said: Any) -> None:
         try:
             spread(self, said)
         except Exception:
@@ -155,93 +155,93 @@ class Switchboard:
     def _unknown(self, record: Any) -> None:
         raise TypeError(f"{type(record).__name__} is no record of ours")
 
-    def _told(self, run: list[link.Told]) -> None:
+    def _deliver_events(self, run: list[link.StreamEvent]) -> None:
         """Events of one stream. Whoever takes them as they come is told all of them at once: one write, not many."""
         audience = self._audiences.get(run[0].stream)
         if audience is None:
             return
         rest: Collection[_Member] = audience.members.values()
         if len(run) == 1:
-            self._count(audience, run[0], self._tell(audience.head, rest, run[0]))
+            self._count(audience, run[0], self._send_event(audience.head, rest, run[0]))
             return
         at_once = 0
         if self.watermarks.load is Load.NORMAL:
-            rest = self._tell_at_once(audience, run)
+            rest = self._send_run(audience, run)
             at_once = len(audience.members) - len(rest)
-        receivers = [at_once + self._tell(audience.head, rest, record) for record in run]
+        receivers = [at_once + self._send_event(audience.head, rest, record) for record in run]
         for record, times in zip(run, receivers, strict=True):
             self._count(audience, record, times)
 
-    def _count(self, audience: _Audience, record: link.Told, times: int) -> None:
-        self.tally.delivered += times
-        if self.cork.on:
-            self._untimed.append((audience.delays, record.at, times))
+    def _count(self, audience: _Receivers, record: link.StreamEvent, times: int) -> None:
+        self.counters.delivered += times
+        if self.write_batcher.active:
+            self._untimed.append((audience.delays, record.committed_at, times))
         else:
-            audience.delays.add(max(0.0, self._monotonic() - record.at), times)
+            audience.delays.add(max(0.0, self._monotonic() - record.committed_at), times)
 
-    def _tell_at_once(self, audience: _Audience, run: list[link.Told]) -> list[_Member]:
+    def _send_run(self, audience: _Receivers, run: list[link.StreamEvent]) -> list[_Member]:
         """Returns those who have to be looked at event by event."""
         first, last, rest = run[0].seq, run[-1].seq, list[_Member]()
-        bundles: dict[bytes, Bundle] = {}
+        bundles: dict[bytes, FrameBatch] = {}
         for member in audience.members.values():
             connection, subs = member
-            if len(subs) > 1 or not subs[0].offer_all(first, last):
+            if len(subs) > 1 or not subs[0].try_send_range(first, last):
                 rest.append(member)
                 continue
-            key = subs[0].key
+            key = subs[0].recipient_json
             bundle = bundles.get(key)
             if bundle is None:
-                bundle = bundles[key] = Bundle([audience.head + key + record.tail for record in run])
-            connection.sink.send_all(bundle)
+                bundle = bundles[key] = FrameBatch([audience.head + key + record.suffix for record in run])
+            connection.sink.send_batch(bundle)
         return rest
 
-    def _tell(self, head: bytes, members: Iterable[_Member], record: link.Told) -> int:
+    def _send_event(self, head: bytes, members: Iterable[_Member], record: link.StreamEvent) -> int:
         """The one place that is run for every receiver of every event: what need not be done for each is not."""
-        seq, tail, load = record.seq, record.tail, self.watermarks.load
-        parcels: dict[bytes, Parcel] = {}
+        seq, tail, load = record.seq, record.suffix, self.watermarks.load
+        parcels: dict[bytes, OutboundFrame] = {}
         delivered = 0
         for connection, subs in members:
             if load is not Load.NORMAL:
                 self._shed(connection, subs, load)
             if len(subs) > 1:
-                delivered += self._tell_several(connection, subs, seq, parcels, head, tail)
+                delivered += self._send_grouped(connection, subs, seq, parcels, head, tail)
                 continue
             sub = subs[0]
-            if sub.offer(seq):
-                parcel = parcels.get(sub.key)
+            if sub.try_send(seq):
+                parcel = parcels.get(sub.recipient_json)
                 if parcel is None:
-                    parcel = parcels[sub.key] = Parcel(head + sub.key + tail)
+                    parcel = parcels[sub.recipient_json] = OutboundFrame(head + sub.recipient_json + tail)
                 connection.sink.send(parcel)
                 delivered += 1
         return delivered
 
-    def _tell_several(
+    def _send_grouped(
         self,
         connection: Connection,
         subs: list[Subscription],
         seq: int,
-        parcels: dict[bytes, Parcel],
+        parcels: dict[bytes, OutboundFrame],
         head: bytes,
         tail: bytes,
     ) -> int:
         """One connection listens under several names: one message for all of them, or, to old clients, one each."""
-        due = [sub for sub in subs if sub.offer(seq)]
-        keys = [sub.key for sub in due]
+        due = [sub for sub in subs if sub.try_send(seq)]
+        keys = [sub.recipient_json for sub in due]
         if due and connection.version >= 1:
-            keys = [connection.key_of(tuple(sub.id for sub in due))]
+            keys = [connection.recipient_json(tuple(sub.id for sub in due))]
         for key in keys:
             parcel = parcels.get(key)
             if parcel is None:
-                parcel = parcels[key] = Parcel(head + key + tail)
+                parcel = parcels[key] = OutboundFrame(head + key + tail)
             connection.sink.send(parcel)
         return len(keys)
 
     def _shed(self, connection: Connection, subs: list[Subscription], load: Load) -> None:
         for sub in subs:
-            if (sub.low or load is Load.HARD) and not sub.credited:
-                connection.spoil(sub, "overflow")
+            if (sub.low_priority or load is Load.SHED_ALL) and not sub.credit_based:
+                connection.require_resync(sub, "overflow")
 
-    def _caught_up(self, record: link.CaughtUp) -> None:
+    def _caught_up(self, record: link.ReplayedEvents) -> None:
         found = self._find(record.conn, record.sub)
         if found is None:
             return
@@ -252,80 +252,80 @@ class Switchboard:
                 more = True
                 break
             if seq > sub.seq:
-                sub.sent(seq)
-                connection.sink.send(Parcel(head + sub.key + tail))
-                self.tally.delivered += 1
-        if sub.caught_up(more=more):
-            connection.ask_replay(sub)
+                sub.mark_sent(seq)
+                connection.sink.send(OutboundFrame(head + sub.recipient_json + tail))
+                self.counters.delivered += 1
+        if sub.on_replay(more=more):
+            connection.request_replay(sub)
 
     def _find(self, number: int, sub: str) -> tuple[Connection, Subscription] | None:
         connection = self.connections.get(number)
         found = connection.subscriptions.get(sub) if connection is not None else None
         return (connection, found) if connection is not None and found is not None else None
 
-    def _opened(self, record: link.Opened) -> None:
+    def _opened(self, record: link.ConnectionOpened) -> None:
         connection = self.connections.get(record.conn)
         if connection is not None:
-            connection.opened(record)
+            connection.on_opened(record)
 
-    def _failed(self, record: link.Failed) -> None:
+    def _failed(self, record: link.RequestFailed) -> None:
         connection = self.connections.get(record.conn)
         if connection is not None:
-            connection.refused(record)
+            connection.on_failed(record)
 
-    def _answered(self, record: link.Answer) -> None:
+    def _answered(self, record: link.Reply) -> None:
         connection = self.connections.get(record.conn)
         if connection is not None:
-            connection.answered(record.data)
+            connection.on_reply(record.data)
 
     def _subscribed(self, record: link.Subscribed) -> None:
         connection = self.connections.get(record.conn)
         if connection is None:
             return  # its Shut is on the way
-        former = connection.subscriptions.pop(record.sub, None)
+        former = connection.subscriptions.pop(record.sub_id, None)
         if former is not None:
             self._leave(connection, former)
-        sub = connection.subscribed(record)
-        if record.replay:
+        sub = connection.on_subscribed(record)
+        if record.replay_follows:
             sub.await_replay()
-        if connection.clogged:
-            sub.hold(Hold.CLOGGED)
+        if connection.outbox_full:
+            sub.hold(HoldReason.OUTBOX_FULL)
         audience = self._audiences.get(record.stream)
         if audience is None:
             assert connection.grant is not None
-            delays = self.tally.delays_of(connection.grant.tenant)
-            audience = self._audiences[record.stream] = _Audience(record.head, delays)
+            delays = self.counters.delays_of(connection.grant.tenant)
+            audience = self._audiences[record.stream] = _Receivers(record.event_prefix, delays)
         audience.members.setdefault(connection.number, (connection, []))[1].append(sub)
         self.subscriptions += 1
 
     def _notice(self, record: link.Notice) -> None:
         connection = self.connections.get(record.conn)
         if connection is not None:
-            connection.say(record.data)
+            connection.send(record.data)
 
     def _unsubscribed(self, record: link.Unsubscribed) -> None:
         connection = self.connections.get(record.conn)
         if connection is None:
             return
-        sub = connection.subscriptions.pop(record.sub, None)
+        sub = connection.subscriptions.pop(record.sub_id, None)
         if sub is not None:
             self._leave(connection, sub)
         if record.data is not None:
-            connection.answered(record.data)
+            connection.on_reply(record.data)
 
-    def _stale(self, record: link.Stale) -> None:
+    def _stale(self, record: link.ResyncRequired) -> None:
         found = self._find(record.conn, record.sub)
         if found is not None:
-            found[0].spoil(found[1], record.reason)
+            found[0].require_resync(found[1], record.reason)
 
-    def _ended(self, record: link.Ended) -> None:
+    def _ended(self, record: link.StreamEnded) -> None:
         audience = self._audiences.pop(record.stream, None)
         for connection, subs in audience.members.values() if audience is not None else ():
             names = [sub.id for sub in subs]
             for name in names:
                 connection.subscriptions.pop(name, None)
             self.subscriptions -= len(names)
-            connection.say(message("status", {**record.payload, "subIds": names}))
+            connection.send(encode_message("status", {**record.payload, "subIds": names}))
 
     def _leave(self, connection: Connection, sub: Subscription) -> None:
         audience = self._audiences.get(sub.stream)
@@ -344,39 +344,39 @@ class Switchboard:
 
     # --- marks and time -----------------------------------------------------------------------------------------
 
-    def clogged(self, connection: Connection) -> None:
+    def outbox_filled(self, connection: Connection) -> None:
         """The client takes no more: its subscriptions fall behind."""
-        connection.clogged = True
+        connection.outbox_full = True
         for sub in connection.subscriptions.values():
-            sub.hold(Hold.CLOGGED)
+            sub.hold(HoldReason.OUTBOX_FULL)
 
-    def freed(self, connection: Connection) -> None:
+    def outbox_drained(self, connection: Connection) -> None:
         """The client takes again: bring its subscriptions up."""
-        connection.clogged = False
+        connection.outbox_full = False
         for sub in connection.subscriptions.values():
-            if sub.release(Hold.CLOGGED):
-                connection.ask_replay(sub)
+            if sub.release(HoldReason.OUTBOX_FULL):
+                connection.request_replay(sub)
 
     def drain(self) -> None:
         """Tell every client to come back elsewhere."""
         for connection in list(self.connections.values()):
-            connection.end(CloseCode.DRAINING, "this server is about to stop: connect again")
+            connection.close(CloseCode.DRAINING, "this server is about to stop: connect again")
 
     def engine_lost(self) -> None:
         """Nothing can be promised any more: no false health."""
         for connection in list(self.connections.values()):
-            connection.end(CloseCode.ENGINE_LOST, "the engine is not there: connect again")
+            connection.close(CloseCode.ENGINE_LOST, "the engine is not there: connect again")
 
 
-_SAID: dict[type[Any], Callable[[Switchboard, Any], None]] = {
-    link.CaughtUp: Switchboard._caught_up,
-    link.Opened: Switchboard._opened,
-    link.Failed: Switchboard._failed,
-    link.Answer: Switchboard._answered,
-    link.Subscribed: Switchboard._subscribed,
-    link.Notice: Switchboard._notice,
-    link.Unsubscribed: Switchboard._unsubscribed,
-    link.Stale: Switchboard._stale,
-    link.Ended: Switchboard._ended,
-    link.Drain: Switchboard._drain,
+_SAID: dict[type[Any], Callable[[ConnectionRouter, Any], None]] = {
+    link.ReplayedEvents: ConnectionRouter._caught_up,
+    link.ConnectionOpened: ConnectionRouter._opened,
+    link.RequestFailed: ConnectionRouter._failed,
+    link.Reply: ConnectionRouter._answered,
+    link.Subscribed: ConnectionRouter._subscribed,
+    link.Notice: ConnectionRouter._notice,
+    link.Unsubscribed: ConnectionRouter._unsubscribed,
+    link.ResyncRequired: ConnectionRouter._stale,
+    link.StreamEnded: ConnectionRouter._ended,
+    link.Drain: ConnectionRouter._drain,
 }

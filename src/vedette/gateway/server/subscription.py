@@ -19,7 +19,7 @@ from __future__ import annotations
 from collections import deque
 from enum import IntEnum, IntFlag
 
-__all__ = ["Hold", "Phase", "Subscription"]
+__all__ = ["HoldReason", "Phase", "Subscription"]
 
 
 class Phase(IntEnum):
@@ -33,27 +33,27 @@ _LIVE = Phase.LIVE
 """For `offer`, which is called for every receiver of every event."""
 
 
-class Hold(IntFlag):
+class HoldReason(IntFlag):
     NONE = 0
     PAUSED = 1
     UNACKED = 2
-    CLOGGED = 4
+    OUTBOX_FULL = 4
 
 
 class Subscription:
     """`offer` is asked for every event; True means: send it."""
 
     __slots__ = (
-        "_out",
-        "asked",
-        "credited",
+        "_unacked",
+        "credit_based",
         "holds",
         "id",
-        "key",
-        "low",
+        "low_priority",
         "max_unacked",
         "missed",
         "phase",
+        "recipient_json",
+        "replay_requested",
         "seq",
         "stream",
     )
@@ -73,62 +73,62 @@ class Subscription:
         self.stream = stream
         self.seq = seq
         """The last seq that was sent, or where it began."""
-        self.key = key
+        self.recipient_json = key
         """How its events name it: the JSON of `subId`, and of `subIds` when its client groups them."""
-        self.low = low
+        self.low_priority = low
         self.max_unacked = max_unacked
-        self.credited = credited
+        self.credit_based = credited
         """Bounded by the engine, which hands out only so much: everything is sent at once."""
         self.phase = Phase.LIVE
-        self.holds = Hold.NONE
+        self.holds = HoldReason.NONE
         self.missed = False
-        self.asked = False
+        self.replay_requested = False
         """Whether a replay is under way."""
-        self._out: deque[int] | None = deque() if max_unacked is not None else None
+        self._unacked: deque[int] | None = deque() if max_unacked is not None else None
 
-    def offer(self, seq: int) -> bool:
+    def try_send(self, seq: int) -> bool:
         """Whether this event of the stream is to be sent now."""
         if self.phase is not _LIVE:
             self.missed = True
             return False
         if seq <= self.seq:
             return False
-        if self._out is not None:
-            self.sent(seq)
+        if self._unacked is not None:
+            self.mark_sent(seq)
         else:
             self.seq = seq
         return True
 
-    def offer_all(self, first: int, last: int) -> bool:
+    def try_send_range(self, first: int, last: int) -> bool:
         """Whether these events of the stream, and those between, are all to be sent now; else nothing has changed."""
-        if self.phase is not _LIVE or first <= self.seq or self._out is not None:
+        if self.phase is not _LIVE or first <= self.seq or self._unacked is not None:
             return False
         self.seq = last
         return True
 
-    def sent(self, seq: int) -> None:
+    def mark_sent(self, seq: int) -> None:
         self.seq = seq
-        if self._out is not None and self.max_unacked is not None:
-            self._out.append(seq)
-            if len(self._out) >= self.max_unacked:
-                self.hold(Hold.UNACKED)
+        if self._unacked is not None and self.max_unacked is not None:
+            self._unacked.append(seq)
+            if len(self._unacked) >= self.max_unacked:
+                self.hold(HoldReason.UNACKED)
 
-    def acknowledged(self, seq: int) -> bool:
+    def on_ack(self, seq: int) -> bool:
         """The client has everything up to here; whether a replay is to be asked for."""
-        if self._out is None or self.max_unacked is None:
+        if self._unacked is None or self.max_unacked is None:
             return False
-        while self._out and self._out[0] <= seq:
-            self._out.popleft()
-        return len(self._out) < self.max_unacked and self.release(Hold.UNACKED)
+        while self._unacked and self._unacked[0] <= seq:
+            self._unacked.popleft()
+        return len(self._unacked) < self.max_unacked and self.release(HoldReason.UNACKED)
 
-    def hold(self, why: Hold) -> None:
-        if self.phase is Phase.STALE or self.credited:
+    def hold(self, why: HoldReason) -> None:
+        if self.phase is Phase.STALE or self.credit_based:
             return
         self.holds |= why
         if self.phase is Phase.LIVE:
             self.phase = Phase.HELD
 
-    def release(self, why: Hold) -> bool:
+    def release(self, why: HoldReason) -> bool:
         """One reason less; whether a replay is to be asked for now."""
         self.holds &= ~why
         if self.holds or self.phase is not Phase.HELD:
@@ -136,33 +136,33 @@ class Subscription:
         if not self.missed:
             self.phase = Phase.LIVE
             return False
-        return self._ask()
+        return self._request_replay()
 
     def await_replay(self) -> None:
         """It begins with a replay that the engine sends without being asked: a resume."""
-        self.phase, self.asked = Phase.CATCHING, True
+        self.phase, self.replay_requested = Phase.CATCHING, True
 
-    def _ask(self) -> bool:
+    def _request_replay(self) -> bool:
         self.phase, self.missed = Phase.CATCHING, False
-        if self.asked:
+        if self.replay_requested:
             return False
-        self.asked = True
+        self.replay_requested = True
         return True
 
-    def caught_up(self, *, more: bool) -> bool:
+    def on_replay(self, *, more: bool) -> bool:
         """A replay has come, `sent` was called for each of its events; whether to ask for more."""
-        self.asked = False
+        self.replay_requested = False
         if self.phase is not Phase.CATCHING:
             return False
         if self.holds:
             self.phase, self.missed = Phase.HELD, self.missed or more
             return False
         if more:
-            return self._ask()
+            return self._request_replay()
         self.phase, self.missed = Phase.LIVE, False
         return False
 
-    def spoil(self) -> bool:
+    def mark_stale(self) -> bool:
         """It cannot go on; whether its client is still to be told."""
         if self.phase is Phase.STALE:
             return False
@@ -173,4 +173,4 @@ class Subscription:
         """Raise AssertionError unless the parts agree; for tests."""
         assert (self.phase is Phase.HELD) <= bool(self.holds)
         assert (self.phase is Phase.LIVE) <= (not self.holds and not self.missed)
-        assert (self.phase is Phase.CATCHING) <= self.asked
+        assert (self.phase is Phase.CATCHING) <= self.replay_requested

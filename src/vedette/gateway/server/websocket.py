@@ -32,13 +32,13 @@ except ImportError:  # a platform without the compiled part
 
 from vedette.gateway.server.access import origin_allowed
 from vedette.gateway.server.connection import Connection
-from vedette.gateway.server.outbound import Bundle, Parcel
+from vedette.gateway.server.outbound import FrameBatch, OutboundFrame
 from vedette.gateway.wire.close_codes import CloseCode
 
 if TYPE_CHECKING:
     from vedette.gateway.server.listener import GatewayServer
 
-__all__ = ["PATH", "WebSocketShell"]
+__all__ = ["PATH", "WebSocketConnection"]
 
 log = logging.getLogger(__name__)
 PATH = "/realtime/ws"
@@ -61,7 +61,7 @@ def _innermost(generator: Any) -> str:
     return str(getattr(generator, "__name__", ""))
 
 
-class WebSocketShell(asyncio.Protocol):
+class WebSocketConnection(asyncio.Protocol):
     """One socket."""
 
     __slots__ = (
@@ -70,7 +70,6 @@ class WebSocketShell(asyncio.Protocol):
         "_deadline",
         "_descriptor",
         "_fragments",
-        "_given",
         "_half_said",
         "_heard",
         "_most_bytes",
@@ -78,8 +77,9 @@ class WebSocketShell(asyncio.Protocol):
         "_protocol",
         "_sent_code",
         "_server",
-        "_stuck_at",
+        "_stalled_deadline",
         "_transport",
+        "_unsent_mark",
         "bucket",
         "waiting",
     )
@@ -99,8 +99,8 @@ class WebSocketShell(asyncio.Protocol):
         self._deadline: float | None = server.clock.monotonic() + limits.auth_seconds
         """When it must have shown who it is."""
         self._closing_at: float | None = None
-        self._stuck_at: float | None = None
-        self._given = 0
+        self._stalled_deadline: float | None = None
+        self._unsent_mark = 0
         """Bytes that the client had to take when it was looked at last, and that came since then."""
         self._sent_code: int | None = None
         self._half_said = 0
@@ -118,7 +118,7 @@ class WebSocketShell(asyncio.Protocol):
         line = transport.get_extra_info("socket") if self._server.tls is None else None
         if line is not None:
             self._descriptor = line.fileno()
-        self._server.arrived(self)
+        self._server.add(self)
 
     def data_received(self, data: bytes) -> None:
         self._heard = True
@@ -128,7 +128,7 @@ class WebSocketShell(asyncio.Protocol):
         protocol = self._awake()
         protocol.receive_data(rest)
         for event in protocol.events_received():
-            self._guarded(self._happened, event)
+            self._guarded(self._on_event, event)
         self._flush()
         self._rest()
         self._count_half_said()
@@ -139,10 +139,10 @@ class WebSocketShell(asyncio.Protocol):
         held = len(protocol.reader.buffer) + len(self._fragments or ()) if protocol is not None else 0
         if held == self._half_said:
             return
-        server.half_said_bytes += held - self._half_said
+        server.partial_message_bytes += held - self._half_said
         self._half_said = held
         limits = server.board.limits
-        if held > limits.first_frame_bytes and server.half_said_bytes > limits.gateway_pending_bytes:
+        if held > limits.first_frame_bytes and server.partial_message_bytes > limits.gateway_pending_bytes:
             self.close(CloseCode.TRY_LATER, "too much is half said")
 
     def _take_plain(self, data: bytes) -> bytes:
@@ -200,9 +200,9 @@ class WebSocketShell(asyncio.Protocol):
         return False
 
     def connection_lost(self, exc: Exception | None) -> None:  # noqa: ARG002
-        self._server.half_said_bytes -= self._half_said
+        self._server.partial_message_bytes -= self._half_said
         self._half_said = 0
-        self._server.gone(self)
+        self._server.remove(self)
         connection, self._connection = self._connection, None
         if connection is not None:
             said = self._protocol.close_rcvd if self._protocol is not None else None
@@ -211,30 +211,30 @@ class WebSocketShell(asyncio.Protocol):
             self._server.board.disconnect(connection, orderly=goodbye or asked, returns=not goodbye)
 
     def pause_writing(self) -> None:
-        self._stuck_at = self._server.clock.monotonic() + self._server.board.limits.stuck_seconds
-        self._given = self.buffered()
-        self._server.timed.add(self)
+        self._stalled_deadline = self._server.clock.monotonic() + self._server.board.limits.stuck_seconds
+        self._unsent_mark = self.buffered()
+        self._server.with_deadline.add(self)
         if self._connection is not None:
-            self._server.board.clogged(self._connection)
+            self._server.board.outbox_filled(self._connection)
         if self._transport is not None:
             self._transport.pause_reading()  # who does not listen is not heard
 
     def resume_writing(self) -> None:
-        self._stuck_at = None
+        self._stalled_deadline = None
         if self._transport is not None and not self._transport.is_closing():
             self._transport.resume_reading()
         if self._connection is not None:
-            self._server.board.freed(self._connection)
+            self._server.board.outbox_drained(self._connection)
 
     # --- frames -------------------------------------------------------------------------------------------------
 
-    def _happened(self, event: Any) -> None:
+    def _on_event(self, event: Any) -> None:
         if isinstance(event, Request):
-            self._shake_hands(event)
+            self._accept_handshake(event)
         elif isinstance(event, Frame) and self._connection is not None:
             self._frame(event, self._connection)
 
-    def _shake_hands(self, request: Request) -> None:
+    def _accept_handshake(self, request: Request) -> None:
         protocol = self._protocol
         assert isinstance(protocol, ServerProtocol)
         refusal = self._refusal(request)
@@ -258,9 +258,9 @@ class WebSocketShell(asyncio.Protocol):
         except (InvalidHandshake, LookupError):
             return HTTPStatus.BAD_REQUEST, "One Origin and one Host\n"
         server = self._server
-        if not origin_allowed(origin, host, server.allowed_origins, guarded=server.guarded):
+        if not origin_allowed(origin, host, server.allowed_origins, guarded=server.requires_auth):
             return HTTPStatus.FORBIDDEN, "Pages of this origin may not connect\n"
-        if server.refusing:
+        if server.is_refusing:
             return HTTPStatus.SERVICE_UNAVAILABLE, "As many connections as there may be\n"
         return None
 
@@ -275,7 +275,7 @@ class WebSocketShell(asyncio.Protocol):
                 whole, self._fragments = self._fragments, None
                 self._take(whole, connection)
         elif frame.opcode is Opcode.BINARY:
-            connection.fail("invalid_frame", "messages are text frames with JSON")
+            connection.send_error("invalid_frame", "messages are text frames with JSON")
 
     def _take(self, data: bytes | bytearray | memoryview, connection: Connection) -> None:
         before = connection.grant
@@ -285,22 +285,22 @@ class WebSocketShell(asyncio.Protocol):
             return
         if self._deadline is not None:
             self._deadline = None
-            self._server.timed.discard(self)
+            self._server.with_deadline.discard(self)
             self._most_bytes = self._server.board.limits.max_frame_bytes
             if self._protocol is not None:
                 self._protocol.max_message_size = self._most_bytes
         if grant.expires_at is not None:
-            self._server.expires(self, grant.expires_at.timestamp())
+            self._server.schedule_expiry(self, grant.expires_at.timestamp())
 
     # --- a sink for the connection ------------------------------------------------------------------------------
 
-    def send_all(self, bundle: Bundle) -> None:
+    def send_batch(self, bundle: FrameBatch) -> None:
         self.send(bundle)
 
-    def send(self, parcel: Parcel | Bundle) -> None:
-        cork = self._server.board.cork
-        if cork.on:
-            cork.hold(self, parcel.framed)
+    def send(self, parcel: OutboundFrame | FrameBatch) -> None:
+        cork = self._server.board.write_batcher
+        if cork.active:
+            cork.add(self, parcel.framed)
         else:
             self.write(parcel.framed)
 
@@ -323,12 +323,12 @@ class WebSocketShell(asyncio.Protocol):
             framed = self._write_now(framed)
         if not framed:
             return
-        if self._stuck_at is not None:
+        if self._stalled_deadline is not None:
             limits = self._server.board.limits
             if self.buffered() + len(framed) > limits.outbox_high_bytes + limits.outbox_excess_bytes:
-                self._give_up(CloseCode.STUCK)
+                self._give_up(CloseCode.STALLED)
                 return
-            self._given += len(framed)
+            self._unsent_mark += len(framed)
         transport.write(framed)
         self._server.wrote(self)
 
@@ -343,14 +343,14 @@ class WebSocketShell(asyncio.Protocol):
     def close(self, code: int, reason: str) -> None:
         if self._closing_at is not None:
             return
-        self._server.board.cork.let_go(self)
+        self._server.board.write_batcher.flush(self)
         self._sent_code = code
         protocol = self._awake()
         if protocol.state is WebSocketState.OPEN:
             protocol.send_close(code, reason)
             self._flush()
         self._closing_at = self._server.clock.monotonic() + _CLOSE_SECONDS
-        self._server.timed.add(self)
+        self._server.with_deadline.add(self)
 
     def _flush(self) -> None:
         transport = self._transport
@@ -381,18 +381,18 @@ class WebSocketShell(asyncio.Protocol):
         if self._heard:
             self._pinged = 0
         elif self._pinged >= 2:
-            self._give_up(CloseCode.SILENT)
+            self._give_up(CloseCode.UNRESPONSIVE)
             return
         self._heard = False
         self._pinged += 1
-        if self._stuck_at is None:
+        if self._stalled_deadline is None:
             self._transport.write(_PING)
-            self._connection.beat()
+            self._connection.send_heartbeat()
 
     def _give_up(self, code: CloseCode) -> None:
         """There is nobody to say it to."""
         self._sent_code = code
-        self._server.board.tally.ended(code)
+        self._server.board.counters.count_closed(code)
         self.abort()
 
     def check(self, now: float) -> None:
@@ -400,23 +400,23 @@ class WebSocketShell(asyncio.Protocol):
         if self._closing_at is not None:
             if now >= self._closing_at:
                 self.abort()
-        elif self._stuck_at is not None:
-            if now >= self._stuck_at:
-                self._look_whether_it_takes(now)
+        elif self._stalled_deadline is not None:
+            if now >= self._stalled_deadline:
+                self._check_stalled(now)
         elif self._deadline is None:
-            self._server.timed.discard(self)
+            self._server.with_deadline.discard(self)
         elif now >= self._deadline and self._connection is not None:
-            self._connection.end(CloseCode.AUTH_TIMEOUT, "auth was due")
+            self._connection.close(CloseCode.AUTH_TIMEOUT, "auth was due")
         elif now >= self._deadline:
             self.abort()
 
-    def _look_whether_it_takes(self, now: float) -> None:
+    def _check_stalled(self, now: float) -> None:
         """A slow client is no stuck one: it has its time again as long as it takes something."""
         left = self.buffered()
-        if self._given - left < _LEAST_TAKEN_BYTES:
-            self._give_up(CloseCode.STUCK)
+        if self._unsent_mark - left < _LEAST_TAKEN_BYTES:
+            self._give_up(CloseCode.STALLED)
         else:
-            self._given, self._stuck_at = left, now + self._server.board.limits.stuck_seconds
+            self._unsent_mark, self._stalled_deadline = left, now + self._server.board.limits.stuck_seconds
 
     def expire(self, moment: datetime) -> None:
         if self._connection is not None:

@@ -9,12 +9,12 @@ from __future__ import annotations
 
 from typing import Protocol
 
-__all__ = ["MOST_HELD_BYTES", "Cork"]
+__all__ = ["MOST_HELD_BYTES", "WriteBatcher"]
 
 MOST_HELD_BYTES = 65_536
 
 
-class Corked(Protocol):
+class BatchedWriter(Protocol):
     """Somebody whose frames can be held back."""
 
     def write_held(self, framed: bytes) -> None:
@@ -29,34 +29,34 @@ class _Held:
         self.size = 0
 
 
-class Cork:
+class WriteBatcher:
     """`with` it on, senders `hold` their frames instead of writing them; at the end everything is written."""
 
-    __slots__ = ("_held", "on")
+    __slots__ = ("_held", "active")
 
     def __init__(self) -> None:
-        self.on = False
-        self._held: dict[Corked, _Held] = {}
+        self.active = False
+        self._held: dict[BatchedWriter, _Held] = {}
 
     def __enter__(self) -> None:
-        self.on = True
+        self.active = True
 
     def __exit__(self, *_: object) -> None:
-        self.on = False
+        self.active = False
         held, self._held = self._held, {}
         for sender, each in held.items():
             sender.write_held(b"".join(each.frames))
 
-    def hold(self, sender: Corked, framed: bytes) -> None:
+    def add(self, sender: BatchedWriter, framed: bytes) -> None:
         held = self._held.get(sender)
         if held is None:
             held = self._held[sender] = _Held()
         held.frames.append(framed)
         held.size += len(framed)
         if held.size >= MOST_HELD_BYTES:
-            self.let_go(sender)
+            self.flush(sender)
 
-    def let_go(self, sender: Corked) -> None:
+    def flush(self, sender: BatchedWriter) -> None:
         """Write now what is held for it."""
         held = self._held.pop(sender, None)
         if held is not None:

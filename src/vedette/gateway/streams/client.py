@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
 from vedette.engine.session.session import Session
-from vedette.gateway.streams.tenant import Desk
+from vedette.gateway.streams.tenant import Tenant
 from vedette.gateway.wire import broker_link as link
 from vedette.gateway.wire.port import Port
 
@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
 __all__ = ["Client"]
 
-NO_TRIMS: dict[str | None, link.Trim] = {}
+NO_TRIMS: dict[str | None, link.AckEvents] = {}
 """Shared by all who have none: a dict for each would be most of their memory."""
 
 
@@ -35,39 +35,39 @@ class Client:
         "port",
         "queue",
         "session",
-        "subs",
+        "subscriptions",
         "trims",
     )
 
-    def __init__(self, port: Port, record: link.Open, desk: Desk) -> None:
+    def __init__(self, port: Port, record: link.OpenConnection, desk: Tenant) -> None:
         self.port, self.conn, self.desk = port, record.conn, desk
         self._actor, self._system, self._claims = record.actor, record.system, record.claims
         self.checksum, self.local = record.checksum, record.local
         self.session: Session | None = None
         """Its own session, made for its first statement."""
-        self.subs: dict[str, Stream] = {}
+        self.subscriptions: dict[str, Stream] = {}
         self.busy = False
         """A long read of it is under way elsewhere."""
         self.queue: deque[Any] | None = None
         """What it asked meanwhile."""
-        self.trims: dict[str | None, link.Trim] = NO_TRIMS
+        self.trims: dict[str | None, link.AckEvents] = NO_TRIMS
         """What it acknowledged meanwhile: of each subscription the latest."""
 
-    def renew(self, claims: dict[str, Any]) -> None:
+    def update_claims(self, claims: dict[str, Any]) -> None:
         """It has shown a token with other claims."""
         self._claims = claims
 
-    def postpone(self, record: Any) -> None:
+    def defer(self, record: Any) -> None:
         """It is busy: keep what it asks."""
-        if isinstance(record, link.Trim):
-            known = self.trims.get(record.sub)
+        if isinstance(record, link.AckEvents):
+            known = self.trims.get(record.sub_id)
             if known is None or known.seq < record.seq:
-                self.trims = {**self.trims, record.sub: record}
+                self.trims = {**self.trims, record.sub_id: record}
             return
         self.queue = self.queue if self.queue is not None else deque()
         self.queue.append(record)
 
-    def postponed(self) -> list[link.Trim]:
+    def take_deferred_acks(self) -> list[link.AckEvents]:
         """What it acknowledged while it was busy."""
         trims, self.trims = list(self.trims.values()), NO_TRIMS
         return trims
@@ -77,7 +77,7 @@ class Client:
         return self._actor if self.session is None else self.session.actor
 
     @property
-    def person(self) -> str | None:
+    def token_actor(self) -> str | None:
         """The actor of its token, whoever it acts as."""
         return None if self._system else self._actor
 

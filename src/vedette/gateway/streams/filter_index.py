@@ -18,8 +18,8 @@ from datetime import datetime, timedelta
 from typing import Any, Generic, TypeVar
 
 from vedette.language.syntax.expressions import Expression
-from vedette.subscriptions.required_keys import Alternative, Range, alternatives
-from vedette.subscriptions.shape import Constant, FieldPath, ListSlot, Slot, lift
+from vedette.subscriptions.required_keys import KeyAlternative, Range, key_alternatives
+from vedette.subscriptions.shape import Constant, FieldPath, ListSlot, Slot, extract_constants
 
 __all__ = ["FilterIndex"]
 
@@ -37,7 +37,7 @@ _FAMILIES: Mapping[type, str] = {
 }
 
 
-class _Scale(Generic[T]):
+class _RangeIndex(Generic[T]):
     """Filters in the order of the constant that one field must be above, or below."""
 
     __slots__ = ("constants", "filters")
@@ -68,14 +68,14 @@ class _Scale(Generic[T]):
             yield from self.filters[constant]
 
 
-class _Place(Generic[T]):
+class _Bucket(Generic[T]):
     """What stands under the same values of a drawer: filters without a range, and scales of those with one."""
 
     __slots__ = ("plain", "scales")
 
     def __init__(self) -> None:
         self.plain: dict[T, None] = {}
-        self.scales: dict[_Bound, _Scale[T]] = {}
+        self.scales: dict[_Bound, _RangeIndex[T]] = {}
 
     def found(self, document: Mapping[str, Any]) -> Iterator[T]:
         yield from self.plain
@@ -89,7 +89,7 @@ class FilterIndex(Generic[T]):
     """Items by their filters."""
 
     def __init__(self) -> None:
-        self._drawers: dict[Fields, dict[Values, _Place[T]]] = {}
+        self._drawers: dict[Fields, dict[Values, _Bucket[T]]] = {}
         self._known: dict[T, list[tuple[Fields, Values, _Bound | None, Any]]] = {}
 
     def __len__(self) -> int:
@@ -97,15 +97,15 @@ class FilterIndex(Generic[T]):
 
     def add(self, item: T, expression: Expression) -> None:
         """`expression`: its request is bound already."""
-        shape, constants = lift(expression)
-        places = [place for each in alternatives(shape) for place in _places(each, constants)]
+        shape, constants = extract_constants(expression)
+        places = [place for each in key_alternatives(shape) for place in _places(each, constants)]
         self._known[item] = list(dict.fromkeys(places))
         for fields, values, bound, constant in self._known[item]:
-            place = self._drawers.setdefault(fields, {}).setdefault(values, _Place())
+            place = self._drawers.setdefault(fields, {}).setdefault(values, _Bucket())
             if bound is None:
                 place.plain[item] = None
             else:
-                place.scales.setdefault(bound, _Scale()).add(constant, item)
+                place.scales.setdefault(bound, _RangeIndex()).add(constant, item)
 
     def remove(self, item: T) -> None:
         for fields, values, bound, constant in self._known.pop(item, ()):
@@ -141,7 +141,7 @@ class FilterIndex(Generic[T]):
 
 
 def _places(
-    alternative: Alternative, constants: tuple[Constant, ...]
+    alternative: KeyAlternative, constants: tuple[Constant, ...]
 ) -> Iterator[tuple[Fields, Values, _Bound | None, Any]]:
     equalities = [e for e in alternative.equalities if _is_own(e.path)]
     fields = tuple(e.path for e in equalities)
@@ -164,7 +164,7 @@ def _bound(range: Range | None, constants: tuple[Constant, ...]) -> tuple[_Bound
     family = _family(constant)
     if family is None:
         return None, None  # nothing is above such a constant: let the filter itself say so
-    return (range.path, range.rising, family), constant
+    return (range.path, range.is_lower_bound, family), constant
 
 
 def _family(value: Any) -> str | None:

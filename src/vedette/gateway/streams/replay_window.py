@@ -12,17 +12,17 @@ from collections import deque
 from dataclasses import dataclass
 from typing import NamedTuple
 
-__all__ = ["ReplayWindow", "Retained", "StreamHistory", "WindowBounds"]
+__all__ = ["ReplayLimits", "ReplayWindow", "RetainedEvent", "StreamHistory"]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class WindowBounds:
+class ReplayLimits:
     seconds: float = 180.0
     events: int = 10_000
     bytes: int = 32 * 1024 * 1024
 
 
-class Retained(NamedTuple):
+class RetainedEvent(NamedTuple):
     seq: int
     tail: bytes
     """The event from its partition on; the part before names the receiver."""
@@ -34,19 +34,19 @@ class Retained(NamedTuple):
 class StreamHistory:
     """One stream's part of the window."""
 
-    lost_until: int
+    evicted_seq: int
     """The last seq that can no longer be replayed; at first where the stream began."""
     last_seq: int
-    events: deque[Retained] | tuple[Retained, ...] = ()
+    events: deque[RetainedEvent] | tuple[RetainedEvent, ...] = ()
     """Oldest first; most streams are quiet and hold nothing, or one event: there is no deque for that."""
 
-    def reaches(self, seq: int) -> bool:
+    def can_replay_from(self, seq: int) -> bool:
         """Whether everything after `seq` is here, and `seq` is a place this stream has been at."""
-        return self.lost_until <= seq <= self.last_seq
+        return self.evicted_seq <= seq <= self.last_seq
 
-    def after(self, seq: int) -> list[Retained]:
+    def events_after(self, seq: int) -> list[RetainedEvent]:
         """What came after `seq`, oldest first."""
-        missed: list[Retained] = []
+        missed: list[RetainedEvent] = []
         for event in reversed(self.events):
             if event.seq <= seq:
                 break
@@ -58,7 +58,7 @@ class StreamHistory:
 class ReplayWindow:
     """The events of all streams of one partition group, oldest first."""
 
-    def __init__(self, bounds: WindowBounds) -> None:
+    def __init__(self, bounds: ReplayLimits) -> None:
         self.bounds = bounds
         self.bytes = 0
         self._events = 0
@@ -72,7 +72,7 @@ class ReplayWindow:
         """Keep what was told just now; whatever no longer fits leaves."""
         if seq <= history.last_seq:
             raise ValueError(f"seq {seq} does not follow {history.last_seq}")
-        event, kept = Retained(seq, tail, now), history.events
+        event, kept = RetainedEvent(seq, tail, now), history.events
         if type(kept) is deque:
             kept.append(event)
         else:
@@ -96,25 +96,25 @@ class ReplayWindow:
                 over = self._events > bounds.events or self.bytes > bounds.bytes
                 if not over and first.at >= oldest:
                     return
-                self._lose(history)
+                self._evict_oldest(history)
             order.popleft()
 
-    def trim(self, history: StreamHistory, seq: int) -> None:
+    def discard_up_to(self, history: StreamHistory, seq: int) -> None:
         """Everyone who could ask for these events has them: they need not be kept."""
         while history.events and history.events[0].seq <= seq:
-            self._lose(history)
+            self._evict_oldest(history)
 
-    def forget(self, history: StreamHistory) -> None:
+    def remove(self, history: StreamHistory) -> None:
         """The stream has ended."""
         while history.events:
-            self._lose(history)
+            self._evict_oldest(history)
 
-    def _lose(self, history: StreamHistory) -> None:
+    def _evict_oldest(self, history: StreamHistory) -> None:
         kept = history.events
         if type(kept) is deque and len(kept) > 1:
             event = kept.popleft()
         else:
             event, history.events = kept[0], ()
-        history.lost_until = event.seq
+        history.evicted_seq = event.seq
         self._events -= 1
         self.bytes -= len(event.tail)

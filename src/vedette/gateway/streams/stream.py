@@ -2,7 +2,7 @@
 
 A stream numbers its events with the seq of its database's partition and chains them: each says the seq before it. A
 `WatchStream` speaks for one watch, shared by all who asked for the same with the same rights. A `FilterStream` speaks
-for one filter over a collection; a `CollectionTap` is the one watch behind all filters of a collection and an actor.
+for one filter over a collection; a `NodeTypeWatch` is the one watch behind all filters of a collection and an actor.
 """
 
 from __future__ import annotations
@@ -15,27 +15,27 @@ import msgspec
 
 from vedette.change import Event
 from vedette.engine.session.watch_feed import WatchFeed
-from vedette.filters.document_filter import DocumentFilter, Environment
+from vedette.filters.document_filter import DocumentFilter, FilterInput
 from vedette.gateway.streams.filter_index import FilterIndex
 from vedette.gateway.streams.replay_window import StreamHistory
 from vedette.gateway.wire.crc32c import crc32c
-from vedette.gateway.wire.messages import wire_value
-from vedette.transport.sampled_log import LARGE_SET, SLOW_FILTER_MS, remark
+from vedette.gateway.wire.messages import to_wire
+from vedette.transport.sampled_log import LARGE_MATCH_COUNT, SLOW_FILTER_MS, log_sampled
 from vedette.values import timestamp_to_ms
 
 if TYPE_CHECKING:
     from vedette.gateway.broker.broker import Client
-    from vedette.gateway.streams.tenant import Desk
+    from vedette.gateway.streams.tenant import Tenant
     from vedette.gateway.wire.port import Port
 
-__all__ = ["CollectionTap", "FilterStream", "Stream", "WatchStream"]
+__all__ = ["FilterStream", "NodeTypeWatch", "Stream", "WatchStream"]
 
 _encoder = msgspec.json.Encoder()
 _canonical = msgspec.json.Encoder(order="sorted")
 """For checksums: keys sorted, no spaces."""
 
 
-CREDIT_BYTES = 32 * 1024 * 1024
+MAX_UNCONFIRMED_BYTES = 32 * 1024 * 1024
 """What may be out and not confirmed of a watch of one's own, beside its credit; one event always may."""
 AT_ONCE = 16
 """Events that are taken between two looks at how many bytes they were."""
@@ -47,57 +47,61 @@ class Stream:
     __slots__ = (
         "acked",
         "actor",
-        "bound_to",
         "checksum",
+        "claims_hash",
         "desk",
         "history",
-        "key",
-        "linger_until",
-        "members",
-        "number",
-        "ports",
-        "promised_until",
-        "recipe",
+        "kept_until",
+        "restore_spec",
+        "resumable_until",
+        "stream_id",
+        "stream_key",
+        "subscriber_count",
+        "subscribers_by_port",
     )
 
-    def __init__(self, desk: Desk, number: int, key: bytes | None, actor: str | None) -> None:
+    def __init__(self, desk: Tenant, number: int, key: bytes | None, actor: str | None) -> None:
         self.desk = desk
-        self.number = number
-        self.key = key
+        self.stream_id = number
+        self.stream_key = key
         """The hash that tokens carry; None: nobody can resume it."""
         self.actor = actor
-        self.recipe: bytes | None = None
+        self.restore_spec: bytes | None = None
         """How to make it again after a restart (`window_file.py`), as JSON; None: it ends with this server."""
-        self.bound_to: bytes | None = None
+        self.claims_hash: bytes | None = None
         """What its filter knows of whoever asked (`claims_hash`); None: the filter does not ask."""
         # A place of its own: tokens of a former stream with the same key do not reach it.
         began = desk.next_seq()
-        self.history = StreamHistory(lost_until=began, last_seq=began)
-        self.members = 0
-        self.ports: dict[Port, int] = {}
+        self.history = StreamHistory(evicted_seq=began, last_seq=began)
+        self.subscriber_count = 0
+        self.subscribers_by_port: dict[Port, int] = {}
         """Where its subscribers are, and how many."""
         self.checksum = 0
         """How many of them want one."""
-        self.linger_until: float | None = None
+        self.kept_until: float | None = None
         """Without subscribers it stays until then, for those who were cut off."""
-        self.promised_until = 0.0
+        self.resumable_until = 0.0
         """Until then somebody who was cut off may come back: nothing is trimmed before its time."""
         self.acked: dict[Any, int] | None = None
         """Subscribers that acknowledge, and how far."""
 
-    def tell(self, name: bytes, body: Any, tick: int) -> tuple[int, bytes]:
+    def append(self, name: bytes, body: Any, tick: int) -> tuple[int, bytes]:
         """Number an event, keep it for those who come back, and return it for those who are here."""
         desk = self.desk
         previous = self.history.last_seq
         seq = desk.next_seq()
-        tail = self.tail(seq, previous, tick, name, body)
+        tail = self.encode_event(seq, previous, tick, name, body)
         desk.window.add(self.history, seq, tail, desk.clock.monotonic())
         return seq, tail
 
-    def tail(self, seq: int, previous: int | None, tick: int, name: bytes, body: Any) -> bytes:
+    def encode_event(self, seq: int, previous: int | None, tick: int, name: bytes, body: Any) -> bytes:
         """An event from its partition on: what stands before it names the receiver."""
         data = _encoder.encode(body)
-        rest = b'"resumeToken":"%b",' % self.desk.token(self, seq).encode() if self.key is not None else b""
+        rest = (
+            b'"resumeToken":"%b",' % self.desk.sign_token(self, seq).encode()
+            if self.stream_key is not None
+            else b""
+        )
         if self.checksum:
             rest += b'"checksum":"%08x",' % crc32c(_canonical.encode(body))
         before = b"%d" % previous if previous is not None else b"null"
@@ -114,75 +118,82 @@ class Stream:
         """A subscriber has everything up to `seq`; what all have and nobody can come back for is let go."""
         self.acked = self.acked if self.acked is not None else {}
         self.acked[member] = max(seq, self.acked.get(member, 0))
-        if len(self.acked) == self.members and now >= self.promised_until:
-            self.desk.window.trim(self.history, min(self.acked.values()))
+        if len(self.acked) == self.subscriber_count and now >= self.resumable_until:
+            self.desk.window.discard_up_to(self.history, min(self.acked.values()))
 
-    def enter(self, port: Port, *, checksum: bool) -> None:
-        self.members += 1
-        self.ports[port] = self.ports.get(port, 0) + 1
+    def add_subscriber(self, port: Port, *, checksum: bool) -> None:
+        self.subscriber_count += 1
+        self.subscribers_by_port[port] = self.subscribers_by_port.get(port, 0) + 1
         self.checksum += checksum
-        self.linger_until = None
+        self.kept_until = None
 
-    def leave(self, port: Port, member: Any, *, checksum: bool) -> None:
-        self.members -= 1
-        left = self.ports[port] - 1
+    def remove_subscriber(self, port: Port, member: Any, *, checksum: bool) -> None:
+        self.subscriber_count -= 1
+        left = self.subscribers_by_port[port] - 1
         if left:
-            self.ports[port] = left
+            self.subscribers_by_port[port] = left
         else:
-            del self.ports[port]
+            del self.subscribers_by_port[port]
         self.checksum -= checksum
         if self.acked is not None:
             self.acked.pop(member, None)
 
     def close(self) -> None:
-        self.desk.window.forget(self.history)
+        self.desk.window.remove(self.history)
 
 
 class WatchStream(Stream):
     """The events of one watch, as they are."""
 
-    __slots__ = ("_bytes", "_rung", "_sizes", "credit", "feed", "out", "owner", "shared")
+    __slots__ = ("_bytes", "_is_ready", "_sizes", "credit", "feed", "owner", "shared", "unconfirmed")
 
     def __init__(
-        self, desk: Desk, number: int, key: bytes | None, actor: str | None, feed: WatchFeed, *, shared: bool
+        self,
+        desk: Tenant,
+        number: int,
+        key: bytes | None,
+        actor: str | None,
+        feed: WatchFeed,
+        *,
+        shared: bool,
     ) -> None:
         super().__init__(desk, number, key, actor)
         self.feed = feed
         self.shared = shared
         self.credit: int | None = None
         """The most events that are out and not confirmed; None: the window bounds them. 0: they are pulled."""
-        self.out: deque[tuple[int, int]] | None = None
+        self.unconfirmed: deque[tuple[int, int]] | None = None
         """Of a reliable watch: seq and position of what is out."""
         self._sizes: deque[int] | None = None
         """Bytes of the events that were sent last, as many as are not confirmed; and all of them together."""
         self._bytes = 0
         self.owner: tuple[Client, str] | None = None
         """Whose it is, when it is not shared, and by which name."""
-        self._rung = False
+        self._is_ready = False
 
-    def ring(self) -> None:
+    def mark_ready(self) -> None:
         """There may be something. Called from any thread, with locks held."""
-        if not self._rung:
-            self._rung = True
-            self.desk.ring(self)
+        if not self._is_ready:
+            self._is_ready = True
+            self.desk.mark_ready(self)
 
-    def pump(self) -> list[tuple[Stream, int, bytes]]:
+    def take_ready(self) -> list[tuple[Stream, int, bytes]]:
         """Everything that is ready, numbered."""
-        self._rung = False
+        self._is_ready = False
         if self.credit is None:
-            return [(self, *self.number_event(event)) for event in self.feed.take(None)]
+            return [(self, *self.append_event(event)) for event in self.feed.take(None)]
         numbered: list[tuple[Stream, int, bytes]] = []
-        while (wanted := min(self._room(), AT_ONCE)) > 0:
+        while (wanted := min(self._available_credit(), AT_ONCE)) > 0:
             events = self.feed.take(wanted)
             for event in events:
-                seq, tail = self.number_event(event)
+                seq, tail = self.append_event(event)
                 self._count(len(tail))
                 numbered.append((self, seq, tail))
-            if self._was_all(events, wanted):
+            if self._is_drained(events, wanted):
                 break
         return numbered
 
-    def _was_all(self, events: list[Event], wanted: int) -> bool:
+    def _is_drained(self, events: list[Event], wanted: int) -> bool:
         """Whether there is no more to take now. Less work than was asked for is a consumer's fair share: another poll
         would take a part of the others'."""
         work = self.feed.options.mode == "consume" and bool(events) and events[-1].delivery_id is not None
@@ -193,7 +204,7 @@ class WatchStream(Stream):
         self._sizes.append(size)
         self._bytes += size
 
-    def _room(self) -> int:
+    def _available_credit(self) -> int:
         """How many more events may go out: as the credit says, and not when too many bytes are not confirmed."""
         assert self.credit is not None
         out = self._unconfirmed
@@ -201,84 +212,90 @@ class WatchStream(Stream):
             self._sizes and len(self._sizes) > out
         ):  # the oldest; deliveries end in any order, so about that
             self._bytes -= self._sizes.popleft()
-        return self.credit - out if self._bytes < CREDIT_BYTES else 0
+        return self.credit - out if self._bytes < MAX_UNCONFIRMED_BYTES else 0
 
     def pull(self, limit: int | None) -> list[tuple[int, bytes]]:
         """What is ready, for one who asks; not more bytes at a time than may be out."""
         pulled: list[tuple[int, bytes]] = []
         size = 0
-        while size < CREDIT_BYTES and (limit is None or len(pulled) < limit):
+        while size < MAX_UNCONFIRMED_BYTES and (limit is None or len(pulled) < limit):
             wanted = AT_ONCE if limit is None else min(AT_ONCE, limit - len(pulled))
             events = self.feed.take(wanted)
-            numbered = [self.number_event(event) for event in events]
+            numbered = [self.append_event(event) for event in events]
             pulled += numbered
             size += sum(len(tail) for _, tail in numbered)
-            if self._was_all(events, wanted):
+            if self._is_drained(events, wanted):
                 break
         return pulled
 
     @property
     def _unconfirmed(self) -> int:
         """What counts against the credit: of a consume watch its deliveries alone, not its `initial`."""
-        return self.feed.held if self.feed.options.mode == "consume" else len(self.out or ())
+        return (
+            self.feed.unacknowledged_count
+            if self.feed.options.mode == "consume"
+            else len(self.unconfirmed or ())
+        )
 
-    def number_event(self, event: Event) -> tuple[int, bytes]:
+    def append_event(self, event: Event) -> tuple[int, bytes]:
         payload = event.to_dict()
         if "attempt" in event.attributes:
             payload["attempt"] = event.attributes["attempt"]
-        seq, tail = self.tell(b'"payload"', wire_value(payload), event.tick)
+        seq, tail = self.append(b'"payload"', to_wire(payload), event.tick)
         reliable = self.feed.options.delivery == "reliable"
         if self.credit is not None and reliable and event.delivery_id is None:
-            self.out = self.out if self.out is not None else deque()
-            self.out.append((seq, event.position))
+            self.unconfirmed = self.unconfirmed if self.unconfirmed is not None else deque()
+            self.unconfirmed.append((seq, event.position))
         return seq, tail
 
-    def tell(self, name: bytes, body: Any, tick: int) -> tuple[int, bytes]:
+    def append(self, name: bytes, body: Any, tick: int) -> tuple[int, bytes]:
         if self.credit is None:
-            return super().tell(name, body, tick)
+            return super().append(name, body, tick)
         previous = self.history.last_seq
-        seq = self.history.last_seq = self.history.lost_until = self.desk.next_seq()
-        return seq, self.tail(seq, previous, tick, name, body)
+        seq = self.history.last_seq = self.history.evicted_seq = self.desk.next_seq()
+        return seq, self.encode_event(seq, previous, tick, name, body)
 
-    def initial(self, event: Event) -> bytes:
+    def encode_initial(self, event: Event) -> bytes:
         """A snapshot for one subscriber: it stands where the stream stands, and begins the chain."""
-        return self.tail(self.history.last_seq, None, event.tick, b'"payload"', wire_value(event.to_dict()))
+        return self.encode_event(
+            self.history.last_seq, None, event.tick, b'"payload"', to_wire(event.to_dict())
+        )
 
     def acknowledge(self, member: Any, seq: int, now: float) -> None:
         if self.credit is None:
             super().acknowledge(member, seq, now)
             return
         position = None
-        while self.out and self.out[0][0] <= seq:
-            _, position = self.out.popleft()
+        while self.unconfirmed and self.unconfirmed[0][0] <= seq:
+            _, position = self.unconfirmed.popleft()
         if position is not None:
             self.feed.confirm(position)
-        self.ring()
+        self.mark_ready()
 
     def close(self) -> None:
         super().close()
         if self.shared:
-            self.desk.release(self.actor, self.feed)
+            self.desk.release_shared_watch(self.actor, self.feed)
 
 
-class CollectionTap:
+class NodeTypeWatch:
     """The one watch behind every filter over a collection with the same rights."""
 
-    __slots__ = ("_rung", "actor", "collection", "desk", "feed", "index", "streams")
+    __slots__ = ("_is_ready", "actor", "collection", "desk", "feed", "index", "streams")
 
-    def __init__(self, desk: Desk, collection: str, actor: str | None, feed: WatchFeed) -> None:
+    def __init__(self, desk: Tenant, collection: str, actor: str | None, feed: WatchFeed) -> None:
         self.desk, self.collection, self.actor, self.feed = desk, collection, actor, feed
         self.streams: dict[bytes, FilterStream] = {}
         self.index: FilterIndex[FilterStream] = FilterIndex()
-        self._rung = False
+        self._is_ready = False
 
-    def ring(self) -> None:
-        if not self._rung:
-            self._rung = True
-            self.desk.ring(self)
+    def mark_ready(self) -> None:
+        if not self._is_ready:
+            self._is_ready = True
+            self.desk.mark_ready(self)
 
-    def pump(self) -> list[tuple[Stream, int, bytes]]:
-        self._rung = False
+    def take_ready(self) -> list[tuple[Stream, int, bytes]]:
+        self._is_ready = False
         told: list[tuple[Stream, int, bytes]] = []
         for event in self.feed.take():
             told += self._judge(event)
@@ -291,18 +308,18 @@ class CollectionTap:
         images = before, after = _images(event)
         for stream in self.index.candidates(images):
             asked += 1
-            delta = stream.judge(before, after, now)
+            delta = stream.delta_for(before, after, now)
             if delta is not None:
-                told.append((stream, *stream.tell(b'"delta"', delta, event.tick)))
+                told.append((stream, *stream.append(b'"delta"', delta, event.tick)))
         desk.candidates += asked
         desk.matches += len(told)
         milliseconds = (desk.clock.monotonic() - begun) * 1000
         subject = f"{desk.tenant}/{self.collection}"
         if milliseconds >= SLOW_FILTER_MS:
             text = f"{asked} filters over {subject} took {milliseconds:.0f} ms for one change"
-            remark("filter.slow", subject, text)
-        if len(told) >= LARGE_SET:
-            remark("change.wide", subject, f"One change of {subject} matched {len(told)} filters")
+            log_sampled("filter.slow", subject, text)
+        if len(told) >= LARGE_MATCH_COUNT:
+            log_sampled("change.wide", subject, f"One change of {subject} matched {len(told)} filters")
         return told
 
     def close_unused(self) -> None:
@@ -320,7 +337,7 @@ class FilterStream(Stream):
     __slots__ = ("_filter", "include_data", "tap")
 
     def __init__(
-        self, tap: CollectionTap, number: int, key: bytes, condition: DocumentFilter, *, include_data: bool
+        self, tap: NodeTypeWatch, number: int, key: bytes, condition: DocumentFilter, *, include_data: bool
     ) -> None:
         super().__init__(tap.desk, number, key, tap.actor)
         self.tap = tap
@@ -329,20 +346,20 @@ class FilterStream(Stream):
         tap.streams[key] = self
         tap.index.add(self, condition.expression)
 
-    def holds(self, document: Mapping[str, Any] | None, op: str, before: Mapping[str, Any] | None) -> bool:
+    def matches(self, document: Mapping[str, Any] | None, op: str, before: Mapping[str, Any] | None) -> bool:
         if document is None:
             return False
         collection = self.tap.collection
         return self._filter.matches(
-            Environment(doc=document, id=str(document["id"]), collection=collection, op=op, before=before)
+            FilterInput(doc=document, id=str(document["id"]), collection=collection, op=op, before=before)
         )
 
-    def judge(
+    def delta_for(
         self, before: Mapping[str, Any] | None, after: Mapping[str, Any] | None, now_ms: int
     ) -> dict[str, Any] | None:
         """What the change means to those who asked with this filter; None when nothing."""
         op = "create" if before is None else "delete" if after is None else "update"
-        was, is_now = self.holds(before, op, None), self.holds(after, op, before)
+        was, is_now = self.matches(before, op, None), self.matches(after, op, before)
         if not was and not is_now:
             return None
         document = after if after is not None else before
@@ -360,13 +377,13 @@ class FilterStream(Stream):
             "timestamp": now_ms,
         }
         if self.include_data and is_now:
-            delta["document"] = wire_value(after)
+            delta["document"] = to_wire(after)
         return delta
 
     def close(self) -> None:
         super().close()
-        assert self.key is not None
-        self.tap.streams.pop(self.key, None)
+        assert self.stream_key is not None
+        self.tap.streams.pop(self.stream_key, None)
         self.tap.index.remove(self)
         self.tap.close_unused()
 

@@ -9,20 +9,20 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 
 from vedette.filters.bind_request import bind_request
-from vedette.filters.collection_query import Query
-from vedette.filters.document_filter import Request
+from vedette.filters.collection_query import CollectionQuery
+from vedette.filters.document_filter import FilterRequest
 from vedette.gateway.collections.queries import request_auth
-from vedette.gateway.wire.messages import wire_value
+from vedette.gateway.wire.messages import to_wire
 from vedette.gateway.wire.resume_token import subscription_hash
-from vedette.language.parser.template import lift
+from vedette.language.parser.template import extract_literals
 from vedette.language.syntax import statements as ast
 from vedette.language.syntax.canonical import canonical_text
 
 if TYPE_CHECKING:
     from vedette.gateway.streams.client import Client
-    from vedette.gateway.streams.tenant import Desk
+    from vedette.gateway.streams.tenant import Tenant
 
-__all__ = ["claims_hash", "filter_key", "shareable", "watch_key"]
+__all__ = ["claims_hash", "filter_key", "is_shareable", "watch_key"]
 
 _canonical = msgspec.json.Encoder(order="sorted")
 _OWN_NAMES = re.compile(r"#(?!self\b|\$)\w|\bcurrent_session\b", re.IGNORECASE)
@@ -41,16 +41,16 @@ _SHAREABLE_WORDS = {
 
 
 def filter_key(
-    desk: Desk,
+    desk: Tenant,
     actor: str | None,
-    query: Query,
+    query: CollectionQuery,
     auth: dict[str, Any] | None,
     moment: datetime,
     *,
     include_data: bool,
 ) -> bytes:
     """Filters that say the same of the same collection, once it is known who asks and when."""
-    condition = canonical_text(bind_request(query.condition, Request(auth=auth, time=moment)))
+    condition = canonical_text(bind_request(query.condition, FilterRequest(auth=auth, time=moment)))
     return subscription_hash(
         desk.tenant, actor or "", "filter", query.collection, condition, str(include_data)
     )
@@ -58,24 +58,24 @@ def filter_key(
 
 def claims_hash(client: Client) -> bytes:
     """What filters may know of a client, in 16 bytes."""
-    return subscription_hash(_canonical.encode(wire_value(request_auth(client))).decode())
+    return subscription_hash(_canonical.encode(to_wire(request_auth(client))).decode())
 
 
-def shareable(statement: ast.Watch, text: str) -> bool:
+def is_shareable(statement: ast.Watch, text: str) -> bool:
     """Whether one watch can serve everybody who asks for it with the same rights."""
     if statement.actions or _OWN_NAMES.search(text):
         return False
     for option in statement.options:
-        word = option.value.word if isinstance(option.value, ast.OptionValue) else None
+        word = option.value.name if isinstance(option.value, ast.OptionValue) else None
         if option.name not in _SHAREABLE_OPTIONS and word not in _SHAREABLE_WORDS.get(option.name, ()):
             return False
     return True
 
 
-def watch_key(desk: Desk, actor: str | None, text: str, params: dict[str, Any]) -> bytes:
+def watch_key(desk: Tenant, actor: str | None, text: str, params: dict[str, Any]) -> bytes:
     """Texts that differ in nothing but constants have one skeleton; the constants follow."""
-    lifted = lift(text)
+    lifted = extract_literals(text)
     plan = text
     if lifted is not None:
-        plan = canonical_text(([" ".join(part.split()) for part in lifted.skeleton], lifted.literals))
+        plan = canonical_text(([" ".join(part.split()) for part in lifted.key], lifted.literals))
     return subscription_hash(desk.tenant, actor or "", "watch", plan, canonical_text(sorted(params.items())))

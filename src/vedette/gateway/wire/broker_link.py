@@ -2,7 +2,7 @@
 
 Between processes each batch is one frame on a Unix socket: 4 bytes of length, big-endian, then a MessagePack array of
 records. The first frame of a worker is a `Hello` with the version of this format and the secret of the data directory;
-a broker that speaks another version refuses with `Goodbye`. `conn` names a connection within its link.
+a broker that speaks another version refuses with `LinkRejected`. `conn` names a connection within its link.
 """
 
 from __future__ import annotations
@@ -13,42 +13,42 @@ from typing import Any
 
 import msgspec
 
-from vedette.gateway.wire.counters import Tally
+from vedette.gateway.wire.counters import Counters
 
 __all__ = [
     "LINK_VERSION",
-    "Answer",
-    "Asked",
-    "CaughtUp",
+    "AckEvents",
+    "BrokerRecord",
+    "CloseConnection",
+    "ConnectionOpened",
     "Drain",
-    "Drop",
-    "Ended",
-    "Failed",
-    "Figures",
-    "Goodbye",
+    "ExecuteRequest",
+    "GatewayRequest",
+    "GatewayStats",
     "Hello",
+    "LinkRejected",
+    "ManageRequest",
     "Notice",
-    "Open",
-    "Opened",
-    "Renew",
-    "Replay",
-    "Request",
-    "Said",
-    "Settle",
-    "Shut",
-    "Stale",
-    "Steer",
-    "SubscribeTo",
+    "OpenConnection",
+    "ReplayRequest",
+    "ReplayedEvents",
+    "Reply",
+    "RequestFailed",
+    "ResumeRequest",
+    "ResyncRequired",
+    "SettleDelivery",
+    "StreamEnded",
+    "StreamEvent",
+    "SubscribeRequest",
     "Subscribed",
-    "Take",
-    "Told",
-    "Trim",
+    "UnsubscribeRequest",
     "Unsubscribed",
+    "UpdateClaims",
     "Welcome",
     "decode_batch",
     "encode_batch",
     "encode_frames",
-    "weight",
+    "payload_bytes",
 ]
 
 LINK_VERSION = 3
@@ -70,7 +70,7 @@ class Hello(_Record, tag="hello"):
     name: str
 
 
-class Open(_Record, tag="open_connection"):
+class OpenConnection(_Record, tag="open_connection"):
     """A connection has shown who it is."""
 
     conn: int
@@ -85,24 +85,24 @@ class Open(_Record, tag="open_connection"):
     """Through the socket of the data directory."""
 
 
-class Renew(_Record, tag="update_claims"):
+class UpdateClaims(_Record, tag="update_claims"):
     """A connection has shown another token, whose claims are others."""
 
     conn: int
     claims: dict[str, Any]
 
 
-class Shut(_Record, tag="close_connection"):
+class CloseConnection(_Record, tag="close_connection"):
     """A connection has gone."""
 
     conn: int
-    orderly: bool
+    clean: bool
     """It said goodbye, or was asked to go: what it held goes back without blame."""
-    returns: bool
+    may_resume: bool
     """It may come back and resume: keep its streams for a while."""
 
 
-class Asked(_Record, tag="execute_request"):
+class ExecuteRequest(_Record, tag="execute_request"):
     """`execute`, `run` or `define`: one text."""
 
     conn: int
@@ -112,48 +112,48 @@ class Asked(_Record, tag="execute_request"):
     params: dict[str, Any] = {}
 
 
-class SubscribeTo(_Record, tag="subscribe_request"):
+class SubscribeRequest(_Record, tag="subscribe_request"):
     conn: int
-    sub: str
+    sub_id: str
     payload: Any
     """The `frames.Subscribe` as an object of plain values."""
 
 
-class Drop(_Record, tag="unsubscribe_request"):
+class UnsubscribeRequest(_Record, tag="unsubscribe_request"):
     """Unsubscribe."""
 
     conn: int
     id: str | None
-    sub: str
+    sub_id: str
 
 
-class Take(_Record, tag="resume_request"):
+class ResumeRequest(_Record, tag="resume_request"):
     """Resume with a token."""
 
     conn: int
     id: str | None
-    sub: str
+    sub_id: str
     token: str
     last_seq: dict[int, int] | None
 
 
-class Replay(_Record, tag="replay_request"):
+class ReplayRequest(_Record, tag="replay_request"):
     """Bring a subscription up that fell behind: everything after `seq`."""
 
     conn: int
-    sub: str
+    sub_id: str
     seq: int
 
 
-class Trim(_Record, tag="ack_events"):
+class AckEvents(_Record, tag="ack_events"):
     """Client ack: everything up to `seq` has arrived. Without `sub`: of all its subscriptions."""
 
     conn: int
-    sub: str | None
+    sub_id: str | None
     seq: int
 
 
-class Settle(_Record, tag="settle_delivery"):
+class SettleDelivery(_Record, tag="settle_delivery"):
     """ACK, NACK or EXTEND of one delivery."""
 
     conn: int
@@ -166,18 +166,18 @@ class Settle(_Record, tag="settle_delivery"):
     release: bool = False
 
 
-class Steer(_Record, tag="manage_request"):
+class ManageRequest(_Record, tag="manage_request"):
     """Pause, resume, cancel, alter or pull from a watch of one's own."""
 
     conn: int
     id: str | None
-    sub: str
+    sub_id: str
     operation: str
     options: str | None = None
     limit: int | None = None
 
 
-class Figures(_Record, tag="gateway_stats"):
+class GatewayStats(_Record, tag="gateway_stats"):
     """How a gateway is doing, once a second."""
 
     connections: int
@@ -185,10 +185,22 @@ class Figures(_Record, tag="gateway_stats"):
     outbox_bytes: int
     outbox_limit_bytes: int
     load: int
-    tally: Tally
+    tally: Counters
 
 
-Request = Open | Renew | Shut | Asked | SubscribeTo | Drop | Take | Replay | Trim | Settle | Steer
+GatewayRequest = (
+    OpenConnection
+    | UpdateClaims
+    | CloseConnection
+    | ExecuteRequest
+    | SubscribeRequest
+    | UnsubscribeRequest
+    | ResumeRequest
+    | ReplayRequest
+    | AckEvents
+    | SettleDelivery
+    | ManageRequest
+)
 
 # --- from the broker to a gateway -------------------------------------------------------------------------------
 
@@ -197,7 +209,7 @@ class Welcome(_Record, tag="welcome"):
     version: int
 
 
-class Goodbye(_Record, tag="link_rejected"):
+class LinkRejected(_Record, tag="link_rejected"):
     why: str
 
 
@@ -207,12 +219,12 @@ class Drain(_Record, tag="drain"):
     seconds: float
 
 
-class Opened(_Record, tag="connection_opened"):
+class ConnectionOpened(_Record, tag="connection_opened"):
     conn: int
     id: str | None
 
 
-class Failed(_Record, tag="request_failed"):
+class RequestFailed(_Record, tag="request_failed"):
     """A request was refused; `payload` is what the `error` message says."""
 
     conn: int
@@ -222,7 +234,7 @@ class Failed(_Record, tag="request_failed"):
     """The code to close the connection with, which cannot go on; 0: it goes on."""
 
 
-class Answer(_Record, tag="reply"):
+class Reply(_Record, tag="reply"):
     """The answer to a request, ready to send."""
 
     conn: int
@@ -233,16 +245,16 @@ class Subscribed(_Record, tag="subscribed"):
     """The subscription stands: `first` is sent, then what `stream` is told after `seq`."""
 
     conn: int
-    sub: str
+    sub_id: str
     stream: int
     seq: int
-    first: list[bytes]
-    head: bytes
+    messages: list[bytes]
+    event_prefix: bytes
     """How an event of this stream begins, up to the receiver's name."""
-    private: bool = False
+    credit_based: bool = False
     """No replay: its events are bounded by credit, not by the window."""
-    replay: bool = False
-    """What came after `seq` follows in a `CaughtUp`: a resume."""
+    replay_follows: bool = False
+    """What came after `seq` follows in a `ReplayedEvents`: a resume."""
 
 
 class Notice(_Record, tag="notice"):
@@ -254,21 +266,21 @@ class Notice(_Record, tag="notice"):
 
 class Unsubscribed(_Record, tag="unsubscribed"):
     conn: int
-    sub: str
+    sub_id: str
     data: bytes | None
 
 
-class Told(_Record, tag="stream_event"):
+class StreamEvent(_Record, tag="stream_event"):
     """An event of a stream, for everyone who is subscribed to it here."""
 
     stream: int
     seq: int
-    tail: bytes
-    at: float
+    suffix: bytes
+    committed_at: float
     """When it was committed, on the machine's monotonic scale: its processes read the same."""
 
 
-class CaughtUp(_Record, tag="replayed_events"):
+class ReplayedEvents(_Record, tag="replayed_events"):
     """What a subscription missed; `more` when this was not all."""
 
     conn: int
@@ -277,7 +289,7 @@ class CaughtUp(_Record, tag="replayed_events"):
     more: bool
 
 
-class Stale(_Record, tag="resync_required"):
+class ResyncRequired(_Record, tag="resync_required"):
     """A subscription cannot be brought up: its client has to begin anew."""
 
     conn: int
@@ -285,32 +297,32 @@ class Stale(_Record, tag="resync_required"):
     reason: str
 
 
-class Ended(_Record, tag="stream_ended"):
+class StreamEnded(_Record, tag="stream_ended"):
     """A stream has ended: its watch was cancelled or could not go on."""
 
     stream: int
     payload: dict[str, Any]
 
 
-Said = (
+BrokerRecord = (
     Welcome
-    | Goodbye
+    | LinkRejected
     | Drain
-    | Opened
-    | Failed
-    | Answer
+    | ConnectionOpened
+    | RequestFailed
+    | Reply
     | Subscribed
     | Notice
     | Unsubscribed
-    | Told
-    | CaughtUp
-    | Stale
-    | Ended
+    | StreamEvent
+    | ReplayedEvents
+    | ResyncRequired
+    | StreamEnded
 )
 
 _encoder = msgspec.msgpack.Encoder()
-_requests = msgspec.msgpack.Decoder(list[Hello | Figures | Request])
-_said = msgspec.msgpack.Decoder(list[Said])
+_requests = msgspec.msgpack.Decoder(list[Hello | GatewayStats | GatewayRequest])
+_said = msgspec.msgpack.Decoder(list[BrokerRecord])
 
 
 def encode_batch(records: list[Any]) -> bytes:
@@ -347,13 +359,13 @@ def encode_frames(
     ]
 
 
-def weight(record: Any) -> int:
+def payload_bytes(record: Any) -> int:
     """The bytes of a record that may have many."""
-    if type(record) is Told:  # nearly all of them
-        return len(record.tail)
-    if isinstance(record, Answer):
+    if type(record) is StreamEvent:  # nearly all of them
+        return len(record.suffix)
+    if isinstance(record, Reply):
         return len(record.data)
-    return sum(map(len, record.first)) if isinstance(record, Subscribed) else 0
+    return sum(map(len, record.messages)) if isinstance(record, Subscribed) else 0
 
 
 def decode_batch(body: bytes, *, from_gateway: bool) -> list[Any]:

@@ -11,7 +11,7 @@ from __future__ import annotations
 
 from enum import IntEnum
 
-__all__ = ["CloseCode", "comes_back", "needs_credentials"]
+__all__ = ["CloseCode", "may_reconnect", "needs_credentials"]
 
 
 class CloseCode(IntEnum):
@@ -22,9 +22,9 @@ class CloseCode(IntEnum):
     INTERNAL = 1011
     TRY_LATER = 1013
     DRAINING = 4000
-    STUCK = 4001
+    STALLED = 4001
     """The client took nothing for too long."""
-    SILENT = 4002
+    UNRESPONSIVE = 4002
     """The client did not answer pings."""
     ENGINE_LOST = 4003
     AUTH_TIMEOUT = 4100
@@ -32,7 +32,7 @@ class CloseCode(IntEnum):
     AUTH_REFUSED = 4102
 
 
-def comes_back(code: int) -> bool:
+def may_reconnect(code: int) -> bool:
     """Whether a client may expect another try to go better, with the same credentials."""
     return code not in (1002, 1003, 1007, 1008, 1009, 1010) and not 4100 <= code <= 4299
 

@@ -10,7 +10,7 @@ from bisect import bisect_left
 
 import msgspec
 
-__all__ = ["DELAY_BOUNDS", "Delays", "Tally"]
+__all__ = ["DELAY_BOUNDS", "Counters", "LatencyHistogram"]
 
 DELAY_BOUNDS = (0.001, 0.002, 0.004, 0.008, 0.016, 0.032, 0.064, 0.125, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0)
 """Seconds: the upper ends of the parts that delays are counted in."""
@@ -20,7 +20,7 @@ def _no_counts() -> list[int]:
     return [0] * (len(DELAY_BOUNDS) + 1)
 
 
-class Delays(msgspec.Struct, array_like=True):
+class LatencyHistogram(msgspec.Struct, array_like=True):
     counts: list[int] = msgspec.field(default_factory=_no_counts)
     """How many delays were in each part; the last part has no end."""
     seconds: float = 0.0
@@ -30,12 +30,12 @@ class Delays(msgspec.Struct, array_like=True):
         self.counts[bisect_left(DELAY_BOUNDS, seconds)] += times
         self.seconds += seconds * times
 
-    def merge(self, other: Delays) -> None:
+    def merge(self, other: LatencyHistogram) -> None:
         self.counts = [mine + theirs for mine, theirs in zip(self.counts, other.counts, strict=True)]
         self.seconds += other.seconds
 
 
-class Tally(msgspec.Struct, array_like=True, kw_only=True):
+class Counters(msgspec.Struct, array_like=True, kw_only=True):
     opened: int = 0
     """Connections that have shown who they are."""
     delivered: int = 0
@@ -48,20 +48,20 @@ class Tally(msgspec.Struct, array_like=True, kw_only=True):
     """Connections that were closed from this side, by code."""
     refused: dict[str, int] = {}
     """Messages that were answered with an error of the gateway's own, by code."""
-    delays: dict[str, Delays] = {}
+    delays: dict[str, LatencyHistogram] = {}
     """By database."""
 
-    def resynced(self, reason: str) -> None:
+    def count_resync(self, reason: str) -> None:
         self.resyncs[reason] = self.resyncs.get(reason, 0) + 1
 
-    def ended(self, code: int) -> None:
+    def count_closed(self, code: int) -> None:
         self.closed[code] = self.closed.get(code, 0) + 1
 
-    def refuse(self, code: str) -> None:
+    def count_refused(self, code: str) -> None:
         self.refused[code] = self.refused.get(code, 0) + 1
 
-    def delays_of(self, tenant: str) -> Delays:
+    def delays_of(self, tenant: str) -> LatencyHistogram:
         found = self.delays.get(tenant)
         if found is None:
-            found = self.delays[tenant] = Delays()
+            found = self.delays[tenant] = LatencyHistogram()
         return found

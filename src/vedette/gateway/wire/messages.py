@@ -17,38 +17,38 @@ from vedette.queue.notice import Withdrawal
 from vedette.values import duration_from_ms, duration_to_ms, timestamp_from_text, timestamp_to_text
 
 __all__ = [
-    "INBOUND",
+    "MESSAGE_TYPES",
     "VERSION",
     "Ack",
     "Auth",
     "Define",
     "Execute",
     "Extend",
-    "FrameError",
     "Manage",
     "Message",
+    "MessageError",
     "Nack",
     "Ping",
     "Resume",
     "Subscribe",
     "Unsubscribe",
+    "decode_message",
+    "decode_params",
     "encode",
-    "engine_error",
-    "is_plain",
-    "live_params",
-    "message",
-    "read_message",
-    "wire_value",
+    "encode_message",
+    "error_payload",
+    "is_portable",
+    "to_wire",
 ]
 
 VERSION = 1
-DEEPEST = 32
+MAX_NESTING = 32
 """Lists and objects in each other, in parameters and queries."""
-LONGEST_ID = 256
+MAX_ID_CHARS = 256
 """Characters of a message's or a subscription's id."""
 
 
-class FrameError(Exception):
+class MessageError(Exception):
     """A frame that cannot be understood; the connection answers it and goes on."""
 
     def __init__(self, code: str, text: str, id: str | None = None) -> None:
@@ -160,7 +160,7 @@ class Ping(msgspec.Struct, frozen=True, kw_only=True):
 
 Payload = Auth | Subscribe | Unsubscribe | Resume | Execute | Define | Ack | Nack | Extend | Manage | Ping
 
-INBOUND: Mapping[str, type[Any]] = {
+MESSAGE_TYPES: Mapping[str, type[Any]] = {
     "auth": Auth,
     "subscribe": Subscribe,
     "unsubscribe": Unsubscribe,
@@ -181,7 +181,7 @@ class Message(msgspec.Struct, frozen=True):
     type: str
     id: str | None
     payload: Any
-    ignored: tuple[str, ...] = ()
+    unknown_fields: tuple[str, ...] = ()
     """Of a `subscribe`: keys of its payload that are not known."""
 
 
@@ -203,24 +203,24 @@ _envelope = msgspec.json.Decoder(_Envelope)
 _top_level = msgspec.json.Decoder(_TopLevelResume)
 _keys = msgspec.json.Decoder(dict[str, msgspec.Raw])
 _SUBSCRIBE_KEYS = frozenset(field.encode_name for field in msgspec.structs.fields(Subscribe))
-_payloads = {name: msgspec.json.Decoder(kind) for name, kind in INBOUND.items()}
+_payloads = {name: msgspec.json.Decoder(kind) for name, kind in MESSAGE_TYPES.items()}
 _encoder = msgspec.json.Encoder()
 
 
-def read_message(data: bytes | str) -> Message:
+def decode_message(data: bytes | str) -> Message:
     """The message in a frame; raises FrameError with the words to answer."""
     try:
         envelope = _envelope.decode(data)
     except (msgspec.MsgspecError, UnicodeError, RecursionError) as error:
         text = f"a message is a JSON object with a type: {_shortened(error)}"
-        raise FrameError("invalid_frame", text) from None
-    if envelope.id is not None and len(envelope.id) > LONGEST_ID:
-        raise FrameError("invalid_frame", f"an id has at most {LONGEST_ID} characters")
+        raise MessageError("invalid_frame", text) from None
+    if envelope.id is not None and len(envelope.id) > MAX_ID_CHARS:
+        raise MessageError("invalid_frame", f"an id has at most {MAX_ID_CHARS} characters")
     decoder = _payloads.get(envelope.type)
     if decoder is None:
-        known = ", ".join(INBOUND)
+        known = ", ".join(MESSAGE_TYPES)
         text = f"{envelope.type[:40]!r} is no type of message; known are {known}"
-        raise FrameError("unknown_type", text, envelope.id)
+        raise MessageError("unknown_type", text, envelope.id)
     raw: bytes = bytes(envelope.payload)
     if raw in (b"null", b"{}"):
         raw = _raised_fields(data) if envelope.type == "resume" else b"{}"
@@ -229,7 +229,7 @@ def read_message(data: bytes | str) -> Message:
     except (msgspec.MsgspecError, UnicodeError, RecursionError) as error:
         code = "invalid_auth" if envelope.type == "auth" else "invalid_payload"
         text = "invalid payload" if envelope.type == "auth" else f"{envelope.type}: {_shortened(error)}"
-        raise FrameError(code, text, envelope.id) from None
+        raise MessageError(code, text, envelope.id) from None
     if envelope.type == "execute":
         _check_values(payload, envelope.id)
     elif envelope.type == "subscribe":
@@ -244,12 +244,14 @@ def read_message(data: bytes | str) -> Message:
 def _check_values(payload: Execute | Subscribe, id: str | None) -> None:
     """What may hold anything holds nothing that other processes cannot read."""
     query = payload.query if type(payload) is Subscribe else None
-    if not is_plain(payload.params, DEEPEST) or not is_plain(query, DEEPEST):
-        text = f"numbers have at most 64 bits, and at most {DEEPEST} lists and objects stand in each other"
-        raise FrameError("invalid_payload", text, id)
+    if not is_portable(payload.params, MAX_NESTING) or not is_portable(query, MAX_NESTING):
+        text = (
+            f"numbers have at most 64 bits, and at most {MAX_NESTING} lists and objects stand in each other"
+        )
+        raise MessageError("invalid_payload", text, id)
 
 
-def is_plain(value: Any, deepest: int) -> bool:
+def is_portable(value: Any, deepest: int) -> bool:
     """Whether every process reads it as it is."""
     kind = type(value)
     if kind is int:
@@ -259,7 +261,7 @@ def is_plain(value: Any, deepest: int) -> bool:
     if not deepest:
         return False
     for each in value.values() if kind is dict else value:
-        if type(each) is not str and not is_plain(each, deepest - 1):
+        if type(each) is not str and not is_portable(each, deepest - 1):
             return False
     return True
 
@@ -281,7 +283,7 @@ def _shortened(error: Exception) -> str:
 # --- what the server sends --------------------------------------------------------------------------------------
 
 
-def message(type: str, payload: Any = None, id: str | None = None) -> bytes:
+def encode_message(type: str, payload: Any = None, id: str | None = None) -> bytes:
     """One message as it goes into a frame."""
     whole: dict[str, Any] = {"type": type} if id is None else {"id": id, "type": type}
     if payload is not None:
@@ -296,17 +298,15 @@ def encode(value: Any) -> bytes:
 _AS_THEY_ARE = frozenset((str, int, float, bool, type(None)))
 
 
-def wire_value(value: Any) -> Any:
+def to_wire(value: Any) -> Any:
     """A value as JSON has it: moments as ISO-8601 in UTC with milliseconds, spans as milliseconds."""
     kind = type(value)
     if kind in _AS_THEY_ARE:
         return value
     if kind is dict or isinstance(value, Mapping):
-        return {
-            name: each if type(each) in _AS_THEY_ARE else wire_value(each) for name, each in value.items()
-        }
+        return {name: each if type(each) in _AS_THEY_ARE else to_wire(each) for name, each in value.items()}
     if isinstance(value, list | tuple):
-        return [wire_value(each) for each in value]
+        return [to_wire(each) for each in value]
     if isinstance(value, datetime):
         return timestamp_to_text(value)
     if isinstance(value, timedelta):
@@ -314,7 +314,7 @@ def wire_value(value: Any) -> Any:
     return str(value)
 
 
-def live_params(params: Mapping[str, Any]) -> dict[str, Any]:
+def decode_params(params: Mapping[str, Any]) -> dict[str, Any]:
     """Parameters as the engine takes them: `{"type": "timestamp" | "duration", "value": …}` is such a value."""
     return {name: _live(name, value) for name, value in params.items()}
 
@@ -336,15 +336,15 @@ def _live(name: str, value: Any) -> Any:
         f"the parameter '{name}' is an object: only {{type: timestamp, value: ISO-8601 text}} and "
         "{type: duration, value: milliseconds} can be given so"
     )
-    raise FrameError("invalid_payload", text)
+    raise MessageError("invalid_payload", text)
 
 
-def engine_error(error: VedetteError | Withdrawal) -> dict[str, Any]:
+def error_payload(error: VedetteError | Withdrawal) -> dict[str, Any]:
     """An error of the engine as a payload: its own words, which never tell a denied actor more than they may know."""
     return {
         "code": error.code,
         "name": error.name,
         "message": str(error),
-        "fields": wire_value(error.fields),
+        "fields": to_wire(error.fields),
         "retryable": error.retryable,
     }

@@ -13,7 +13,7 @@ CONGESTED_BYTES = 33_554_432
 class Port(Protocol):
     """One gateway. `say` may be called from the engine's thread; it hands over and returns."""
 
-    def say(self, records: list[Any]) -> None: ...
+    def send(self, records: list[Any]) -> None: ...
 
     @property
     def congested(self) -> bool:

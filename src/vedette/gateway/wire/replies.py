@@ -9,7 +9,7 @@ import msgspec
 
 from vedette.engine.context.result import Result
 from vedette.gateway.wire import broker_link as link
-from vedette.gateway.wire.messages import FrameError, encode, message, wire_value
+from vedette.gateway.wire.messages import MessageError, encode, encode_message, to_wire
 
 __all__ = ["is_heavy", "managed", "result_message", "settling_statement", "too_large"]
 
@@ -42,13 +42,13 @@ def result_message(result: Result | list[Result], id: str | None, most_bytes: in
     for each in results:
         rows: list[msgspec.Raw] = []
         for row in each.rows:
-            data = encode([wire_value(value) for value in row])
+            data = encode([to_wire(value) for value in row])
             left -= len(data) + 1
             if left < 0:
                 raise too_large("The answer", most_bytes, _what_to_do(results))
             rows.append(msgspec.Raw(data))
         payloads.append(_result_payload(each, rows))
-    return message("result", {"results": payloads} if isinstance(result, list) else payloads[0], id)
+    return encode_message("result", {"results": payloads} if isinstance(result, list) else payloads[0], id)
 
 
 def _what_to_do(results: list[Result]) -> str:
@@ -57,8 +57,8 @@ def _what_to_do(results: list[Result]) -> str:
     return "ask for less of it, with LIMIT or fewer columns"
 
 
-def too_large(what: str, most_bytes: int, advice: str) -> FrameError:
-    return FrameError("too_large", f"{what} has more than {most_bytes} bytes: {advice}")
+def too_large(what: str, most_bytes: int, advice: str) -> MessageError:
+    return MessageError("too_large", f"{what} has more than {most_bytes} bytes: {advice}")
 
 
 def _result_payload(result: Result, rows: list[msgspec.Raw]) -> dict[str, Any]:
@@ -80,7 +80,7 @@ def _result_payload(result: Result, rows: list[msgspec.Raw]) -> dict[str, Any]:
     return payload
 
 
-def settling_statement(record: link.Settle) -> tuple[str, dict[str, Any]]:
+def settling_statement(record: link.SettleDelivery) -> tuple[str, dict[str, Any]]:
     """The statement that an ack, nack or extend message stands for."""
     params: dict[str, Any] = {"delivery": record.delivery}
     options: list[str] = []
@@ -92,6 +92,8 @@ def settling_statement(record: link.Settle) -> tuple[str, dict[str, Any]]:
     return f"{record.operation.upper()} $delivery{bracket}", params
 
 
-def managed(record: link.Steer, **more: Any) -> bytes:
+def managed(record: link.ManageRequest, **more: Any) -> bytes:
     """The answer to pause, resume, cancel, alter and pull."""
-    return message("manage_ack", {"subId": record.sub, "operation": record.operation, **more}, record.id)
+    return encode_message(
+        "manage_ack", {"subId": record.sub_id, "operation": record.operation, **more}, record.id
+    )

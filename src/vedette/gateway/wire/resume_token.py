@@ -17,7 +17,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from struct import Struct
 
-__all__ = ["ResumeToken", "TokenSeal", "subscription_hash"]
+__all__ = ["ResumeToken", "TokenSigner", "subscription_hash"]
 
 _FORM = 2
 _HEAD = Struct(">B16sqI")
@@ -32,12 +32,12 @@ _PENDING = 1
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ResumeToken:
-    subscription: bytes
+    stream_key: bytes
     """16 bytes: `subscription_hash`."""
     epoch: int
     seqs: Mapping[int, int]
     """Partition ▸ the last seq that the holder of the token has."""
-    pending: bool = False
+    snapshot_pending: bool = False
     """The snapshot was still to come: whoever has no later token has nothing to go on from."""
 
 
@@ -50,7 +50,7 @@ def subscription_hash(*parts: str) -> bytes:
     return digest.digest()
 
 
-class TokenSeal:
+class TokenSigner:
     """Makes and reads tokens with one secret."""
 
     def __init__(self, secret: bytes) -> None:
@@ -61,11 +61,11 @@ class TokenSeal:
         """The tenant of the last token, and its MAC as far as that: mostly the next one is of the same."""
 
     def seal(self, tenant: str, token: ResumeToken) -> str:
-        head = _HEAD.pack(_FORM, token.subscription, token.epoch, _PENDING if token.pending else 0)
+        head = _HEAD.pack(_FORM, token.stream_key, token.epoch, _PENDING if token.snapshot_pending else 0)
         places = b"".join(_PLACE.pack(partition, seq) for partition, seq in sorted(token.seqs.items()))
         return self._sealed(tenant, head + places)
 
-    def seal_place(self, tenant: str, subscription: bytes, epoch: int, seq: int, *, pending: bool) -> str:
+    def sign(self, tenant: str, subscription: bytes, epoch: int, seq: int, *, pending: bool) -> str:
         """The same for a place in partition 0 alone. One is made for every event, so nothing else is."""
         head = _HEAD.pack(_FORM, subscription, epoch, _PENDING if pending else 0)
         return self._sealed(tenant, head + _PLACE.pack(0, seq))
@@ -73,7 +73,7 @@ class TokenSeal:
     def _sealed(self, tenant: str, body: bytes) -> str:
         return urlsafe_b64encode(body + self._mac(tenant, body)).rstrip(b"=").decode()
 
-    def open(self, tenant: str, text: str) -> ResumeToken | None:
+    def verify(self, tenant: str, text: str) -> ResumeToken | None:
         """The token, or None when it was not made here for this tenant. Compares in constant time."""
         if len(text) > _LONGEST or not text.isascii():
             return None
@@ -89,7 +89,9 @@ class TokenSeal:
         if form != _FORM:
             return None
         seqs = dict(_PLACE.iter_unpack(body[_HEAD.size :]))
-        return ResumeToken(subscription=subscription, epoch=epoch, seqs=seqs, pending=bool(flags & _PENDING))
+        return ResumeToken(
+            stream_key=subscription, epoch=epoch, seqs=seqs, snapshot_pending=bool(flags & _PENDING)
+        )
 
     def _mac(self, tenant: str, body: bytes) -> bytes:
         known, begun = self._begun

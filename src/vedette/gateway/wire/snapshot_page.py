@@ -9,8 +9,8 @@ from typing import Any
 import msgspec
 
 from vedette.errors import FilterError
-from vedette.filters.collection_query import Order, Query
-from vedette.gateway.wire.messages import wire_value
+from vedette.filters.collection_query import CollectionQuery, SortKey
+from vedette.gateway.wire.messages import to_wire
 
 __all__ = ["MAX_SNAPSHOT_BYTES", "snapshot_page"]
 
@@ -19,7 +19,7 @@ MAX_SNAPSHOT_DOCUMENTS = 1000
 MAX_SNAPSHOT_BYTES = 16 * 1024 * 1024
 
 
-def snapshot_page(query: Query, documents: Sequence[dict[str, Any]]) -> dict[str, Any]:
+def snapshot_page(query: CollectionQuery, documents: Sequence[dict[str, Any]]) -> dict[str, Any]:
     """One page of the documents, ordered; `cursor` when there are more. FilterError when it is too large."""
     ordered = sorted(documents, key=lambda d: _place(d, query.order_by))
     if query.start_after is not None:
@@ -33,7 +33,7 @@ def snapshot_page(query: Query, documents: Sequence[dict[str, Any]]) -> dict[str
     if query.limit is None and len(ordered) > MAX_SNAPSHOT_DOCUMENTS:
         text = f"more than {MAX_SNAPSHOT_DOCUMENTS} documents: ask for pages with limit and startAfter"
         raise FilterError("E1202", text, fields={"limit": "documents", "allowed": MAX_SNAPSHOT_DOCUMENTS})
-    answer: dict[str, Any] = {"documents": [wire_value(d) for d in page]}
+    answer: dict[str, Any] = {"documents": [to_wire(d) for d in page]}
     if len(ordered) > len(page) and page:
         answer["cursor"] = _write_cursor(page[-1], query.order_by)
     return answer
@@ -45,7 +45,7 @@ class _Place(tuple[Any, ...]):
     __slots__ = ()
 
 
-def _place(document: Mapping[str, Any], order: Sequence[Order]) -> _Place:
+def _place(document: Mapping[str, Any], order: Sequence[SortKey]) -> _Place:
     terms = [_term(_field(document, each.field), each.descending) for each in order]
     return _Place((*terms, _term(str(document["id"]), False)))
 
@@ -56,7 +56,7 @@ def _field(document: Mapping[str, Any], path: str) -> Any:
         if not isinstance(value, Mapping) or step not in value:
             return _MISSING
         value = value[step]
-    return wire_value(value)
+    return to_wire(value)
 
 
 _MISSING = object()
@@ -94,10 +94,10 @@ def _term(value: Any, descending: bool) -> _Term:
         return _Term(3, value, descending)
     if isinstance(value, str):
         return _Term(4, value.encode(), descending)
-    return _Term(5, _canonical.encode(wire_value(value)), descending)
+    return _Term(5, _canonical.encode(to_wire(value)), descending)
 
 
-def _write_cursor(document: Mapping[str, Any], order: Sequence[Order]) -> str:
+def _write_cursor(document: Mapping[str, Any], order: Sequence[SortKey]) -> str:
     terms = [
         [t.rank, t.value.decode() if isinstance(t.value, bytes) else t.value, t.descending]
         for t in _place(document, order)

@@ -12,7 +12,7 @@ import msgspec
 
 from vedette.gateway.wire.messages import Message, Subscribe, encode
 
-__all__ = ["QUERY_KEYS", "naming_ignored", "without_ignored"]
+__all__ = ["QUERY_KEYS", "add_ignored_fields", "drop_unknown_fields"]
 
 QUERY_KEYS = frozenset({"collection", "filters", "filter", "orderBy", "limit", "startAfter", "showDeleted"})
 _ITEM_KEYS = {"filters": frozenset({"field", "op", "value"}), "orderBy": frozenset({"field", "direction"})}
@@ -21,10 +21,10 @@ _LONGEST = 80
 """Characters of a name that are repeated."""
 
 
-def without_ignored(msg: Message) -> tuple[Subscribe, tuple[str, ...]]:
+def drop_unknown_fields(msg: Message) -> tuple[Subscribe, tuple[str, ...]]:
     """What a `subscribe` says, of its query only what is known; and the names of the rest."""
     payload: Subscribe = msg.payload
-    ignored = list(msg.ignored)
+    ignored = list(msg.unknown_fields)
     if payload.query is not None:
         payload = msgspec.structs.replace(payload, query=_known(payload.query, QUERY_KEYS, "query", ignored))
     return payload, tuple(name[:_LONGEST] for name in ignored[:_MOST_NAMED])
@@ -42,7 +42,7 @@ def _known(record: dict[str, Any], keys: frozenset[str], where: str, ignored: li
     return known
 
 
-def naming_ignored(acknowledgement: bytes, ignored: tuple[str, ...]) -> bytes:
+def add_ignored_fields(acknowledgement: bytes, ignored: tuple[str, ...]) -> bytes:
     """A `subscribe_ack` that also says what was not read."""
     message = msgspec.json.decode(acknowledgement)
     if message["type"] == "subscribe_ack":  # a resume under the same name has nothing to say about it

@@ -4,51 +4,51 @@ from __future__ import annotations
 
 from vedette.gateway.wire import broker_link as link
 from vedette.gateway.wire import messages as frames
-from vedette.gateway.wire.messages import FrameError, Message
-from vedette.gateway.wire.unknown_fields import without_ignored
+from vedette.gateway.wire.messages import Message, MessageError
+from vedette.gateway.wire.unknown_fields import drop_unknown_fields
 
-__all__ = ["resume", "settlement", "statement", "steering", "subscription"]
+__all__ = ["check_subscribe", "execute_request", "manage_request", "resume_request", "settle_request"]
 
 _MOST_AT_ONCE = 100_000
 _LONGEST_SPAN_MS = 10**12
 
 
-def statement(conn: int, msg: Message) -> link.Asked:
+def execute_request(conn: int, msg: Message) -> link.ExecuteRequest:
     payload: frames.Execute = msg.payload
-    params = frames.live_params(payload.params)
+    params = frames.decode_params(payload.params)
     kind = "run" if payload.script else "execute"
-    return link.Asked(conn=conn, id=msg.id, kind=kind, text=payload.statement, params=params)
+    return link.ExecuteRequest(conn=conn, id=msg.id, kind=kind, text=payload.statement, params=params)
 
 
-def subscription(msg: Message) -> tuple[frames.Subscribe, tuple[str, ...]]:
+def check_subscribe(msg: Message) -> tuple[frames.Subscribe, tuple[str, ...]]:
     """What is subscribed to, once it is known to be one thing and to have a name; and which keys were not read."""
-    payload, ignored = without_ignored(msg)
+    payload, ignored = drop_unknown_fields(msg)
     if not msg.id:
         text = "subscribe: the message's id is the subscription's, and is missing"
-        raise FrameError("invalid_payload", text)
+        raise MessageError("invalid_payload", text)
     chosen = [payload.watch, payload.attach, payload.query, payload.collection]
     if sum(each is not None for each in chosen) != 1:
         text = "subscribe: exactly one of watch, attach, query and collection is expected"
-        raise FrameError("invalid_payload", text, msg.id)
+        raise MessageError("invalid_payload", text, msg.id)
     for name, value, least in (("prefetch", payload.prefetch, 0), ("maxUnacked", payload.max_unacked, 1)):
         if value is not None and not least <= value <= _MOST_AT_ONCE:
             text = f"subscribe: {name} is between {least} and {_MOST_AT_ONCE}"
-            raise FrameError("invalid_payload", text, msg.id)
-    frames.live_params(payload.params)
+            raise MessageError("invalid_payload", text, msg.id)
+    frames.decode_params(payload.params)
     return payload, ignored
 
 
-def resume(conn: int, msg: Message) -> link.Take:
+def resume_request(conn: int, msg: Message) -> link.ResumeRequest:
     payload: frames.Resume = msg.payload
     sub = payload.subId or msg.id
     if not sub:
         text = "resume: the message's id (or subId) names the subscription, and is missing"
-        raise FrameError("invalid_payload", text)
-    if len(sub) > frames.LONGEST_ID:
-        text = f"resume: a subscription's name has at most {frames.LONGEST_ID} characters"
-        raise FrameError("invalid_payload", text, msg.id)
+        raise MessageError("invalid_payload", text)
+    if len(sub) > frames.MAX_ID_CHARS:
+        text = f"resume: a subscription's name has at most {frames.MAX_ID_CHARS} characters"
+        raise MessageError("invalid_payload", text, msg.id)
     last = _last_seqs(payload, msg.id)
-    return link.Take(conn=conn, id=msg.id, sub=sub, token=payload.token, last_seq=last)
+    return link.ResumeRequest(conn=conn, id=msg.id, sub_id=sub, token=payload.token, last_seq=last)
 
 
 def _last_seqs(payload: frames.Resume, id: str | None) -> dict[int, int] | None:
@@ -61,19 +61,19 @@ def _last_seqs(payload: frames.Resume, id: str | None) -> dict[int, int] | None:
         try:
             last = {int(partition): seq for partition, seq in payload.lastSeq.items()}
         except ValueError:
-            raise FrameError("invalid_payload", "resume: partitions are whole numbers", id) from None
+            raise MessageError("invalid_payload", "resume: partitions are whole numbers", id) from None
     if not all(0 <= partition < 2**32 and abs(seq) < 2**63 for partition, seq in last.items()):
-        raise FrameError("invalid_payload", "resume: lastSeq is out of range", id)
+        raise MessageError("invalid_payload", "resume: lastSeq is out of range", id)
     return last
 
 
-def settlement(conn: int, msg: Message) -> link.Settle:
+def settle_request(conn: int, msg: Message) -> link.SettleDelivery:
     """`ack` of a delivery, `nack`, `extend`."""
     payload = msg.payload
     span = getattr(payload, "delay" if msg.type == "nack" else "by", None)
     if span is not None and not 0 <= span <= _LONGEST_SPAN_MS:
-        raise FrameError("invalid_payload", f"{msg.type}: the span is out of range", msg.id)
-    return link.Settle(
+        raise MessageError("invalid_payload", f"{msg.type}: the span is out of range", msg.id)
+    return link.SettleDelivery(
         conn=conn,
         id=msg.id,
         operation=msg.type,
@@ -85,14 +85,14 @@ def settlement(conn: int, msg: Message) -> link.Settle:
     )
 
 
-def steering(conn: int, msg: Message) -> link.Steer:
+def manage_request(conn: int, msg: Message) -> link.ManageRequest:
     payload: frames.Manage = msg.payload
     if payload.limit is not None and not 1 <= payload.limit <= _MOST_AT_ONCE:
-        raise FrameError("invalid_payload", f"manage: limit is between 1 and {_MOST_AT_ONCE}", msg.id)
-    return link.Steer(
+        raise MessageError("invalid_payload", f"manage: limit is between 1 and {_MOST_AT_ONCE}", msg.id)
+    return link.ManageRequest(
         conn=conn,
         id=msg.id,
-        sub=payload.subId,
+        sub_id=payload.subId,
         operation=payload.operation,
         options=payload.options,
         limit=payload.limit,

@@ -9,7 +9,7 @@ from datetime import datetime
 from typing import Any
 
 from vedette.handshake.capacity import Capacity
-from vedette.handshake.circuit_breaker import Circuit, CircuitState
+from vedette.handshake.circuit_breaker import CircuitBreaker, CircuitState
 from vedette.handshake.config import WatchFolderConfig, WatchType
 from vedette.handshake.degradation import Degradation, DegradationLevel
 from vedette.handshake.error_patterns import ErrorPattern, PatternKey, PatternType
@@ -31,8 +31,8 @@ __all__ = [
     "exclusion_from",
     "health_values",
     "pattern_from",
-    "text_of",
-    "watch_from",
+    "timestamp_text",
+    "watch_from_row",
 ]
 
 CONFIG_COLUMNS = (
@@ -91,20 +91,20 @@ class WatchRow:
         return self.config.watch_id
 
 
-def text_of(moment: datetime | None) -> str | None:
+def timestamp_text(moment: datetime | None) -> str | None:
     return None if moment is None else timestamp_to_text(moment)
 
 
-def _moment(text: str | None) -> datetime | None:
+def parse_optional_timestamp(text: str | None) -> datetime | None:
     return None if text is None else timestamp_from_text(text)
 
 
-def _known(text: str | None) -> datetime:
+def parse_timestamp(text: str | None) -> datetime:
     assert text is not None
     return timestamp_from_text(text)
 
 
-def watch_from(row: Mapping[str, Any]) -> WatchRow:
+def watch_from_row(row: Mapping[str, Any]) -> WatchRow:
     return WatchRow(
         config=WatchFolderConfig(
             watch_id=row["watch_id"],
@@ -122,13 +122,13 @@ def watch_from(row: Mapping[str, Any]) -> WatchRow:
             watch_priority=row["watch_priority"],
         ),
         health=_health_from(row),
-        created_at=_known(row["created_at"]),
-        updated_at=_known(row["updated_at"]),
-        last_scan=_moment(row["last_scan"]),
-        paused_at=_moment(row["paused_at"]),
-        rescan_requested_at=_moment(row["rescan_requested_at"]),
+        created_at=parse_timestamp(row["created_at"]),
+        updated_at=parse_timestamp(row["updated_at"]),
+        last_scan=parse_optional_timestamp(row["last_scan"]),
+        paused_at=parse_optional_timestamp(row["paused_at"]),
+        rescan_requested_at=parse_optional_timestamp(row["rescan_requested_at"]),
         watch_mode=row["watch_mode"],
-        unavailable_since=_moment(row["unavailable_since"]),
+        unavailable_since=parse_optional_timestamp(row["unavailable_since"]),
         unavailable_reason=row["unavailable_reason"],
         metadata=json.loads(row["metadata"]),
     )
@@ -140,15 +140,15 @@ def _health_from(row: Mapping[str, Any]) -> WatchHealth:
         health_status=HealthStatus(row["health_status"]),
         consecutive_successes=row["consecutive_successes"],
         total_errors=row["total_errors"],
-        last_error_at=_moment(row["last_error_at"]),
+        last_error_at=parse_optional_timestamp(row["last_error_at"]),
         last_error_message=row["last_error_message"],
-        backoff_until=_moment(row["backoff_until"]),
-        last_success_at=_moment(row["last_success_at"]),
-        circuit=Circuit(
+        backoff_until=parse_optional_timestamp(row["backoff_until"]),
+        last_success_at=parse_optional_timestamp(row["last_success_at"]),
+        circuit=CircuitBreaker(
             state=CircuitState(row["circuit_state"]),
             consecutive_errors=row["consecutive_errors"],
             error_times=tuple(timestamp_from_text(text) for text in json.loads(row["recent_errors"])),
-            opened_at=_moment(row["circuit_opened_at"]),
+            opened_at=parse_optional_timestamp(row["circuit_opened_at"]),
             passed_trials=row["circuit_trials"],
         ),
         enabled=bool(row["enabled"]),
@@ -182,12 +182,12 @@ def health_values(health: WatchHealth) -> tuple[Any, ...]:
         health.consecutive_errors,
         health.consecutive_successes,
         health.total_errors,
-        text_of(health.last_error_at),
+        timestamp_text(health.last_error_at),
         health.last_error_message,
-        text_of(health.backoff_until),
-        text_of(health.last_success_at),
+        timestamp_text(health.backoff_until),
+        timestamp_text(health.last_success_at),
         str(health.circuit.state),
-        text_of(health.circuit.opened_at),
+        timestamp_text(health.circuit.opened_at),
         health.circuit.passed_trials,
         json.dumps([timestamp_to_text(moment) for moment in health.circuit.error_times]),
     )
@@ -195,10 +195,10 @@ def health_values(health: WatchHealth) -> tuple[Any, ...]:
 
 def pattern_from(row: Mapping[str, Any]) -> ErrorPattern:
     return ErrorPattern(
-        pattern=PatternKey(PatternType(row["pattern_type"]), row["pattern_key"]),
+        key=PatternKey(PatternType(row["pattern_type"]), row["pattern_key"]),
         occurrence_count=row["occurrence_count"],
-        first_seen_at=_known(row["first_seen_at"]),
-        last_seen_at=_known(row["last_seen_at"]),
+        first_seen_at=parse_timestamp(row["first_seen_at"]),
+        last_seen_at=parse_timestamp(row["last_seen_at"]),
         is_systematic=bool(row["is_systematic"]),
         confidence_score=row["confidence_score"],
         last_message=row["last_message"],
@@ -211,8 +211,8 @@ def exclusion_from(row: Mapping[str, Any]) -> Exclusion:
         value=row["exclusion_value"],
         reason=row["reason"],
         error_count=row["error_count"],
-        created_at=_known(row["created_at"]),
-        expires_at=_moment(row["expires_at"]),
+        created_at=parse_timestamp(row["created_at"]),
+        expires_at=parse_optional_timestamp(row["expires_at"]),
         is_permanent=bool(row["is_permanent"]),
     )
 
@@ -220,9 +220,9 @@ def exclusion_from(row: Mapping[str, Any]) -> Exclusion:
 def degradation_to_json(state: Degradation) -> str:
     return json.dumps(
         {
-            "level": state.level.word,
+            "level": state.level.label,
             "entered_at": timestamp_to_text(state.entered_at),
-            "last_check_at": text_of(state.last_check_at),
+            "last_check_at": timestamp_text(state.last_check_at),
             "queue_depth": state.queue_depth,
             "throughput": state.throughput,
             "memory_usage": state.memory_usage,
@@ -238,7 +238,7 @@ def degradation_from_json(text: str) -> Degradation:
     return Degradation(
         level=DegradationLevel[record["level"].upper()],
         entered_at=timestamp_from_text(record["entered_at"]),
-        last_check_at=_moment(record["last_check_at"]),
+        last_check_at=parse_optional_timestamp(record["last_check_at"]),
         queue_depth=record["queue_depth"],
         throughput=record["throughput"],
         memory_usage=record["memory_usage"],
@@ -248,31 +248,31 @@ def degradation_from_json(text: str) -> Degradation:
     )
 
 
-def circuit_to_json(circuit: Circuit) -> str:
+def circuit_to_json(circuit: CircuitBreaker) -> str:
     return json.dumps(
         {
             "state": circuit.state,
             "consecutive_errors": circuit.consecutive_errors,
-            "opened_at": text_of(circuit.opened_at),
+            "opened_at": timestamp_text(circuit.opened_at),
             "passed_trials": circuit.passed_trials,
         }
     )
 
 
-def circuit_from_json(text: str) -> Circuit:
+def circuit_from_json(text: str) -> CircuitBreaker:
     record = json.loads(text)
-    return Circuit(
+    return CircuitBreaker(
         state=CircuitState(record["state"]),
         consecutive_errors=record["consecutive_errors"],
-        opened_at=_moment(record["opened_at"]),
+        opened_at=parse_optional_timestamp(record["opened_at"]),
         passed_trials=record["passed_trials"],
     )
 
 
 def capacity_to_json(capacity: Capacity) -> str:
-    return json.dumps({"held": dict(capacity.held), "throttling": capacity.throttling})
+    return json.dumps({"held": dict(capacity.tasks_by_watch), "throttling": capacity.throttling})
 
 
 def capacity_from_json(text: str) -> Capacity:
     record = json.loads(text)
-    return Capacity(held=record["held"], throttling=record["throttling"])
+    return Capacity(tasks_by_watch=record["held"], throttling=record["throttling"])

@@ -20,23 +20,23 @@ from vedette.handshake.config import (
     refuse_unless,
 )
 from vedette.handshake.tables.handshake_db import FILE_NAME, HandshakeTables
-from vedette.settings import load_tables
+from vedette.settings import load_handshake_tables
 
-__all__ = ["Tuning"]
+__all__ = ["HandshakeSettings"]
 
 Record = TypeVar("Record", BackoffConfig, CoordinatorConfig, DegradationConfig)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Tuning:
+class HandshakeSettings:
     degradation: DegradationConfig = field(default_factory=DegradationConfig)
     coordinator: CoordinatorConfig = field(default_factory=CoordinatorConfig)
     backoff: BackoffConfig = field(default_factory=BackoffConfig)
 
     @classmethod
-    def at(cls, directory: Path) -> Self:
+    def load(cls, directory: Path) -> Self:
         """E4502 for a name that no record has, or a value that makes no sense."""
-        tables = load_tables(directory)
+        tables = load_handshake_tables(directory)
         return cls(
             degradation=_record(DegradationConfig(), "degradation", tables),
             coordinator=_record(CoordinatorConfig(), "coordinator", tables),

@@ -14,12 +14,12 @@ from vedette.clock import Clock
 from vedette.errors import FolderError, VedetteError
 from vedette.handshake.config import HealthConfig, WatchFolderConfig, WatchType
 from vedette.handshake.failures import Failure, FailureKind
-from vedette.handshake.health import HealthStatus, admission
+from vedette.handshake.health import HealthStatus, check_admission
 from vedette.handshake.tables.handshake_db import HandshakeTables
 from vedette.sources.reader import quick_pause
 from vedette.sources.records import Source
 
-__all__ = ["HandshakeCare", "source_watch", "source_watch_id"]
+__all__ = ["StoredSourceHealth", "source_watch", "source_watch_id"]
 
 _LOOK_SECONDS = 0.2
 """Between two looks at the row of a source that is read."""
@@ -43,8 +43,8 @@ def source_watch(source: Source) -> WatchFolderConfig:
     )
 
 
-class HandshakeCare:
-    """`vedette.sources.reader.SourceCare`, kept in the tables."""
+class StoredSourceHealth:
+    """`vedette.sources.reader.SourceHealth`, kept in the tables."""
 
     def __init__(
         self,
@@ -58,33 +58,35 @@ class HandshakeCare:
         self._tables, self._clock, self._chance = tables, clock, chance
         self._health = health or HealthConfig()
         self._failures = 0
-        self._look_at = self._success_at = clock.monotonic()
-        tables.ensure_watch(source_watch(source))
+        self._next_check = self._next_success_write = clock.monotonic()
+        tables.register_source(source_watch(source))
 
-    def pause(self) -> float:
+    def seconds_until_allowed(self) -> float:
         now = self._clock.monotonic()
-        if now < self._look_at:
+        if now < self._next_check:
             return 0.0
-        self._look_at = now + _LOOK_SECONDS
-        row = self._tables.look_at_watch(self._id)
-        held = row.paused_at is not None or self._id in self._tables.system.degradation().paused_watch_ids
-        if held or not admission(row.health, self._clock.now(), 0, self._health).may_process:
-            self._look_at = now
+        self._next_check = now + _LOOK_SECONDS
+        row = self._tables.refresh_watch(self._id)
+        held = (
+            row.paused_at is not None or self._id in self._tables.system_state.degradation().paused_watch_ids
+        )
+        if held or not check_admission(row.health, self._clock.now(), 0, self._health).is_allowed:
+            self._next_check = now
             return _WAIT_SECONDS
         if row.health.health_status is not HealthStatus.HEALTHY:
-            self._success_at = now  # each success brings it a step further
+            self._next_success_write = now  # each success brings it a step further
         return 0.0
 
-    def succeeded(self) -> None:
+    def record_success(self) -> None:
         self._failures = 0
         now = self._clock.monotonic()
-        if now >= self._success_at:
-            self._success_at = now + _SUCCESS_SECONDS
+        if now >= self._next_success_write:
+            self._next_success_write = now + _SUCCESS_SECONDS
             self._tables.record_success(self._id, "")
 
-    def failed(self, error: VedetteError) -> float:
+    def record_failure(self, error: VedetteError) -> float:
         self._failures += 1
-        self._look_at = self._success_at = self._clock.monotonic()
+        self._next_check = self._next_success_write = self._clock.monotonic()
         self._tables.record_error(
             self._id,
             Failure(
@@ -97,6 +99,6 @@ class HandshakeCare:
         )
         return quick_pause(self._failures, self._chance)
 
-    def removed(self) -> None:
+    def unregister(self) -> None:
         with suppress(FolderError):  # E4501: somebody was quicker
             self._tables.remove_watch(self._id)

@@ -9,18 +9,18 @@ __all__ = [
     "ADD_WATCH",
     "BY_PATH",
     "CLEAR_PATTERNS",
-    "EXCLUDE",
+    "DELETE_EXCLUSION",
+    "DELETE_FILE_PATTERN",
     "EXCLUSIONS",
-    "FORGET_FILE",
     "GET_PATTERN",
     "GET_STATE",
     "GET_WATCH",
-    "LIFT",
     "PATTERNS",
-    "PUT_HEALTH",
     "PUT_STATE",
     "REMOVE_WATCH",
     "SAVE_WATCH",
+    "UPDATE_HEALTH",
+    "UPSERT_EXCLUSION",
     "WATCHES",
 ]
 
@@ -32,7 +32,7 @@ SAVE_WATCH = (
     f"UPDATE watch_folders SET {', '.join(f'{name} = ?' for name in CONFIG_COLUMNS)}, updated_at = ?"  # noqa: S608
     " WHERE watch_id = ?"
 )
-PUT_HEALTH = (
+UPDATE_HEALTH = (
     f"UPDATE watch_folders SET {', '.join(f'{name} = ?' for name in HEALTH_COLUMNS)}, updated_at = ?"  # noqa: S608
     " WHERE watch_id = ?"
 )
@@ -50,16 +50,18 @@ ADD_PATTERN = """INSERT INTO watch_error_patterns (watch_id, pattern_type, patte
     occurrence_count = excluded.occurrence_count, last_seen_at = excluded.last_seen_at,
     is_systematic = excluded.is_systematic, confidence_score = excluded.confidence_score,
     last_message = excluded.last_message"""
-FORGET_FILE = """DELETE FROM watch_error_patterns
+DELETE_FILE_PATTERN = """DELETE FROM watch_error_patterns
     WHERE watch_id = ? AND pattern_type = 'file_repeated' AND pattern_key = ?"""
 CLEAR_PATTERNS = "DELETE FROM watch_error_patterns WHERE watch_id = ?"
 
 EXCLUSIONS = "SELECT * FROM watch_exclusions WHERE watch_id = ? ORDER BY exclusion_type, exclusion_value"
-EXCLUDE = """INSERT INTO watch_exclusions (watch_id, exclusion_type, exclusion_value, reason, error_count, created_at,
-    expires_at, is_permanent) VALUES (?, ?, ?, ?, ?, ?, ?, ?)
+UPSERT_EXCLUSION = """INSERT INTO watch_exclusions (watch_id, exclusion_type, exclusion_value, reason, error_count,
+    created_at, expires_at, is_permanent) VALUES (?, ?, ?, ?, ?, ?, ?, ?)
     ON CONFLICT (watch_id, exclusion_type, exclusion_value) DO UPDATE SET reason = excluded.reason,
     error_count = excluded.error_count, expires_at = excluded.expires_at, is_permanent = excluded.is_permanent"""
-LIFT = "DELETE FROM watch_exclusions WHERE watch_id = ? AND exclusion_type = ? AND exclusion_value = ?"
+DELETE_EXCLUSION = (
+    "DELETE FROM watch_exclusions WHERE watch_id = ? AND exclusion_type = ? AND exclusion_value = ?"
+)
 
 GET_STATE = "SELECT value FROM system_state WHERE key = ?"
 PUT_STATE = """INSERT INTO system_state (key, value, updated_at) VALUES (?, ?, ?)

@@ -6,11 +6,17 @@ import sqlite3
 from collections.abc import Callable, Iterable, Mapping
 
 from vedette.clock import Clock
-from vedette.handshake.capacity import Capacity, Grant, corrected, released, requested, withdrawn
-from vedette.handshake.circuit_breaker import Circuit, after_failure, after_success
+from vedette.handshake.capacity import Capacity, Grant, reconcile, release, request, withdrawn
+from vedette.handshake.circuit_breaker import CircuitBreaker, record_breaker_failure, record_breaker_success
 from vedette.handshake.config import CircuitConfig, CoordinatorConfig, DegradationConfig
-from vedette.handshake.degradation import Degradation, LoadObservation, Pausing, checked, pausing
-from vedette.handshake.sink import SINK_CIRCUIT, Flow, flow
+from vedette.handshake.degradation import (
+    Degradation,
+    LoadObservation,
+    PauseDecision,
+    apply_observation,
+    decide_pauses,
+)
+from vedette.handshake.sink import SINK_BREAKER, SinkAdmission, admit_tasks
 from vedette.handshake.tables import sql
 from vedette.handshake.tables.rows import (
     capacity_from_json,
@@ -19,7 +25,7 @@ from vedette.handshake.tables.rows import (
     circuit_to_json,
     degradation_from_json,
     degradation_to_json,
-    text_of,
+    timestamp_text,
 )
 from vedette.storage.sqlite.shared_file import SharedFile
 
@@ -40,7 +46,7 @@ class SystemState:
         *,
         degradation: DegradationConfig | None = None,
         coordinator: CoordinatorConfig | None = None,
-        sink: CircuitConfig = SINK_CIRCUIT,
+        sink: CircuitConfig = SINK_BREAKER,
     ) -> None:
         self._file, self._clock = file, clock
         self._degradation = degradation or DegradationConfig()
@@ -50,54 +56,54 @@ class SystemState:
     # ---- degradation
 
     def degradation(self) -> Degradation:
-        with self._file.reading() as db:
+        with self._file.read_transaction() as db:
             return self._load_degradation(db)
 
-    def check_load(self, load: LoadObservation, watches: Iterable[tuple[str, int]]) -> Pausing:
+    def check_load(self, load: LoadObservation, watches: Iterable[tuple[str, int]]) -> PauseDecision:
         """One check: the level, and who is paused or resumed by it. `watches`: enabled ones, effective priorities."""
-        with self._file.writing() as db:
-            state = checked(self._load_degradation(db), load, self._clock.now(), self._degradation)
-            decision = pausing(state, watches, self._degradation)
+        with self._file.write_transaction() as db:
+            state = apply_observation(self._load_degradation(db), load, self._clock.now(), self._degradation)
+            decision = decide_pauses(state, watches, self._degradation)
             self._put(db, DEGRADATION_KEY, degradation_to_json(decision.state))
             return decision
 
     # ---- the sink
 
-    def sink(self) -> Circuit:
-        with self._file.reading() as db:
+    def sink_breaker(self) -> CircuitBreaker:
+        with self._file.read_transaction() as db:
             return self._load_sink(db)
 
-    def sink_flow(self, wanted: int, in_flight: int) -> Flow:
+    def admit_sink_tasks(self, wanted: int, in_flight: int) -> SinkAdmission:
         """How many tasks may be taken from the queue now."""
-        with self._file.writing() as db:
+        with self._file.write_transaction() as db:
             before = self._load_sink(db)
-            answer = flow(before, wanted, in_flight, self._clock.now(), self._sink)
+            answer = admit_tasks(before, wanted, in_flight, self._clock.now(), self._sink)
             if answer.circuit is not before:
                 self._put(db, SINK_KEY, circuit_to_json(answer.circuit))
             return answer
 
-    def sink_failed(self) -> Circuit:
-        return self._sink_step(lambda circuit: after_failure(circuit, self._clock.now(), self._sink))
+    def record_sink_failure(self) -> CircuitBreaker:
+        return self._sink_step(lambda circuit: record_breaker_failure(circuit, self._clock.now(), self._sink))
 
-    def sink_succeeded(self) -> Circuit:
-        return self._sink_step(lambda circuit: after_success(circuit, self._clock.now(), self._sink))
+    def record_sink_success(self) -> CircuitBreaker:
+        return self._sink_step(lambda circuit: record_breaker_success(circuit, self._clock.now(), self._sink))
 
     # ---- capacity
 
     def capacity(self) -> Capacity:
-        with self._file.reading() as db:
+        with self._file.read_transaction() as db:
             return self._load_capacity(db)
 
     def request_capacity(self, watch_id: str, count: int, queue_depth: int) -> Grant:
         """All of it or nothing. What is refused stays with the watch, which asks again."""
-        with self._file.writing() as db:
-            grant = requested(self._load_capacity(db), watch_id, count, queue_depth, self._coordinator)
+        with self._file.write_transaction() as db:
+            grant = request(self._load_capacity(db), watch_id, count, queue_depth, self._coordinator)
             self._put(db, CAPACITY_KEY, capacity_to_json(grant.capacity))
             return grant
 
     def release_capacity(self, watch_id: str, count: int, queue_depth: int) -> Capacity:
         return self._capacity_step(
-            lambda capacity: released(capacity, watch_id, count, queue_depth, self._coordinator)
+            lambda capacity: release(capacity, watch_id, count, queue_depth, self._coordinator)
         )
 
     def withdraw_capacity(self, watch_id: str, queue_depth: int) -> Capacity:
@@ -106,14 +112,14 @@ class SystemState:
             lambda capacity: withdrawn(capacity, watch_id, queue_depth, self._coordinator)
         )
 
-    def correct_capacity(self, held: Mapping[str, int], queue_depth: int) -> Capacity:
+    def reconcile_capacity(self, held: Mapping[str, int], queue_depth: int) -> Capacity:
         """What each watch has in the queue is what it holds, whatever was noted before."""
-        return self._capacity_step(lambda capacity: corrected(capacity, held, queue_depth, self._coordinator))
+        return self._capacity_step(lambda capacity: reconcile(capacity, held, queue_depth, self._coordinator))
 
     # ---- inside
 
-    def _sink_step(self, step: Callable[[Circuit], Circuit]) -> Circuit:
-        with self._file.writing() as db:
+    def _sink_step(self, step: Callable[[CircuitBreaker], CircuitBreaker]) -> CircuitBreaker:
+        with self._file.write_transaction() as db:
             before = self._load_sink(db)
             circuit = step(before)
             if circuit != before:
@@ -121,25 +127,25 @@ class SystemState:
             return circuit
 
     def _capacity_step(self, step: Callable[[Capacity], Capacity]) -> Capacity:
-        with self._file.writing() as db:
+        with self._file.write_transaction() as db:
             capacity = step(self._load_capacity(db))
             self._put(db, CAPACITY_KEY, capacity_to_json(capacity))
             return capacity
 
     def _load_degradation(self, db: sqlite3.Connection) -> Degradation:
         text = _get(db, DEGRADATION_KEY)
-        return Degradation.at(self._clock.now()) if text is None else degradation_from_json(text)
+        return Degradation.initial(self._clock.now()) if text is None else degradation_from_json(text)
 
-    def _load_sink(self, db: sqlite3.Connection) -> Circuit:
+    def _load_sink(self, db: sqlite3.Connection) -> CircuitBreaker:
         text = _get(db, SINK_KEY)
-        return Circuit() if text is None else circuit_from_json(text)
+        return CircuitBreaker() if text is None else circuit_from_json(text)
 
     def _load_capacity(self, db: sqlite3.Connection) -> Capacity:
         text = _get(db, CAPACITY_KEY)
         return Capacity() if text is None else capacity_from_json(text)
 
     def _put(self, db: sqlite3.Connection, key: str, value: str) -> None:
-        db.execute(sql.PUT_STATE, (key, value, text_of(self._clock.now())))
+        db.execute(sql.PUT_STATE, (key, value, timestamp_text(self._clock.now())))
 
 
 def _get(db: sqlite3.Connection, key: str) -> str | None:

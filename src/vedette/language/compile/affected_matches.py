@@ -17,35 +17,35 @@ from typing import Any
 
 from vedette.element import Element, View
 from vedette.language.compile import paths
-from vedette.language.compile.execution_context import Context, Row
-from vedette.language.compile.patterns import Chain, PatternChains, turnable_pairs
-from vedette.language.plan.planner import Scan, ScanEdges
+from vedette.language.compile.execution_context import ExecutionContext, Row
+from vedette.language.compile.patterns import PatternCompiler, RowConsumer, symmetric_pairs
+from vedette.language.plan.planner import ScanEdges, ScanNodes
 from vedette.language.resolve import tree as resolved
 from vedette.language.resolve.tree import (
-    Condition,
-    EdgeElement,
-    NodeElement,
-    PathElement,
-    PatternElement,
+    ResolvedEdge,
+    ResolvedExpression,
+    ResolvedNode,
+    ResolvedPart,
+    ResolvedPath,
     ResolvedPattern,
 )
 
-__all__ = ["AffectedMatches", "Difference", "UnionView"]
+__all__ = ["AffectedMatchFinder", "ElementChange", "UnionView"]
 
-Difference = tuple[Element | None, Element | None]
+ElementChange = tuple[Element | None, Element | None]
 """An element before and after."""
 
-_Anchor = Callable[[Context, Element, "_Changed", dict[Any, Row]], None]
+_Anchor = Callable[[ExecutionContext, Element, "_ChangeSet", dict[Any, Row]], None]
 _Places = frozenset[int] | None
 """Of the attributes that matter to an anchor; None: all do."""
 
 
-class _Changed:
+class _ChangeSet:
     """The changes of which one is looked at, and the view with both their sides for those who need it."""
 
     __slots__ = ("_changes", "_union", "_view")
 
-    def __init__(self, view: View, changes: Sequence[Difference]) -> None:
+    def __init__(self, view: View, changes: Sequence[ElementChange]) -> None:
         self._view, self._changes = view, changes
         self._union: UnionView | None = None
 
@@ -59,7 +59,7 @@ class _Changed:
 class UnionView:
     """A view that also shows what the changes deleted, and what they have yet to create."""
 
-    def __init__(self, view: View, changes: Sequence[Difference]) -> None:
+    def __init__(self, view: View, changes: Sequence[ElementChange]) -> None:
         self._view = view
         self._changes = changes
 
@@ -109,7 +109,7 @@ def _differ(before: Element, after: Element, places: frozenset[int]) -> bool:
     return False
 
 
-class AffectedMatches:
+class AffectedMatchFinder:
     """Finds, for one pattern, the matches in a view that given changes can concern. A superset is fine, a miss is not.
 
     `conditions` are further conditions on the pattern's variables (what a constraint demands, what a watch returns):
@@ -119,8 +119,8 @@ class AffectedMatches:
     def __init__(
         self,
         pattern: ResolvedPattern,
-        conditions: Sequence[Condition],
-        chains: PatternChains,
+        conditions: Sequence[ResolvedExpression],
+        chains: PatternCompiler,
         size: int,
         *,
         every_row: bool = False,
@@ -137,12 +137,12 @@ class AffectedMatches:
         self._size = size
         self._pattern = pattern
         self._canonical = canonical
-        self._pairs = turnable_pairs(pattern, frozenset())
-        bound = [e for e in pattern.elements if isinstance(e, (NodeElement, EdgeElement))]
-        self._slots = tuple(e.slot for e in bound)
-        self.variables = tuple(e.slot for e in bound if every_row or e.name is not None)
-        """Registers of the variables whose elements are a match's identity; `every_row`: of what has no name too."""
-        self.collapses = len(self.variables) < len(self._slots)
+        self._pairs = symmetric_pairs(pattern, frozenset())
+        bound = [e for e in pattern.elements if isinstance(e, (ResolvedNode, ResolvedEdge))]
+        self._slots = tuple(e.register for e in bound)
+        self.variables = tuple(e.register for e in bound if every_row or e.name is not None)
+        """Registers whose elements identify a match; with `identify_unnamed` also those of unnamed parts."""
+        self.may_find_duplicates = len(self.variables) < len(self._slots)
         """Whether several ways to match may be one identity, since not everything has a name."""
         self._attention = attention
         self.anchors: dict[str, list[tuple[_Anchor, _Places]]] = {}
@@ -158,21 +158,21 @@ class AffectedMatches:
 
     # --- finding ----------------------------------------------------------------------------------------------
 
-    def touches(self, types: Iterable[str]) -> bool:
+    def is_affected_by_types(self, types: Iterable[str]) -> bool:
         return any(name in self.anchors or name in self.wide for name in types)
 
-    def find(self, context: Context, changes: Sequence[Difference]) -> list[Row]:
+    def find(self, context: ExecutionContext, changes: Sequence[ElementChange]) -> list[Row]:
         """Rows of matches in the context's view, one per identity."""
         return list(self._found(context, changes, self._starts(changes)).values())
 
-    def find_around(
-        self, before: Context, after: Context, changes: Sequence[Difference]
+    def find_before_and_after(
+        self, before: ExecutionContext, after: ExecutionContext, changes: Sequence[ElementChange]
     ) -> tuple[dict[Any, Row], dict[Any, Row]]:
         """Identity ▸ row in the views on both sides of the changes."""
         starts = self._starts(changes)
         return self._found(before, changes, starts), self._found(after, changes, starts)
 
-    def _starts(self, changes: Sequence[Difference]) -> list[tuple[_Anchor, Element]] | None:
+    def _starts(self, changes: Sequence[ElementChange]) -> list[tuple[_Anchor, Element]] | None:
         """From where to look for matches: the elements that may be part of some. None: anywhere."""
         starts = []
         for before, after in changes:
@@ -185,41 +185,46 @@ class AffectedMatches:
         return starts
 
     def _found(
-        self, context: Context, changes: Sequence[Difference], starts: list[tuple[_Anchor, Element]] | None
+        self,
+        context: ExecutionContext,
+        changes: Sequence[ElementChange],
+        starts: list[tuple[_Anchor, Element]] | None,
     ) -> dict[Any, Row]:
         found: dict[Any, Row] = {}
         if starts is None:
             self._run(context, self._everything, (), found)
         elif starts:
-            changed = _Changed(context.view, changes)
+            changed = _ChangeSet(context.view, changes)
             for anchor, touched in starts:
                 anchor(context, touched, changed, found)
         return found
 
-    def everything(self, context: Context) -> list[Row]:
+    def find_all(self, context: ExecutionContext) -> list[Row]:
         """Rows of all matches in the context's view, one per identity."""
         return list(self._found(context, (), None).values())
 
-    def holds(self, context: Context, row: Row) -> Row | None:
+    def reevaluate(self, context: ExecutionContext, row: Row) -> Row | None:
         """The same match as it is in the context's view now, or None when it does not hold any more."""
         found: dict[Any, Row] = {}
         self._verify(context, row, found)
         return next(iter(found.values()), None)
 
-    def key(self, row: Row) -> tuple[str, ...]:
+    def identity_of(self, row: Row) -> tuple[str, ...]:
         return tuple([row[slot].id for slot in self.variables])
 
     # --- anchors ----------------------------------------------------------------------------------------------
 
-    def _anchor_outer(self, element: PatternElement) -> None:
-        if isinstance(element, PathElement):
+    def _anchor_outer(self, element: ResolvedPart) -> None:
+        if isinstance(element, ResolvedPath):
             by_path = self._path_anchor(element, self._pattern, verify=bool(self._pairs))
             self._add((element.edge,), by_path)
             return
-        chain = self._chain(self._pattern, frozenset({element.slot}))
-        slot = element.slot
+        chain = self._chain(self._pattern, frozenset({element.register}))
+        slot = element.register
 
-        def anchor(context: Context, touched: Element, changed: _Changed, found: dict[Any, Row]) -> None:
+        def anchor(
+            context: ExecutionContext, touched: Element, changed: _ChangeSet, found: dict[Any, Row]
+        ) -> None:
             present = context.view.get(touched.id)
             if present is not None:
                 self._run(context, chain, ((slot, present),), found)
@@ -233,7 +238,7 @@ class AffectedMatches:
         attended = self._attention.get(slot, {})
         return None if attended is None else attended.get(type_name, frozenset())
 
-    def _anchor_nested(self, condition: Condition, above: tuple[PatternElement, ...]) -> None:
+    def _anchor_nested(self, condition: ResolvedExpression, above: tuple[ResolvedPart, ...]) -> None:
         for nested in _nested_patterns(condition):
             plain = tuple(c for c in self._pattern.where if not any(_nested_patterns(c)))
             joint = ResolvedPattern((*self._pattern.elements, *above, *nested.elements), plain)
@@ -242,38 +247,42 @@ class AffectedMatches:
             for inner in nested.where:
                 self._anchor_nested(inner, (*above, *nested.elements))
 
-    def _anchor_inner(self, element: PatternElement, joint: ResolvedPattern) -> None:
-        if isinstance(element, PathElement):
+    def _anchor_inner(self, element: ResolvedPart, joint: ResolvedPattern) -> None:
+        if isinstance(element, ResolvedPath):
             self._add((element.edge,), self._path_anchor(element, joint, verify=True))
             return
-        slot = element.slot
+        slot = element.register
         own = frozenset(self._slots)
         plan_start = len(self._chains.plans)
-        chain = self._chains.chain(
-            joint, self._collect_candidate, bound=frozenset({slot}), canonical=False, enduring=True
+        chain = self._chains.compile_pattern(
+            joint, self._collect_candidate, bound=frozenset({slot}), canonical=False, long_lived=True
         )
         steps = self._chains.plans[plan_start].steps
-        if any(isinstance(s, (Scan, ScanEdges)) and _bound_slot(s) in own for s in steps):
+        if any(isinstance(s, (ScanNodes, ScanEdges)) and _bound_slot(s) in own for s in steps):
             self.wide.update(_types(element))
             return
 
-        def anchor(context: Context, touched: Element, changed: _Changed, found: dict[Any, Row]) -> None:
+        def anchor(
+            context: ExecutionContext, touched: Element, changed: _ChangeSet, found: dict[Any, Row]
+        ) -> None:
             self._candidates(context, changed.union, chain, ((slot, touched),), found)
 
         self._add(_types(element), anchor)
 
-    def _path_anchor(self, path: PathElement, pattern: ResolvedPattern, *, verify: bool) -> _Anchor:
+    def _path_anchor(self, path: ResolvedPath, pattern: ResolvedPattern, *, verify: bool) -> _Anchor:
         """A changed edge concerns the pairs whose paths may use it: all that reach it, all that it reaches."""
-        if path.low == 0 and path.source is None and path.target is None:
+        if path.min_depth == 0 and path.source is None and path.target is None:
             self.wide.update(path.source_types)  # a path of no edges needs no more than an element
         slot = path.source if isinstance(path.source, int) else path.target
         backward = isinstance(path.source, int)
         known = frozenset({slot}) if isinstance(slot, int) else frozenset()
         sink = self._collect_candidate if verify else self._collect
         canonical = self._canonical and not verify
-        chain = self._chains.chain(pattern, sink, bound=known, canonical=canonical, enduring=True)
+        chain = self._chains.compile_pattern(pattern, sink, bound=known, canonical=canonical, long_lived=True)
 
-        def anchor(context: Context, touched: Element, changed: _Changed, found: dict[Any, Row]) -> None:
+        def anchor(
+            context: ExecutionContext, touched: Element, changed: _ChangeSet, found: dict[Any, Row]
+        ) -> None:
             union = changed.union
             for preset in self._path_presets(path, slot, backward, touched, union, context):
                 if verify:
@@ -284,30 +293,38 @@ class AffectedMatches:
         return anchor
 
     def _path_presets(
-        self, path: PathElement, slot: Any, backward: bool, edge: Element, union: UnionView, context: Context
+        self,
+        path: ResolvedPath,
+        slot: Any,
+        backward: bool,
+        edge: Element,
+        union: UnionView,
+        context: ExecutionContext,
     ) -> Iterator[tuple[tuple[int, Element], ...]]:
         if not isinstance(slot, int):
             yield ()
             return
         assert edge.targets is not None
         starts = edge.targets if path.symmetric else (edge.targets[0 if backward else 1],)
-        whole = PathElement(
-            path.edge, None, None, (), frozenset(), 0, path.high, path.symmetric, declared=True
+        whole = ResolvedPath(
+            path.edge, None, None, (), frozenset(), 0, path.max_depth, path.symmetric, depth_is_explicit=True
         )
-        ids = {id for start in starts for id in paths.reach(whole, not backward, start, union, context)}
+        ids = {
+            id for start in starts for id in paths.reachable_ids(whole, not backward, start, union, context)
+        }
         for id in sorted(ids):
             element = union.get(id)
             if element is not None:
                 yield ((slot, element),)
 
-    def _anchor_followed(self, condition: Condition) -> None:
+    def _anchor_followed(self, condition: ResolvedExpression) -> None:
         """`t.owner.name` looks at an element that is no part of the pattern: any change of its type concerns all."""
-        for part in resolved.subexpressions(condition):
+        for part in resolved.walk_expression(condition):
             base = getattr(part, "base", None)
-            if base is None or isinstance(base, resolved.Slot):
+            if base is None or isinstance(base, resolved.VariableRef):
                 continue
-            if isinstance(part, (resolved.AttributeOf, resolved.DynamicAttribute)):
-                self.wide.update(part.places)
+            if isinstance(part, (resolved.AttributeAccess, resolved.DynamicAttributeAccess)):
+                self.wide.update(part.index_by_type)
             else:
                 schema = self._chains.context.schema
                 self.wide.update(schema.nodes, schema.edges)
@@ -318,13 +335,13 @@ class AffectedMatches:
 
     # --- running ----------------------------------------------------------------------------------------------
 
-    def _chain(self, pattern: ResolvedPattern, bound: frozenset[int]) -> Chain:
-        return self._chains.chain(
-            pattern, self._collect, bound=bound, canonical=self._canonical, enduring=bool(bound)
+    def _chain(self, pattern: ResolvedPattern, bound: frozenset[int]) -> RowConsumer:
+        return self._chains.compile_pattern(
+            pattern, self._collect, bound=bound, canonical=self._canonical, long_lived=bool(bound)
         )
 
     def _collect(self, row: Row) -> bool:
-        row[0].sink.setdefault(self.key(row), row.copy())
+        row[0].sink.setdefault(self.identity_of(row), row.copy())
         return False
 
     def _collect_candidate(self, row: Row) -> bool:
@@ -332,11 +349,15 @@ class AffectedMatches:
         return False
 
     def _run(
-        self, context: Context, chain: Chain, preset: Iterable[tuple[int, Element]], found: dict[Any, Row]
+        self,
+        context: ExecutionContext,
+        chain: RowConsumer,
+        initial_registers: Iterable[tuple[int, Element]],
+        found: dict[Any, Row],
     ) -> None:
         row: Row = [None] * self._size
         row[0] = context
-        for slot, element in preset:
+        for slot, element in initial_registers:
             row[slot] = element
         kept, context.sink = context.sink, found
         try:
@@ -346,58 +367,58 @@ class AffectedMatches:
 
     def _candidates(
         self,
-        context: Context,
+        context: ExecutionContext,
         union: UnionView,
-        chain: Chain,
-        preset: Iterable[tuple[int, Element]],
+        chain: RowConsumer,
+        initial_registers: Iterable[tuple[int, Element]],
         found: dict[Any, Row],
     ) -> None:
         candidates: dict[Any, Row] = {}
         view, context.view = context.view, union
         try:
-            self._run(context, chain, preset, candidates)
+            self._run(context, chain, initial_registers, candidates)
         finally:
             context.view = view
         for row in candidates.values():
             self._verify(context, row, found)
-            for turned in self._turned(row):
+            for turned in self._swapped_orientations(row):
                 self._verify(context, turned, found)
 
-    def _turned(self, row: Row) -> Iterator[Row]:
+    def _swapped_orientations(self, row: Row) -> Iterator[Row]:
         """Matches that count only while this one does not: the other orders of symmetric edges."""
         for _, first, second in self._pairs:
             turned = row.copy()
             turned[first], turned[second] = row[second], row[first]
             yield turned
 
-    def _verify(self, context: Context, row: Row, found: dict[Any, Row]) -> None:
-        preset = []
+    def _verify(self, context: ExecutionContext, row: Row, found: dict[Any, Row]) -> None:
+        initial_registers = []
         for slot in self.variables:
             present = context.view.get(row[slot].id)
             if present is None:
                 return
-            preset.append((slot, present))
-        self._run(context, self._check, preset, found)
+            initial_registers.append((slot, present))
+        self._run(context, self._check, initial_registers, found)
 
 
-def _types(element: PatternElement) -> tuple[str, ...]:
+def _types(element: ResolvedPart) -> tuple[str, ...]:
     match element:
-        case NodeElement():
+        case ResolvedNode():
             return element.types
-        case EdgeElement():
-            return element.edges
-        case PathElement():
+        case ResolvedEdge():
+            return element.edge_types
+        case ResolvedPath():
             return (element.edge,)
 
 
-def _nested_patterns(condition: Condition) -> Iterator[ResolvedPattern]:
+def _nested_patterns(condition: ResolvedExpression) -> Iterator[ResolvedPattern]:
     """Patterns directly inside the condition, not those inside their conditions in turn."""
-    if isinstance(condition, (resolved.ExistsIn, resolved.PatternFold)):
+    if isinstance(condition, (resolved.ResolvedExists, resolved.ResolvedPatternAggregate)):
         yield condition.pattern
         return
-    for part in resolved.children(condition):
+    for part in resolved.child_expressions(condition):
         yield from _nested_patterns(part)
 
 
-def _bound_slot(step: Scan | ScanEdges) -> int:
-    return step.node.slot if isinstance(step, Scan) else step.edge.slot
+def _bound_slot(step: ScanNodes | ScanEdges) -> int:
+    return step.node.register if isinstance(step, ScanNodes) else step.edge.register

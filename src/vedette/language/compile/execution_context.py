@@ -9,7 +9,7 @@ from typing import Any, Final
 from vedette.element import Element, View
 from vedette.errors import PolicyError, QueryError
 
-__all__ = ["UNLIMITED", "Context", "Row"]
+__all__ = ["UNLIMITED", "ExecutionContext", "Row"]
 
 Row = list[Any]
 """The registers of an execution; register 0 is its Context."""
@@ -17,7 +17,7 @@ Row = list[Any]
 UNLIMITED: Final = 1 << 62
 
 
-class Context:
+class ExecutionContext:
     """One execution's surroundings. Compiled closures reach it as `row[0]`.
 
     Made for every statement, so what few statements need has its default on the class and costs nothing.
@@ -28,19 +28,19 @@ class Context:
     target: Element | None = None
     target_type: str | None = None
     target_attr: str | None = None
-    virtual_type: Callable[[str], str | None] | None = None
+    layer0_type_of: Callable[[str], str | None] | None = None
     """The type of an element of Layer 0, by id: nobody may write those."""
     writer: Any = None
-    """Where actions write: a `graph.actions.Writer`, None for statements that only read."""
+    """Where actions write: a `graph.actions.ActionWriter`, None for statements that only read."""
     sink: Any = None
     """Where the running query puts its rows or groups."""
-    stop_at: int = UNLIMITED
+    max_rows: int = UNLIMITED
     """How many rows are enough."""
-    work = 0
+    candidates_examined = 0
     """Candidates looked at so far."""
-    work_limit: int = UNLIMITED
-    work_pause: int = UNLIMITED
-    pause: Callable[[], None] | None = None
+    candidate_limit: int = UNLIMITED
+    pause_at_candidates: int = UNLIMITED
+    yield_lock: Callable[[], None] | None = None
     """Called every so many candidates by long reads, so that others get their turn."""
     warnings: tuple[str, ...] = ()
     constants: tuple[Any, ...] = ()
@@ -72,14 +72,14 @@ class Context:
         self.bindings = bindings
 
     @property
-    def matched(self) -> set[object]:
+    def matched_optionals(self) -> set[object]:
         """Optional patterns that matched for the current row."""
         if self._matched is None:
             self._matched = set()
         return self._matched
 
     @property
-    def folds(self) -> list[list[Any]]:
+    def pattern_aggregate_stack(self) -> list[list[Any]]:
         """Matches of the pattern aggregates that are being evaluated, the innermost last."""
         if self._folds is None:
             self._folds = []
@@ -89,7 +89,7 @@ class Context:
         """The id that `#name` means: a session binding, else the name itself."""
         return name if quoted or self.bindings is None else self.bindings.get(name, name)
 
-    def self_actor(self) -> str:
+    def require_actor(self) -> str:
         if self.actor is None:
             raise PolicyError("E7002", "#self needs an actor: begin a session AS someone first")
         return self.actor
@@ -100,16 +100,16 @@ class Context:
 
     def charge(self, candidates: int) -> None:
         """Count work done; pause for others, or refuse to go on, when it is a lot."""
-        self.work += candidates
-        if self.work >= self.work_pause:
-            self._step_aside()
+        self.candidates_examined += candidates
+        if self.candidates_examined >= self.pause_at_candidates:
+            self._pause_or_abort()
 
-    def _step_aside(self) -> None:
-        if self.work > self.work_limit:
+    def _pause_or_abort(self) -> None:
+        if self.candidates_examined > self.candidate_limit:
             text = (
-                f"The statement looked at more than {self.work_limit:,} candidates: anchor it at an element, "
+                f"The statement looked at more than {self.candidate_limit:,} candidates: anchor it at an element, "
                 "an index or an edge (EXPLAIN shows the plan), or raise settings.max_statement_work"
             )
-            raise QueryError("E2103", text, fields={"limit": self.work_limit})
-        if self.pause is not None:
-            self.pause()
+            raise QueryError("E2103", text, fields={"limit": self.candidate_limit})
+        if self.yield_lock is not None:
+            self.yield_lock()

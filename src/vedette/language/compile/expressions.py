@@ -16,16 +16,18 @@ from vedette.errors import QueryError
 from vedette.language.compile.execution_context import Row
 from vedette.language.functions import comparison as dynamic
 from vedette.language.functions import operators
-from vedette.language.functions.registry import FUNCTIONS, implementation
+from vedette.language.functions.registry import FUNCTIONS, callable_for
 from vedette.language.resolve import tree as resolved
-from vedette.language.resolve.tree import Condition
+from vedette.language.resolve.tree import ResolvedExpression
 from vedette.language.types import Type
 from vedette.values import duration_from_ms, timestamp_from_ms
 
-__all__ = ["Closure", "PatternCompiler", "compile_condition", "compile_id"]
+__all__ = ["CompiledExpression", "NestedPatternCompiler", "compile_condition", "compile_id"]
 
-Closure = Callable[[Row], Any]
-PatternCompiler = Callable[["resolved.ExistsIn | resolved.PatternFold"], Closure]
+CompiledExpression = Callable[[Row], Any]
+NestedPatternCompiler = Callable[
+    ["resolved.ResolvedExists | resolved.ResolvedPatternAggregate"], CompiledExpression
+]
 """Compiles the nested patterns of a condition; the planner's business."""
 
 _ORDER: dict[str, Callable[[Any, Any], bool]] = {
@@ -37,27 +39,27 @@ _ORDER: dict[str, Callable[[Any, Any], bool]] = {
 _REFERENCES = frozenset({"Node", "Edge", "ID"})
 
 
-def compile_condition(condition: Condition, patterns: PatternCompiler) -> Closure:
+def compile_condition(condition: ResolvedExpression, patterns: NestedPatternCompiler) -> CompiledExpression:
     """The closure that evaluates the condition for one row."""
     compiler: Any = _COMPILERS[type(condition)]
-    closure: Closure = compiler(condition, patterns)
+    closure: CompiledExpression = compiler(condition, patterns)
     return closure
 
 
-def compile_id(condition: Condition, patterns: PatternCompiler) -> Closure:
+def compile_id(condition: ResolvedExpression, patterns: NestedPatternCompiler) -> CompiledExpression:
     """Like `compile_condition`, but an element becomes its id."""
-    if isinstance(condition, resolved.Slot):
-        return _id_of_slot(condition.slot)
+    if isinstance(condition, resolved.VariableRef):
+        return _id_of_slot(condition.register)
     closure = compile_condition(condition, patterns)
     if condition.type.kind == "Any":
         return lambda row: value.id if isinstance(value := closure(row), Element) else value
     return closure
 
 
-def _element(condition: Condition, patterns: PatternCompiler) -> Closure:
+def _element(condition: ResolvedExpression, patterns: NestedPatternCompiler) -> CompiledExpression:
     """The closure that yields an element, or None, for something that refers to one."""
-    if isinstance(condition, resolved.Slot):
-        slot = condition.slot
+    if isinstance(condition, resolved.VariableRef):
+        slot = condition.register
         return lambda row: row[slot]
     closure = compile_condition(condition, patterns)
 
@@ -71,40 +73,40 @@ def _element(condition: Condition, patterns: PatternCompiler) -> Closure:
 # --- leaves -----------------------------------------------------------------------------------------------------
 
 
-def _constant(condition: resolved.Constant, patterns: PatternCompiler) -> Closure:
+def _constant(condition: resolved.ConstantRef, patterns: NestedPatternCompiler) -> CompiledExpression:
     index = condition.index
     return lambda row: row[0].constants[index]
 
 
-def _fixed(condition: resolved.Fixed, patterns: PatternCompiler) -> Closure:
+def _fixed(condition: resolved.FixedValue, patterns: NestedPatternCompiler) -> CompiledExpression:
     value = condition.value
     return lambda row: value
 
 
-def _slot(condition: resolved.Slot, patterns: PatternCompiler) -> Closure:
-    slot = condition.slot
+def _slot(condition: resolved.VariableRef, patterns: NestedPatternCompiler) -> CompiledExpression:
+    slot = condition.register
     return lambda row: row[slot]
 
 
-def _id_of_slot(slot: int) -> Closure:
+def _id_of_slot(slot: int) -> CompiledExpression:
     return lambda row: None if (element := row[slot]) is None else element.id
 
 
-def _reference(condition: resolved.Reference, patterns: PatternCompiler) -> Closure:
+def _reference(condition: resolved.ElementReference, patterns: NestedPatternCompiler) -> CompiledExpression:
     name, quoted = condition.name, condition.quoted
-    if isinstance(name, resolved.Constant):
+    if isinstance(name, resolved.ConstantRef):
         index = name.index
         return lambda row: row[0].constants[index]
     return lambda row: row[0].resolve(name, quoted)
 
 
-_CONTEXT: dict[str, Closure] = {
+_CONTEXT: dict[str, CompiledExpression] = {
     "now": lambda row: row[0].now(),
     "wall_time": lambda row: row[0].wall_time(),
     "logical_time": lambda row: row[0].tick,
     "current_actor": lambda row: row[0].actor,
     "current_session": lambda row: row[0].session,
-    "self": lambda row: row[0].self_actor(),
+    "self": lambda row: row[0].require_actor(),
     "operation": lambda row: row[0].operation,
     "target": lambda row: None if row[0].target is None else row[0].target.id,
     "target_type": lambda row: row[0].target_type,
@@ -112,28 +114,30 @@ _CONTEXT: dict[str, Closure] = {
 }
 
 
-def _context(condition: resolved.ContextValue, patterns: PatternCompiler) -> Closure:
+def _context(condition: resolved.ContextFunction, patterns: NestedPatternCompiler) -> CompiledExpression:
     return _CONTEXT[condition.name]
 
 
 # --- access -----------------------------------------------------------------------------------------------------
 
 
-def _attribute(condition: resolved.AttributeOf, patterns: PatternCompiler) -> Closure:
-    base, place, places = condition.base, condition.place, condition.places
-    if isinstance(base, resolved.Slot) and place is not None:
-        slot = base.slot
+def _attribute(condition: resolved.AttributeAccess, patterns: NestedPatternCompiler) -> CompiledExpression:
+    base, place, places = condition.base, condition.common_index, condition.index_by_type
+    if isinstance(base, resolved.VariableRef) and place is not None:
+        slot = base.register
         if not base.optional:
             return lambda row: row[slot].values[place]
         return lambda row: None if (element := row[slot]) is None else element.values[place]
     return _placed(_element(base, patterns), places)
 
 
-def _dynamic(condition: resolved.DynamicAttribute, patterns: PatternCompiler) -> Closure:
-    return _placed(_element(condition.base, patterns), condition.places)
+def _dynamic(
+    condition: resolved.DynamicAttributeAccess, patterns: NestedPatternCompiler
+) -> CompiledExpression:
+    return _placed(_element(condition.base, patterns), condition.index_by_type)
 
 
-def _placed(fetch: Closure, places: Any) -> Closure:
+def _placed(fetch: CompiledExpression, places: Any) -> CompiledExpression:
     def read(row: Row) -> Any:
         element = fetch(row)
         if element is None:
@@ -144,20 +148,20 @@ def _placed(fetch: Closure, places: Any) -> Closure:
     return read
 
 
-def _id_of(condition: resolved.IdOf, patterns: PatternCompiler) -> Closure:
-    if isinstance(condition.base, resolved.Slot) and not condition.base.optional:
-        slot = condition.base.slot
+def _id_of(condition: resolved.IdOf, patterns: NestedPatternCompiler) -> CompiledExpression:
+    if isinstance(condition.base, resolved.VariableRef) and not condition.base.optional:
+        slot = condition.base.register
         return lambda row: row[slot].id
     fetch = _element(condition.base, patterns)
     return lambda row: None if (element := fetch(row)) is None else element.id
 
 
-def _type_name(condition: resolved.TypeOf, patterns: PatternCompiler) -> Closure:
+def _type_name(condition: resolved.TypeOf, patterns: NestedPatternCompiler) -> CompiledExpression:
     fetch = _element(condition.base, patterns)
     return lambda row: None if (element := fetch(row)) is None else element.type
 
 
-def _targets(condition: resolved.TargetsOf, patterns: PatternCompiler) -> Closure:
+def _targets(condition: resolved.TargetsOf, patterns: NestedPatternCompiler) -> CompiledExpression:
     fetch = _element(condition.base, patterns)
 
     def read(row: Row) -> list[str] | None:
@@ -167,7 +171,7 @@ def _targets(condition: resolved.TargetsOf, patterns: PatternCompiler) -> Closur
     return read
 
 
-def _type_is(condition: resolved.TypeIs, patterns: PatternCompiler) -> Closure:
+def _type_is(condition: resolved.TypeIs, patterns: NestedPatternCompiler) -> CompiledExpression:
     names = condition.names
     if not condition.base.type.is_reference and condition.base.type.kind not in ("ID", "Any", "Union"):
         return lambda row: False
@@ -178,19 +182,19 @@ def _type_is(condition: resolved.TypeIs, patterns: PatternCompiler) -> Closure:
 # --- logic ------------------------------------------------------------------------------------------------------
 
 
-def _not(condition: resolved.Not, patterns: PatternCompiler) -> Closure:
+def _not(condition: resolved.Not, patterns: NestedPatternCompiler) -> CompiledExpression:
     operand = compile_condition(condition.operand, patterns)
     return lambda row: None if (value := operand(row)) is None else not value
 
 
-def _is_null(condition: resolved.IsNull, patterns: PatternCompiler) -> Closure:
+def _is_null(condition: resolved.IsNull, patterns: NestedPatternCompiler) -> CompiledExpression:
     operand = compile_condition(condition.operand, patterns)
     if condition.negated:
         return lambda row: operand(row) is not None
     return lambda row: operand(row) is None
 
 
-def _and(left: Closure, right: Closure) -> Closure:
+def _and(left: CompiledExpression, right: CompiledExpression) -> CompiledExpression:
     def both(row: Row) -> bool | None:
         first = left(row)
         if first is False:
@@ -203,7 +207,7 @@ def _and(left: Closure, right: Closure) -> Closure:
     return both
 
 
-def _or(left: Closure, right: Closure) -> Closure:
+def _or(left: CompiledExpression, right: CompiledExpression) -> CompiledExpression:
     def either(row: Row) -> bool | None:
         first = left(row)
         if first is True:
@@ -219,7 +223,7 @@ def _or(left: Closure, right: Closure) -> Closure:
 # --- operators --------------------------------------------------------------------------------------------------
 
 
-def _operation(condition: resolved.Operation, patterns: PatternCompiler) -> Closure:
+def _operation(condition: resolved.BinaryOperation, patterns: NestedPatternCompiler) -> CompiledExpression:
     op = condition.op
     if op in ("=", "!="):
         return _equality(condition, patterns)
@@ -240,10 +244,12 @@ def _operation(condition: resolved.Operation, patterns: PatternCompiler) -> Clos
             return _nullable(lambda a, b: b in a, left, right)
     if op in _ORDER:
         return _order(op, condition.left.type, condition.right.type, left, right)
-    return _nullable(operators.implementation(op, condition.left.type, condition.right.type), left, right)
+    return _nullable(operators.operator_for(op, condition.left.type, condition.right.type), left, right)
 
 
-def _nullable(function: Callable[[Any, Any], Any], left: Closure, right: Closure) -> Closure:
+def _nullable(
+    function: Callable[[Any, Any], Any], left: CompiledExpression, right: CompiledExpression
+) -> CompiledExpression:
     def apply(row: Row) -> Any:
         first = left(row)
         if first is None:
@@ -254,7 +260,7 @@ def _nullable(function: Callable[[Any, Any], Any], left: Closure, right: Closure
     return apply
 
 
-def _equality(condition: resolved.Operation, patterns: PatternCompiler) -> Closure:
+def _equality(condition: resolved.BinaryOperation, patterns: NestedPatternCompiler) -> CompiledExpression:
     left_type, right_type = condition.left.type, condition.right.type
     by_id = left_type.kind in _REFERENCES or right_type.kind in _REFERENCES
     compile_side = compile_id if by_id else compile_condition
@@ -264,21 +270,25 @@ def _equality(condition: resolved.Operation, patterns: PatternCompiler) -> Closu
     negated = condition.op == "!="
     if {left_type.kind, right_type.kind} & {"Any", "Union", "List"}:
         if negated:
-            return lambda row: not dynamic.equal(left(row), right(row))
-        return lambda row: dynamic.equal(left(row), right(row))
+            return lambda row: not dynamic.values_equal(left(row), right(row))
+        return lambda row: dynamic.values_equal(left(row), right(row))
     if negated:
         return lambda row: left(row) != right(row)
     return lambda row: left(row) == right(row)
 
 
-def _order(op: str, left_type: Type, right_type: Type, left: Closure, right: Closure) -> Closure:
+def _order(
+    op: str, left_type: Type, right_type: Type, left: CompiledExpression, right: CompiledExpression
+) -> CompiledExpression:
     left, right = _align(left_type, right_type, left, right)
     if {left_type.kind, right_type.kind} & {"Any", "Union"}:
-        return _nullable(dynamic.comparison(op), left, right)
+        return _nullable(dynamic.dynamic_comparator(op), left, right)
     return _nullable(_ORDER[op], left, right)
 
 
-def _align(left_type: Type, right_type: Type, left: Closure, right: Closure) -> tuple[Closure, Closure]:
+def _align(
+    left_type: Type, right_type: Type, left: CompiledExpression, right: CompiledExpression
+) -> tuple[CompiledExpression, CompiledExpression]:
     """Bring a number of milliseconds beside a timestamp or a duration into its type."""
     if right_type.kind == "Int" and left_type.kind in _FROM_MS:
         return left, _converted(right, _FROM_MS[left_type.kind])
@@ -293,7 +303,7 @@ _FROM_MS: dict[str, Callable[[int], datetime | timedelta]] = {
 }
 
 
-def _converted(closure: Closure, convert: Callable[[int], Any]) -> Closure:
+def _converted(closure: CompiledExpression, convert: Callable[[int], Any]) -> CompiledExpression:
     def apply(row: Row) -> Any:
         value = closure(row)
         try:
@@ -306,13 +316,13 @@ def _converted(closure: Closure, convert: Callable[[int], Any]) -> Closure:
     return apply
 
 
-def _negate(condition: resolved.Negate, patterns: PatternCompiler) -> Closure:
+def _negate(condition: resolved.Negate, patterns: NestedPatternCompiler) -> CompiledExpression:
     operand = compile_condition(condition.operand, patterns)
-    negate = operators.negation(condition.operand.type)
+    negate = operators.negation_for(condition.operand.type)
     return lambda row: None if (value := operand(row)) is None else negate(value)
 
 
-def _in_list(condition: resolved.InList, patterns: PatternCompiler) -> Closure:
+def _in_list(condition: resolved.InList, patterns: NestedPatternCompiler) -> CompiledExpression:
     item_type = condition.item.type
     compile_side = compile_id if item_type.kind in _REFERENCES else compile_condition
     item = compile_side(condition.item, patterns)
@@ -324,19 +334,19 @@ def _in_list(condition: resolved.InList, patterns: PatternCompiler) -> Closure:
         if members is None:
             return None
         value = item(row)
-        return any(dynamic.equal(value, member) for member in members)
+        return any(dynamic.values_equal(value, member) for member in members)
 
     return contains
 
 
-def _id_list(condition: Condition, patterns: PatternCompiler) -> Closure | None:
-    if not isinstance(condition, resolved.ListOf):
+def _id_list(condition: ResolvedExpression, patterns: NestedPatternCompiler) -> CompiledExpression | None:
+    if not isinstance(condition, resolved.ListValue):
         return None
     parts = tuple(compile_id(part, patterns) for part in condition.items)
     return lambda row: [part(row) for part in parts]
 
 
-def _list_of(condition: resolved.ListOf, patterns: PatternCompiler) -> Closure:
+def _list_of(condition: resolved.ListValue, patterns: NestedPatternCompiler) -> CompiledExpression:
     parts = tuple(compile_condition(part, patterns) for part in condition.items)
     return lambda row: [part(row) for part in parts]
 
@@ -344,12 +354,12 @@ def _list_of(condition: resolved.ListOf, patterns: PatternCompiler) -> Closure:
 # --- functions --------------------------------------------------------------------------------------------------
 
 
-def _function(condition: resolved.FunctionCall, patterns: PatternCompiler) -> Closure:
+def _function(condition: resolved.FunctionCall, patterns: NestedPatternCompiler) -> CompiledExpression:
     arguments = tuple(compile_condition(argument, patterns) for argument in condition.arguments)
     function = FUNCTIONS[condition.name]
     if function.lazy:
         return _coalesce(arguments)
-    call = implementation(function, tuple(argument.type for argument in condition.arguments))
+    call = callable_for(function, tuple(argument.type for argument in condition.arguments))
     if function.null_safe:
         return lambda row: call(*[argument(row) for argument in arguments])
     if len(arguments) == 1:
@@ -363,7 +373,7 @@ def _function(condition: resolved.FunctionCall, patterns: PatternCompiler) -> Cl
     return apply
 
 
-def _coalesce(arguments: tuple[Closure, ...]) -> Closure:
+def _coalesce(arguments: tuple[CompiledExpression, ...]) -> CompiledExpression:
     def first(row: Row) -> Any:
         for argument in arguments:
             value = argument(row)
@@ -374,35 +384,37 @@ def _coalesce(arguments: tuple[Closure, ...]) -> Closure:
     return first
 
 
-def _nested(condition: resolved.ExistsIn | resolved.PatternFold, patterns: PatternCompiler) -> Closure:
+def _nested(
+    condition: resolved.ResolvedExists | resolved.ResolvedPatternAggregate, patterns: NestedPatternCompiler
+) -> CompiledExpression:
     return patterns(condition)
 
 
-def _aggregate(condition: resolved.AggregateCall, patterns: PatternCompiler) -> Closure:
-    slot = condition.slot
+def _aggregate(condition: resolved.AggregateCall, patterns: NestedPatternCompiler) -> CompiledExpression:
+    slot = condition.register
     return lambda row: row[slot]
 
 
 _COMPILERS: dict[type, Any] = {
-    resolved.Constant: _constant,
-    resolved.Fixed: _fixed,
-    resolved.Slot: _slot,
-    resolved.Reference: _reference,
-    resolved.ContextValue: _context,
-    resolved.AttributeOf: _attribute,
-    resolved.DynamicAttribute: _dynamic,
+    resolved.ConstantRef: _constant,
+    resolved.FixedValue: _fixed,
+    resolved.VariableRef: _slot,
+    resolved.ElementReference: _reference,
+    resolved.ContextFunction: _context,
+    resolved.AttributeAccess: _attribute,
+    resolved.DynamicAttributeAccess: _dynamic,
     resolved.IdOf: _id_of,
     resolved.TypeOf: _type_name,
     resolved.TargetsOf: _targets,
     resolved.TypeIs: _type_is,
     resolved.Not: _not,
     resolved.IsNull: _is_null,
-    resolved.Operation: _operation,
+    resolved.BinaryOperation: _operation,
     resolved.Negate: _negate,
     resolved.InList: _in_list,
-    resolved.ListOf: _list_of,
+    resolved.ListValue: _list_of,
     resolved.FunctionCall: _function,
-    resolved.ExistsIn: _nested,
-    resolved.PatternFold: _nested,
+    resolved.ResolvedExists: _nested,
+    resolved.ResolvedPatternAggregate: _nested,
     resolved.AggregateCall: _aggregate,
 }

@@ -7,19 +7,19 @@ from typing import Any, Final, TypeAlias
 
 from vedette.element import Element, View
 from vedette.language.compile.execution_context import Row
-from vedette.language.resolve.tree import PathElement
+from vedette.language.resolve.tree import ResolvedPath
 
-__all__ = ["SAME", "End", "follow", "reach"]
+__all__ = ["SAME_AS_START", "PathEnd", "compile_path_step", "reachable_ids"]
 
-SAME: Final = "same"
+SAME_AS_START: Final = "same"
 """The end of a path is its start: `e+(x, x)` finds members of cycles."""
 
-End: TypeAlias = "Callable[[Row], Any] | int | str | None"
+PathEnd: TypeAlias = "Callable[[Row], Any] | int | str | None"
 """A known end (a closure yielding its id), a register to bind, SAME, or None for a wildcard."""
 
 
-def follow(
-    path: PathElement, *, forward: bool, start: End, end: End, then: Callable[[Row], bool]
+def compile_path_step(
+    path: ResolvedPath, *, forward: bool, start: PathEnd, end: PathEnd, then: Callable[[Row], bool]
 ) -> Callable[[Row], bool]:
     """A step that binds or checks the far end of every path from each start."""
 
@@ -29,20 +29,20 @@ def follow(
             element = view.get(source)
             if isinstance(start, int):
                 row[start] = element
-            for id in reach(path, forward, source, view, row[0]):
-                if id == source and not _may_loop(path, element):
+            for id in reachable_ids(path, forward, source, view, row[0]):
+                if id == source and not _may_end_at_start(path, element):
                     continue
-                if end == SAME:
+                if end == SAME_AS_START:
                     if id == source and then(row):
                         return True
-                elif _arrive(end, id, view, row) and then(row):
+                elif _bind_or_check_end(end, id, view, row) and then(row):
                     return True
         return False
 
     return step
 
 
-def _starts(path: PathElement, forward: bool, start: End, row: Row) -> Iterator[str]:
+def _starts(path: ResolvedPath, forward: bool, start: PathEnd, row: Row) -> Iterator[str]:
     """Ids to begin at. As with a single edge, an end without a variable need not be seen, if the edge at it is."""
     view: View = row[0].view
     if callable(start):
@@ -51,7 +51,7 @@ def _starts(path: PathElement, forward: bool, start: End, row: Row) -> Iterator[
             yield known
         return
     seen: dict[str, None] = {}
-    if start is not None or path.low == 0:
+    if start is not None or path.min_depth == 0:
         seen.update(dict.fromkeys(element.id for element in view.scan(path.source_types)))
     if start is None:
         ends = (0, 1) if path.symmetric else (0,) if forward else (1,)
@@ -60,12 +60,12 @@ def _starts(path: PathElement, forward: bool, start: End, row: Row) -> Iterator[
     yield from seen
 
 
-def _may_loop(path: PathElement, element: Element | None) -> bool:
+def _may_end_at_start(path: ResolvedPath, element: Element | None) -> bool:
     """Whether start and end may be one element: it has the types of both, or the edges between say that it has."""
-    return path.low > 0 if element is None else element.type in path.loop_types
+    return path.min_depth > 0 if element is None else element.type in path.types_of_both_ends
 
 
-def _arrive(end: End, id: str, view: View, row: Row) -> bool:
+def _bind_or_check_end(end: PathEnd, id: str, view: View, row: Row) -> bool:
     if end is None:
         return True
     if callable(end):
@@ -75,20 +75,20 @@ def _arrive(end: End, id: str, view: View, row: Row) -> bool:
     return element is not None
 
 
-def reach(path: PathElement, forward: bool, start: str, view: View, context: Any) -> Iterator[str]:
+def reachable_ids(path: ResolvedPath, forward: bool, start: str, view: View, context: Any) -> Iterator[str]:
     """Ids at the far end of a path of `low` to `high` edges from `start`, each once, nearest first."""
-    if path.low <= 1:
+    if path.min_depth <= 1:
         yield from _breadth_first(path, forward, start, view, context)
     else:
         yield from _by_levels(path, forward, start, view, context)
 
 
-def _breadth_first(path: PathElement, forward: bool, start: str, view: View, context: Any) -> Iterator[str]:
-    if path.low == 0:
+def _breadth_first(path: ResolvedPath, forward: bool, start: str, view: View, context: Any) -> Iterator[str]:
+    if path.min_depth == 0:
         yield start
-    seen = {start} if path.low == 0 else set()
+    seen = {start} if path.min_depth == 0 else set()
     frontier = [start]
-    for _ in range(path.high):
+    for _ in range(path.max_depth):
         found: list[str] = []
         for id in frontier:
             for other in _neighbours(path, forward, id, view):
@@ -100,25 +100,25 @@ def _breadth_first(path: PathElement, forward: bool, start: str, view: View, con
         frontier = found
         if not frontier:
             return
-    if not path.declared:
-        context.warn(f"W3104 '{path.edge}' was followed only {path.high} edges deep: say [depth: N]")
+    if not path.depth_is_explicit:
+        context.warn(f"W3104 '{path.edge}' was followed only {path.max_depth} edges deep: say [depth: N]")
 
 
-def _by_levels(path: PathElement, forward: bool, start: str, view: View, context: Any) -> Iterator[str]:
+def _by_levels(path: ResolvedPath, forward: bool, start: str, view: View, context: Any) -> Iterator[str]:
     """A lower bound above one: an element may be met on a later level although it was met before."""
     level = {start}
-    told: set[str] = set()
-    for depth in range(1, path.high + 1):
+    yielded: set[str] = set()
+    for depth in range(1, path.max_depth + 1):
         level = {other for id in level for other in _neighbours(path, forward, id, view)}
         context.charge(len(level))
         if not level:
             return
-        if depth >= path.low:
-            yield from sorted(level - told)
-            told |= level
+        if depth >= path.min_depth:
+            yield from sorted(level - yielded)
+            yielded |= level
 
 
-def _neighbours(path: PathElement, forward: bool, id: str, view: View) -> Iterator[str]:
+def _neighbours(path: ResolvedPath, forward: bool, id: str, view: View) -> Iterator[str]:
     near, far = (0, 1) if forward else (1, 0)
     for edge in view.edges_at(path.edge, near, id):
         assert edge.targets is not None

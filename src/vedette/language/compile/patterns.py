@@ -12,40 +12,40 @@ from typing import Any
 from vedette.element import Element
 from vedette.language.compile import paths
 from vedette.language.compile.execution_context import Row
-from vedette.language.compile.expressions import Closure, compile_condition, compile_id
-from vedette.language.functions.aggregates import collected
+from vedette.language.compile.expressions import CompiledExpression, compile_condition, compile_id
+from vedette.language.functions.aggregates import apply_collect_limit
 from vedette.language.plan.planner import (
-    ById,
-    ByIndex,
+    BindEdgeTargets,
     CheckType,
-    Expand,
-    Filter,
+    ExpandEdges,
+    FilterRows,
     FollowPath,
     Plan,
     PlanContext,
-    Scan,
+    PlanStep,
     ScanEdges,
-    Step,
-    Unfold,
+    ScanNodes,
+    SeekById,
+    SeekByIndex,
     plan_pattern,
 )
 from vedette.language.resolve import tree as resolved
-from vedette.language.resolve.tree import Condition, EdgeElement, NodeElement, ResolvedPattern
+from vedette.language.resolve.tree import ResolvedEdge, ResolvedExpression, ResolvedNode, ResolvedPattern
 from vedette.language.schema.model import Schema
 
-__all__ = ["Chain", "Observer", "PatternChains", "turnable_pairs"]
+__all__ = ["PatternCompiler", "RowConsumer", "StepWrapper", "symmetric_pairs"]
 
-Chain = Callable[[Row], bool]
-Observer = Callable[[Plan, int, Chain], Chain]
+RowConsumer = Callable[[Row], bool]
+StepWrapper = Callable[[Plan, int, RowConsumer], RowConsumer]
 """Wraps the step at an index of a plan; PROFILE counts with it."""
 
-_SLICE = 4096
+_CHARGE_EVERY_CANDIDATES = 4096
 
 
-class PatternChains:
+class PatternCompiler:
     """Compiles patterns, and the patterns nested in their conditions, for one statement."""
 
-    def __init__(self, context: PlanContext, observer: Observer | None = None) -> None:
+    def __init__(self, context: PlanContext, observer: StepWrapper | None = None) -> None:
         self.context = context
         self.observer = observer
         self.plans: list[Plan] = []
@@ -53,52 +53,54 @@ class PatternChains:
 
     # --- patterns ---------------------------------------------------------------------------------------------
 
-    def chain(
+    def compile_pattern(
         self,
         pattern: ResolvedPattern,
-        then: Chain,
+        then: RowConsumer,
         *,
         bound: frozenset[int] = frozenset(),
         outer: frozenset[int] = frozenset(),
         canonical: bool = True,
-        enduring: bool = False,
-    ) -> Chain:
+        long_lived: bool = False,
+    ) -> RowConsumer:
         """A chain that calls `then` for every match of the pattern; not `canonical`: symmetric edges in both orders.
 
         `enduring`: it is kept while the graph grows, and begins at what is bound.
         """
-        plan = plan_pattern(pattern, self.context, bound=bound, outer=outer, enduring=enduring)
+        plan = plan_pattern(pattern, self.context, bound=bound, outer=outer, long_lived=long_lived)
         self.plans.append(plan)
         chain = self._canonical(pattern, outer, then) if canonical else then
         for index in range(len(plan.steps) - 1, -1, -1):
-            chain = self._step(plan.steps[index], plan.bound_at[index], chain)
+            chain = self._step(plan.steps[index], plan.bound_before[index], chain)
             if self.observer is not None:
                 chain = self.observer(plan, index, chain)
         return chain
 
-    def condition(self, condition: Condition) -> Closure:
+    def compile_expression(self, condition: ResolvedExpression) -> CompiledExpression:
         return compile_condition(condition, self._nested)
 
-    def id(self, condition: Condition) -> Closure:
+    def compile_element_id(self, condition: ResolvedExpression) -> CompiledExpression:
         return compile_id(condition, self._nested)
 
-    def _nested(self, condition: resolved.ExistsIn | resolved.PatternFold) -> Closure:
-        outer = resolved.slots_of(condition)
-        if isinstance(condition, resolved.ExistsIn):
-            return self.chain(condition.pattern, _enough, outer=outer)
+    def _nested(
+        self, condition: resolved.ResolvedExists | resolved.ResolvedPatternAggregate
+    ) -> CompiledExpression:
+        outer = resolved.registers_read(condition)
+        if isinstance(condition, resolved.ResolvedExists):
+            return self.compile_pattern(condition.pattern, _stop, outer=outer)
         return self._fold(condition, outer)
 
-    def _fold(self, fold: resolved.PatternFold, outer: frozenset[int]) -> Closure:
-        slot = fold.slot
+    def _fold(self, fold: resolved.ResolvedPatternAggregate, outer: frozenset[int]) -> CompiledExpression:
+        slot = fold.register
 
         def collect(row: Row) -> bool:
-            row[0].folds[-1].append(row[slot])
+            row[0].pattern_aggregate_stack[-1].append(row[slot])
             return False
 
-        chain = self.chain(fold.pattern, collect, outer=outer)
+        chain = self.compile_pattern(fold.pattern, collect, outer=outer)
 
         def run(row: Row) -> Any:
-            folds = row[0].folds
+            folds = row[0].pattern_aggregate_stack
             folds.append([])
             try:
                 chain(row)
@@ -107,24 +109,26 @@ class PatternChains:
                 folds.pop()
             if fold.name == "COUNT":
                 return len(matches)
-            matches.sort(key=_age)  # in whatever order a view yields them, equal sets are equal lists
-            return collected(matches, fold.limit)
+            matches.sort(
+                key=_creation_order
+            )  # in whatever order a view yields them, equal sets are equal lists
+            return apply_collect_limit(matches, fold.limit)
 
         return run
 
     # --- symmetric edges --------------------------------------------------------------------------------------
 
-    def _canonical(self, pattern: ResolvedPattern, outer: frozenset[int], then: Chain) -> Chain:
+    def _canonical(self, pattern: ResolvedPattern, outer: frozenset[int], then: RowConsumer) -> RowConsumer:
         """A symmetric edge matches in either order; when both satisfy the whole pattern it counts once, as stored."""
-        pairs = turnable_pairs(pattern, outer)
+        pairs = symmetric_pairs(pattern, outer)
         if not pairs:
             return then
         every = frozenset(
-            element.slot
+            element.register
             for element in pattern.elements
-            if isinstance(element, (resolved.NodeElement, EdgeElement))
+            if isinstance(element, (resolved.ResolvedNode, ResolvedEdge))
         )
-        check = self._plain_chain(pattern, _enough, every, outer)
+        check = self._plain_chain(pattern, _stop, every, outer)
 
         def canonical(row: Row) -> bool:
             for edge, first, second in pairs:
@@ -139,54 +143,60 @@ class PatternChains:
         return canonical
 
     def _plain_chain(
-        self, pattern: ResolvedPattern, then: Chain, bound: frozenset[int], outer: frozenset[int]
-    ) -> Chain:
+        self, pattern: ResolvedPattern, then: RowConsumer, bound: frozenset[int], outer: frozenset[int]
+    ) -> RowConsumer:
         plan = plan_pattern(pattern, self.context, bound=bound, outer=outer)
         for index in range(len(plan.steps) - 1, -1, -1):
-            then = self._step(plan.steps[index], plan.bound_at[index], then)
+            then = self._step(plan.steps[index], plan.bound_before[index], then)
         return then
 
     # --- steps ------------------------------------------------------------------------------------------------
 
-    def _step(self, step: Step, bound: frozenset[int], then: Chain) -> Chain:
+    def _step(self, step: PlanStep, bound: frozenset[int], then: RowConsumer) -> RowConsumer:
         match step:
-            case Filter():
-                return _filter(self.condition(step.condition), then)
+            case FilterRows():
+                return _filter(self.compile_expression(step.condition), then)
             case CheckType():
-                return _check_type(step.node.slot, frozenset(step.node.types), then)
-            case ById():
-                return _by_id(step.node.slot, frozenset(step.node.types), self.id(step.key), then)
-            case ByIndex():
+                return _check_type(step.node.register, frozenset(step.node.types), then)
+            case SeekById():
+                return _by_id(
+                    step.node.register, frozenset(step.node.types), self.compile_element_id(step.key), then
+                )
+            case SeekByIndex():
                 return self._by_index(step, then)
-            case Scan():
-                return _scan(step.node.slot, step.node.types, then)
+            case ScanNodes():
+                return _scan(step.node.register, step.node.types, then)
             case ScanEdges():
                 return _scan_edges(step.edge, self._targets(step.edge, None, bound), then)
-            case Expand():
+            case ExpandEdges():
                 return self._expand(step, bound, then)
-            case Unfold():
+            case BindEdgeTargets():
                 return _unfold(step.edge, self._targets(step.edge, None, bound), then)
             case FollowPath():
                 return self._follow(step, bound, then)
 
-    def _by_index(self, step: ByIndex, then: Chain) -> Chain:
+    def _by_index(self, step: SeekByIndex, then: RowConsumer) -> RowConsumer:
         schema, node = self.context.schema, step.node
         owner = schema.nodes.get(step.owner)
-        covered = set(schema.concrete(frozenset({step.owner}))) if owner is not None else {step.owner}
+        covered = (
+            set(schema.concrete_subtypes(frozenset({step.owner}))) if owner is not None else {step.owner}
+        )
         types = None if covered <= set(node.types) else frozenset(node.types)
         nulls = _scan_nulls(node, step.attribute, schema, then)
-        return _lookup(node.slot, step.owner, step.attribute, self.id(step.key), types, nulls, then)
+        return _lookup(
+            node.register, step.owner, step.attribute, self.compile_element_id(step.key), types, nulls, then
+        )
 
-    def _targets(self, edge: EdgeElement, skip: int | None, bound: frozenset[int]) -> Targets:
+    def _targets(self, edge: ResolvedEdge, skip: int | None, bound: frozenset[int]) -> EdgeTargetMatcher:
         """What to do with each target of a candidate edge: compare it with something known, or bind a register."""
-        checks: list[tuple[int, Closure]] = []
+        checks: list[tuple[int, CompiledExpression]] = []
         binds: list[tuple[int, int]] = []
         fresh: set[int] = set()
         for position, target in enumerate(edge.targets):
             if position == skip or target is None:
                 continue
             if not isinstance(target, int):
-                checks.append((position, self.id(target)))
+                checks.append((position, self.compile_element_id(target)))
             elif target in bound or target in fresh:
                 checks.append((position, _register_id(target)))
             else:
@@ -196,55 +206,60 @@ class PatternChains:
             (position, closure) for position, closure in checks if _reads_fresh(edge, position, fresh)
         ]
         early = [(position, closure) for position, closure in checks if (position, closure) not in repeated]
-        return Targets(tuple(early), tuple(binds), tuple(repeated))
+        return EdgeTargetMatcher(tuple(early), tuple(binds), tuple(repeated))
 
-    def _expand(self, step: Expand, bound: frozenset[int], then: Chain) -> Chain:
+    def _expand(self, step: ExpandEdges, bound: frozenset[int], then: RowConsumer) -> RowConsumer:
         edge, position = step.edge, step.position
         target = edge.targets[position]
         assert target is not None
-        anchor = _register_id(target) if isinstance(target, int) else self.id(target)
+        anchor = _register_id(target) if isinstance(target, int) else self.compile_element_id(target)
         targets = self._targets(edge, position, bound)
         if edge.symmetric:
             return _expand_symmetric(edge, position, anchor, targets, then)
-        if len(edge.edges) == 1 and len(targets.binds) == 1 and not targets.checks and not targets.repeated:
+        if (
+            len(edge.edge_types) == 1
+            and len(targets.binds) == 1
+            and not targets.checks
+            and not targets.late_checks
+        ):
             return _expand_to_one(edge, position, anchor, targets.binds[0], then)
         return _expand(edge, position, anchor, targets, then)
 
-    def _follow(self, step: FollowPath, bound: frozenset[int], then: Chain) -> Chain:
+    def _follow(self, step: FollowPath, bound: frozenset[int], then: RowConsumer) -> RowConsumer:
         path = step.path
         start, end = (path.source, path.target) if step.forward else (path.target, path.source)
-        return paths.follow(
+        return paths.compile_path_step(
             path,
             forward=step.forward,
             start=self._end(start, bound),
-            end=self._end(end, bound) if start != end or start is None else paths.SAME,
+            end=self._end(end, bound) if start != end or start is None else paths.SAME_AS_START,
             then=then,
         )
 
-    def _end(self, end: int | Condition | None, bound: frozenset[int]) -> paths.End:
+    def _end(self, end: int | ResolvedExpression | None, bound: frozenset[int]) -> paths.PathEnd:
         if end is None:
             return None
         if isinstance(end, int):
             return _register_id(end) if end in bound else end
-        return self.id(end)
+        return self.compile_element_id(end)
 
 
-class Targets:
+class EdgeTargetMatcher:
     """For each candidate edge: targets to compare first, registers to bind, then comparisons among what was bound."""
 
-    __slots__ = ("binds", "checks", "repeated")
+    __slots__ = ("binds", "checks", "late_checks")
 
     def __init__(
         self,
-        checks: tuple[tuple[int, Closure], ...],
+        checks: tuple[tuple[int, CompiledExpression], ...],
         binds: tuple[tuple[int, int], ...],
-        repeated: tuple[tuple[int, Closure], ...],
+        repeated: tuple[tuple[int, CompiledExpression], ...],
     ) -> None:
         self.checks = checks
         self.binds = binds
-        self.repeated = repeated
+        self.late_checks = repeated
 
-    def accept(self, row: Row, targets: tuple[str, ...]) -> bool:
+    def match(self, row: Row, targets: tuple[str, ...]) -> bool:
         for position, closure in self.checks:
             if targets[position] != closure(row):
                 return False
@@ -254,53 +269,53 @@ class Targets:
             if element is None:
                 return False
             row[slot] = element
-        return all(targets[position] == closure(row) for position, closure in self.repeated)
+        return all(targets[position] == closure(row) for position, closure in self.late_checks)
 
 
-def turnable_pairs(pattern: ResolvedPattern, outer: frozenset[int]) -> list[tuple[int, int, int]]:
+def symmetric_pairs(pattern: ResolvedPattern, outer: frozenset[int]) -> list[tuple[int, int, int]]:
     """(edge, first, second) for symmetric edges between two variables of the pattern.
 
     Of several edges between the same two variables only the first counts: each may be stored in another order.
     """
     pairs: dict[frozenset[int], tuple[int, int, int]] = {}
     for element in pattern.elements:
-        if isinstance(element, EdgeElement) and element.symmetric:
+        if isinstance(element, ResolvedEdge) and element.symmetric:
             first, second = element.targets
             if not isinstance(first, int) or not isinstance(second, int) or first == second:
                 continue
             if first not in outer and second not in outer:
-                pairs.setdefault(frozenset((first, second)), (element.slot, first, second))
+                pairs.setdefault(frozenset((first, second)), (element.register, first, second))
     return list(pairs.values())
 
 
-def _reads_fresh(edge: EdgeElement, position: int, fresh: set[int]) -> bool:
+def _reads_fresh(edge: ResolvedEdge, position: int, fresh: set[int]) -> bool:
     return edge.targets[position] in fresh
 
 
-def _register_id(slot: int) -> Closure:
+def _register_id(slot: int) -> CompiledExpression:
     return lambda row: None if (element := row[slot]) is None else element.id
 
 
-def _age(element: Element) -> tuple[int, str]:
+def _creation_order(element: Element) -> tuple[int, str]:
     """Elements in the order of their creation: ids count up."""
     return len(element.id), element.id
 
 
-def _enough(row: Row) -> bool:
+def _stop(row: Row) -> bool:
     return True
 
 
 # --- the steps --------------------------------------------------------------------------------------------------
 
 
-def _filter(condition: Closure, then: Chain) -> Chain:
+def _filter(condition: CompiledExpression, then: RowConsumer) -> RowConsumer:
     def step(row: Row) -> bool:
         return then(row) if condition(row) else False
 
     return step
 
 
-def _check_type(slot: int, types: frozenset[str], then: Chain) -> Chain:
+def _check_type(slot: int, types: frozenset[str], then: RowConsumer) -> RowConsumer:
     def step(row: Row) -> bool:
         element = row[slot]
         return then(row) if element is not None and element.type in types else False
@@ -308,7 +323,7 @@ def _check_type(slot: int, types: frozenset[str], then: Chain) -> Chain:
     return step
 
 
-def _by_id(slot: int, types: frozenset[str], key: Closure, then: Chain) -> Chain:
+def _by_id(slot: int, types: frozenset[str], key: CompiledExpression, then: RowConsumer) -> RowConsumer:
     def step(row: Row) -> bool:
         id = key(row)
         element = row[0].view.get(id) if type(id) is str else None
@@ -324,11 +339,11 @@ def _lookup(
     slot: int,
     owner: str,
     attribute: str,
-    key: Closure,
+    key: CompiledExpression,
     types: frozenset[str] | None,
-    nulls: Chain,
-    then: Chain,
-) -> Chain:
+    nulls: RowConsumer,
+    then: RowConsumer,
+) -> RowConsumer:
     def step(row: Row) -> bool:
         value = key(row)
         if value is None:
@@ -347,10 +362,10 @@ def _lookup(
     return step
 
 
-def _scan_nulls(node: NodeElement, attribute: str, schema: Schema, then: Chain) -> Chain:
+def _scan_nulls(node: ResolvedNode, attribute: str, schema: Schema, then: RowConsumer) -> RowConsumer:
     """Two nulls are equal (§2.3.1), but no index holds them."""
     places = {name: (schema.nodes.get(name) or schema.edges[name]).layout[attribute] for name in node.types}
-    slot = node.slot
+    slot = node.register
 
     def unset(row: Row) -> bool:
         element = row[slot]
@@ -359,13 +374,13 @@ def _scan_nulls(node: NodeElement, attribute: str, schema: Schema, then: Chain) 
     return _scan(slot, node.types, unset)
 
 
-def _scan(slot: int, types: tuple[str, ...], then: Chain) -> Chain:
+def _scan(slot: int, types: tuple[str, ...], then: RowConsumer) -> RowConsumer:
     def step(row: Row) -> bool:
         context = row[0]
         seen = 0
         for element in context.view.scan(types):
             seen += 1
-            if seen == _SLICE:
+            if seen == _CHARGE_EVERY_CANDIDATES:
                 context.charge(seen)
                 seen = 0
             row[slot] = element
@@ -378,7 +393,7 @@ def _scan(slot: int, types: tuple[str, ...], then: Chain) -> Chain:
     return step
 
 
-def _turned(edge: EdgeElement, candidate: Element) -> Iterable[tuple[str, ...]]:
+def _orientations(edge: ResolvedEdge, candidate: Element) -> Iterable[tuple[str, ...]]:
     """The orders in which a candidate's targets may stand for the pattern's arguments."""
     targets = candidate.targets
     assert targets is not None
@@ -387,20 +402,20 @@ def _turned(edge: EdgeElement, candidate: Element) -> Iterable[tuple[str, ...]]:
     return (targets,)
 
 
-def _scan_edges(edge: EdgeElement, targets: Targets, then: Chain) -> Chain:
-    slot = edge.slot
+def _scan_edges(edge: ResolvedEdge, targets: EdgeTargetMatcher, then: RowConsumer) -> RowConsumer:
+    slot = edge.register
 
     def step(row: Row) -> bool:
         context = row[0]
         seen = 0
-        for candidate in context.view.scan(edge.edges):
+        for candidate in context.view.scan(edge.edge_types):
             seen += 1
-            if seen == _SLICE:
+            if seen == _CHARGE_EVERY_CANDIDATES:
                 context.charge(seen)
                 seen = 0
-            for ends in _turned(edge, candidate):
+            for ends in _orientations(edge, candidate):
                 row[slot] = candidate
-                if targets.accept(row, ends) and then(row):
+                if targets.match(row, ends) and then(row):
                     context.charge(seen)
                     return True
         context.charge(seen)
@@ -409,23 +424,23 @@ def _scan_edges(edge: EdgeElement, targets: Targets, then: Chain) -> Chain:
     return step
 
 
-def _unfold(edge: EdgeElement, targets: Targets, then: Chain) -> Chain:
-    slot, names = edge.slot, frozenset(edge.edges)
+def _unfold(edge: ResolvedEdge, targets: EdgeTargetMatcher, then: RowConsumer) -> RowConsumer:
+    slot, names = edge.register, frozenset(edge.edge_types)
 
     def step(row: Row) -> bool:
         candidate = row[slot]
         if candidate is None or candidate.type not in names:
             return False
-        return any(targets.accept(row, ends) and then(row) for ends in _turned(edge, candidate))
+        return any(targets.match(row, ends) and then(row) for ends in _orientations(edge, candidate))
 
     return step
 
 
 def _expand_to_one(
-    edge: EdgeElement, position: int, anchor: Closure, bind: tuple[int, int], then: Chain
-) -> Chain:
+    edge: ResolvedEdge, position: int, anchor: CompiledExpression, bind: tuple[int, int], then: RowConsumer
+) -> RowConsumer:
     """The commonest step: from one bound end of an edge to its one free end."""
-    slot, name = edge.slot, edge.edges[0]
+    slot, name = edge.register, edge.edge_types[0]
     other, target_slot = bind
 
     def step(row: Row) -> bool:
@@ -450,8 +465,14 @@ def _expand_to_one(
     return step
 
 
-def _expand(edge: EdgeElement, position: int, anchor: Closure, targets: Targets, then: Chain) -> Chain:
-    slot = edge.slot
+def _expand(
+    edge: ResolvedEdge,
+    position: int,
+    anchor: CompiledExpression,
+    targets: EdgeTargetMatcher,
+    then: RowConsumer,
+) -> RowConsumer:
+    slot = edge.register
 
     def step(row: Row) -> bool:
         id = anchor(row)
@@ -459,10 +480,10 @@ def _expand(edge: EdgeElement, position: int, anchor: Closure, targets: Targets,
             return False
         view = row[0].view
         seen = 0
-        for name in edge.edges:
+        for name in edge.edge_types:
             for candidate in view.edges_at(name, position, id):
                 seen += 1
-                if targets.accept(row, candidate.targets):
+                if targets.match(row, candidate.targets):
                     row[slot] = candidate
                     if then(row):
                         row[0].charge(seen)
@@ -474,9 +495,13 @@ def _expand(edge: EdgeElement, position: int, anchor: Closure, targets: Targets,
 
 
 def _expand_symmetric(
-    edge: EdgeElement, position: int, anchor: Closure, targets: Targets, then: Chain
-) -> Chain:
-    slot, name = edge.slot, edge.edges[0]
+    edge: ResolvedEdge,
+    position: int,
+    anchor: CompiledExpression,
+    targets: EdgeTargetMatcher,
+    then: RowConsumer,
+) -> RowConsumer:
+    slot, name = edge.register, edge.edge_types[0]
 
     def step(row: Row) -> bool:
         id = anchor(row)
@@ -491,7 +516,7 @@ def _expand_symmetric(
         ]
         row[0].charge(len(found))
         for candidate, ends in found:
-            if targets.accept(row, ends):
+            if targets.match(row, ends):
                 row[slot] = candidate
                 if then(row):
                     return True

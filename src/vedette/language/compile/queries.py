@@ -7,21 +7,21 @@ from typing import Any
 
 from vedette.element import Element
 from vedette.errors import QueryError
-from vedette.language.compile.execution_context import Context, Row
-from vedette.language.compile.expressions import Closure
-from vedette.language.compile.patterns import Chain, PatternChains
-from vedette.language.functions.aggregates import make_aggregate
+from vedette.language.compile.execution_context import ExecutionContext, Row
+from vedette.language.compile.expressions import CompiledExpression
+from vedette.language.compile.patterns import PatternCompiler, RowConsumer
+from vedette.language.functions.aggregates import accumulator_factory
 from vedette.language.functions.comparison import distinct_key
-from vedette.language.resolve.queries import ResolvedQuery, ResolvedReturn, pattern_slots
-from vedette.language.resolve.tree import Condition, ResolvedPattern
+from vedette.language.resolve.queries import ResolvedQuery, ResolvedReturn, bound_registers
+from vedette.language.resolve.tree import ResolvedExpression, ResolvedPattern
 from vedette.language.schema.model import Schema
 
-__all__ = ["BindingQuery", "RowQuery", "image_of"]
+__all__ = ["BindingQuery", "RowQuery", "element_to_dict"]
 
-_EVERYTHING = 1 << 62
+_NO_LIMIT = 1 << 62
 
 
-def image_of(element: Element, schema: Schema) -> dict[str, Any]:
+def element_to_dict(element: Element, schema: Schema) -> dict[str, Any]:
     """An element as a user sees it in a row: `id`, `_type`, then its attributes; an attribute named id wins."""
     holder = schema.edges[element.type] if element.targets is not None else schema.nodes[element.type]
     image: dict[str, Any] = {"id": element.id, "_type": element.type}
@@ -33,16 +33,16 @@ class BindingQuery:
     """The bindings of a query, each a row of registers: what MATCH … SET and rules act upon."""
 
     def __init__(
-        self, query: ResolvedQuery, chains: PatternChains, size: int, outer: frozenset[int] = frozenset()
+        self, query: ResolvedQuery, chains: PatternCompiler, size: int, outer: frozenset[int] = frozenset()
     ) -> None:
         self._size = size
-        self._chain = _whole(query, chains, _keep_row, outer)
+        self._chain = _compile_query(query, chains, _append_row, outer)
 
-    def run(self, context: Context, preset: Sequence[tuple[int, Any]] = ()) -> list[Row]:
+    def run(self, context: ExecutionContext, initial_registers: Sequence[tuple[int, Any]] = ()) -> list[Row]:
         context.sink = []
         row: Row = [None] * self._size
         row[0] = context
-        for slot, value in preset:
+        for slot, value in initial_registers:
             row[slot] = value
         try:
             self._chain(row)
@@ -59,7 +59,7 @@ class RowQuery:
         self,
         query: ResolvedQuery,
         returns: ResolvedReturn,
-        chains: PatternChains,
+        chains: PatternCompiler,
         size: int,
         schema: Schema,
         outer: frozenset[int] = frozenset(),
@@ -71,30 +71,32 @@ class RowQuery:
         self._limit = _closure(chains, returns.limit)
         self._offset = _closure(chains, returns.offset)
         extra = [condition for condition, _ in returns.order if not isinstance(condition, int)]
-        self._project = [chains.condition(condition) for condition in (*returns.projections, *extra)]
+        self._project = [chains.compile_expression(condition) for condition in (*returns.projections, *extra)]
         self._order = _order_columns(returns, self._width)
         self._export = _exporters(returns.projections, schema)
         self._grouping = _Grouping(returns, chains, self._project) if returns.aggregates else None
         self._stops_early = not (returns.distinct or returns.order or returns.aggregates)
         sink = self._grouping.add if self._grouping is not None else _row_sink(self._project)
-        self._chain = _whole(query, chains, sink, outer)
+        self._chain = _compile_query(query, chains, sink, outer)
 
-    def run(self, context: Context) -> list[tuple[Any, ...]]:
+    def run(self, context: ExecutionContext) -> list[tuple[Any, ...]]:
         """The rows as a user sees them."""
         return self._exported(self.rows(context))
 
-    def rows(self, context: Context, preset: Sequence[tuple[int, Any]] = ()) -> list[tuple[Any, ...]]:
+    def rows(
+        self, context: ExecutionContext, initial_registers: Sequence[tuple[int, Any]] = ()
+    ) -> list[tuple[Any, ...]]:
         """The rows with elements in them, and what they are ordered by behind the columns."""
         row: Row = [None] * self._size
         row[0] = context
-        for slot, value in preset:
+        for slot, value in initial_registers:
             row[slot] = value
         offset = _amount(self._offset, row, "OFFSET", 0)
-        limit = _amount(self._limit, row, "LIMIT", _EVERYTHING)
-        context.stop_at = offset + limit if self._stops_early else _EVERYTHING
+        limit = _amount(self._limit, row, "LIMIT", _NO_LIMIT)
+        context.max_rows = offset + limit if self._stops_early else _NO_LIMIT
         context.sink = [] if self._grouping is None else {}
         try:
-            if context.stop_at > 0:
+            if context.max_rows > 0:
                 self._chain(row)
             rows = context.sink if self._grouping is None else self._grouping.rows(context.sink, row)
         finally:
@@ -120,31 +122,35 @@ class RowQuery:
 # --- chains -----------------------------------------------------------------------------------------------------
 
 
-def _whole(query: ResolvedQuery, chains: PatternChains, sink: Chain, outer: frozenset[int]) -> Chain:
+def _compile_query(
+    query: ResolvedQuery, chains: PatternCompiler, sink: RowConsumer, outer: frozenset[int]
+) -> RowConsumer:
     """The mandatory pattern, then each optional one, then the sink."""
     bound = query.slots | outer
     before: list[frozenset[int]] = []
     for part in query.optional:
         before.append(bound)
-        bound |= pattern_slots(part)
+        bound |= bound_registers(part)
     then = sink
     for part, known in zip(reversed(query.optional), reversed(before), strict=True):
         then = _optional(part, known, chains, then)
-    return chains.chain(query.pattern, then, outer=outer)
+    return chains.compile_pattern(query.pattern, then, outer=outer)
 
 
-def _optional(part: ResolvedPattern, known: frozenset[int], chains: PatternChains, then: Chain) -> Chain:
-    fresh = tuple(pattern_slots(part) - known)
+def _optional(
+    part: ResolvedPattern, known: frozenset[int], chains: PatternCompiler, then: RowConsumer
+) -> RowConsumer:
+    fresh = tuple(bound_registers(part) - known)
     flag = object()
 
     def matched(row: Row) -> bool:
-        row[0].matched.add(flag)
+        row[0].matched_optionals.add(flag)
         return then(row)
 
-    chain = chains.chain(part, matched, outer=known)
+    chain = chains.compile_pattern(part, matched, outer=known)
 
     def step(row: Row) -> bool:
-        seen = row[0].matched
+        seen = row[0].matched_optionals
         seen.discard(flag)
         if chain(row):
             return True
@@ -157,26 +163,26 @@ def _optional(part: ResolvedPattern, known: frozenset[int], chains: PatternChain
     return step
 
 
-def _keep_row(row: Row) -> bool:
+def _append_row(row: Row) -> bool:
     row[0].sink.append(row.copy())
     return False
 
 
-def _row_sink(project: Sequence[Closure]) -> Chain:
+def _row_sink(project: Sequence[CompiledExpression]) -> RowConsumer:
     if len(project) == 1:
         only = project[0]
 
         def keep_one(row: Row) -> bool:
             context = row[0]
             context.sink.append((only(row),))
-            return bool(len(context.sink) >= context.stop_at)
+            return bool(len(context.sink) >= context.max_rows)
 
         return keep_one
 
     def keep(row: Row) -> bool:
         context = row[0]
         context.sink.append(tuple([part(row) for part in project]))
-        return bool(len(context.sink) >= context.stop_at)
+        return bool(len(context.sink) >= context.max_rows)
 
     return keep
 
@@ -184,12 +190,14 @@ def _row_sink(project: Sequence[Closure]) -> Chain:
 class _Grouping:
     """Groups rows by the projections that hold no aggregate; with no such projection there is exactly one group."""
 
-    def __init__(self, returns: ResolvedReturn, chains: PatternChains, project: Sequence[Closure]) -> None:
-        self._keys = [chains.condition(key) for key in returns.keys]
-        self._slots = [call.slot for call in returns.aggregates]
+    def __init__(
+        self, returns: ResolvedReturn, chains: PatternCompiler, project: Sequence[CompiledExpression]
+    ) -> None:
+        self._keys = [chains.compile_expression(key) for key in returns.group_keys]
+        self._slots = [call.register for call in returns.aggregates]
         self._project = project
         self._makers = [
-            make_aggregate(call, _closure(chains, call.operand), _closure(chains, call.where))
+            accumulator_factory(call, _closure(chains, call.operand), _closure(chains, call.where))
             for call in returns.aggregates
         ]
 
@@ -217,11 +225,11 @@ class _Grouping:
 # --- rows -------------------------------------------------------------------------------------------------------
 
 
-def _closure(chains: PatternChains, condition: Condition | None) -> Closure | None:
-    return None if condition is None else chains.condition(condition)
+def _closure(chains: PatternCompiler, condition: ResolvedExpression | None) -> CompiledExpression | None:
+    return None if condition is None else chains.compile_expression(condition)
 
 
-def _amount(closure: Closure | None, row: Row, clause: str, default: int) -> int:
+def _amount(closure: CompiledExpression | None, row: Row, clause: str, default: int) -> int:
     if closure is None:
         return default
     value = closure(row)
@@ -263,11 +271,13 @@ def _distinct(rows: list[tuple[Any, ...]], width: int) -> list[tuple[Any, ...]]:
     return list(first.values())
 
 
-def _exporters(projections: Sequence[Condition], schema: Schema) -> list[Callable[[Any], Any] | None] | None:
+def _exporters(
+    projections: Sequence[ResolvedExpression], schema: Schema
+) -> list[Callable[[Any], Any] | None] | None:
     """What turns elements into images, for the columns that may hold any."""
 
     def export(value: Any) -> Any:
-        return _with_images(value, schema)
+        return _elements_to_dicts(value, schema)
 
     exporters: list[Callable[[Any], Any] | None] = [
         export if _may_hold_elements(p) else None for p in projections
@@ -275,11 +285,11 @@ def _exporters(projections: Sequence[Condition], schema: Schema) -> list[Callabl
     return exporters if any(exporters) else None
 
 
-def _with_images(value: Any, schema: Schema) -> Any:
+def _elements_to_dicts(value: Any, schema: Schema) -> Any:
     if type(value) is Element:
-        return image_of(value, schema)
-    return [_with_images(item, schema) for item in value] if type(value) is list else value
+        return element_to_dict(value, schema)
+    return [_elements_to_dicts(item, schema) for item in value] if type(value) is list else value
 
 
-def _may_hold_elements(condition: Condition) -> bool:
+def _may_hold_elements(condition: ResolvedExpression) -> bool:
     return condition.type.kind in ("Node", "Edge", "List", "Any", "Union")

@@ -20,10 +20,10 @@ from vedette.values import is_nan, wrap_int
 __all__ = [
     "DEFAULT_COLLECT_LIMIT",
     "Accumulator",
-    "collected",
+    "accumulator_factory",
+    "apply_collect_limit",
     "exact_average",
     "exact_sum",
-    "make_aggregate",
 ]
 
 DEFAULT_COLLECT_LIMIT = 10_000
@@ -35,7 +35,7 @@ class Accumulator(Protocol):
     def result(self) -> Any: ...
 
 
-def collected(values: list[Any], limit: int | None) -> list[Any]:
+def apply_collect_limit(values: list[Any], limit: int | None) -> list[Any]:
     """What COLLECT yields: a written limit cuts silently, the default one refuses (E5003), -1 is no limit."""
     if limit is None and len(values) > DEFAULT_COLLECT_LIMIT:
         text = f"COLLECT met more than {DEFAULT_COLLECT_LIMIT:,} values: say [limit: n] or [limit: none]"
@@ -87,13 +87,13 @@ def _rounded(total: Fraction | float) -> float:
 class _Sum:
     """SUM, and AVG over it: integers and finite floats are added exactly."""
 
-    __slots__ = ("count", "floats", "odd", "total")
+    __slots__ = ("count", "floats", "non_finite", "total")
 
     def __init__(self) -> None:
         self.count = 0
         self.total: Any = 0
         self.floats: list[float] = []
-        self.odd: list[float] = []
+        self.non_finite: list[float] = []
 
     def add(self, value: Any) -> None:
         self.count += 1
@@ -102,7 +102,7 @@ class _Sum:
         elif math.isfinite(value):
             self.floats.append(value)
         else:
-            self.odd.append(value)
+            self.non_finite.append(value)
 
     def exact(self) -> Any:
         """The exact total, or, when that is quicker, the float nearest to it."""
@@ -118,17 +118,17 @@ class _Sum:
     def result(self) -> Any:
         if not self.count:
             return None
-        return exact_sum(self.exact(), self.odd, floats=bool(self.floats or self.odd))
+        return exact_sum(self.exact(), self.non_finite, floats=bool(self.floats or self.non_finite))
 
 
 class _Average(_Sum):
     __slots__ = ()
 
     def result(self) -> Any:
-        return exact_average(self.exact(), self.odd, self.count) if self.count else None
+        return exact_average(self.exact(), self.non_finite, self.count) if self.count else None
 
 
-class _Extreme:
+class _MinMax:
     """MIN and MAX. NaN contaminates, as it does in min(a, b): the order of the values must not matter."""
 
     __slots__ = ("best", "better")
@@ -157,7 +157,7 @@ class _Collect:
             self.values.append(value)
 
     def result(self) -> list[Any]:
-        return collected(self.values, self.limit)
+        return apply_collect_limit(self.values, self.limit)
 
 
 class _Distinct:
@@ -179,7 +179,7 @@ class _Distinct:
         return self.inner.result()
 
 
-def _plain(call: AggregateCall) -> Accumulator:
+def accumulator_for(call: AggregateCall) -> Accumulator:
     match call.name:
         case "COUNT":
             return _Count()
@@ -188,20 +188,20 @@ def _plain(call: AggregateCall) -> Accumulator:
         case "AVG":
             return _Average()
         case "MIN":
-            return _Extreme(lambda value, best: value < best)
+            return _MinMax(lambda value, best: value < best)
         case "MAX":
-            return _Extreme(lambda value, best: value > best)
+            return _MinMax(lambda value, best: value > best)
     return _Collect(call.limit)
 
 
-def make_aggregate(
+def accumulator_factory(
     call: AggregateCall, operand: Callable[[Row], Any] | None, where: Callable[[Row], Any] | None
 ) -> Callable[[], tuple[Callable[[Row], None], Callable[[], Any]]]:
     """A factory of (add a row, result) pairs, one for each group."""
     keeps_null = call.name == "COLLECT" or operand is None
 
     def make() -> tuple[Callable[[Row], None], Callable[[], Any]]:
-        accumulator = _Distinct(_plain(call)) if call.distinct else _plain(call)
+        accumulator = _Distinct(accumulator_for(call)) if call.distinct else accumulator_for(call)
         add = accumulator.add
 
         def add_row(row: Row) -> None:

@@ -17,12 +17,12 @@ __all__ = [
     "add_floats",
     "add_ints",
     "add_milliseconds",
-    "add_moments",
+    "add_temporal",
     "concatenate",
     "divide_duration",
+    "divide_durations",
     "divide_floats",
     "divide_ints",
-    "duration_ratio",
     "milliseconds_plus",
     "multiply_durations",
     "multiply_floats",
@@ -35,13 +35,13 @@ __all__ = [
     "subtract_floats",
     "subtract_ints",
     "subtract_milliseconds",
-    "subtract_moments",
+    "subtract_temporal",
     "wrapped",
 ]
 
 _MODULUS = 2**64
 _MILLISECOND = timedelta(milliseconds=1)
-_Moment = TypeVar("_Moment", datetime, timedelta)
+_Temporal = TypeVar("_Temporal", datetime, timedelta)
 
 
 def wrapped(number: int) -> int:
@@ -127,32 +127,32 @@ def negate_float(operand: float) -> float:
 # --- Timestamp, Duration, and Int as milliseconds ---------------------------------------------------------------
 
 
-def add_moments(left: Any, right: Any) -> Any:
+def add_temporal(left: Any, right: Any) -> Any:
     try:
         return left + right
     except OverflowError:
         raise _out_of_range() from None
 
 
-def subtract_moments(left: Any, right: Any) -> Any:
+def subtract_temporal(left: Any, right: Any) -> Any:
     try:
         return left - right
     except OverflowError:
         raise _out_of_range() from None
 
 
-def add_milliseconds(left: _Moment, right: int) -> _Moment:
+def add_milliseconds(left: _Temporal, right: int) -> _Temporal:
     try:
         return left + timedelta(milliseconds=right)
     except OverflowError:
         raise _out_of_range() from None
 
 
-def milliseconds_plus(left: int, right: _Moment) -> _Moment:
+def milliseconds_plus(left: int, right: _Temporal) -> _Temporal:
     return add_milliseconds(right, left)
 
 
-def subtract_milliseconds(left: _Moment, right: int) -> _Moment:
+def subtract_milliseconds(left: _Temporal, right: int) -> _Temporal:
     try:
         return left - timedelta(milliseconds=right)
     except OverflowError:
@@ -172,7 +172,7 @@ def divide_duration(left: timedelta, right: int) -> timedelta:
     return timedelta(milliseconds=_truncated(left // _MILLISECOND, right))
 
 
-def duration_ratio(left: timedelta, right: timedelta) -> int:
+def divide_durations(left: timedelta, right: timedelta) -> int:
     if not right:
         raise _division_by_zero()
     return _truncated(left // _MILLISECOND, right // _MILLISECOND)

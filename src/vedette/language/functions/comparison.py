@@ -9,10 +9,10 @@ from typing import Any
 
 from vedette.element import Element
 from vedette.errors import QueryError
-from vedette.language.value_kinds import kind_of
+from vedette.language.value_kinds import kind_of_value
 from vedette.values import is_nan
 
-__all__ = ["comparison", "distinct_key", "equal"]
+__all__ = ["distinct_key", "dynamic_comparator", "values_equal"]
 
 _ORDER: dict[str, Callable[[Any, Any], bool]] = {
     "<": operator.lt,
@@ -22,7 +22,7 @@ _ORDER: dict[str, Callable[[Any, Any], bool]] = {
 }
 
 
-def equal(left: Any, right: Any) -> bool:
+def values_equal(left: Any, right: Any) -> bool:
     """Null-safe equality: a Bool is never a number, an element equals its id."""
     if isinstance(left, Element):
         left = left.id
@@ -31,24 +31,24 @@ def equal(left: Any, right: Any) -> bool:
     if (left is True or left is False) is not (right is True or right is False):
         return False
     if isinstance(left, list) and isinstance(right, list):
-        return len(left) == len(right) and all(map(equal, left, right))
+        return len(left) == len(right) and all(map(values_equal, left, right))
     return bool(left == right)
 
 
-def comparison(op: str) -> Callable[[Any, Any], bool]:
+def dynamic_comparator(op: str) -> Callable[[Any, Any], bool]:
     """An order comparison that refuses values of different kinds."""
     compare = _ORDER[op]
 
     def apply(left: Any, right: Any) -> bool:
-        if _family(left) is not _family(right):
-            kinds = f"{kind_of(left)} and {kind_of(right)}"
+        if _order_family(left) is not _order_family(right):
+            kinds = f"{kind_of_value(left)} and {kind_of_value(right)}"
             raise QueryError("E2102", f"Invalid operator '{op}' for values of types {kinds}")
         return compare(left, right)
 
     return apply
 
 
-def _family(value: Any) -> type:
+def _order_family(value: Any) -> type:
     for kind in (bool, str, datetime, timedelta):
         if isinstance(value, kind):
             return kind

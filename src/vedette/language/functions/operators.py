@@ -25,22 +25,22 @@ from vedette.language.types import (
     list_of,
     union_of,
 )
-from vedette.language.value_kinds import KINDS, kind_of
+from vedette.language.value_kinds import KIND_BY_CLASS, kind_of_value
 
-__all__ = ["ARITHMETIC", "implementation", "negation", "negation_type", "result_type"]
+__all__ = ["ARITHMETIC", "negation_for", "negation_type", "operator_for", "result_type"]
 
-Operation: TypeAlias = Callable[[Any, Any], Any]
+BinaryFunction: TypeAlias = Callable[[Any, Any], Any]
 _LIST = list_of(ANY_VALUE)
 
-_TABLE: dict[str, dict[tuple[str, str], tuple[Type, Operation]]] = {
+_TABLE: dict[str, dict[tuple[str, str], tuple[Type, BinaryFunction]]] = {
     "+": {
         ("Int", "Int"): (INT, arithmetic.add_ints),
         ("Int", "Float"): (FLOAT, arithmetic.add_floats),
         ("Float", "Int"): (FLOAT, arithmetic.add_floats),
         ("Float", "Float"): (FLOAT, arithmetic.add_floats),
-        ("Timestamp", "Duration"): (TIMESTAMP, arithmetic.add_moments),
-        ("Duration", "Timestamp"): (TIMESTAMP, arithmetic.add_moments),
-        ("Duration", "Duration"): (DURATION, arithmetic.add_moments),
+        ("Timestamp", "Duration"): (TIMESTAMP, arithmetic.add_temporal),
+        ("Duration", "Timestamp"): (TIMESTAMP, arithmetic.add_temporal),
+        ("Duration", "Duration"): (DURATION, arithmetic.add_temporal),
         ("Timestamp", "Int"): (TIMESTAMP, arithmetic.add_milliseconds),
         ("Duration", "Int"): (DURATION, arithmetic.add_milliseconds),
         ("Int", "Timestamp"): (TIMESTAMP, arithmetic.milliseconds_plus),
@@ -53,9 +53,9 @@ _TABLE: dict[str, dict[tuple[str, str], tuple[Type, Operation]]] = {
         ("Int", "Float"): (FLOAT, arithmetic.subtract_floats),
         ("Float", "Int"): (FLOAT, arithmetic.subtract_floats),
         ("Float", "Float"): (FLOAT, arithmetic.subtract_floats),
-        ("Timestamp", "Duration"): (TIMESTAMP, arithmetic.subtract_moments),
-        ("Timestamp", "Timestamp"): (DURATION, arithmetic.subtract_moments),
-        ("Duration", "Duration"): (DURATION, arithmetic.subtract_moments),
+        ("Timestamp", "Duration"): (TIMESTAMP, arithmetic.subtract_temporal),
+        ("Timestamp", "Timestamp"): (DURATION, arithmetic.subtract_temporal),
+        ("Duration", "Duration"): (DURATION, arithmetic.subtract_temporal),
         ("Timestamp", "Int"): (TIMESTAMP, arithmetic.subtract_milliseconds),
         ("Duration", "Int"): (DURATION, arithmetic.subtract_milliseconds),
     },
@@ -73,7 +73,7 @@ _TABLE: dict[str, dict[tuple[str, str], tuple[Type, Operation]]] = {
         ("Float", "Int"): (FLOAT, arithmetic.divide_floats),
         ("Float", "Float"): (FLOAT, arithmetic.divide_floats),
         ("Duration", "Int"): (DURATION, arithmetic.divide_duration),
-        ("Duration", "Duration"): (INT, arithmetic.duration_ratio),
+        ("Duration", "Duration"): (INT, arithmetic.divide_durations),
     },
     "%": {
         ("Int", "Int"): (INT, arithmetic.remainder_ints),
@@ -92,8 +92,8 @@ _NEGATIONS: dict[str, tuple[Type, Callable[[Any], Any]]] = {
     "Duration": (DURATION, arithmetic.negate_duration),
 }
 ARITHMETIC = frozenset(_TABLE)
-_CLASSES = {kind: class_ for class_, kind in KINDS.items()}
-_BY_CLASS: dict[str, dict[tuple[type, type], Operation]] = {
+_CLASSES = {kind: class_ for class_, kind in KIND_BY_CLASS.items()}
+_BY_CLASS: dict[str, dict[tuple[type, type], BinaryFunction]] = {
     op: {(_CLASSES[left], _CLASSES[right]): run for (left, right), (_, run) in rows.items()}
     for op, rows in _TABLE.items()
 }
@@ -124,7 +124,7 @@ def result_type(op: str, left: Type, right: Type) -> Type | None:
     return union_of(tuple(results))
 
 
-def implementation(op: str, left: Type, right: Type) -> Operation:
+def operator_for(op: str, left: Type, right: Type) -> BinaryFunction:
     """The function for these static types; for Any and unions one that looks at the values (QueryError E2102)."""
     exact = _TABLE[op].get((left.kind, right.kind))
     return exact[1] if exact is not None else _dispatcher(op)
@@ -141,7 +141,7 @@ def negation_type(operand: Type) -> Type | None:
     return union_of(tuple(results)) if results and operand.kind == "Union" else None
 
 
-def negation(operand: Type) -> Callable[[Any], Any]:
+def negation_for(operand: Type) -> Callable[[Any], Any]:
     exact = _NEGATIONS.get(operand.kind)
     return exact[1] if exact is not None else _negate_any
 
@@ -156,13 +156,13 @@ def _kinds(type_: Type) -> frozenset[str] | None:
     return frozenset(member.kind for member in (type_.members if type_.kind == "Union" else (type_,)))
 
 
-def _dispatcher(op: str) -> Operation:
+def _dispatcher(op: str) -> BinaryFunction:
     by_class = _BY_CLASS[op]
 
     def run(left: Any, right: Any) -> Any:
         found = by_class.get((left.__class__, right.__class__))
         if found is None:
-            raise _invalid(op, f"types {kind_of(left)} and {kind_of(right)}")
+            raise _invalid(op, f"types {kind_of_value(left)} and {kind_of_value(right)}")
         return found(left, right)
 
     return run
@@ -171,7 +171,7 @@ def _dispatcher(op: str) -> Operation:
 def _negate_any(operand: Any) -> Any:
     found = _NEGATIONS_BY_CLASS.get(operand.__class__)
     if found is None:
-        raise _invalid("-", f"type {kind_of(operand)}")
+        raise _invalid("-", f"type {kind_of_value(operand)}")
     return found(operand)
 
 

@@ -29,9 +29,9 @@ from vedette.language.types import (
     node_type,
     union_of,
 )
-from vedette.language.value_kinds import kind_of, type_of_value
+from vedette.language.value_kinds import kind_of_value, type_of_value
 
-__all__ = ["FUNCTIONS", "Function", "function_named", "implementation"]
+__all__ = ["FUNCTIONS", "Function", "callable_for", "function_named"]
 
 Result: TypeAlias = Callable[[tuple[Type, ...]], Type | str]
 
@@ -42,7 +42,7 @@ class Function:
     """As the documentation spells it; look up case-insensitively."""
     arity: tuple[int, int | None]
     """Fewest and most arguments; None is any number."""
-    result: Result
+    result_type: Result
     """The result's type for arguments of these types (as many as `arity` says), or a str: what is wrong (E2003)."""
     call: Callable[..., Any]
     """For values of the static types that `result` accepted; never for null unless `null_safe`."""
@@ -64,7 +64,7 @@ def _fits(type_: Type, kinds: tuple[str, ...]) -> bool:
     return type_.kind in kinds or type_.kind in _UNCERTAIN
 
 
-def _takes(name: str, parameters: tuple[str, ...], result: Type | Result) -> Result:
+def _signature(name: str, parameters: tuple[str, ...], result: Type | Result) -> Result:
     """A rule for parameters given as `Int|Float`; a result that depends on the arguments is a rule of its own."""
     wanted = tuple(tuple(parameter.split("|")) for parameter in parameters)
 
@@ -86,7 +86,7 @@ def _first(types: tuple[Type, ...]) -> Type:
     return types[0]
 
 
-def _common(name: str) -> Result:
+def _common_type(name: str) -> Result:
     """min and max: both of one type, or Int with Float, which gives Float."""
 
     def rule(types: tuple[Type, ...]) -> Type | str:
@@ -104,7 +104,7 @@ def _common(name: str) -> Result:
     return rule
 
 
-def _first_known(types: tuple[Type, ...]) -> Type:
+def _coalesce_type(types: tuple[Type, ...]) -> Type:
     known = tuple(type_ for type_ in types if type_.kind != "Null")
     if any(type_.kind == "Any" for type_ in known):
         return ANY_VALUE
@@ -116,52 +116,57 @@ def _first_known(types: tuple[Type, ...]) -> Type:
 _ORDERED = "Int|Float|String|Timestamp|Duration"
 
 
-def _plain(
+def _fixed_arity(
     name: str, parameters: tuple[str, ...], result: Type | Result, call: Callable[..., Any]
 ) -> Function:
     size = len(parameters)
-    return Function(name=name, arity=(size, size), result=_takes(name, parameters, result), call=call)
+    return Function(
+        name=name, arity=(size, size), result_type=_signature(name, parameters, result), call=call
+    )
 
 
 def _text_functions() -> list[Function]:
     text = ("String",)
-    substring = _takes("substring", ("String", "Int", "Int"), STRING)
+    substring = _signature("substring", ("String", "Int", "Int"), STRING)
     return [
-        _plain("length", ("String|List",), INT, text_functions.length),
-        _plain("len", ("String|List",), INT, text_functions.length),
-        _plain("lower", text, STRING, text_functions.lower),
-        _plain("upper", text, STRING, text_functions.upper),
-        _plain("trim", text, STRING, text_functions.trim),
-        _plain("contains", text * 2, BOOL, text_functions.contains),
-        _plain("starts_with", text * 2, BOOL, text_functions.starts_with),
-        _plain("ends_with", text * 2, BOOL, text_functions.ends_with),
-        Function(name="substring", arity=(2, 3), result=substring, call=text_functions.substring),
-        _plain("replace", text * 3, STRING, text_functions.replace),
-        _plain("split", text * 2, list_of(STRING), text_functions.split),
-        *(_plain(f"is_{name}", text, BOOL, test) for name, test in FORMATS.items()),
+        _fixed_arity("length", ("String|List",), INT, text_functions.length),
+        _fixed_arity("len", ("String|List",), INT, text_functions.length),
+        _fixed_arity("lower", text, STRING, text_functions.lower),
+        _fixed_arity("upper", text, STRING, text_functions.upper),
+        _fixed_arity("trim", text, STRING, text_functions.trim),
+        _fixed_arity("contains", text * 2, BOOL, text_functions.contains),
+        _fixed_arity("starts_with", text * 2, BOOL, text_functions.starts_with),
+        _fixed_arity("ends_with", text * 2, BOOL, text_functions.ends_with),
+        Function(name="substring", arity=(2, 3), result_type=substring, call=text_functions.substring),
+        _fixed_arity("replace", text * 3, STRING, text_functions.replace),
+        _fixed_arity("split", text * 2, list_of(STRING), text_functions.split),
+        *(_fixed_arity(f"is_{name}", text, BOOL, test) for name, test in FORMATS.items()),
     ]
 
 
 def _number_functions() -> list[Function]:
     number = ("Int|Float",)
     return [
-        _plain("abs", ("Int|Float|Duration",), _first, number_functions.absolute),
-        _plain("min", (_ORDERED, _ORDERED), _common("min"), number_functions.smaller),
-        _plain("max", (_ORDERED, _ORDERED), _common("max"), number_functions.larger),
-        _plain("floor", number, INT, number_functions.floor),
-        _plain("ceil", number, INT, number_functions.ceil),
-        _plain("round", number, INT, number_functions.round_half_up),
-        _plain("is_nan", number, BOOL, number_functions.is_nan),
+        _fixed_arity("abs", ("Int|Float|Duration",), _first, number_functions.absolute),
+        _fixed_arity("min", (_ORDERED, _ORDERED), _common_type("min"), number_functions.minimum),
+        _fixed_arity("max", (_ORDERED, _ORDERED), _common_type("max"), number_functions.maximum),
+        _fixed_arity("floor", number, INT, number_functions.floor),
+        _fixed_arity("ceil", number, INT, number_functions.ceil),
+        _fixed_arity("round", number, INT, number_functions.round_half_up),
+        _fixed_arity("is_nan", number, BOOL, number_functions.is_nan),
     ]
 
 
 def _time_functions() -> list[Function]:
     return [
-        _plain("timestamp", ("String",), TIMESTAMP, time_functions.timestamp),
-        *(_plain(name, ("Timestamp",), INT, part) for name, part in time_functions.PARTS.items()),
+        _fixed_arity("timestamp", ("String",), TIMESTAMP, time_functions.timestamp),
         *(
-            _plain(f"to_{unit}", ("Duration",), INT, time_functions.to_unit(unit))
-            for unit in time_functions.UNITS
+            _fixed_arity(name, ("Timestamp",), INT, part)
+            for name, part in time_functions.TIMESTAMP_FIELDS.items()
+        ),
+        *(
+            _fixed_arity(f"to_{unit}", ("Duration",), INT, time_functions.duration_in(unit))
+            for unit in time_functions.MILLISECONDS_PER_UNIT
         ),
     ]
 
@@ -172,21 +177,25 @@ def _null_functions() -> list[Function]:
         Function(
             name="is_null",
             arity=one,
-            result=_anything(BOOL),
+            result_type=_anything(BOOL),
             call=lambda value: value is None,
             null_safe=True,
         ),
         Function(
             name="is_not_null",
             arity=one,
-            result=_anything(BOOL),
+            result_type=_anything(BOOL),
             call=lambda value: value is not None,
             null_safe=True,
         ),
         Function(
-            name="coalesce", arity=(1, None), result=_first_known, call=_unavailable("coalesce"), lazy=True
+            name="coalesce",
+            arity=(1, None),
+            result_type=_coalesce_type,
+            call=_unavailable("coalesce"),
+            lazy=True,
         ),
-        Function(name="type_of", arity=one, result=_anything(STRING), call=kind_of),
+        Function(name="type_of", arity=one, result_type=_anything(STRING), call=kind_of_value),
     ]
 
 
@@ -206,7 +215,11 @@ _CONTEXT: dict[str, Type] = {
 def _context_functions() -> list[Function]:
     return [
         Function(
-            name=name, arity=(0, 0), result=_anything(result), call=_unavailable(name), needs_context=True
+            name=name,
+            arity=(0, 0),
+            result_type=_anything(result),
+            call=_unavailable(name),
+            needs_context=True,
         )
         for name, result in _CONTEXT.items()
     ]
@@ -238,7 +251,7 @@ def function_named(name: str) -> Function | None:
     return FUNCTIONS.get(name.lower())
 
 
-def implementation(function: Function, types: tuple[Type, ...]) -> Callable[..., Any]:
+def callable_for(function: Function, types: tuple[Type, ...]) -> Callable[..., Any]:
     """`function.call` when the static types are certain; otherwise one that looks at the values first (E2102)."""
     certain = all(type_.kind not in ("Any", "Union") for type_ in types)
     if certain or function.null_safe or function.needs_context or function.lazy:
@@ -247,7 +260,7 @@ def implementation(function: Function, types: tuple[Type, ...]) -> Callable[...,
 
 
 def _checked(function: Function) -> Callable[..., Any]:
-    result, call = function.result, function.call
+    result, call = function.result_type, function.call
 
     def run(*arguments: Any) -> Any:
         problem = result(tuple(map(type_of_value, arguments)))

@@ -19,7 +19,7 @@ __all__ = [
     "upper",
 ]
 
-_LONGEST_RESULT = 16_777_216
+_MAX_REPLACE_CHARACTERS = 16_777_216
 """Code points that `replace` may produce: nested calls multiply, and a statement is short."""
 
 
@@ -66,8 +66,8 @@ def replace(text: str, old: str, new: str) -> str:
         raise QueryError(
             "E2102", "replace() cannot look for the empty string: its second argument must not be empty"
         )
-    if len(new) > len(old) and len(text) + text.count(old) * (len(new) - len(old)) > _LONGEST_RESULT:
-        raise QueryError("E2103", f"replace() would produce more than {_LONGEST_RESULT} characters")
+    if len(new) > len(old) and len(text) + text.count(old) * (len(new) - len(old)) > _MAX_REPLACE_CHARACTERS:
+        raise QueryError("E2103", f"replace() would produce more than {_MAX_REPLACE_CHARACTERS} characters")
     return text.replace(old, new)
 
 

@@ -1,21 +1,21 @@
 """The parser: a hand-written recursive descent over the lexer's tokens (docs/reference/grammar.md)."""
 
 from vedette.language.parser.parse import (
-    LiftedParse,
+    ParsedTemplate,
     parse_declarations,
     parse_expression,
-    parse_lifted,
     parse_script,
     parse_statement,
+    parse_template,
     parse_watch_options,
 )
 
 __all__ = [
-    "LiftedParse",
+    "ParsedTemplate",
     "parse_declarations",
     "parse_expression",
-    "parse_lifted",
     "parse_script",
     "parse_statement",
+    "parse_template",
     "parse_watch_options",
 ]

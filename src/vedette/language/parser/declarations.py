@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 
-from vedette.language.parser.recovery import Recovery
+from vedette.language.parser.recovery import ErrorRecovery
 from vedette.language.parser.type_declarations import TypeDeclarationParser
 from vedette.language.syntax.declarations import (
     ConstraintDeclaration,
@@ -15,7 +15,7 @@ from vedette.language.syntax.declarations import (
     RuleDeclaration,
 )
 from vedette.language.syntax.expressions import TypeExpression, Variable, Wildcard
-from vedette.language.syntax.grammar import DECLARATION_WORDS, STATEMENT_WORDS
+from vedette.language.syntax.grammar import DECLARATION_KEYWORDS, STATEMENT_KEYWORDS
 from vedette.language.syntax.statements import Action, Kill, Link, Set, Spawn, Unlink
 
 __all__ = ["DeclarationParser"]
@@ -28,15 +28,15 @@ class DeclarationParser(TypeDeclarationParser):
 
     def ontology_file(self) -> tuple[Declaration, ...]:
         """Every declaration to the end of the text; raises when there was a mistake."""
-        recovery = Recovery(self, DECLARATION_WORDS)
+        recovery = ErrorRecovery(self, DECLARATION_KEYWORDS)
         found: list[Declaration] = []
         while self.token.kind != "end":
             if self.accept(";"):
                 continue
-            if self.token.word == "ONTOLOGY":
-                declaration: Declaration | None = recovery.attempt(self.ontology)
+            if self.token.symbol == "ONTOLOGY":
+                declaration: Declaration | None = recovery.parse_or_skip(self.ontology)
             else:
-                declaration = recovery.attempt(self.declaration)
+                declaration = recovery.parse_or_skip(self.declaration)
             if declaration is not None:
                 found.append(declaration)
         recovery.finish()
@@ -44,30 +44,32 @@ class DeclarationParser(TypeDeclarationParser):
 
     def ontology(self) -> OntologyDeclaration:
         start, doc = self.token.start, self.docs.get(self.index)
-        self.take()
-        name = self.name("a name for the ontology")
+        self.advance()
+        name = self.expect_name("a name for the ontology")
         parents = self.parents()
         self.expect("{", "and declarations")
         found: list[Declaration] = []
-        while self.token.word != "}":
+        while self.token.symbol != "}":
             if not self.accept(";"):
                 found.append(self.declaration())
-        self.take()
+        self.advance()
         return OntologyDeclaration(name, parents, tuple(found), doc, span=self.span_from(start))
 
     def declaration(self) -> Declaration:
-        read = _DECLARATIONS.get(self.token.word)
+        read = _DECLARATIONS.get(self.token.symbol)
         if read is None:
-            advice = "statements are executed, not declared" if self.token.word in STATEMENT_WORDS else ""
-            self.fail("a declaration: type, node, edge, constraint, rule or policy", advice)
+            advice = (
+                "statements are executed, not declared" if self.token.symbol in STATEMENT_KEYWORDS else ""
+            )
+            self.fail_expected("a declaration: type, node, edge, constraint, rule or policy", advice)
         return read(self)
 
     # --- constraints ----------------------------------------------------------------------------------------------
 
     def constraint(self) -> ConstraintDeclaration:
         start, doc = self.token.start, self.docs.get(self.index)
-        self.take()
-        name = self.name("a name for the constraint")
+        self.advance()
+        name = self.expect_name("a name for the constraint")
         soft, message = self.constraint_options()
         self.expect(":", "and a pattern")
         pattern, where = self.pattern(), self.where()
@@ -81,13 +83,13 @@ class DeclarationParser(TypeDeclarationParser):
         if not self.accept("["):
             return soft, message
         while True:
-            if self.token.word in ("SOFT", "HARD"):
-                soft = self.take().word == "SOFT"
+            if self.token.symbol in ("SOFT", "HARD"):
+                soft = self.advance().symbol == "SOFT"
             elif self.accept("MESSAGE"):
                 self.expect(":", "after message")
-                message = self.string("the message in quotes")
+                message = self.expect_string("the message in quotes")
             else:
-                self.fail("soft, hard or message")
+                self.fail_expected("soft, hard or message")
             if not self.accept(","):
                 break
         self.expect("]", "or a comma after the option")
@@ -97,8 +99,8 @@ class DeclarationParser(TypeDeclarationParser):
 
     def rule(self) -> RuleDeclaration:
         start, doc = self.token.start, self.docs.get(self.index)
-        self.take()
-        name = self.name("a name for the rule")
+        self.advance()
+        name = self.expect_name("a name for the rule")
         priority, words = self.rule_options()
         self.expect(":", "and a pattern")
         pattern, where = self.pattern(), self.where()
@@ -116,36 +118,36 @@ class DeclarationParser(TypeDeclarationParser):
         if not self.accept("["):
             return priority, words
         while True:
-            if self.token.word == "PRIORITY":
+            if self.token.symbol == "PRIORITY":
                 priority = self.priority()
-            elif self.token.word in ("AUTO", "MANUAL", "INHERIT_AUTHORITY"):
-                words.add(self.take().word)
+            elif self.token.symbol in ("AUTO", "MANUAL", "INHERIT_AUTHORITY"):
+                words.add(self.advance().symbol)
             else:
-                self.fail("priority, auto, manual or inherit_authority")
+                self.fail_expected("priority, auto, manual or inherit_authority")
             if not self.accept(","):
                 break
         self.expect("]", "or a comma after the option")
         return priority, words - ({"MANUAL"} if "AUTO" in words else set())
 
     def priority(self) -> int:
-        self.take()
+        self.advance()
         self.expect(":", "after priority")
         sign = -1 if self.accept("-") else 1
-        return sign * self.integer("a whole number")
+        return sign * self.expect_integer("a whole number")
 
     def rule_action(self) -> Action:
         """The short forms of the statements: a rule names what its pattern bound."""
-        start, word = self.token.start, self.token.word
+        start, word = self.token.start, self.token.symbol
         if word == "SPAWN":
             item = self.spawn_item()
             return Spawn((item,), span=self.span_from(start))
         if word == "LINK":
             return self.rule_link()
         if word not in ("KILL", "UNLINK", "SET"):
-            self.fail("SPAWN, KILL, LINK, UNLINK or SET")
-        self.take()
+            self.fail_expected("SPAWN, KILL, LINK, UNLINK or SET")
+        self.advance()
         place = self.token.span
-        variable = Variable(self.identifier("a variable of the rule"), span=place)
+        variable = Variable(self.expect_identifier("a variable of the rule"), span=place)
         if word == "KILL":
             return Kill(variable, span=self.span_from(start))
         if word == "UNLINK":
@@ -155,12 +157,12 @@ class DeclarationParser(TypeDeclarationParser):
         return Set(variable, (assignment,), span=self.span_from(start))
 
     def rule_link(self) -> Link:
-        start = self.take().start
-        edge = self.qualified("an edge type")
+        start = self.advance().start
+        edge = self.expect_qualified_name("an edge type")
         targets = []
         for target in self.targets(edge):
             if isinstance(target, Wildcard):
-                raise self.mistake("a new edge needs all its targets; `_` names none", target.span)
+                raise self.error_at("a new edge needs all its targets; `_` names none", target.span)
             targets.append(target)
         variable, assignments = self.alias(), self.assignments()
         return Link(edge, tuple(targets), variable, assignments, span=self.span_from(start))
@@ -169,23 +171,23 @@ class DeclarationParser(TypeDeclarationParser):
 
     def policy(self) -> PolicyDeclaration:
         start, doc = self.token.start, self.docs.get(self.index)
-        self.take()
-        name = self.name("a name for the policy")
+        self.advance()
+        name = self.expect_name("a name for the policy")
         priority = 0
         if self.accept("["):
-            priority = self.priority() if self.token.word == "PRIORITY" else self.fail("priority")
+            priority = self.priority() if self.token.symbol == "PRIORITY" else self.fail_expected("priority")
             self.expect("]", "after the priority")
         self.expect(":", "and ON")
         self.expect("ON", "and the operations")
         operations = [self.operation()]
         while self.accept("|"):
             operations.append(self.operation())
-        if self.token.word not in ("ALLOW", "DENY"):
-            self.fail("ALLOW, DENY or `|` and another operation")
-        allow = self.take().word == "ALLOW"
+        if self.token.symbol not in ("ALLOW", "DENY"):
+            self.fail_expected("ALLOW, DENY or `|` and another operation")
+        allow = self.advance().symbol == "ALLOW"
         self.expect("IF", "and a condition")
         condition = self.expression()
-        message = self.string("the message in quotes") if self.accept("MESSAGE") else None
+        message = self.expect_string("the message in quotes") if self.accept("MESSAGE") else None
         span = self.span_from(start)
         return PolicyDeclaration(name, tuple(operations), allow, condition, priority, message, doc, span=span)
 
@@ -195,15 +197,17 @@ class DeclarationParser(TypeDeclarationParser):
         if self.accept("*"):
             return OperationPattern("*", span=self.span_from(start))
         meta = "META " if self.accept("META") else ""
-        if self.token.word not in _OPERATIONS:
-            self.fail("SPAWN, KILL, LINK, UNLINK, SET, MATCH or `*`")
-        operation = meta + self.take().word
+        if self.token.symbol not in _OPERATIONS:
+            self.fail_expected("SPAWN, KILL, LINK, UNLINK, SET, MATCH or `*`")
+        operation = meta + self.advance().symbol
         variable, type_, attribute, second = self.operation_arguments()
-        if self.token.word == ".":
+        if self.token.symbol == ".":
             if attribute is not None:
-                self.fail("the end of the operation", f'the attribute "{attribute}" is given already')
-            self.take()
-            attribute = self.name("the name of an attribute")
+                self.fail_expected(
+                    "the end of the operation", f'the attribute "{attribute}" is given already'
+                )
+            self.advance()
+            attribute = self.expect_name("the name of an attribute")
         return OperationPattern(operation, variable, type_, attribute, second, span=self.span_from(start))
 
     def operation_arguments(
@@ -217,7 +221,7 @@ class DeclarationParser(TypeDeclarationParser):
         attribute, second = None, None
         if self.accept(","):
             if self.token.kind == "string":
-                attribute = self.string("an attribute in quotes")
+                attribute = self.expect_string("an attribute in quotes")
             else:
                 second = self.operation_argument()
         self.expect(")", "after the arguments")
@@ -226,9 +230,9 @@ class DeclarationParser(TypeDeclarationParser):
     def operation_argument(self) -> tuple[str | None, TypeExpression | None]:
         """A name alone is a variable here; the schema takes it for a type when there is one of that name."""
         if self.token.text == "_":
-            self.take()
+            self.advance()
             return None, None
-        variable = self.name("a variable, a type or `_`")
+        variable = self.expect_name("a variable, a type or `_`")
         return variable, self.type_expression() if self.accept(":") else None
 
 

@@ -13,7 +13,7 @@ from vedette.language.diagnostics import Span
 from vedette.language.parser.lexer import Token
 from vedette.language.parser.type_expressions import TypeParser
 from vedette.language.syntax.expressions import (
-    AGGREGATES,
+    AGGREGATE_FUNCTIONS,
     Aggregate,
     Attribute,
     Binary,
@@ -30,22 +30,29 @@ from vedette.language.syntax.expressions import (
     Unary,
     Variable,
 )
-from vedette.language.syntax.grammar import RESERVED_WORDS
+from vedette.language.syntax.grammar import RESERVED_KEYWORDS
 from vedette.values import INT_MAX, INT_MIN
 
-__all__ = ["COMPARISON_POWER", "MINUS_POWER", "NOT_POWER", "POWERS", "SUFFIX_POWER", "ExpressionParser"]
+__all__ = [
+    "COMPARISON_PRECEDENCE",
+    "MINUS_PRECEDENCE",
+    "NOT_PRECEDENCE",
+    "POSTFIX_PRECEDENCE",
+    "PRECEDENCE",
+    "ExpressionParser",
+]
 
-NOT_POWER, COMPARISON_POWER, MINUS_POWER, SUFFIX_POWER = 4, 5, 8, 9
-POWERS: Mapping[str, int] = {
+NOT_PRECEDENCE, COMPARISON_PRECEDENCE, MINUS_PRECEDENCE, POSTFIX_PRECEDENCE = 4, 5, 8, 9
+PRECEDENCE: Mapping[str, int] = {
     "??": 1,
     "OR": 2,
     "AND": 3,
     **dict.fromkeys(
-        ("=", "!=", "<", "<=", ">", ">=", "IS", "IN", "STARTS", "ENDS", "CONTAINS"), COMPARISON_POWER
+        ("=", "!=", "<", "<=", ">", ">=", "IS", "IN", "STARTS", "ENDS", "CONTAINS"), COMPARISON_PRECEDENCE
     ),
     **dict.fromkeys(("+", "-", "++"), 6),
     **dict.fromkeys(("*", "/", "%"), 7),
-    **dict.fromkeys((".", ":"), SUFFIX_POWER),
+    **dict.fromkeys((".", ":"), POSTFIX_PRECEDENCE),
 }
 """How tightly an infix or postfix operator binds; NOT and unary minus stand between."""
 _WORDS = frozenset({"OR", "AND", "IS", "IN", "STARTS", "ENDS", "CONTAINS"})
@@ -68,39 +75,39 @@ class ExpressionParser(TypeParser, ABC):
         """Everything whose operators bind tighter than `floor`."""
         self.enter()
         token = self.token
-        read = _PREFIXES.get(token.kind)
+        read = _PREFIX_PARSERS.get(token.kind)
         if read is None:
-            self.fail("an expression", _ADVICE.get(token.word, ""))
+            self.fail_expected("an expression", _ADVICE.get(token.symbol, ""))
         left = read(self, floor)
         while True:
-            operator = self.token.word
-            power = POWERS.get(operator, 0)
+            operator = self.token.symbol
+            power = PRECEDENCE.get(operator, 0)
             if power <= floor or (operator in _WORDS and not self.at_operator(operator)):
                 self.depth -= 1
                 return left
-            if power < SUFFIX_POWER and operator != "IS":
+            if power < POSTFIX_PRECEDENCE and operator != "IS":
                 right_floor = power if power > 1 else 0
-                self.take()
+                self.advance()
                 if operator in ("STARTS", "ENDS"):
-                    self.take()
+                    self.advance()
                     operator += " WITH"
                 right = self.expression(right_floor)
                 left = Binary(operator, left, right, span=Span(token.start, self.end))
             else:
-                left = self.suffix(left, token.start)
+                left = self.parse_postfix(left, token.start)
 
     def at_operator(self, word: str) -> bool:
         """Not when it is the next attribute of a declaration, `= 5 contains: String`, or half an operator."""
         following = self.peek()
         return following == "WITH" if word in ("STARTS", "ENDS") else following != ":"
 
-    def suffix(self, left: Expression, start: int) -> Expression:
-        word = self.take().word
+    def parse_postfix(self, left: Expression, start: int) -> Expression:
+        word = self.advance().symbol
         if word == ".":
-            name = self.name("the name of an attribute")
+            name = self.expect_name("the name of an attribute")
             return Attribute(left, name, span=self.span_from(start))
         if word == ":":
-            type_name = self.qualified("the name of a type")
+            type_name = self.expect_qualified_name("the name of a type")
             return TypeTest(left, type_name, span=self.span_from(start))
         negated = self.accept("NOT")
         self.expect("NULL", "after IS")
@@ -109,17 +116,17 @@ class ExpressionParser(TypeParser, ABC):
     # --- what an expression starts with ---------------------------------------------------------------------------
 
     def literal(self, _floor: int = 0) -> Literal:
-        token = self.check_int(self.take())
-        return Literal(token.value, slot=token.ordinal, span=Span(token.start, token.end))
+        token = self.check_int(self.advance())
+        return Literal(token.value, slot=token.literal_index, span=Span(token.start, token.end))
 
     def parameter(self, _floor: int = 0) -> Parameter:
-        token = self.take()
+        token = self.advance()
         return Parameter(str(token.value), token.text[-1] == "?", span=Span(token.start, token.end))
 
     def id_reference(self, _floor: int = 0) -> IdReference:
         if self.token.kind != "id":
-            self.fail("an id such as #name")
-        token = self.take()
+            self.fail_expected("an id such as #name")
+        token = self.advance()
         span, mark = Span(token.start, token.end), token.text[1]
         if mark == "$":
             parameter = Parameter(str(token.value), span=Span(token.start + 1, token.end))
@@ -127,7 +134,7 @@ class ExpressionParser(TypeParser, ABC):
         return IdReference(str(token.value), mark == '"', span=span)
 
     def group(self, _floor: int) -> Expression:
-        self.take()
+        self.advance()
         inner = self.expression()
         self.expect(")", "to close the parenthesis")
         return inner
@@ -135,7 +142,7 @@ class ExpressionParser(TypeParser, ABC):
     def list_literal(self, _floor: int = 0) -> ListLiteral:
         start = self.expect("[").start
         items: list[Expression] = []
-        while self.token.word != "]":
+        while self.token.symbol != "]":
             items.append(self.expression())
             if not self.accept(","):
                 break
@@ -143,39 +150,39 @@ class ExpressionParser(TypeParser, ABC):
         return ListLiteral(tuple(items), span=self.span_from(start))
 
     def minus(self, _floor: int) -> Expression:
-        start = self.take().start
-        least = self.least_int(start)
+        start = self.advance().start
+        least = self.parse_min_int(start)
         if least is not None:
             return least
-        operand = self.expression(MINUS_POWER)
+        operand = self.expression(MINUS_PRECEDENCE)
         return Unary("-", operand, span=self.span_from(start))
 
-    def least_int(self, start: int) -> Literal | None:
+    def parse_min_int(self, start: int) -> Literal | None:
         """-2**63 is one literal: without its minus the number would not fit."""
         if self.token.kind != "int" or self.token.value != INT_MAX + 1:
             return None
-        self.pin(self.take())
+        self.inline(self.advance())
         return Literal(INT_MIN, span=self.span_from(start))
 
-    def word(self, floor: int) -> Expression:
+    def parse_name_or_keyword(self, floor: int) -> Expression:
         """A variable, a call, or one of the words that start an expression."""
         token, following = self.token, self.peek()
         if following == "(" or following == "::":
-            if token.word == "EXISTS":
+            if token.symbol == "EXISTS":
                 return self.exists()
             if self.at_callable():
                 return self.call()
-        if token.word not in RESERVED_WORDS:
-            self.take()
+        if token.symbol not in RESERVED_KEYWORDS:
+            self.advance()
             return Variable(token.text, span=Span(token.start, token.end))
-        if token.word in _CONSTANTS:
-            self.take()
-            return Literal(_CONSTANTS[token.word], span=Span(token.start, token.end))
-        if token.word != "NOT" or floor > NOT_POWER:
-            keyword = f"`{token.word}` is a keyword and no name for a variable"
-            self.fail("an expression", _ADVICE.get(token.word, keyword))
-        self.take()
-        operand = self.expression(NOT_POWER)
+        if token.symbol in _CONSTANTS:
+            self.advance()
+            return Literal(_CONSTANTS[token.symbol], span=Span(token.start, token.end))
+        if token.symbol != "NOT" or floor > NOT_PRECEDENCE:
+            keyword = f"`{token.symbol}` is a keyword and no name for a variable"
+            self.fail_expected("an expression", _ADVICE.get(token.symbol, keyword))
+        self.advance()
+        operand = self.expression(NOT_PRECEDENCE)
         return Unary("NOT", operand, span=self.span_from(token.start))
 
     # --- calls and what looks like calls --------------------------------------------------------------------------
@@ -184,18 +191,18 @@ class ExpressionParser(TypeParser, ABC):
         """A function, an edge test or an aggregate."""
         self.enter()
         start = self.token
-        name = self.qualified("a function")
+        name = self.expect_qualified_name("a function")
         self.expect("(", f"after `{name}`")
-        if name.upper() in AGGREGATES:
+        if name.upper() in AGGREGATE_FUNCTIONS:
             result = self.aggregate(name, start)
         else:
-            result = self.finish_call(name, start, [])
+            result = self.parse_call_arguments(name, start, [])
         self.depth -= 1
         return result
 
-    def finish_call(self, name: str, start: Token, arguments: list[Expression]) -> Call:
+    def parse_call_arguments(self, name: str, start: Token, arguments: list[Expression]) -> Call:
         """The arguments up to the parenthesis."""
-        if self.token.word != ")" or arguments:
+        if self.token.symbol != ")" or arguments:
             arguments.append(self.expression())
             while self.accept(","):
                 arguments.append(self.expression())
@@ -209,36 +216,36 @@ class ExpressionParser(TypeParser, ABC):
             self.expect(")", f"after the pattern of `{name}`")
             limit = self.collect_limit(name)
             return PatternAggregate(name, pattern, where, limit, span=self.span_from(start.start))
-        if self.token.word == ")":
-            return self.finish_call(name, start, [])
+        if self.token.symbol == ")":
+            return self.parse_call_arguments(name, start, [])
         distinct = self.accept("DISTINCT")
         operand = None
         if distinct or not self.accept("*"):
             operand = self.expression()
         where = self.where() if operand is not None else None
-        if self.token.word == "," and operand is not None and not distinct and where is None:
-            self.take()
-            return self.finish_call(name, start, [operand])
+        if self.token.symbol == "," and operand is not None and not distinct and where is None:
+            self.advance()
+            return self.parse_call_arguments(name, start, [operand])
         self.expect(")", f"after the argument of `{name}`")
         limit = self.collect_limit(name)
         return Aggregate(name, operand, distinct, where, limit, span=self.span_from(start.start))
 
     def collect_limit(self, name: str) -> int | None:
         """`[limit: 5]` or `[limit: none]` behind COLLECT; any other bracket belongs to somebody else."""
-        if name.upper() != "COLLECT" or self.token.word != "[":
+        if name.upper() != "COLLECT" or self.token.symbol != "[":
             return None
         if self.peek() != "LIMIT" or self.peek(2) != ":":
             return None
-        self.take()
-        self.take()
-        self.take()
-        limit = -1 if self.accept("NONE") else self.integer("a number or `none`")
+        self.advance()
+        self.advance()
+        self.advance()
+        limit = -1 if self.accept("NONE") else self.expect_integer("a number or `none`")
         self.expect("]", "after the limit")
         return limit
 
     def exists(self) -> Exists:
         self.enter()
-        start = self.take().start
+        start = self.advance().start
         self.expect("(")
         pattern, where = self.pattern(), self.where()
         self.expect(")", "after the pattern of EXISTS")
@@ -249,9 +256,9 @@ class ExpressionParser(TypeParser, ABC):
         return self.expression() if self.accept("WHERE") else None
 
 
-_PREFIXES: Mapping[str, Callable[[ExpressionParser, int], Expression]] = {
+_PREFIX_PARSERS: Mapping[str, Callable[[ExpressionParser, int], Expression]] = {
     **dict.fromkeys(("string", "int", "float", "timestamp", "duration"), ExpressionParser.literal),
-    "name": ExpressionParser.word,
+    "name": ExpressionParser.parse_name_or_keyword,
     "param": ExpressionParser.parameter,
     "id": ExpressionParser.id_reference,
     "(": ExpressionParser.group,

@@ -12,24 +12,24 @@ from typing import Final, NamedTuple
 
 from vedette.errors import ParseError
 from vedette.language.diagnostics import Diagnostic, Span
-from vedette.language.parser.limits import DEFAULT_LIMITS, Limits
+from vedette.language.parser.limits import DEFAULT_PARSER_LIMITS, ParserLimits
 from vedette.language.parser.literals import (
-    CONTROL,
-    CONVERTERS,
     DURATION,
-    FLOAT,
-    INT,
-    NAME,
-    STRING,
+    END_OF_WORD,
+    FLOAT_PATTERN,
+    FORBIDDEN_CHARACTERS,
+    INT_PATTERN,
+    LITERAL_PARSERS,
+    NAME_PATTERN,
+    STRING_PATTERN,
     TIMESTAMP,
-    WORD_END,
-    read_string,
+    parse_string,
 )
 from vedette.values import Value
 
-__all__ = ["LITERAL_KINDS", "Lexed", "Token", "tokenize"]
+__all__ = ["LITERAL_KINDS", "LexerResult", "Token", "tokenize"]
 
-LITERAL_KINDS = frozenset(CONVERTERS)
+LITERAL_KINDS = frozenset(LITERAL_PARSERS)
 
 
 class Token(NamedTuple):
@@ -37,13 +37,13 @@ class Token(NamedTuple):
 
     kind: str
     """name, string, int, float, timestamp, duration, id, param, end, or the punctuation itself."""
-    word: str
+    symbol: str
     text: str
     value: Value
     """Of a literal its value, of an `#id` the id or the name of its parameter, of a `$param` the name."""
     start: int
     end: int
-    ordinal: int
+    literal_index: int
     """Among the literals of the text, from zero; -1 for what is none."""
 
     @property
@@ -51,10 +51,10 @@ class Token(NamedTuple):
         return Span(self.start, self.end)
 
 
-class Lexed(NamedTuple):
+class LexerResult(NamedTuple):
     tokens: tuple[Token, ...]
     """Ends with several `end` tokens, so that looking ahead needs no test."""
-    docs: Mapping[int, str]
+    doc_comments: Mapping[int, str]
     """Doc comments by the index of the token they stand before."""
     literals: tuple[Value, ...]
     """In order of their ordinals."""
@@ -62,16 +62,16 @@ class Lexed(NamedTuple):
 
 _TOKEN: Final = re.compile(
     rf"""[ \t\r\n]*+(?:
-      (?P<name>{NAME})
+      (?P<name>{NAME_PATTERN})
     | (?P<mark>[(){{}}\[\],;%|*]|::?|\.\.?|=>?|!=|<=?|>=?|\+\+?|\?\??|->|-(?!-)|/(?!\*))
-    | (?P<string>{STRING})
+    | (?P<string>{STRING_PATTERN})
     | (?P<duration>{DURATION})
-    | (?P<float>{FLOAT})
+    | (?P<float>{FLOAT_PATTERN})
     | (?P<number>[0-9]++(?:\.[0-9]++)?+[A-Za-z_][A-Za-z0-9_]*+)
-    | (?P<int>{INT})
+    | (?P<int>{INT_PATTERN})
     | (?P<timestamp>{TIMESTAMP})
-    | (?P<id>[#](?:{NAME}|[0-9]++{WORD_END}|{STRING}|\${NAME}))
-    | (?P<param>\${NAME}(?:\?(?=\?\?)|\?(?!\?))?+)
+    | (?P<id>[#](?:{NAME_PATTERN}|[0-9]++{END_OF_WORD}|{STRING_PATTERN}|\${NAME_PATTERN}))
+    | (?P<param>\${NAME_PATTERN}(?:\?(?=\?\?)|\?(?!\?))?+)
     | (?P<end>\Z)
     | (?P<doc>---(?!-)[^\n]*+)
     | (?P<comment>--[^\n]*+|/\*[\s\S]*?\*/)
@@ -82,14 +82,14 @@ _TOKEN: Final = re.compile(
     )""",
     re.VERBOSE,
 )
-_FORBIDDEN: Final = re.compile(f"[{CONTROL}]")
-_MISTAKES: Mapping[str, tuple[str, str]] = {
+_FORBIDDEN: Final = re.compile(f"[{FORBIDDEN_CHARACTERS}]")
+_MALFORMED_TOKENS: Mapping[str, tuple[str, str]] = {
     "opened": ("E1001", "this comment is not closed; end it with */"),
     "number": ("E1002", "this is neither a number nor a duration such as 30s, 16ms, 7d or 1.5.seconds"),
     "quote": ("E1002", 'this string is not closed on its line; end it with " and write a line break as \\n'),
     "moment": ("E1002", "this is not a timestamp; write it as @2026-01-31 or @2026-01-31T08:30:00Z"),
 }
-_CHARACTERS: Mapping[str, tuple[str, str]] = {
+_CHARACTER_HINTS: Mapping[str, tuple[str, str]] = {
     "'": ("E1005", "strings stand in double quotes"),
     "`": ("E1005", "names need no quotes"),
     "!": ("E1005", "write NOT, or != for unequal"),
@@ -99,26 +99,26 @@ _CHARACTERS: Mapping[str, tuple[str, str]] = {
 }
 
 
-def tokenize(text: str, limits: Limits = DEFAULT_LIMITS) -> Lexed:
+def tokenize(text: str, limits: ParserLimits = DEFAULT_PARSER_LIMITS) -> LexerResult:
     """Raises ParseError with every lexical mistake in the text."""
     if len(text) > limits.max_source_characters:
         advice = f"the text has {len(text):,} characters; the limit is {limits.max_source_characters:,}"
         raise _error([Diagnostic(code="E1003", message=advice, span=Span(0, 0), source=text[:200])])
     if _FORBIDDEN.search(text):
         raise _error(_forbidden(text, limits))
-    scan = _Scan(text, limits)
+    scan = _Lexer(text, limits)
     scan.run()
     if scan.diagnostics:
         raise _error(scan.diagnostics)
     last = len(text)
     scan.tokens.extend([Token("end", "", "", None, last, last, -1)] * 4)
-    return Lexed(tuple(scan.tokens), scan.docs, tuple(scan.literals))
+    return LexerResult(tuple(scan.tokens), scan.docs, tuple(scan.literals))
 
 
-class _Scan:
+class _Lexer:
     __slots__ = ("diagnostics", "docs", "limits", "literals", "text", "tokens")
 
-    def __init__(self, text: str, limits: Limits) -> None:
+    def __init__(self, text: str, limits: ParserLimits) -> None:
         self.text = text
         self.limits = limits
         self.tokens: list[Token] = []
@@ -145,7 +145,7 @@ class _Scan:
                 if len(self.diagnostics) >= self.limits.max_diagnostics:
                     return
             if len(tokens) > most:
-                self.wrong("E1003", f"the text has more than {most:,} tokens", start, end)
+                self.report("E1003", f"the text has more than {most:,} tokens", start, end)
                 return
 
     def other(self, kind: str, piece: str, start: int, end: int) -> None:
@@ -160,18 +160,18 @@ class _Scan:
             index, line = len(self.tokens), piece[3:].removeprefix(" ").rstrip()
             self.docs[index] = f"{self.docs[index]}\n{line}" if index in self.docs else line
         elif kind == "bad":
-            code, advice = _CHARACTERS.get(
+            code, advice = _CHARACTER_HINTS.get(
                 piece, ("E1005", "it has no place outside of strings and comments")
             )
-            self.wrong(code, f"the character {_show(piece)} is not expected here: {advice}", start, end)
+            self.report(code, f"the character {_display(piece)} is not expected here: {advice}", start, end)
         else:
-            self.wrong(*_MISTAKES[kind], start, end)
+            self.report(*_MALFORMED_TOKENS[kind], start, end)
 
     def literal(self, kind: str, piece: str, start: int, end: int) -> None:
         try:
-            value = CONVERTERS[kind](piece)
+            value = LITERAL_PARSERS[kind](piece)
         except ValueError as error:
-            self.wrong("E1002", str(error), start, end)
+            self.report("E1002", str(error), start, end)
             return
         self.tokens.append(Token(kind, "", piece, value, start, end, len(self.literals)))
         self.literals.append(value)
@@ -180,22 +180,22 @@ class _Scan:
         name = piece[1:].removeprefix("$")
         if name[0] == '"':
             try:
-                name = read_string(name)
+                name = parse_string(name)
             except ValueError as error:
-                self.wrong("E1002", str(error), start, end)
+                self.report("E1002", str(error), start, end)
         self.tokens.append(Token("id", "", piece, name, start, end, -1))
 
-    def wrong(self, code: str, message: str, start: int, end: int) -> None:
+    def report(self, code: str, message: str, start: int, end: int) -> None:
         self.diagnostics.append(
             Diagnostic(code=code, message=message, span=Span(start, end), source=self.text)
         )
 
 
-def _forbidden(text: str, limits: Limits) -> list[Diagnostic]:
+def _forbidden(text: str, limits: ParserLimits) -> list[Diagnostic]:
     found = []
     for match in _FORBIDDEN.finditer(text):
         message = (
-            f"the character {_show(match[0])} may not stand in a text; in a string write it as an escape"
+            f"the character {_display(match[0])} may not stand in a text; in a string write it as an escape"
         )
         found.append(Diagnostic(code="E1005", message=message, span=Span(*match.span()), source=text))
         if len(found) == limits.max_diagnostics:
@@ -203,7 +203,7 @@ def _forbidden(text: str, limits: Limits) -> list[Diagnostic]:
     return found
 
 
-def _show(character: str) -> str:
+def _display(character: str) -> str:
     return character if character.isprintable() else f"U+{ord(character):04X}"
 
 

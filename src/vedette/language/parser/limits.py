@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-__all__ = ["DEFAULT_LIMITS", "Limits"]
+__all__ = ["DEFAULT_PARSER_LIMITS", "ParserLimits"]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Limits:
+class ParserLimits:
     """What a text may cost. Beyond the first two it is E1003, beyond the third E1004."""
 
     max_source_characters: int = 1_048_576
@@ -19,4 +19,4 @@ class Limits:
     """Mistakes collected before the parser gives up on a text."""
 
 
-DEFAULT_LIMITS = Limits()
+DEFAULT_PARSER_LIMITS = ParserLimits()

@@ -14,37 +14,38 @@ from typing import Final
 from vedette.values import INT_MAX, Value, duration_from_ms, timestamp_from_text
 
 __all__ = [
-    "CONTROL",
-    "CONVERTERS",
     "DURATION",
-    "FLOAT",
-    "INT",
-    "NAME",
-    "STRING",
+    "END_OF_WORD",
+    "FLOAT_PATTERN",
+    "FORBIDDEN_CHARACTERS",
+    "INT_PATTERN",
+    "LITERAL_PARSERS",
+    "NAME_PATTERN",
+    "STRING_PATTERN",
     "TIMESTAMP",
-    "WORD_END",
-    "read_duration",
-    "read_float",
-    "read_int",
-    "read_string",
-    "read_timestamp",
+    "parse_duration",
+    "parse_float",
+    "parse_int",
+    "parse_string",
+    "parse_timestamp",
 ]
 
-CONTROL: Final = r"\x00-\x08\x0b\x0c\x0e-\x1f\x7f\ud800-\udfff"
+FORBIDDEN_CHARACTERS: Final = r"\x00-\x08\x0b\x0c\x0e-\x1f\x7f\ud800-\udfff"
 """Characters that no text may contain: control characters but tab, line feed and return; halves of surrogate pairs."""
-WORD_END: Final = r"(?![A-Za-z0-9_])"
+END_OF_WORD: Final = r"(?![A-Za-z0-9_])"
 
-NAME: Final = r"[A-Za-z_][A-Za-z0-9_]*+"
-STRING: Final = rf'"[^"\\\n\r{CONTROL}]*+(?:\\[^\n\r{CONTROL}][^"\\\n\r{CONTROL}]*+)*+"'
-INT: Final = r"[0-9]++(?![A-Za-z_])"
-FLOAT: Final = rf"[0-9]++(?:\.[0-9]++(?:[eE][+-]?[0-9]++)?+|[eE][+-]?[0-9]++){WORD_END}"
+NAME_PATTERN: Final = r"[A-Za-z_][A-Za-z0-9_]*+"
+_STRING_BODY: Final = rf'[^"\\\n\r{FORBIDDEN_CHARACTERS}]*+'
+STRING_PATTERN: Final = rf'"{_STRING_BODY}(?:\\[^\n\r{FORBIDDEN_CHARACTERS}]{_STRING_BODY})*+"'
+INT_PATTERN: Final = r"[0-9]++(?![A-Za-z_])"
+FLOAT_PATTERN: Final = rf"[0-9]++(?:\.[0-9]++(?:[eE][+-]?[0-9]++)?+|[eE][+-]?[0-9]++){END_OF_WORD}"
 DURATION: Final = (
     r"[0-9]++(?:(?:\.[0-9]++)?\.(?:(?:millisecond|second|minute|hour|day|week)s?|ms|min|s|h)|ms|min|[smhdw])"
-    + WORD_END
+    + END_OF_WORD
 )
 TIMESTAMP: Final = (
     r"@[0-9]{4}-[0-9]{2}-[0-9]{2}"
-    r"(?:T[0-9]{2}:[0-9]{2}(?::[0-9]{2}(?:\.[0-9]++)?+)?+(?:Z|[+-][0-9]{2}:[0-9]{2})?+)?+" + WORD_END
+    r"(?:T[0-9]{2}:[0-9]{2}(?::[0-9]{2}(?:\.[0-9]++)?+)?+(?:Z|[+-][0-9]{2}:[0-9]{2})?+)?+" + END_OF_WORD
 )
 
 _ESCAPES = 'an escape in this string is unknown; use \\" \\\\ \\/ \\b \\f \\n \\r \\t or \\u0000'
@@ -63,7 +64,7 @@ _UNITS = {
 }
 
 
-def read_string(text: str) -> str:
+def parse_string(text: str) -> str:
     """The value of a quoted string with JSON escapes; raises ValueError."""
     if "\\" not in text:
         return text[1:-1]
@@ -76,7 +77,7 @@ def read_string(text: str) -> str:
     return value
 
 
-def read_int(text: str) -> int:
+def parse_int(text: str) -> int:
     """At most INT_MAX + 1, which is right only behind a minus: the parser looks there."""
     digits = text.lstrip("0") if len(text) > _INT_DIGITS else text
     if len(digits) <= _INT_DIGITS:
@@ -86,7 +87,7 @@ def read_int(text: str) -> int:
     raise ValueError(f"this number does not fit into 64 bits; the largest Int is {INT_MAX}")
 
 
-def read_float(text: str) -> float:
+def parse_float(text: str) -> float:
     if len(text) > _FLOAT_CHARACTERS:
         raise ValueError(
             f"this number has more than {_FLOAT_CHARACTERS} characters; write it with an exponent"
@@ -97,14 +98,14 @@ def read_float(text: str) -> float:
     return number
 
 
-def read_timestamp(text: str) -> datetime:
+def parse_timestamp(text: str) -> datetime:
     try:
         return timestamp_from_text(text[1:])
     except (ValueError, OverflowError) as error:
         raise ValueError(f"this is not a date in the calendar: {error}") from None
 
 
-def read_duration(text: str) -> timedelta:
+def parse_duration(text: str) -> timedelta:
     """Exact: `1.005.seconds` is 1,005 ms; parts of a millisecond are cut off."""
     if len(text) <= _SHORT_DURATION and text[:-1].isdigit():
         return timedelta(milliseconds=int(text[:-1]) * _UNITS[text[-1]])
@@ -118,11 +119,11 @@ def read_duration(text: str) -> timedelta:
         raise ValueError("this duration is too long; the longest is 999999999 days") from None
 
 
-CONVERTERS: Mapping[str, Callable[[str], Value]] = {
-    "string": read_string,
-    "int": read_int,
-    "float": read_float,
-    "timestamp": read_timestamp,
-    "duration": read_duration,
+LITERAL_PARSERS: Mapping[str, Callable[[str], Value]] = {
+    "string": parse_string,
+    "int": parse_int,
+    "float": parse_float,
+    "timestamp": parse_timestamp,
+    "duration": parse_duration,
 }
 """From a kind of literal token to its reader; each raises ValueError with the advice for E1002."""

@@ -19,10 +19,10 @@ from vedette.language.syntax.statements import (
     Return,
 )
 
-__all__ = ["ACTION_WORDS", "NO_WALK", "MatchParser"]
+__all__ = ["ACTION_KEYWORDS", "WALK_UNSUPPORTED", "MatchParser"]
 
-NO_WALK = "WALK is not available; use a transitive edge, `edge+(a, b)`"
-ACTION_WORDS = frozenset({"SPAWN", "KILL", "LINK", "UNLINK", "SET"})
+WALK_UNSUPPORTED = "WALK is not available; use a transitive edge, `edge+(a, b)`"
+ACTION_KEYWORDS = frozenset({"SPAWN", "KILL", "LINK", "UNLINK", "SET"})
 
 
 class MatchParser(PatternParser):
@@ -38,33 +38,33 @@ class MatchParser(PatternParser):
         """`MATCH … [MATCH …] [OPTIONAL MATCH …]`, then what to do with the rows."""
         start = self.token.start
         blocks = [self.match_block()]
-        while self.token.word == "MATCH":
+        while self.token.symbol == "MATCH":
             blocks.append(self.match_block())
         optional: list[MatchBlock] = []
         while self.accept("OPTIONAL"):
             optional.append(self.match_block())
         head = tuple(blocks), tuple(optional)
-        if self.token.word == "RETURN":
+        if self.token.symbol == "RETURN":
             returns = self.returns()
             return Match(*head, returns, span=self.span_from(start))
-        if self.token.word in ACTION_WORDS:
+        if self.token.symbol in ACTION_KEYWORDS:
             actions = self.actions()
             return MatchMutate(*head, actions, span=self.span_from(start))
         if self.accept("DO"):
             action = self.watch_management(in_match=True)
             return MatchManage(*head, action, span=self.span_from(start))
-        return self.match_without_end(bool(optional))
+        return self.fail_incomplete_match(bool(optional))
 
-    def match_without_end(self, optional: bool) -> NoReturn:
+    def fail_incomplete_match(self, optional: bool) -> NoReturn:
         """Always raises, with the best advice."""
-        if self.token.word == "WALK":
-            raise self.mistake(NO_WALK, self.take().span, "E1102")
+        if self.token.symbol == "WALK":
+            raise self.error_at(WALK_UNSUPPORTED, self.advance().span, "E1102")
         advice = {"[": "only WATCH takes options", "WHERE": "join the conditions by AND"}.get(
-            self.token.word, ""
+            self.token.symbol, ""
         )
-        if optional and self.token.word == "MATCH":
+        if optional and self.token.symbol == "MATCH":
             advice = "write every MATCH before the first OPTIONAL MATCH"
-        self.fail("RETURN, a change (SPAWN, KILL, LINK, UNLINK, SET) or DO", advice)
+        self.fail_expected("RETURN, a change (SPAWN, KILL, LINK, UNLINK, SET) or DO", advice)
 
     def match_block(self) -> MatchBlock:
         start = self.token.start
@@ -82,8 +82,8 @@ class MatchParser(PatternParser):
         if self.accept("ORDER"):
             self.expect("BY", "after ORDER")
             order = self.order_terms()
-        limit = self.count("LIMIT") if self.token.word == "LIMIT" else None
-        offset = self.count("OFFSET") if self.token.word == "OFFSET" else None
+        limit = self.parse_row_count("LIMIT") if self.token.symbol == "LIMIT" else None
+        offset = self.parse_row_count("OFFSET") if self.token.symbol == "OFFSET" else None
         return Return(projections, distinct, order, limit, offset, span=self.span_from(start))
 
     def return_clause(self) -> tuple[bool, tuple[Projection, ...]]:
@@ -101,7 +101,7 @@ class MatchParser(PatternParser):
         if self.accept("*"):
             return Projection(None, span=self.span_from(start))
         expression = self.expression()
-        alias = self.name("a column name after AS") if self.accept("AS") else None
+        alias = self.expect_name("a column name after AS") if self.accept("AS") else None
         return Projection(expression, alias, span=self.span_from(start))
 
     def order_terms(self) -> tuple[OrderTerm, ...]:
@@ -118,17 +118,17 @@ class MatchParser(PatternParser):
             self.accept("ASC")
         return OrderTerm(expression, descending, span=self.span_from(start))
 
-    def count(self, word: str) -> Expression:
+    def parse_row_count(self, word: str) -> Expression:
         """The number of LIMIT or OFFSET."""
-        self.take()
+        self.advance()
         if self.token.kind == "param":
             return self.parameter()
         if self.token.kind != "int":
-            self.fail(f"a whole number or a parameter after {word}")
+            self.fail_expected(f"a whole number or a parameter after {word}")
         return self.literal()
 
     def inspect(self) -> Inspect:
-        start = self.take().start
+        start = self.advance().start
         target = self.id_reference()
         projections = self.projections() if self.accept("RETURN") else ()
         return Inspect(target, projections, span=self.span_from(start))

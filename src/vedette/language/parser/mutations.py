@@ -4,23 +4,23 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 
-from vedette.language.parser.match import ACTION_WORDS, MatchParser
+from vedette.language.parser.match import ACTION_KEYWORDS, MatchParser
 from vedette.language.syntax.expressions import Variable
 from vedette.language.syntax.statements import (
     Action,
     Assignment,
-    ByEndpoints,
+    EdgesByTargets,
     Kill,
     Link,
     LinkTarget,
     Match,
+    MutationTarget,
     Returning,
-    ReturnItem,
+    ReturningItem,
     Set,
     Spawn,
     SpawnItem,
     Subquery,
-    Target,
     Unlink,
 )
 
@@ -33,14 +33,14 @@ class MutationParser(MatchParser):
     def actions(self) -> tuple[Action, ...]:
         """One or more, side by side."""
         found = [self.action()]
-        while self.token.word in ACTION_WORDS:
+        while self.token.symbol in ACTION_KEYWORDS:
             found.append(self.action())
         return tuple(found)
 
     def action(self) -> Action:
-        read = _ACTIONS.get(self.token.word)
+        read = _ACTIONS.get(self.token.symbol)
         if read is None:
-            self.fail("SPAWN, KILL, LINK, UNLINK or SET")
+            self.fail_expected("SPAWN, KILL, LINK, UNLINK or SET")
         return read(self)
 
     # --- SPAWN ----------------------------------------------------------------------------------------------------
@@ -48,15 +48,15 @@ class MutationParser(MatchParser):
     def spawn(self) -> Spawn:
         start = self.token.start
         items = [self.spawn_item()]
-        while self.token.word == "," and self.peek() == "SPAWN":
-            self.take()
+        while self.token.symbol == "," and self.peek() == "SPAWN":
+            self.advance()
             items.append(self.spawn_item())
         returning = self.returning()
         return Spawn(tuple(items), returning, span=self.span_from(start))
 
     def spawn_item(self) -> SpawnItem:
         start = self.expect("SPAWN").start
-        variable = self.identifier("a variable, as in `SPAWN t: Task { … }`")
+        variable = self.expect_identifier("a variable, as in `SPAWN t: Task { … }`")
         self.expect(":", "and the type, as in `SPAWN t: Task`")
         type_, assignments = self.type_expression(), self.assignments()
         return SpawnItem(variable, type_, assignments, span=self.span_from(start))
@@ -66,7 +66,7 @@ class MutationParser(MatchParser):
         if not self.accept("{"):
             return ()
         found: list[Assignment] = []
-        while self.token.word != "}":
+        while self.token.symbol != "}":
             found.append(self.assignment())
             if not self.accept(","):
                 break
@@ -75,42 +75,42 @@ class MutationParser(MatchParser):
 
     def assignment(self) -> Assignment:
         start = self.token.start
-        name = self.name("the name of an attribute")
+        name = self.expect_name("the name of an attribute")
         self.expect("=", f"and the value of `{name}`")
         expression = self.expression()
         return Assignment(name, expression, span=self.span_from(start))
 
     # --- targets --------------------------------------------------------------------------------------------------
 
-    def mutation_target(self) -> Target:
+    def mutation_target(self) -> MutationTarget:
         """`#id`, a variable, `{ MATCH … RETURN v }`, or `edge(a, _)`."""
         token = self.token
         if token.kind == "id":
             return self.id_reference()
-        if token.word == "{":
+        if token.symbol == "{":
             return self.subquery()
         if token.kind == "name" and self.peek() in ("(", "::") and self.at_callable():
-            edge = self.qualified("an edge type")
+            edge = self.expect_qualified_name("an edge type")
             targets = self.targets(edge, star=True)
-            return ByEndpoints(edge, targets, span=self.span_from(token.start))
-        name = self.identifier("a target: a variable, `#id` or `{ MATCH … RETURN v }`")
+            return EdgesByTargets(edge, targets, span=self.span_from(token.start))
+        name = self.expect_identifier("a target: a variable, `#id` or `{ MATCH … RETURN v }`")
         return Variable(name, span=token.span)
 
     def subquery(self) -> Subquery:
         start = self.expect("{").start
         first = self.token
-        match = self.match() if first.word == "MATCH" else self.fail("MATCH")
+        match = self.match() if first.symbol == "MATCH" else self.fail_expected("MATCH")
         if not isinstance(match, Match):
-            raise self.mistake(
+            raise self.error_at(
                 "a MATCH in the place of a target ends with RETURN and changes nothing", first.span
             )
         self.expect("}", "after the MATCH")
         return Subquery(match, span=self.span_from(start))
 
     def returning(self) -> Returning | None:
-        if self.token.word != "RETURNING":
+        if self.token.symbol != "RETURNING":
             return None
-        start = self.take().start
+        start = self.advance().start
         if self.accept("*"):
             return Returning(span=self.span_from(start))
         items = [self.return_item()]
@@ -118,48 +118,48 @@ class MutationParser(MatchParser):
             items.append(self.return_item())
         return Returning(tuple(items), span=self.span_from(start))
 
-    def return_item(self) -> ReturnItem:
+    def return_item(self) -> ReturningItem:
         """`id`, `created`, `count(*)`, `attr` or `variable.attr`."""
         start = self.token.start
-        counts = self.token.word == "COUNT" and self.peek() == "("
-        name = self.name("`*`, `id` or the name of an attribute")
+        counts = self.token.symbol == "COUNT" and self.peek() == "("
+        name = self.expect_name("`*`, `id` or the name of an attribute")
         attribute = None
         if counts:
-            self.take()
+            self.advance()
             self.expect("*", "in count(*)")
             self.expect(")", "after count(*")
             name = "count(*)"
         elif self.accept("."):
-            attribute = self.name("the name of an attribute")
-        alias = self.name("a column name after AS") if self.accept("AS") else None
-        return ReturnItem(name, attribute, alias, span=self.span_from(start))
+            attribute = self.expect_name("the name of an attribute")
+        alias = self.expect_name("a column name after AS") if self.accept("AS") else None
+        return ReturningItem(name, attribute, alias, span=self.span_from(start))
 
     # --- KILL, LINK, UNLINK, SET ----------------------------------------------------------------------------------
 
     def kill(self) -> Kill:
-        start = self.take().start
+        start = self.advance().start
         target = self.mutation_target()
         cascade = None
         if self.accept("CASCADE"):
             cascade = True
-        elif self.token.word == "NO" and self.peek() == "CASCADE":
-            self.take()
-            self.take()
+        elif self.token.symbol == "NO" and self.peek() == "CASCADE":
+            self.advance()
+            self.advance()
             cascade = False
         returning = self.returning()
         return Kill(target, cascade, returning, span=self.span_from(start))
 
     def unlink(self) -> Unlink:
-        start = self.take().start
+        start = self.advance().start
         target = self.mutation_target()
         returning = self.returning()
         return Unlink(target, returning, span=self.span_from(start))
 
     def set(self) -> Set:
         """`SET t.a = e` or `SET t { a = e, … }`."""
-        start = self.take().start
+        start = self.advance().start
         target = self.mutation_target()
-        block = self.token.word == "{"
+        block = self.token.symbol == "{"
         if block:
             assignments = self.assignments()
         else:
@@ -170,16 +170,16 @@ class MutationParser(MatchParser):
 
     def link(self) -> Link:
         """The edge may be named in front, `LINK e: knows(a, b)`, or by AS, before or after the attributes."""
-        start = self.take().start
-        if_not_exists = self.token.word == "IF" and self.peek() == "NOT"
+        start = self.advance().start
+        if_not_exists = self.token.symbol == "IF" and self.peek() == "NOT"
         if if_not_exists:
-            self.take()
-            self.take()
+            self.advance()
+            self.advance()
             self.expect("EXISTS", "after IF NOT")
-        variable = self.identifier("a variable") if self.peek() == ":" else None
+        variable = self.expect_identifier("a variable") if self.peek() == ":" else None
         if variable is not None:
-            self.take()
-        edge = self.qualified("an edge type")
+            self.advance()
+        edge = self.expect_qualified_name("an edge type")
         targets = self.link_targets(edge)
         variable = self.edge_alias(variable)
         assignments = self.assignments()
@@ -190,10 +190,10 @@ class MutationParser(MatchParser):
         )
 
     def edge_alias(self, known: str | None) -> str | None:
-        if self.token.word != "AS":
+        if self.token.symbol != "AS":
             return known
         if known is not None:
-            self.fail("the end of LINK", f"the edge is called `{known}` already")
+            self.fail_expected("the end of LINK", f"the edge is called `{known}` already")
         return self.alias()
 
     def link_targets(self, edge: str) -> tuple[LinkTarget, ...]:
@@ -205,21 +205,21 @@ class MutationParser(MatchParser):
         return tuple(found)
 
     def link_target(self) -> LinkTarget:
-        if self.token.word == "SPAWN":
+        if self.token.symbol == "SPAWN":
             return self.inline_spawn()
-        if self.token.word == "{":
+        if self.token.symbol == "{":
             return self.subquery()
         return self.expression()
 
     def inline_spawn(self) -> SpawnItem:
         """`SPAWN v: Type { … }`, `SPAWN Type { … } AS v`, or without a name."""
-        start = self.take().start
-        variable = self.identifier("a variable") if self.peek() == ":" else None
+        start = self.advance().start
+        variable = self.expect_identifier("a variable") if self.peek() == ":" else None
         if variable is not None:
-            self.take()
+            self.advance()
         type_, assignments = self.type_expression(), self.assignments()
-        if self.token.word == "AS" and variable is not None:
-            self.fail("`,` or `)`", f"the node is called `{variable}` already")
+        if self.token.symbol == "AS" and variable is not None:
+            self.fail_expected("`,` or `)`", f"the node is called `{variable}` already")
         variable = variable or self.alias()
         return SpawnItem(variable, type_, assignments, span=self.span_from(start))
 

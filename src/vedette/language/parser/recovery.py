@@ -8,10 +8,10 @@ from typing import TypeVar
 
 from vedette.errors import InvalidStatement, ParseError, VedetteError, WatchError
 from vedette.language.diagnostics import Diagnostic, Span
-from vedette.language.parser.cursor import Cursor, Mistake
+from vedette.language.parser.cursor import ParseFailure, TokenCursor
 from vedette.language.parser.lexer import Token
 
-__all__ = ["Recovery", "error_from"]
+__all__ = ["ErrorRecovery", "error_from"]
 
 Tree = TypeVar("Tree")
 
@@ -19,32 +19,32 @@ _NESTING = {"(": 1, "[": 1, "{": 1, ")": -1, "]": -1, "}": -1}
 _NEVER_AFTER = frozenset({".", ":", "::", "ON", "OPTIONAL", "AS", "|"})
 _NEVER_BEFORE = frozenset({".", ":", "::", "=", ",", ")", "]", "[", "->", "<"})
 _FOLLOWED_BY = {"END": "SESSION", **dict.fromkeys(("PAUSE", "RESUME", "CANCEL", "ALTER"), "WATCH")}
-_WRAPPING_LEVELS = 10
+_STATEMENT_LEVELS = 10
 """Levels of a statement around its expressions, which the parser does not count."""
 _FIELDS: dict[type, tuple[str, ...]] = {}
 
 
-class Recovery:
+class ErrorRecovery:
     """Collects the mistakes of one text; after each it takes the text up at the next `;` or starting word."""
 
-    def __init__(self, cursor: Cursor, words: frozenset[str]) -> None:
+    def __init__(self, cursor: TokenCursor, words: frozenset[str]) -> None:
         self.cursor = cursor
         self.words = words
         self.diagnostics: list[Diagnostic] = []
 
-    def attempt(self, read: Callable[[], Tree]) -> Tree | None:
+    def parse_or_skip(self, read: Callable[[], Tree]) -> Tree | None:
         """The tree, or None when a mistake was noted. Raises when there are too many."""
         start = self.cursor.index
         try:
             tree = read()
-            self.check_height(tree, start)
-        except Mistake as mistake:
+            self.check_tree_depth(tree, start)
+        except ParseFailure as mistake:
             self.note(mistake.diagnostic)
         except RecursionError:
-            self.note(self.cursor.mistake(*self.too_deep(self.cursor.token.span)).diagnostic)
+            self.note(self.cursor.error_at(*self.too_deep(self.cursor.token.span)).diagnostic)
         else:
             return tree
-        self.resume(start)
+        self.skip_to_next_start(start)
         return None
 
     def note(self, diagnostic: Diagnostic) -> None:
@@ -56,38 +56,38 @@ class Recovery:
         if self.diagnostics:
             raise error_from(self.diagnostics)
 
-    def resume(self, start: int) -> None:
+    def skip_to_next_start(self, start: int) -> None:
         """Skip from the mistake to where something new seems to start."""
         cursor, tokens = self.cursor, self.cursor.tokens
         cursor.depth = 0
-        nesting = sum(_NESTING.get(token.word, 0) for token in tokens[start : cursor.index])
+        nesting = sum(_NESTING.get(token.symbol, 0) for token in tokens[start : cursor.index])
         index = cursor.index
         if index == start:
-            nesting, index = _NESTING.get(tokens[start].word, 0), start + 1
-        while tokens[index].kind != "end" and tokens[index].word != ";":
-            if tokens[index].word in self.words and self.starts(index, nesting):
+            nesting, index = _NESTING.get(tokens[start].symbol, 0), start + 1
+        while tokens[index].kind != "end" and tokens[index].symbol != ";":
+            if tokens[index].symbol in self.words and self.is_start(index, nesting):
                 break
-            nesting = max(0, nesting + _NESTING.get(tokens[index].word, 0))
+            nesting = max(0, nesting + _NESTING.get(tokens[index].symbol, 0))
             index += 1
-        cursor.go_to(index)
+        cursor.seek(index)
 
-    def starts(self, index: int, nesting: int) -> bool:
+    def is_start(self, index: int, nesting: int) -> bool:
         """Whether the word here starts something: outside of all brackets, or first on its line."""
         before, token, after = self.cursor.tokens[index - 1 : index + 2]
-        if before.word in _NEVER_AFTER or after.word in _NEVER_BEFORE:
+        if before.symbol in _NEVER_AFTER or after.symbol in _NEVER_BEFORE:
             return False
-        if _FOLLOWED_BY.get(token.word, after.word) != after.word:
+        if _FOLLOWED_BY.get(token.symbol, after.symbol) != after.symbol:
             return False
         return nesting == 0 or _at_line_start(self.cursor.source, token)
 
-    def check_height(self, tree: object, start: int) -> None:
+    def check_tree_depth(self, tree: object, start: int) -> None:
         """A chain such as `a OR b OR c` is no nesting for the parser, but for everyone who walks the tree."""
         cursor = self.cursor
         if cursor.index - start <= cursor.limits.max_depth:
             return
-        place = _node_below(tree, cursor.limits.max_depth + _WRAPPING_LEVELS)
+        place = _node_below(tree, cursor.limits.max_depth + _STATEMENT_LEVELS)
         if place is not None:
-            raise cursor.mistake(*self.too_deep(place))
+            raise cursor.error_at(*self.too_deep(place))
 
     def too_deep(self, place: Span) -> tuple[str, Span, str]:
         most = self.cursor.limits.max_depth

@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from typing import NoReturn
 
-from vedette.language.parser.match import NO_WALK
-from vedette.language.parser.recovery import Recovery
+from vedette.language.parser.match import WALK_UNSUPPORTED
+from vedette.language.parser.recovery import ErrorRecovery
 from vedette.language.parser.watches import WatchParser
 from vedette.language.syntax.expressions import Expression, Unary, Variable
-from vedette.language.syntax.grammar import DECLARATION_WORDS, STATEMENT_WORDS
+from vedette.language.syntax.grammar import DECLARATION_KEYWORDS, STATEMENT_KEYWORDS
 from vedette.language.syntax.statements import (
     Begin,
     BeginSession,
@@ -32,12 +32,12 @@ class StatementParser(WatchParser):
 
     def script(self) -> tuple[Statement, ...]:
         """Every statement to the end of the text; raises when there was a mistake."""
-        recovery = Recovery(self, STATEMENT_WORDS)
+        recovery = ErrorRecovery(self, STATEMENT_KEYWORDS)
         statements: list[Statement] = []
         while self.token.kind != "end":
             if self.accept(";"):
                 continue
-            statement = recovery.attempt(self.statement)
+            statement = recovery.parse_or_skip(self.statement)
             if statement is not None:
                 statements.append(statement)
         recovery.finish()
@@ -47,45 +47,45 @@ class StatementParser(WatchParser):
         token = self.token
         if token.kind == "name" and self.peek() == "=" and self.peek(2) == "WATCH":
             return self.watch()
-        read = _STATEMENTS.get(token.word)
-        return read(self) if read is not None else self.no_statement()
+        read = _STATEMENTS.get(token.symbol)
+        return read(self) if read is not None else self.fail_no_statement()
 
-    def no_statement(self) -> NoReturn:
+    def fail_no_statement(self) -> NoReturn:
         advice = ""
-        if self.token.word in DECLARATION_WORDS:
+        if self.token.symbol in DECLARATION_KEYWORDS:
             advice = "declarations belong into define(), not among statements"
         elif self.peek() == "=":
             advice = "only a WATCH can be given a name this way"
-        if self.index and self.tokens[self.index - 1].word != ";":
-            self.fail("the end of the text, `;` or another statement", advice)
-        self.fail("a statement such as MATCH, SPAWN or WATCH", advice)
+        if self.index and self.tokens[self.index - 1].symbol != ";":
+            self.fail_expected("the end of the text, `;` or another statement", advice)
+        self.fail_expected("a statement such as MATCH, SPAWN or WATCH", advice)
 
     def explain(self) -> Explain:
         self.enter()
-        start = self.take().start
+        start = self.advance().start
         statement = self.statement()
         self.depth -= 1
         return Explain(statement, span=self.span_from(start))
 
     def profile(self) -> Profile:
         self.enter()
-        start = self.take().start
+        start = self.advance().start
         statement = self.statement()
         self.depth -= 1
         return Profile(statement, span=self.span_from(start))
 
     def walk(self) -> Statement:
-        raise self.mistake(NO_WALK, self.token.span, "E1102")
+        raise self.error_at(WALK_UNSUPPORTED, self.token.span, "E1102")
 
     # --- transactions, sessions, time -----------------------------------------------------------------------------
 
     def begin(self) -> Begin | BeginSession:
-        start = self.take().start
-        if self.token.word == "SESSION":
+        start = self.advance().start
+        if self.token.symbol == "SESSION":
             return self.begin_session(start)
         isolation = None
-        if self.token.word == "READ":
-            self.take()
+        if self.token.symbol == "READ":
+            self.advance()
             self.expect("COMMITTED", "after READ")
             isolation = "READ COMMITTED"
         elif self.accept("SERIALIZABLE"):
@@ -93,53 +93,53 @@ class StatementParser(WatchParser):
         return Begin(isolation, span=self.span_from(start))
 
     def begin_session(self, start: int) -> BeginSession:
-        self.take()
+        self.advance()
         self.expect("AS", "and the actor")
         token = self.token
         if token.kind == "id":
             return BeginSession(self.id_reference(), span=self.span_from(start))
-        actor = Variable(self.identifier("the actor: #id or a bound name"), span=token.span)
+        actor = Variable(self.expect_identifier("the actor: #id or a bound name"), span=token.span)
         return BeginSession(actor, span=self.span_from(start))
 
     def end_session(self) -> EndSession:
-        start = self.take().start
+        start = self.advance().start
         self.expect("SESSION", "after END")
         return EndSession(span=self.span_from(start))
 
     def commit(self) -> Commit:
-        return Commit(span=self.take().span)
+        return Commit(span=self.advance().span)
 
     def rollback(self) -> Rollback:
-        start = self.take().start
-        savepoint = self.identifier("the name of a savepoint") if self.accept("TO") else None
+        start = self.advance().start
+        savepoint = self.expect_identifier("the name of a savepoint") if self.accept("TO") else None
         return Rollback(savepoint, span=self.span_from(start))
 
     def savepoint(self) -> Savepoint:
-        start = self.take().start
-        name = self.identifier("a name for the savepoint")
+        start = self.advance().start
+        name = self.expect_identifier("a name for the savepoint")
         return Savepoint(name, span=self.span_from(start))
 
     def tick(self) -> Tick:
-        start = self.take().start
+        start = self.advance().start
         amount: Expression | None = None
         if self.token.kind == "param":
             amount = self.parameter()
         elif self.token.kind == "int":
             amount = self.literal()
-        elif self.token.word == "-":
+        elif self.token.symbol == "-":
             amount = self.negative_amount()
         return Tick(amount, span=self.span_from(start))
 
     def negative_amount(self) -> Expression:
         """Read so that the engine can say E9001."""
-        start = self.take().start
+        start = self.advance().start
         if self.token.kind != "int":
-            self.fail("a whole number")
-        return self.least_int(start) or Unary("-", self.literal(), span=self.span_from(start))
+            self.fail_expected("a whole number")
+        return self.parse_min_int(start) or Unary("-", self.literal(), span=self.span_from(start))
 
     def trigger(self) -> Trigger:
-        start = self.take().start
-        rule = self.name("the name of a rule")
+        start = self.advance().start
+        rule = self.expect_name("the name of a rule")
         where = self.where()
         return Trigger(rule, where, span=self.span_from(start))
 

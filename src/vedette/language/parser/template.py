@@ -6,7 +6,7 @@ plan. The literals are those of the lexer, in the same order: both are built fro
     WATCH t: Task WHERE t.n > 5 [ack_timeout: 30s]  ▸  ("WATCH … > ", "i", " [ack_timeout: ", "d", "]"),  (5, 30 s)
 
 Pieces of the text and tags of the literals' types alternate in the key, so a piece can never pass for a literal.
-A literal that the parser pins (`LiftedParse.pinned`) must be part of whatever the caller caches under the skeleton.
+A literal that the parser pins (`ParsedTemplate.pinned`) must be part of whatever the caller caches under the skeleton.
 """
 
 from __future__ import annotations
@@ -14,26 +14,26 @@ from __future__ import annotations
 import re
 from typing import Final, NamedTuple
 
-from vedette.language.parser.limits import DEFAULT_LIMITS
+from vedette.language.parser.limits import DEFAULT_PARSER_LIMITS
 from vedette.language.parser.literals import (
     DURATION,
-    FLOAT,
-    INT,
-    STRING,
+    FLOAT_PATTERN,
+    INT_PATTERN,
+    STRING_PATTERN,
     TIMESTAMP,
-    read_duration,
-    read_float,
-    read_int,
-    read_string,
-    read_timestamp,
+    parse_duration,
+    parse_float,
+    parse_int,
+    parse_string,
+    parse_timestamp,
 )
 from vedette.values import INT_MAX, Value
 
-__all__ = ["Lifted", "lift"]
+__all__ = ["StatementTemplate", "extract_literals"]
 
 
-class Lifted(NamedTuple):
-    skeleton: tuple[str, ...]
+class StatementTemplate(NamedTuple):
+    key: tuple[str, ...]
     """Pieces of the text at even places, tags of literals at odd ones."""
     literals: tuple[Value, ...]
 
@@ -42,14 +42,14 @@ class Lifted(NamedTuple):
 # A digit that belongs to a name, an #id or a $parameter is passed over by looking one character further back.
 # A quote that opens no string takes all the rest: otherwise each of many would search to the end of the text.
 _LITERAL: Final = re.compile(
-    rf"""((?=["@0-9])(?:{STRING}|(?<![A-Za-z0-9_#$])(?:{DURATION}|{FLOAT}|{INT})|{TIMESTAMP}|"[\s\S]*+))"""
+    rf"""((?=["@0-9])(?:{STRING_PATTERN}|(?<![A-Za-z0-9_#$])(?:{DURATION}|{FLOAT_PATTERN}|{INT_PATTERN})|{TIMESTAMP}|"[\s\S]*+))"""
 )
-_STRING: Final = re.compile(STRING)
+_STRING: Final = re.compile(STRING_PATTERN)
 
 
-def lift(text: str) -> Lifted | None:
+def extract_literals(text: str) -> StatementTemplate | None:
     """The skeleton and the literals of a text, or None when only the lexer can tell them apart."""
-    if len(text) > DEFAULT_LIMITS.max_source_characters:
+    if len(text) > DEFAULT_PARSER_LIMITS.max_source_characters:
         return None
     pieces = _LITERAL.split(text)
     if ("--" in text or "/*" in text or '#"' in text) and not _is_plain(pieces):
@@ -63,7 +63,7 @@ def lift(text: str) -> Lifted | None:
             first = piece[0]
             if first == '"':
                 pieces[index] = "s"
-                literals.append(piece[1:-1] if "\\" not in piece else read_string(piece))
+                literals.append(piece[1:-1] if "\\" not in piece else parse_string(piece))
             elif piece.isdigit() and len(piece) < 19:
                 pieces[index] = "i"
                 literals.append(int(piece))
@@ -72,7 +72,7 @@ def lift(text: str) -> Lifted | None:
                 literals.append(value)
     except ValueError:
         return None
-    return Lifted(tuple(pieces), tuple(literals))
+    return StatementTemplate(tuple(pieces), tuple(literals))
 
 
 def _is_plain(pieces: list[str]) -> bool:
@@ -83,12 +83,12 @@ def _is_plain(pieces: list[str]) -> bool:
 def _other(piece: str) -> tuple[str, Value]:
     """The tag and the value of what is no string and no short number."""
     if piece[0] == "@":
-        return "t", read_timestamp(piece)
+        return "t", parse_timestamp(piece)
     if piece.isdigit():
-        number = read_int(piece)
+        number = parse_int(piece)
         if number > INT_MAX:
             raise ValueError
         return "i", number
     if piece[-1].isalpha():
-        return "d", read_duration(piece)
-    return "f", read_float(piece)
+        return "d", parse_duration(piece)
+    return "f", parse_float(piece)

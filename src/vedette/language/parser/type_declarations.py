@@ -14,7 +14,7 @@ from vedette.language.syntax.declarations import (
     NodeDeclaration,
 )
 from vedette.language.syntax.expressions import UnionType
-from vedette.language.syntax.grammar import CLOSED_WORDS
+from vedette.language.syntax.grammar import NON_CALLABLE_KEYWORDS
 
 __all__ = ["TypeDeclarationParser"]
 
@@ -29,12 +29,12 @@ class TypeDeclarationParser(WatchParser):
 
     def alias_declaration(self) -> AliasDeclaration:
         start, doc = self.token.start, self.docs.get(self.index)
-        self.take()
-        name = self.name("a name for the type")
+        self.advance()
+        name = self.expect_name("a name for the type")
         self.expect("=", "and a type")
         type_, modifiers = self.type_expression(), self.attribute_modifiers()
         if modifiers and isinstance(type_, UnionType):
-            raise self.mistake("a union of types takes no modifiers", modifiers[0].span)
+            raise self.error_at("a union of types takes no modifiers", modifiers[0].span)
         return AliasDeclaration(name, type_, tuple(modifiers), doc, span=self.span_from(start))
 
     # --- nodes ----------------------------------------------------------------------------------------------------
@@ -44,10 +44,10 @@ class TypeDeclarationParser(WatchParser):
         start, doc = self.token.start, self.docs.get(self.index)
         modifiers = self.node_modifiers()
         self.expect("NODE", "after the modifiers")
-        name = self.name("a name for the node type")
-        modifiers |= self.node_modifiers_behind()
+        name = self.expect_name("a name for the node type")
+        modifiers |= self.parse_trailing_node_modifiers()
         parents = self.parents()
-        modifiers |= self.node_modifiers_behind()
+        modifiers |= self.parse_trailing_node_modifiers()
         attributes = self.attributes()
         return NodeDeclaration(
             name, parents, attributes, frozenset(modifiers), doc, span=self.span_from(start)
@@ -56,9 +56,9 @@ class TypeDeclarationParser(WatchParser):
     def parents(self) -> tuple[str, ...]:
         if not self.accept(":"):
             return ()
-        found = [self.qualified("the name of a parent")]
+        found = [self.expect_qualified_name("the name of a parent")]
         while self.accept(","):
-            found.append(self.qualified("the name of a parent"))
+            found.append(self.expect_qualified_name("the name of a parent"))
         return tuple(found)
 
     def node_modifiers(self) -> set[str]:
@@ -76,39 +76,39 @@ class TypeDeclarationParser(WatchParser):
 
     def bare_modifiers(self) -> set[str]:
         found: set[str] = set()
-        while self.token.word in ("ABSTRACT", "SEALED"):
-            found.add(self.take().text.lower())
+        while self.token.symbol in ("ABSTRACT", "SEALED"):
+            found.add(self.advance().text.lower())
         return found
 
-    def node_modifiers_behind(self) -> set[str]:
+    def parse_trailing_node_modifiers(self) -> set[str]:
         """After a name, words before `node` belong to the next one, and a bracket does when it starts a line."""
         found: set[str] = set()
-        if self.token.word == "[" and "\n" not in self.source[self.end : self.token.start]:
+        if self.token.symbol == "[" and "\n" not in self.source[self.end : self.token.start]:
             found = self.bracketed_modifiers()
         return found if self.at_next_node() else found | self.node_modifiers()
 
     def node_modifier(self) -> str:
-        if self.token.word == "EXTENSION" and self.peek() == "-" and self.peek(2) == "POINT":
-            self.take()
-            self.take()
-            self.take()
+        if self.token.symbol == "EXTENSION" and self.peek() == "-" and self.peek(2) == "POINT":
+            self.advance()
+            self.advance()
+            self.advance()
             return "extension-point"
-        if self.token.word not in _NODE_MODIFIERS:
-            self.fail("abstract, sealed, singleton or extension-point")
-        return self.take().text.lower()
+        if self.token.symbol not in _NODE_MODIFIERS:
+            self.fail_expected("abstract, sealed, singleton or extension-point")
+        return self.advance().text.lower()
 
     def at_next_node(self) -> bool:
         """At modifiers that stand in front of `node`, whatever was read before them."""
         tokens, index = self.tokens, self.index
-        if self.token.word == "[":
+        if self.token.symbol == "[":
             if self.peek() not in _NODE_MODIFIERS | {"EXTENSION"} or self.peek(2) not in (",", "]", "-"):
                 return False
-            while tokens[index].kind != "end" and tokens[index].word != "]":
+            while tokens[index].kind != "end" and tokens[index].symbol != "]":
                 index += 1
             index += tokens[index].kind != "end"
-        while tokens[index].word in ("ABSTRACT", "SEALED"):
+        while tokens[index].symbol in ("ABSTRACT", "SEALED"):
             index += 1
-        return tokens[index].word == "NODE" and tokens[index + 1].kind == "name"
+        return tokens[index].symbol == "NODE" and tokens[index + 1].kind == "name"
 
     # --- attributes -----------------------------------------------------------------------------------------------
 
@@ -117,16 +117,16 @@ class TypeDeclarationParser(WatchParser):
         if not self.accept("{"):
             return ()
         found: list[AttributeDeclaration] = []
-        while self.token.word != "}":
+        while self.token.symbol != "}":
             found.append(self.attribute())
             self.accept(",")
-        self.take()
+        self.advance()
         return tuple(found)
 
     def attribute(self) -> AttributeDeclaration:
         """Modifiers may stand before and after the default; `[default: e]` is a default too."""
         start, doc = self.token.start, self.docs.get(self.index)
-        name = self.name("the name of an attribute or `}`")
+        name = self.expect_name("the name of an attribute or `}`")
         self.expect(":", f"and the type of `{name}`")
         type_, modifiers = self.type_expression(), self.attribute_modifiers()
         equals = self.token
@@ -135,7 +135,7 @@ class TypeDeclarationParser(WatchParser):
         kept = [modifier for modifier in modifiers if modifier.name != "default"]
         moved = [modifier for modifier in modifiers if modifier.name == "default"]
         if len(moved) + (default is not None) > 1:
-            raise self.mistake(
+            raise self.error_at(
                 f"`{name}` has more than one default; keep one", (moved[-1] if moved else equals).span
             )
         if moved:
@@ -144,8 +144,8 @@ class TypeDeclarationParser(WatchParser):
 
     def attribute_modifiers(self) -> list[Modifier]:
         found: list[Modifier] = []
-        while self.token.word == "[" and not self.at_next_node():
-            self.take()
+        while self.token.symbol == "[" and not self.at_next_node():
+            self.advance()
             found.append(self.attribute_modifier())
             while self.accept(","):
                 found.append(self.attribute_modifier())
@@ -153,50 +153,50 @@ class TypeDeclarationParser(WatchParser):
         return found
 
     def attribute_modifier(self) -> Modifier:
-        start, word = self.token.start, self.token.word
+        start, word = self.token.start, self.token.symbol
         if word in (">=", "<=", ">", "<"):
-            self.take()
-            return Modifier(word, self.number(f"a number after `{word}`"), span=self.span_from(start))
+            self.advance()
+            return Modifier(word, self.expect_number(f"a number after `{word}`"), span=self.span_from(start))
         if word == "-" or self.token.kind in ("int", "float"):
-            low = self.number("a number")
+            low = self.expect_number("a number")
             self.expect("..", "and the upper end of the range")
-            high = self.number("the upper end of the range")
+            high = self.expect_number("the upper end of the range")
             return Modifier("range", (low, high), span=self.span_from(start))
-        name = self.name("a modifier").lower()
+        name = self.expect_name("a modifier").lower()
         value = self.modifier_value(word)
         return Modifier(name, value, span=self.span_from(start))
 
     def modifier_value(self, word: str) -> object:
         """What follows the name; None for the plain ones."""
-        if word in _PLAIN_MODIFIERS or (word == "INDEXED" and self.token.word != ":"):
+        if word in _PLAIN_MODIFIERS or (word == "INDEXED" and self.token.symbol != ":"):
             return None
         if word == "DEFAULT" and self.accept("="):
             return self.expression()
-        read = _VALUES.get(word)
+        read = _MODIFIER_VALUE_PARSERS.get(word)
         if read is None:
             known = "required, unique, readonly, indexed, in, length, match, format, default, a comparison or a range"
-            self.fail("a modifier", f"known are {known}", self.tokens[self.index - 1])
+            self.fail_expected("a modifier", f"known are {known}", self.tokens[self.index - 1])
         self.expect(":", f"after {word.lower()}")
         return read(self)
 
     def index_order(self) -> str:
-        if self.token.word not in ("ASC", "DESC"):
-            self.fail("asc or desc")
-        return self.take().text.lower()
+        if self.token.symbol not in ("ASC", "DESC"):
+            self.fail_expected("asc or desc")
+        return self.advance().text.lower()
 
     def length_range(self) -> tuple[int, int]:
-        low = self.integer("the least length")
+        low = self.expect_integer("the least length")
         self.expect("..", "and the greatest length")
-        return low, self.integer("the greatest length")
+        return low, self.expect_integer("the greatest length")
 
     # --- edges ----------------------------------------------------------------------------------------------------
 
     def edge_declaration(self) -> EdgeDeclaration:
         start, doc = self.token.start, self.docs.get(self.index)
-        self.take()
-        if self.token.word in CLOSED_WORDS:
-            self.fail("a name for the edge type", f"a pattern could not use `{self.token.text}`")
-        name = self.name("a name for the edge type")
+        self.advance()
+        if self.token.symbol in NON_CALLABLE_KEYWORDS:
+            self.fail_expected("a name for the edge type", f"a pattern could not use `{self.token.text}`")
+        name = self.expect_name("a name for the edge type")
         self.expect("(", "and the parameters of the edge")
         parameters = [self.edge_parameter()]
         while self.accept(","):
@@ -210,15 +210,15 @@ class TypeDeclarationParser(WatchParser):
 
     def edge_parameter(self) -> EdgeParameter:
         start = self.token.start
-        name = self.name("the name of a parameter")
+        name = self.expect_name("the name of a parameter")
         self.expect(":", f"and the type of `{name}`")
         type_ = self.type_expression()
         return EdgeParameter(name, type_, span=self.span_from(start))
 
     def edge_modifiers(self) -> list[Modifier]:
         found: list[Modifier] = []
-        while self.token.word == "[" and not self.at_next_node():
-            self.take()
+        while self.token.symbol == "[" and not self.at_next_node():
+            self.advance()
             found.append(self.edge_modifier())
             while self.accept(","):
                 found.append(self.edge_modifier())
@@ -226,38 +226,38 @@ class TypeDeclarationParser(WatchParser):
         return found
 
     def edge_modifier(self) -> Modifier:
-        start, word = self.token.start, self.token.word
+        start, word = self.token.start, self.token.symbol
         if self.peek() == "->":
             value: object = self.cardinality()
             return Modifier("cardinality", value, span=self.span_from(start))
         if word in _EDGE_MODIFIERS:
-            return Modifier(self.take().text.lower(), span=self.span_from(start))
+            return Modifier(self.advance().text.lower(), span=self.span_from(start))
         if word not in ("ON_KILL_SOURCE", "ON_KILL_TARGET"):
             known = "symmetric, no_self, acyclic, unique, indexed, on_kill_source, on_kill_target"
-            self.fail("a modifier", f"known are {known} and cardinalities such as `task -> 0..1`")
-        name = self.take().text.lower()
+            self.fail_expected("a modifier", f"known are {known} and cardinalities such as `task -> 0..1`")
+        name = self.advance().text.lower()
         self.expect(":", f"after {name}")
-        if self.token.word not in _KILL_ACTIONS:
-            self.fail("cascade, unlink or prevent")
-        return Modifier(name, self.take().text.lower(), span=self.span_from(start))
+        if self.token.symbol not in _KILL_ACTIONS:
+            self.fail_expected("cascade, unlink or prevent")
+        return Modifier(name, self.advance().text.lower(), span=self.span_from(start))
 
     def cardinality(self) -> tuple[str, int, int | None]:
         """`p -> 1`, `p -> 0..5`, `p -> 1..*`, `p -> *`."""
-        parameter = self.name("the name of a parameter")
-        self.take()
+        parameter = self.expect_name("the name of a parameter")
+        self.advance()
         if self.accept("*"):
             return parameter, 0, None
-        low = self.integer("a number or `*`")
+        low = self.expect_integer("a number or `*`")
         if not self.accept(".."):
             return parameter, low, low
-        return parameter, low, None if self.accept("*") else self.integer("a number or `*`")
+        return parameter, low, None if self.accept("*") else self.expect_integer("a number or `*`")
 
 
-_VALUES: Mapping[str, Callable[[TypeDeclarationParser], object]] = {
+_MODIFIER_VALUE_PARSERS: Mapping[str, Callable[[TypeDeclarationParser], object]] = {
     "INDEXED": TypeDeclarationParser.index_order,
     "IN": lambda parser: parser.list_literal().items,
     "LENGTH": TypeDeclarationParser.length_range,
-    "MATCH": lambda parser: parser.string("a regular expression in quotes"),
-    "FORMAT": lambda parser: parser.name("the name of a format, such as email"),
+    "MATCH": lambda parser: parser.expect_string("a regular expression in quotes"),
+    "FORMAT": lambda parser: parser.expect_name("the name of a format, such as email"),
     "DEFAULT": lambda parser: parser.expression(),
 }

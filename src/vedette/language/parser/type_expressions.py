@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from vedette.language.parser.cursor import Cursor
+from vedette.language.parser.cursor import TokenCursor
 from vedette.language.syntax.expressions import (
     AnyType,
     EdgeReferenceType,
@@ -15,14 +15,14 @@ from vedette.language.syntax.expressions import (
 __all__ = ["TypeParser"]
 
 
-class TypeParser(Cursor):
+class TypeParser(TokenCursor):
     __slots__ = ()
 
     def type_expression(self) -> TypeExpression:
         """`A | B`, flat; `?` binds tighter than `|`."""
         start = self.token.start
         first = self.optional_type()
-        if self.token.word != "|":
+        if self.token.symbol != "|":
             return first
         members = [first]
         while self.accept("|"):
@@ -37,32 +37,32 @@ class TypeParser(Cursor):
         start = self.token.start
         inner = self.single_type()
         optional = isinstance(inner, OptionalType)
-        while self.token.word in ("?", "??"):
-            self.take()
+        while self.token.symbol in ("?", "??"):
+            self.advance()
             if not optional:
                 inner, optional = OptionalType(inner, span=self.span_from(start)), True
         return inner
 
     def single_type(self) -> TypeExpression:
         start = self.token.start
-        if self.token.word == "(":
+        if self.token.symbol == "(":
             self.enter(2)
-            self.take()
+            self.advance()
             inner = self.type_expression()
             self.expect(")", "after the type")
             self.depth -= 2
             return inner
-        if self.token.word == "EDGE" and self.peek() == "<":
+        if self.token.symbol == "EDGE" and self.peek() == "<":
             return self.edge_reference()
-        name = self.qualified("a type")
+        name = self.expect_qualified_name("a type")
         if name.upper() == "ANY":
             return AnyType(span=self.span_from(start))
         return NamedType(name, span=self.span_from(start))
 
     def edge_reference(self) -> EdgeReferenceType:
         """`edge<causes>`, `edge<any>`."""
-        start = self.take().start
+        start = self.advance().start
         self.expect("<")
-        name = self.qualified("an edge type or `any`")
+        name = self.expect_qualified_name("an edge type or `any`")
         self.expect(">", "after the edge type")
         return EdgeReferenceType(None if name.upper() == "ANY" else name, span=self.span_from(start))

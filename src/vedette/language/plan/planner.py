@@ -12,113 +12,123 @@ from dataclasses import dataclass
 from typing import Protocol, TypeAlias
 
 from vedette.language.resolve.tree import (
-    AttributeOf,
-    Condition,
-    EdgeElement,
-    ExistsIn,
+    AttributeAccess,
+    BinaryOperation,
     IdOf,
-    NodeElement,
-    Operation,
-    PathElement,
-    PatternElement,
-    PatternFold,
+    ResolvedEdge,
+    ResolvedExists,
+    ResolvedExpression,
+    ResolvedNode,
+    ResolvedPart,
+    ResolvedPath,
     ResolvedPattern,
-    Slot,
-    can_fail,
-    slots_of,
-    subexpressions,
+    ResolvedPatternAggregate,
+    VariableRef,
+    can_raise,
+    registers_read,
+    walk_expression,
 )
 from vedette.language.schema.model import Schema
 from vedette.language.types import NULL
 
 __all__ = [
-    "ById",
-    "ByIndex",
+    "BindEdgeTargets",
     "CheckType",
-    "Expand",
-    "Filter",
+    "ExpandEdges",
+    "FilterRows",
     "FollowPath",
+    "GraphStatistics",
     "Plan",
     "PlanContext",
-    "Scan",
+    "PlanStep",
     "ScanEdges",
-    "Statistics",
-    "Step",
-    "Unfold",
+    "ScanNodes",
+    "SeekById",
+    "SeekByIndex",
     "plan_pattern",
 ]
 
 _SCAN_PENALTY = 1.0
-_LAST_RESORT = 1e9
+_LONG_LIVED_SCAN_PENALTY = 1e9
 """The penalty of a scan where following an edge is always better in the long run."""
 _PATH_COST = 20.0
 
 
-class Statistics(Protocol):
+class GraphStatistics(Protocol):
     """What the planner may know about sizes; the committed graph answers."""
 
     def count(self, types: Iterable[str]) -> int: ...
-    def fan_out(self, edge: str, position: int) -> float: ...
-    def selectivity(self, owner: str, attribute: str) -> float: ...
+    def average_degree(self, edge: str, position: int) -> float: ...
+    def elements_per_value(self, owner: str, attribute: str) -> float: ...
 
 
 @dataclass(frozen=True, slots=True)
-class ById:
-    node: NodeElement
-    key: Condition
+class SeekById:
+    node: ResolvedNode
+    key: ResolvedExpression
 
 
 @dataclass(frozen=True, slots=True)
-class ByIndex:
-    node: NodeElement
+class SeekByIndex:
+    node: ResolvedNode
     owner: str
     attribute: str
-    key: Condition
+    key: ResolvedExpression
 
 
 @dataclass(frozen=True, slots=True)
-class Scan:
-    node: NodeElement
+class ScanNodes:
+    node: ResolvedNode
 
 
 @dataclass(frozen=True, slots=True)
 class ScanEdges:
-    edge: EdgeElement
+    edge: ResolvedEdge
 
 
 @dataclass(frozen=True, slots=True)
-class Expand:
+class ExpandEdges:
     """Edges at the bound target `position`; other targets are checked or bound."""
 
-    edge: EdgeElement
+    edge: ResolvedEdge
     position: int
 
 
 @dataclass(frozen=True, slots=True)
-class Unfold:
+class BindEdgeTargets:
     """The edge itself is bound: its targets are checked or bound."""
 
-    edge: EdgeElement
+    edge: ResolvedEdge
 
 
 @dataclass(frozen=True, slots=True)
 class FollowPath:
-    path: PathElement
+    path: ResolvedPath
     forward: bool
     """From the source (True) or from the target; an unbound start ranges over the path's types."""
 
 
 @dataclass(frozen=True, slots=True)
 class CheckType:
-    node: NodeElement
+    node: ResolvedNode
 
 
 @dataclass(frozen=True, slots=True)
-class Filter:
-    condition: Condition
+class FilterRows:
+    condition: ResolvedExpression
 
 
-Step: TypeAlias = ById | ByIndex | Scan | ScanEdges | Expand | Unfold | FollowPath | CheckType | Filter
+PlanStep: TypeAlias = (
+    SeekById
+    | SeekByIndex
+    | ScanNodes
+    | ScanEdges
+    | ExpandEdges
+    | BindEdgeTargets
+    | FollowPath
+    | CheckType
+    | FilterRows
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -126,18 +136,18 @@ class Plan:
     """Steps in order, with the planner's estimate of candidates per incoming row for each."""
 
     pattern: ResolvedPattern
-    steps: tuple[Step, ...]
+    steps: tuple[PlanStep, ...]
     estimates: tuple[float, ...]
-    bound_at: tuple[frozenset[int], ...]
+    bound_before: tuple[frozenset[int], ...]
     """Registers bound before each step."""
-    outer: frozenset[int]
+    outer_registers: frozenset[int]
     """Registers that were bound before the pattern began."""
 
 
 @dataclass(frozen=True, slots=True)
 class PlanContext:
     schema: Schema
-    statistics: Statistics
+    statistics: GraphStatistics
     has_index: Callable[[str, str], bool]
     ensure_index: Callable[[str, str], None]
     """Makes an index on (owner, attribute): joins by value must not be cross products."""
@@ -149,14 +159,16 @@ def plan_pattern(
     *,
     bound: frozenset[int] = frozenset(),
     outer: frozenset[int] = frozenset(),
-    enduring: bool = False,
+    long_lived: bool = False,
 ) -> Plan:
     """The plan for a pattern whose registers `bound` hold elements already; `outer` ones belong to someone else.
 
     `enduring`: it will be used while the graph grows, so what hangs together with the bound ones is followed from
     there, however few elements there are to scan today.
     """
-    return _Planner(pattern, context, bound | outer, outer, _LAST_RESORT if enduring else _SCAN_PENALTY).run()
+    return _Planner(
+        pattern, context, bound | outer, outer, _LONG_LIVED_SCAN_PENALTY if long_lived else _SCAN_PENALTY
+    ).run()
 
 
 class _Planner:
@@ -171,17 +183,17 @@ class _Planner:
         self.pattern = pattern
         self.context = context
         self.bound = set(bound)
-        self.outer = outer
+        self.outer_registers = outer
         self.scan_penalty = scan_penalty
-        self.known: dict[int, frozenset[str]] = {}
+        self.known_types: dict[int, frozenset[str]] = {}
         """Types that a bound register can have, where an edge guarantees it."""
-        self.loose: set[int] = set(bound - outer)
+        self.untyped_registers: set[int] = set(bound - outer)
         """Registers bound by a path, which may have no edges at all, or by whoever anchors the pattern: of any type."""
         self.elements = list(pattern.elements)
-        self.waiting = [(c, slots_of(c)) for c in pattern.where if not can_fail(c)]
-        self.failing = [condition for condition in pattern.where if can_fail(condition)]
+        self.pending_conditions = [(c, registers_read(c)) for c in pattern.where if not can_raise(c)]
+        self.raising_conditions = [condition for condition in pattern.where if can_raise(condition)]
         """Conditions that may raise: tested last, in the order written, for AND stops at the first false (§2.3.4)."""
-        self.steps: list[tuple[Step, float, frozenset[int]]] = []
+        self.steps: list[tuple[PlanStep, float, frozenset[int]]] = []
 
     def run(self) -> Plan:
         self._filters()
@@ -189,55 +201,59 @@ class _Planner:
             cost, step, element = min(
                 (self._best(element) for element in self.elements), key=lambda choice: choice[0]
             )
-            self._take(step, cost, element)
+            self._add_step(step, cost, element)
             self._filters()
-        self.steps += [(Filter(condition), 0.0, frozenset(self.bound)) for condition in self.failing]
+        self.steps += [
+            (FilterRows(condition), 0.0, frozenset(self.bound)) for condition in self.raising_conditions
+        ]
         return Plan(
             self.pattern,
             tuple(step for step, _, _ in self.steps),
             tuple(cost for _, cost, _ in self.steps),
             tuple(bound for _, _, bound in self.steps),
-            self.outer,
+            self.outer_registers,
         )
 
     # --- choosing ---------------------------------------------------------------------------------------------
 
-    def _best(self, element: PatternElement) -> tuple[float, Step, PatternElement]:
-        if isinstance(element, NodeElement):
+    def _best(self, element: ResolvedPart) -> tuple[float, PlanStep, ResolvedPart]:
+        if isinstance(element, ResolvedNode):
             return (*self._node(element), element)
-        if isinstance(element, EdgeElement):
+        if isinstance(element, ResolvedEdge):
             return (*self._edge(element), element)
         return (*self._path(element), element)
 
-    def _node(self, node: NodeElement) -> tuple[float, Step]:
-        if node.slot in self.bound:
+    def _node(self, node: ResolvedNode) -> tuple[float, PlanStep]:
+        if node.register in self.bound:
             return 0.0, CheckType(node)
         size = float(self.context.statistics.count(node.types))
         if node.implicit:
-            return 2.0 * size + 1e12, Scan(node)
-        best: tuple[float, Step] = (size + self.scan_penalty, Scan(node))
-        for condition, _ in self.waiting:
-            keyed = self._keyed(node, condition)
+            return 2.0 * size + 1e12, ScanNodes(node)
+        best: tuple[float, PlanStep] = (size + self.scan_penalty, ScanNodes(node))
+        for condition, _ in self.pending_conditions:
+            keyed = self._seek_step(node, condition)
             if keyed is not None and keyed[0] < best[0]:
                 best = keyed
         return best
 
-    def _keyed(self, node: NodeElement, condition: Condition) -> tuple[float, Step] | None:
+    def _seek_step(self, node: ResolvedNode, condition: ResolvedExpression) -> tuple[float, PlanStep] | None:
         """How the condition `node.attr = key` narrows the node, if it does and the key is known by now."""
-        if not isinstance(condition, Operation) or condition.op != "=":
+        if not isinstance(condition, BinaryOperation) or condition.op != "=":
             return None
         for side, key in ((condition.left, condition.right), (condition.right, condition.left)):
-            if not slots_of(key) <= self.bound or key.type == NULL:
+            if not registers_read(key) <= self.bound or key.type == NULL:
                 continue
-            if isinstance(side, (IdOf, Slot)) and _slot_of(side) == node.slot:
-                return 0.5, ById(node, key)
-            if isinstance(side, AttributeOf) and _slot_of(side) == node.slot:
+            if isinstance(side, (IdOf, VariableRef)) and _slot_of(side) == node.register:
+                return 0.5, SeekById(node, key)
+            if isinstance(side, AttributeAccess) and _slot_of(side) == node.register:
                 found = self._indexed(node, side, key)
                 if found is not None:
                     return found
         return None
 
-    def _indexed(self, node: NodeElement, side: AttributeOf, key: Condition) -> tuple[float, Step] | None:
+    def _indexed(
+        self, node: ResolvedNode, side: AttributeAccess, key: ResolvedExpression
+    ) -> tuple[float, PlanStep] | None:
         if key.type != side.type and not (key.type.is_numeric and side.type.is_numeric):
             return None
         if side.type.kind == "Union":  # an index takes true and 1 for the same key
@@ -247,127 +263,134 @@ class _Planner:
             return None
         owner, declared = attribute
         indexed = declared or self.context.has_index(owner, side.name)
-        joins = bool(slots_of(key))
+        joins = bool(registers_read(key))
         if not indexed and not joins:
             return None
         if not indexed:
             self.context.ensure_index(owner, side.name)
-        cost = self.context.statistics.selectivity(owner, side.name)
-        return cost, ByIndex(node, owner, side.name, key)
+        cost = self.context.statistics.elements_per_value(owner, side.name)
+        return cost, SeekByIndex(node, owner, side.name, key)
 
-    def _declaration(self, node: NodeElement, name: str) -> tuple[str, bool] | None:
+    def _declaration(self, node: ResolvedNode, name: str) -> tuple[str, bool] | None:
         """The one type that declares the attribute for all the node's types, and whether it is indexed."""
         schema = self.context.schema
         owners = set()
         for type_name in node.types:
             holder = schema.nodes.get(type_name) or schema.edges.get(type_name)
             attribute = holder.attributes.get(name) if holder is not None else None
-            if holder is None or attribute is None or holder.protected:
+            if holder is None or attribute is None or holder.is_layer0:
                 return None
-            owners.add((attribute.owner, attribute.indexed or attribute.unique))
+            owners.add((attribute.declared_in, attribute.indexed or attribute.unique))
         return owners.pop() if len(owners) == 1 else None
 
-    def _edge(self, edge: EdgeElement) -> tuple[float, Step]:
-        if edge.slot in self.bound:
-            return 0.1, Unfold(edge)
+    def _edge(self, edge: ResolvedEdge) -> tuple[float, PlanStep]:
+        if edge.register in self.bound:
+            return 0.1, BindEdgeTargets(edge)
         statistics = self.context.statistics
-        choices: list[tuple[float, Step]] = []
+        choices: list[tuple[float, PlanStep]] = []
         bound = [p for p, target in enumerate(edge.targets) if self._is_known(target)]
         for position in bound:
-            fan_out = max(statistics.fan_out(name, position) for name in edge.edges) if edge.edges else 0.0
+            fan_out = (
+                max(statistics.average_degree(name, position) for name in edge.edge_types)
+                if edge.edge_types
+                else 0.0
+            )
             if edge.symmetric:
-                fan_out += statistics.fan_out(edge.edges[0], 1 - position)
+                fan_out += statistics.average_degree(edge.edge_types[0], 1 - position)
             cost = fan_out if len(bound) < len(edge.targets) else min(fan_out, 1.0)
-            choices.append((cost, Expand(edge, position)))
+            choices.append((cost, ExpandEdges(edge, position)))
         if choices:
             return min(choices, key=lambda choice: choice[0])
-        return float(statistics.count(edge.edges)) + self.scan_penalty + 0.5, ScanEdges(edge)
+        return float(statistics.count(edge.edge_types)) + self.scan_penalty + 0.5, ScanEdges(edge)
 
-    def _path(self, path: PathElement) -> tuple[float, Step]:
+    def _path(self, path: ResolvedPath) -> tuple[float, PlanStep]:
         source, target = self._is_known(path.source), self._is_known(path.target)
         if source or target:
             return (_PATH_COST if not (source and target) else 5.0), FollowPath(path, source)
         size = float(self.context.statistics.count(path.source_types))
         return 1e6 + self.scan_penalty + size, FollowPath(path, True)
 
-    def _is_known(self, target: int | Condition | None) -> bool:
+    def _is_known(self, target: int | ResolvedExpression | None) -> bool:
         if target is None:
             return False
         if isinstance(target, int):
             return target in self.bound
-        return slots_of(target) <= self.bound
+        return registers_read(target) <= self.bound
 
     # --- taking -----------------------------------------------------------------------------------------------
 
-    def _take(self, step: Step, cost: float, element: PatternElement) -> None:
+    def _add_step(self, step: PlanStep, cost: float, element: ResolvedPart) -> None:
         self.elements.remove(element)
-        needless = isinstance(step, CheckType) and self._guaranteed(step.node)
+        needless = isinstance(step, CheckType) and self._has_known_type(step.node)
         if not needless:
             self.steps.append((step, cost, frozenset(self.bound)))
-        if isinstance(element, NodeElement):
-            self.bound.add(element.slot)
-            self.known[element.slot] = frozenset(element.types)
-        elif isinstance(element, EdgeElement):
-            self.bound.add(element.slot)
-            self._learn(element)
+        if isinstance(element, ResolvedNode):
+            self.bound.add(element.register)
+            self.known_types[element.register] = frozenset(element.types)
+        elif isinstance(element, ResolvedEdge):
+            self.bound.add(element.register)
+            self._bind_edge_targets(element)
         else:
             ends = {end for end in (element.source, element.target) if isinstance(end, int)}
-            self.loose |= ends - self.bound
+            self.untyped_registers |= ends - self.bound
             self.bound |= ends
 
-    def _guaranteed(self, node: NodeElement) -> bool:
+    def _has_known_type(self, node: ResolvedNode) -> bool:
         """Whether what bound the register can have bound nothing but elements of the node's types."""
-        known = self.known.get(node.slot)
+        known = self.known_types.get(node.register)
         if known is not None:
             return known <= frozenset(node.types)
-        return node.implicit and node.slot not in self.loose
+        return node.implicit and node.register not in self.untyped_registers
 
-    def _learn(self, edge: EdgeElement) -> None:
+    def _bind_edge_targets(self, edge: ResolvedEdge) -> None:
         schema = self.context.schema
         for position, target in enumerate(edge.targets):
             if isinstance(target, int) and target not in self.bound:
                 self.bound.add(target)
-                if len(edge.edges) == 1:
-                    type_ = schema.edges[edge.edges[0]].parameters[position].type
+                if len(edge.edge_types) == 1:
+                    type_ = schema.edges[edge.edge_types[0]].parameters[position].type
                     if type_.kind == "Node":
-                        self.known[target] = frozenset(schema.concrete(type_.names))
+                        self.known_types[target] = frozenset(schema.concrete_subtypes(type_.names))
 
     def _filters(self) -> None:
         """Test what can be tested by now: a condition may read an element only when its type is certain."""
         unsure = {
-            element.slot
+            element.register
             for element in self.elements
-            if isinstance(element, NodeElement) and not self._guaranteed(element)
+            if isinstance(element, ResolvedNode) and not self._has_known_type(element)
         }
-        ready = [(c, slots) for c, slots in self.waiting if slots <= self.bound - unsure]
-        self.waiting = [item for item in self.waiting if item not in ready]
-        for condition, _ in sorted(ready, key=lambda item: _weight(item[0])):
-            if not self._answered(condition):
-                self.steps.append((Filter(condition), 0.0, frozenset(self.bound)))
+        ready = [(c, slots) for c, slots in self.pending_conditions if slots <= self.bound - unsure]
+        self.pending_conditions = [item for item in self.pending_conditions if item not in ready]
+        for condition, _ in sorted(ready, key=lambda item: _evaluation_cost(item[0])):
+            if not self._is_covered_by_seek(condition):
+                self.steps.append((FilterRows(condition), 0.0, frozenset(self.bound)))
 
-    def _answered(self, condition: Condition) -> bool:
+    def _is_covered_by_seek(self, condition: ResolvedExpression) -> bool:
         """Whether the step just taken looked the condition up in an index, so that it need not be tested again."""
         last = self.steps[-1][0] if self.steps else None
         if (
-            not isinstance(last, (ById, ByIndex))
-            or not isinstance(condition, Operation)
+            not isinstance(last, (SeekById, SeekByIndex))
+            or not isinstance(condition, BinaryOperation)
             or condition.op != "="
         ):
             return False
         for side, key in ((condition.left, condition.right), (condition.right, condition.left)):
-            if key is last.key and _slot_of(side) == last.node.slot:
-                if isinstance(last, ById):
-                    return isinstance(side, (IdOf, Slot))
-                return isinstance(side, AttributeOf) and side.name == last.attribute
+            if key is last.key and _slot_of(side) == last.node.register:
+                if isinstance(last, SeekById):
+                    return isinstance(side, (IdOf, VariableRef))
+                return isinstance(side, AttributeAccess) and side.name == last.attribute
         return False
 
 
-def _slot_of(condition: Condition) -> int | None:
-    if isinstance(condition, (IdOf, AttributeOf)):
+def _slot_of(condition: ResolvedExpression) -> int | None:
+    if isinstance(condition, (IdOf, AttributeAccess)):
         condition = condition.base
-    return condition.slot if isinstance(condition, Slot) else None
+    return condition.register if isinstance(condition, VariableRef) else None
 
 
-def _weight(condition: Condition) -> int:
+def _evaluation_cost(condition: ResolvedExpression) -> int:
     """Cheap conditions first: nested patterns last."""
-    return sum(50 if isinstance(part, (ExistsIn, PatternFold)) else 1 for part in subexpressions(condition))
+    return sum(
+        50 if isinstance(part, (ResolvedExists, ResolvedPatternAggregate)) else 1
+        for part in walk_expression(condition)
+    )

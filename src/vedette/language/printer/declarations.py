@@ -6,7 +6,7 @@ import re
 from collections.abc import Iterable
 from typing import Any
 
-from vedette.language.parser.literals import NAME
+from vedette.language.parser.literals import NAME_PATTERN
 from vedette.language.printer.expressions import (
     print_expression,
     print_pattern,
@@ -32,7 +32,7 @@ from vedette.language.syntax.expressions import TypeExpression
 
 __all__ = ["print_declaration", "print_declarations"]
 
-_IDENTIFIER = re.compile(NAME)
+_IDENTIFIER = re.compile(NAME_PATTERN)
 
 
 def print_declarations(declarations: Iterable[Declaration]) -> str:

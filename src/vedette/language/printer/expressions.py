@@ -7,7 +7,13 @@ import re
 from collections.abc import Iterable
 from datetime import datetime, timedelta
 
-from vedette.language.parser.expressions import COMPARISON_POWER, MINUS_POWER, NOT_POWER, POWERS, SUFFIX_POWER
+from vedette.language.parser.expressions import (
+    COMPARISON_PRECEDENCE,
+    MINUS_PRECEDENCE,
+    NOT_PRECEDENCE,
+    POSTFIX_PRECEDENCE,
+    PRECEDENCE,
+)
 from vedette.language.syntax.expressions import (
     Aggregate,
     AnyType,
@@ -17,7 +23,7 @@ from vedette.language.syntax.expressions import (
     Conditional,
     EdgePattern,
     EdgeReferenceType,
-    Element,
+    EdgeTarget,
     Exists,
     Expression,
     IdReference,
@@ -31,7 +37,7 @@ from vedette.language.syntax.expressions import (
     Parameter,
     Pattern,
     PatternAggregate,
-    Target,
+    PatternPart,
     TypeExpression,
     TypeTest,
     Unary,
@@ -53,8 +59,8 @@ __all__ = [
 ]
 
 _LOOKS_LIKE_PATTERN = re.compile(r"[A-Za-z_][A-Za-z0-9_]*:(?!:)")
-_UNSEEN = re.compile("[\x7f-\x9f\u2028\u2029]")
-_PRIMARY = SUFFIX_POWER + 1
+_LINE_BREAKING = re.compile("[\x7f-\x9f\u2028\u2029]")
+_PRIMARY = POSTFIX_PRECEDENCE + 1
 
 
 def print_expression(node: Expression) -> str:
@@ -91,7 +97,7 @@ def print_order_term(node: OrderTerm) -> str:
     return print_expression(node.expression) + (" DESC" if node.descending else "")
 
 
-def print_target(node: Target) -> str:
+def print_target(node: EdgeTarget) -> str:
     return "_" if isinstance(node, Wildcard) else print_expression(node)
 
 
@@ -121,7 +127,7 @@ def print_value(value: Value) -> str:
 
 def print_string(text: str) -> str:
     """On one line for everybody, also for those who take U+0085 or U+2028 for its end."""
-    return _UNSEEN.sub(lambda found: f"\\u{ord(found[0]):04x}", json.dumps(text, ensure_ascii=False))
+    return _LINE_BREAKING.sub(lambda found: f"\\u{ord(found[0]):04x}", json.dumps(text, ensure_ascii=False))
 
 
 # --- expressions ------------------------------------------------------------------------------------------------
@@ -129,24 +135,24 @@ def print_string(text: str) -> str:
 
 def _show(node: Expression, floor: int) -> str:
     text = _text(node)
-    return text if _power(node) > floor else f"({text})"
+    return text if _precedence_of(node) > floor else f"({text})"
 
 
-def _power(node: Expression) -> int:
+def _precedence_of(node: Expression) -> int:
     """How tightly its outermost operator binds."""
     match node:
         case Binary():
-            return POWERS[node.op.partition(" ")[0]]
+            return PRECEDENCE[node.op.partition(" ")[0]]
         case Unary(op="NOT"):
-            return NOT_POWER
+            return NOT_PRECEDENCE
         case Unary(op="-"):
-            return MINUS_POWER
+            return MINUS_PRECEDENCE
         case Unary():
-            return COMPARISON_POWER
+            return COMPARISON_PRECEDENCE
         case Attribute() | TypeTest():
-            return SUFFIX_POWER
+            return POSTFIX_PRECEDENCE
         case Literal(value=int() | float() | timedelta()) if _is_negative(node.value):
-            return MINUS_POWER
+            return MINUS_PRECEDENCE
         case _:
             return _PRIMARY
 
@@ -183,11 +189,11 @@ def _text(node: Expression) -> str:
 
 def _base(node: Expression) -> str:
     """What stands before `.name`: a number there would swallow the point."""
-    return f"({_text(node)})" if isinstance(node, Literal) else _show(node, SUFFIX_POWER - 1)
+    return f"({_text(node)})" if isinstance(node, Literal) else _show(node, POSTFIX_PRECEDENCE - 1)
 
 
 def _binary(node: Binary) -> str:
-    power = POWERS[node.op.partition(" ")[0]]
+    power = PRECEDENCE[node.op.partition(" ")[0]]
     left, right = (power, power - 1) if node.op == "??" else (power - 1, power)
     return f"{_show(node.left, left)} {node.op} {_show(node.right, right)}"
 
@@ -195,10 +201,10 @@ def _binary(node: Binary) -> str:
 def _unary(node: Unary) -> str:
     """Two minus signs in a row would be a comment."""
     if node.op == "NOT":
-        return f"NOT {_show(node.operand, NOT_POWER - 1)}"
+        return f"NOT {_show(node.operand, NOT_PRECEDENCE - 1)}"
     if node.op == "-":
-        return f"-{_show(node.operand, MINUS_POWER)}"
-    return f"{_show(node.operand, COMPARISON_POWER - 1)} {node.op}"
+        return f"-{_show(node.operand, MINUS_PRECEDENCE)}"
+    return f"{_show(node.operand, COMPARISON_PRECEDENCE - 1)} {node.op}"
 
 
 def _reference(node: IdReference) -> str:
@@ -248,14 +254,14 @@ def _commas(items: Iterable[Expression]) -> str:
 # --- patterns ---------------------------------------------------------------------------------------------------
 
 
-def _element(node: Element) -> str:
+def _element(node: PatternPart) -> str:
     if isinstance(node, NodePattern):
         return f"{node.variable}: {print_type(node.type)}"
     targets = ", ".join(print_target(target) for target in node.targets)
-    if node.reference:
+    if node.written_as_reference:
         return f"{node.alias}: edge<{node.edge or 'any'}>({targets})"
     alias = f" AS {node.alias}" if node.alias else ""
-    return f"{node.edge}{node.repeat or ''}({targets}){_depth(node)}{alias}"
+    return f"{node.edge}{node.quantifier or ''}({targets}){_depth(node)}{alias}"
 
 
 def _depth(node: EdgePattern) -> str:

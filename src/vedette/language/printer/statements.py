@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from vedette.language.parser.watches import EXPRESSION_OPTIONS
+from vedette.language.parser.watches import EXPRESSION_VALUED_OPTIONS
 from vedette.language.printer.expressions import (
     print_expression,
     print_order_term,
@@ -29,8 +29,8 @@ from vedette.language.syntax.statements import (
     Assignment,
     Begin,
     BeginSession,
-    ByEndpoints,
     Commit,
+    EdgesByTargets,
     EndSession,
     Explain,
     Extend,
@@ -43,13 +43,14 @@ from vedette.language.syntax.statements import (
     MatchBlock,
     MatchManage,
     MatchMutate,
+    MutationTarget,
     Nack,
     OptionValue,
     Profile,
     Redrive,
     Return,
     Returning,
-    ReturnItem,
+    ReturningItem,
     Rollback,
     Savepoint,
     Set,
@@ -57,7 +58,6 @@ from vedette.language.syntax.statements import (
     SpawnItem,
     Statement,
     Subquery,
-    Target,
     Tick,
     Trigger,
     Unlink,
@@ -76,9 +76,9 @@ def print_script(statements: Iterable[Statement]) -> str:
 def print_statement(node: Statement) -> str:
     match node:
         case Match() | MatchMutate() | MatchManage():
-            return _match(node)
+            return _print_match(node)
         case Spawn() | Kill() | Link() | Unlink() | Set():
-            return _action(node)
+            return _print_action(node)
         case Watch():
             return _watch(node)
         case Explain():
@@ -124,14 +124,14 @@ def _transaction(
 # --- reading ----------------------------------------------------------------------------------------------------
 
 
-def _match(node: Match | MatchMutate | MatchManage) -> str:
+def _print_match(node: Match | MatchMutate | MatchManage) -> str:
     parts = [f"MATCH {_block(block)}" for block in node.blocks]
     parts += [f"OPTIONAL MATCH {_block(block)}" for block in node.optional]
     match node:
         case Match():
             parts.append(_returns(node.returns))
         case MatchMutate():
-            parts += [_action(action) for action in node.actions]
+            parts += [_print_action(action) for action in node.actions]
         case MatchManage():
             parts.append(f"DO {_delivery(node.action)}")
     return " ".join(parts)
@@ -166,7 +166,7 @@ def _projection(node: Projection) -> str:
 # --- writing ----------------------------------------------------------------------------------------------------
 
 
-def _action(node: Action) -> str:
+def _print_action(node: Action) -> str:
     return _change(node) + _returning(node.returning)
 
 
@@ -209,11 +209,11 @@ def _link_target(node: LinkTarget) -> str:
             return print_expression(node)
 
 
-def _target(node: Target) -> str:
+def _target(node: MutationTarget) -> str:
     match node:
         case Subquery():
-            return f"{{ {_match(node.match)} }}"
-        case ByEndpoints():
+            return f"{{ {_print_match(node.match)} }}"
+        case EdgesByTargets():
             return f"{node.edge}({', '.join(print_target(target) for target in node.targets)})"
         case _:
             return print_expression(node)
@@ -233,7 +233,7 @@ def _returning(node: Returning | None) -> str:
     return f" RETURNING {', '.join(_return_item(item) for item in node.items) or '*'}"
 
 
-def _return_item(node: ReturnItem) -> str:
+def _return_item(node: ReturningItem) -> str:
     attribute = f".{node.attribute}" if node.attribute else ""
     return f"{node.name}{attribute}{f' AS {node.alias}' if node.alias else ''}"
 
@@ -249,7 +249,7 @@ def _watch(node: Watch) -> str:
         parts.append(print_watch_options(node.options))
     if node.actions:
         parts.append("ON MATCH DO")
-        parts += [_action(action) for action in node.actions]
+        parts += [_print_action(action) for action in node.actions]
     if node.returns:
         parts.append(_returns(node.returns))
     return " ".join(parts)
@@ -273,10 +273,10 @@ def _option_value(name: str, value: OptionValue | Expression) -> str:
     """A variable or a call alone would be read back as a word, so it stands in parentheses."""
     if isinstance(value, OptionValue):
         arguments = ", ".join(print_order_term(term) for term in value.arguments)
-        return f"{value.word}({arguments})" if arguments else value.word
+        return f"{value.name}({arguments})" if arguments else value.name
     text = print_expression(value)
     like_word = isinstance(value, Variable | Call | Aggregate | PatternAggregate | Exists)
-    return f"({text})" if like_word and name not in EXPRESSION_OPTIONS else text
+    return f"({text})" if like_word and name not in EXPRESSION_VALUED_OPTIONS else text
 
 
 def _delivery(node: Ack | Nack | Extend | Redrive | ManageWatch | AlterWatch) -> str:

@@ -9,16 +9,16 @@ from typing import TypeAlias
 from vedette.language.resolve.patterns import PatternResolver
 from vedette.language.resolve.queries import ResolvedQuery, ResolvedReturn, resolve_blocks, resolve_return
 from vedette.language.resolve.scope import Scope
-from vedette.language.resolve.tree import Condition, Reference, Slot
-from vedette.language.resolve.types import attribute_places
+from vedette.language.resolve.tree import ElementReference, ResolvedExpression, VariableRef
+from vedette.language.resolve.types import find_attribute
 from vedette.language.schema.model import EdgeType, NodeType
 from vedette.language.syntax import expressions as syntax
 from vedette.language.syntax import statements
 from vedette.language.types import Type, edge_type, node_type
 
 __all__ = [
-    "Endpoints",
     "ResolvedAction",
+    "ResolvedEdgesByTargets",
     "ResolvedKill",
     "ResolvedLink",
     "ResolvedSet",
@@ -33,8 +33,8 @@ __all__ = [
 @dataclass(frozen=True, slots=True)
 class ResolvedSpawn:
     type: str
-    assignments: tuple[tuple[str, Condition], ...]
-    slot: int
+    assignments: tuple[tuple[str, ResolvedExpression], ...]
+    register: int
     variable: str | None
 
 
@@ -47,22 +47,22 @@ class ResolvedSubquery:
 
 
 @dataclass(frozen=True, slots=True)
-class Endpoints:
+class ResolvedEdgesByTargets:
     """UNLINK edge(a, _): None is a wildcard."""
 
     edge: str
-    targets: tuple[Condition | None, ...]
+    targets: tuple[ResolvedExpression | None, ...]
 
 
-ResolvedTarget: TypeAlias = Condition | ResolvedSubquery | Endpoints
+ResolvedTarget: TypeAlias = ResolvedExpression | ResolvedSubquery | ResolvedEdgesByTargets
 
 
 @dataclass(frozen=True, slots=True)
 class ResolvedLink:
     edge: str
-    targets: tuple[ResolvedSpawn | ResolvedSubquery | Condition, ...]
-    assignments: tuple[tuple[str, Condition], ...]
-    slot: int
+    targets: tuple[ResolvedSpawn | ResolvedSubquery | ResolvedExpression, ...]
+    assignments: tuple[tuple[str, ResolvedExpression], ...]
+    register: int
     variable: str | None
     if_not_exists: bool
 
@@ -70,7 +70,7 @@ class ResolvedLink:
 @dataclass(frozen=True, slots=True)
 class ResolvedSet:
     target: ResolvedTarget
-    assignments: tuple[tuple[str, Condition], ...]
+    assignments: tuple[tuple[str, ResolvedExpression], ...]
 
 
 @dataclass(frozen=True, slots=True)
@@ -109,13 +109,15 @@ def resolve_action(
 
 def _spawn(resolver: PatternResolver, item: statements.SpawnItem, scope: Scope) -> ResolvedSpawn:
     node = _node_type(resolver, item)
-    assignments: tuple[tuple[str, Condition], ...] = ()
+    assignments: tuple[tuple[str, ResolvedExpression], ...] = ()
     if node is not None:
         assignments = _assignments(resolver, item.assignments, node_type(node.name), scope)
-        _check_complete(resolver, node, item.assignments, item)
+        _check_required_attributes(resolver, node, item.assignments, item)
     name = node.name if node is not None else ""
-    slot = scope.bind(item.variable or f"_spawn{scope.frame.size}", node_type(name) if name else node_type())
-    return ResolvedSpawn(name, assignments, slot.slot, item.variable)
+    slot = scope.bind(
+        item.variable or f"_spawn{scope.frame.register_count}", node_type(name) if name else node_type()
+    )
+    return ResolvedSpawn(name, assignments, slot.register, item.variable)
 
 
 def _node_type(resolver: PatternResolver, item: statements.SpawnItem) -> NodeType | None:
@@ -126,7 +128,7 @@ def _node_type(resolver: PatternResolver, item: statements.SpawnItem) -> NodeTyp
     node = resolver.frame.schema.nodes.get(item.type.name)
     if node is None:
         report("E2001", f"Unknown type '{item.type.name}'", item.type.span)
-    elif node.protected:
+    elif node.is_layer0:
         report("E2012", f"Cannot create protected type '{node.name}'", item.type.span)
     elif node.abstract:
         report("E2013", f"Cannot instantiate abstract type '{node.name}'", item.type.span)
@@ -135,7 +137,7 @@ def _node_type(resolver: PatternResolver, item: statements.SpawnItem) -> NodeTyp
     return None
 
 
-def _check_complete(
+def _check_required_attributes(
     resolver: PatternResolver,
     holder: NodeType | EdgeType,
     given: Sequence[statements.Assignment],
@@ -150,8 +152,8 @@ def _check_complete(
 
 def _assignments(
     resolver: PatternResolver, given: Sequence[statements.Assignment], type_: Type, scope: Scope
-) -> tuple[tuple[str, Condition], ...]:
-    found: list[tuple[str, Condition]] = []
+) -> tuple[tuple[str, ResolvedExpression], ...]:
+    found: list[tuple[str, ResolvedExpression]] = []
     seen: set[str] = set()
     for assignment in given:
         value = resolver.resolve(assignment.expression, scope)
@@ -164,13 +166,13 @@ def _assignments(
 
 
 def _assignable(
-    resolver: PatternResolver, assignment: statements.Assignment, value: Condition, type_: Type
+    resolver: PatternResolver, assignment: statements.Assignment, value: ResolvedExpression, type_: Type
 ) -> bool:
-    places = attribute_places(resolver.frame, type_, assignment.name)
+    places = find_attribute(resolver.frame, type_, assignment.name)
     if isinstance(places, str):
         resolver.frame.report("E2002", places, assignment.span)
         return False
-    if not any(_fits(value.type, attribute.type) for attribute in places[1]):
+    if not any(is_assignable(value.type, attribute.type) for attribute in places[1]):
         text = (
             f"Attribute '{assignment.name}' is {places[1][0].type}, the value is {value.type} (type mismatch)"
         )
@@ -179,14 +181,14 @@ def _assignable(
     return True
 
 
-def _fits(value: Type, wanted: Type) -> bool:
+def is_assignable(value: Type, wanted: Type) -> bool:
     """Whether a value of this static type may be stored; what only the run shows is checked then."""
     if value == wanted or value.kind in ("Any", "Null") or wanted.kind == "Any":
         return True
     if value.kind == "Union":
-        return any(_fits(member, wanted) for member in value.members)
+        return any(is_assignable(member, wanted) for member in value.members)
     if wanted.kind == "Union":
-        return any(_fits(value, member) for member in wanted.members)
+        return any(is_assignable(value, member) for member in wanted.members)
     if wanted.is_reference or wanted.kind == "ID":
         return value.is_reference or value.kind in ("ID", "String")
     if value.kind == "Int":
@@ -199,24 +201,24 @@ def _link(resolver: PatternResolver, link: statements.Link, scope: Scope) -> Res
     report = resolver.frame.report
     if edge is None:
         report("E2001", f"Unknown edge type '{link.edge}'", link.span)
-    elif edge.protected:
+    elif edge.is_layer0:
         report("E2012", f"Cannot create protected type '{edge.name}'", link.span)
     elif edge.arity != len(link.targets):
         text = f"Edge '{edge.name}' expects {edge.arity} targets, got {len(link.targets)} (arity)"
         report("E2007", text, link.span)
     targets = tuple(_link_target(resolver, target, scope) for target in link.targets)
-    assignments: tuple[tuple[str, Condition], ...] = ()
+    assignments: tuple[tuple[str, ResolvedExpression], ...] = ()
     if edge is not None:
         assignments = _assignments(resolver, link.assignments, edge_type(edge.name), scope)
-        _check_complete(resolver, edge, link.assignments, link)
+        _check_required_attributes(resolver, edge, link.assignments, link)
         _check_targets(resolver, edge, targets, link)
-    slot = scope.bind(link.variable or f"_link{scope.frame.size}", edge_type(link.edge))
-    return ResolvedLink(link.edge, targets, assignments, slot.slot, link.variable, link.if_not_exists)
+    slot = scope.bind(link.variable or f"_link{scope.frame.register_count}", edge_type(link.edge))
+    return ResolvedLink(link.edge, targets, assignments, slot.register, link.variable, link.if_not_exists)
 
 
 def _link_target(
     resolver: PatternResolver, target: statements.LinkTarget, scope: Scope
-) -> ResolvedSpawn | ResolvedSubquery | Condition:
+) -> ResolvedSpawn | ResolvedSubquery | ResolvedExpression:
     if isinstance(target, statements.SpawnItem):
         return _spawn(resolver, target, scope)
     if isinstance(target, statements.Subquery):
@@ -232,14 +234,14 @@ def _link_target(
 def _check_targets(
     resolver: PatternResolver,
     edge: EdgeType,
-    targets: tuple[ResolvedSpawn | ResolvedSubquery | Condition, ...],
+    targets: tuple[ResolvedSpawn | ResolvedSubquery | ResolvedExpression, ...],
     link: statements.Link,
 ) -> None:
     for parameter, target, written in zip(edge.parameters, targets, link.targets, strict=False):
         known = node_type(target.type) if isinstance(target, ResolvedSpawn) and target.type else None
-        if isinstance(target, Slot):
+        if isinstance(target, VariableRef):
             known = target.type
-        if known is not None and resolver.disjoint(known, parameter.type):
+        if known is not None and resolver.are_disjoint(known, parameter.type):
             text = (
                 f"'{edge.name}' joins {parameter.type} as '{parameter.name}', this is {known} (type mismatch)"
             )
@@ -249,13 +251,15 @@ def _check_targets(
 # --- targets ----------------------------------------------------------------------------------------------------
 
 
-def _target(resolver: PatternResolver, target: statements.Target, scope: Scope, kind: str) -> ResolvedTarget:
+def _target(
+    resolver: PatternResolver, target: statements.MutationTarget, scope: Scope, kind: str
+) -> ResolvedTarget:
     if isinstance(target, statements.Subquery):
         return _subquery(resolver, target, scope)
-    if isinstance(target, statements.ByEndpoints):
+    if isinstance(target, statements.EdgesByTargets):
         return _endpoints(resolver, target, scope)
-    if isinstance(target, syntax.Variable) and scope.find(target.name) is None:
-        return Reference(target.name, False)
+    if isinstance(target, syntax.Variable) and scope.lookup(target.name) is None:
+        return ElementReference(target.name, False)
     found = resolver.resolve(target, scope)
     for name in sorted(found.type.names or ()):
         if name.startswith("_"):
@@ -271,7 +275,7 @@ def _target(resolver: PatternResolver, target: statements.Target, scope: Scope, 
     return found
 
 
-def _endpoints(resolver: PatternResolver, target: statements.ByEndpoints, scope: Scope) -> ResolvedTarget:
+def _endpoints(resolver: PatternResolver, target: statements.EdgesByTargets, scope: Scope) -> ResolvedTarget:
     edge = resolver.frame.schema.edges.get(target.edge)
     if edge is None:
         resolver.frame.report("E2001", f"Unknown edge type '{target.edge}'", target.span)
@@ -281,11 +285,11 @@ def _endpoints(resolver: PatternResolver, target: statements.ByEndpoints, scope:
     ends = tuple(
         None if isinstance(end, syntax.Wildcard) else resolver.resolve(end, scope) for end in target.targets
     )
-    return Endpoints(target.edge, ends)
+    return ResolvedEdgesByTargets(target.edge, ends)
 
 
 def _subquery(resolver: PatternResolver, subquery: statements.Subquery, scope: Scope) -> ResolvedSubquery:
-    inner = scope.inner()
+    inner = scope.child()
     match = subquery.match
     query = resolve_blocks(resolver, match.blocks, match.optional, inner)
     returns = resolve_return(resolver, match.returns, inner)
@@ -303,7 +307,7 @@ def _subquery(resolver: PatternResolver, subquery: statements.Subquery, scope: S
 def _set(resolver: PatternResolver, action: statements.Set, scope: Scope) -> ResolvedSet:
     target = _target(resolver, action.target, scope, "any")
     type_ = _target_type(target)
-    if isinstance(target, Endpoints):
+    if isinstance(target, ResolvedEdgesByTargets):
         type_ = edge_type(target.edge) if target.edge in resolver.frame.schema.edges else None
     if type_ is not None and type_.is_reference:
         _check_writable(resolver, type_, action)
@@ -315,7 +319,7 @@ def _set(resolver: PatternResolver, action: statements.Set, scope: Scope) -> Res
 def _target_type(target: ResolvedTarget) -> Type | None:
     if isinstance(target, ResolvedSubquery):
         return target.returns.projections[0].type if target.returns.projections else None
-    if isinstance(target, Endpoints) or target.type.kind == "ID":
+    if isinstance(target, ResolvedEdgesByTargets) or target.type.kind == "ID":
         return None
     return target.type
 

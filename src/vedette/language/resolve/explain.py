@@ -6,96 +6,99 @@ from collections.abc import Mapping
 from typing import Any
 
 from vedette.language.resolve import tree as resolved
-from vedette.language.resolve.tree import Condition
+from vedette.language.resolve.tree import ResolvedExpression
 
-__all__ = ["condition_text", "target_text", "variable_names"]
+__all__ = ["explain_expression", "explain_target", "variable_names"]
 
 
-def target_text(target: int | Condition | None, names: Mapping[int, str]) -> str:
+def explain_target(target: int | ResolvedExpression | None, names: Mapping[int, str]) -> str:
     """A target of an edge as it was written: a variable, a wildcard, or an expression."""
     if target is None:
         return "_"
-    return names.get(target, "_") if isinstance(target, int) else condition_text(target)
+    return names.get(target, "_") if isinstance(target, int) else explain_expression(target)
 
 
 def variable_names(pattern: resolved.ResolvedPattern) -> dict[int, str]:
     """Register ▸ variable, for the pattern and for every variable of an outer pattern that it mentions."""
     names = {
-        part.slot: part.name
-        for part in resolved.subexpressions(resolved.ExistsIn(pattern))
-        if isinstance(part, resolved.Slot)
+        part.register: part.name
+        for part in resolved.walk_expression(resolved.ResolvedExists(pattern))
+        if isinstance(part, resolved.VariableRef)
     }
     for element in pattern.elements:
-        if not isinstance(element, resolved.PathElement) and element.name is not None:
-            names[element.slot] = element.name
+        if not isinstance(element, resolved.ResolvedPath) and element.name is not None:
+            names[element.register] = element.name
     return names
 
 
-def condition_text(condition: Condition) -> str:
+def explain_expression(condition: ResolvedExpression) -> str:
     match condition:
-        case resolved.Constant(index=index):
+        case resolved.ConstantRef(index=index):
             return f"?{index + 1}"
-        case resolved.Fixed(value=value):
+        case resolved.FixedValue(value=value):
             return _literal(value)
-        case resolved.Slot(name=name):
+        case resolved.VariableRef(name=name):
             return name
-        case resolved.Reference(name=name):
-            return f"#{name if isinstance(name, str) else condition_text(name)}"
-        case resolved.AttributeOf(base=base, name=name) | resolved.DynamicAttribute(base=base, name=name):
-            return f"{condition_text(base)}.{name}"
+        case resolved.ElementReference(name=name):
+            return f"#{name if isinstance(name, str) else explain_expression(name)}"
+        case (
+            resolved.AttributeAccess(base=base, name=name)
+            | resolved.DynamicAttributeAccess(base=base, name=name)
+        ):
+            return f"{explain_expression(base)}.{name}"
         case resolved.IdOf(base=base):
-            return f"{condition_text(base)}.id"
+            return f"{explain_expression(base)}.id"
         case resolved.TypeOf(base=base):
-            return f"{condition_text(base)}._type"
+            return f"{explain_expression(base)}._type"
         case resolved.TargetsOf(base=base):
-            return f"{condition_text(base)}._targets"
+            return f"{explain_expression(base)}._targets"
         case resolved.TypeIs(base=base, names=names):
-            return f"{condition_text(base)}:{'|'.join(sorted(names))}"
+            return f"{explain_expression(base)}:{'|'.join(sorted(names))}"
         case resolved.Not(operand=operand):
-            return f"NOT {condition_text(operand)}"
+            return f"NOT {explain_expression(operand)}"
         case resolved.Negate(operand=operand):
-            return f"-{condition_text(operand)}"
+            return f"-{explain_expression(operand)}"
         case resolved.IsNull(operand=operand, negated=negated):
-            return f"{condition_text(operand)} IS {'NOT ' if negated else ''}NULL"
+            return f"{explain_expression(operand)} IS {'NOT ' if negated else ''}NULL"
         case _:
             return _compound(condition)
 
 
-def _compound(condition: Condition) -> str:
+def _compound(condition: ResolvedExpression) -> str:
     match condition:
-        case resolved.Operation(op=op, left=left, right=right):
+        case resolved.BinaryOperation(op=op, left=left, right=right):
             return f"{_operand(left)} {op} {_operand(right)}"
         case resolved.InList(item=item, items=items):
-            return f"{_operand(item)} IN {condition_text(items)}"
-        case resolved.ListOf(items=items):
-            return f"[{', '.join(map(condition_text, items))}]"
+            return f"{_operand(item)} IN {explain_expression(items)}"
+        case resolved.ListValue(items=items):
+            return f"[{', '.join(map(explain_expression, items))}]"
         case resolved.FunctionCall(name=name, arguments=arguments):
-            return f"{name}({', '.join(map(condition_text, arguments))})"
-        case resolved.ContextValue(name=name):
+            return f"{name}({', '.join(map(explain_expression, arguments))})"
+        case resolved.ContextFunction(name=name):
             return f"{name}()" if name != "self" else "#self"
-        case resolved.ExistsIn(pattern=pattern):
+        case resolved.ResolvedExists(pattern=pattern):
             return f"EXISTS({_pattern(pattern)})"
-        case resolved.PatternFold(name=name, pattern=pattern):
+        case resolved.ResolvedPatternAggregate(name=name, pattern=pattern):
             return f"{name}({_pattern(pattern)})"
         case resolved.AggregateCall(name=name, operand=operand):
-            return f"{name}({'*' if operand is None else condition_text(operand)})"
+            return f"{name}({'*' if operand is None else explain_expression(operand)})"
     return "…"
 
 
-def _operand(condition: Condition) -> str:
-    text = condition_text(condition)
-    return f"({text})" if isinstance(condition, resolved.Operation) else text
+def _operand(condition: ResolvedExpression) -> str:
+    text = explain_expression(condition)
+    return f"({text})" if isinstance(condition, resolved.BinaryOperation) else text
 
 
 def _pattern(pattern: resolved.ResolvedPattern) -> str:
     parts = []
     for element in pattern.elements:
         match element:
-            case resolved.NodeElement(name=name, type=type_, implicit=False):
+            case resolved.ResolvedNode(name=name, type=type_, implicit=False):
                 parts.append(f"{name}: {type_}")
-            case resolved.EdgeElement(edges=edges):
+            case resolved.ResolvedEdge(edge_types=edges):
                 parts.append(f"{'|'.join(edges)}(…)")
-            case resolved.PathElement(edge=edge):
+            case resolved.ResolvedPath(edge=edge):
                 parts.append(f"{edge}+(…)")
     where = " AND ".join(map(_operand, pattern.where))
     return ", ".join(parts) + (f" WHERE {where}" if where else "")

@@ -9,9 +9,9 @@ from typing import Any, ClassVar
 from vedette.language.functions import operators
 from vedette.language.functions.registry import FUNCTIONS
 from vedette.language.resolve import tree as resolved
-from vedette.language.resolve.scope import QUERY, Frame, Place, Scope
-from vedette.language.resolve.tree import Condition, Fixed
-from vedette.language.resolve.types import attribute_places, concrete_types
+from vedette.language.resolve.scope import QUERY_SITE, AnalysisContext, ExpressionSite, Scope
+from vedette.language.resolve.tree import FixedValue, ResolvedExpression
+from vedette.language.resolve.types import concrete_types, find_attribute
 from vedette.language.schema.model import AttributeType, EdgeType, NodeType
 from vedette.language.syntax import expressions as syntax
 from vedette.language.syntax.expressions import Expression
@@ -25,16 +25,16 @@ from vedette.language.types import (
     STRING,
     TIMESTAMP,
     Type,
-    comparable,
+    is_comparable,
+    is_orderable,
     list_of,
     node_type,
-    orderable,
     union_of,
 )
 
-__all__ = ["ExpressionResolver", "type_of_value"]
+__all__ = ["ExpressionResolver", "type_of_class"]
 
-_UNRESOLVED = Fixed(None, ANY_VALUE)
+_UNRESOLVED = FixedValue(None, ANY_VALUE)
 _BOOLEAN = frozenset({"Bool", "Any", "Null"})
 _TEXT = frozenset({"String", "Any", "Null"})
 _VALUE_TYPES: dict[type, Type] = {
@@ -61,7 +61,7 @@ _CONTEXT: dict[str, tuple[Type, str]] = {
 _BUILT_IN = frozenset({"id", "_id", "_type", "_targets"})
 
 
-def type_of_value(kind: type) -> Type:
+def type_of_class(kind: type) -> Type:
     """The static type of a Python value of this type."""
     return _VALUE_TYPES.get(kind, ANY_VALUE)
 
@@ -90,28 +90,28 @@ class ExpressionResolver:
     }
     """By name: bound methods kept in the object would tie it to itself."""
 
-    def __init__(self, frame: Frame, place: Place = QUERY) -> None:
+    def __init__(self, frame: AnalysisContext, place: ExpressionSite = QUERY_SITE) -> None:
         self.frame = frame
         self.place = place
         self.aggregates: list[resolved.AggregateCall] | None = None
 
-    def resolve(self, expression: Expression, scope: Scope) -> Condition:
+    def resolve(self, expression: Expression, scope: Scope) -> ResolvedExpression:
         name = self._RESOLVERS.get(type(expression))
         if name is None:
-            return self._fail("E2009", "This form of expression has no place here", expression)
-        condition: Condition = getattr(self, name)(expression, scope)
+            return self._report("E2009", "This form of expression has no place here", expression)
+        condition: ResolvedExpression = getattr(self, name)(expression, scope)
         return condition
 
-    def condition(self, expression: Expression | None, scope: Scope) -> Condition | None:
+    def resolve_condition(self, expression: Expression | None, scope: Scope) -> ResolvedExpression | None:
         """An expression in a Boolean position: WHERE, a constraint, a filter."""
         if expression is None:
             return None
         found = self.resolve(expression, scope)
         if found.type.kind not in _BOOLEAN:
-            self._fail("E2003", f"A condition must be Bool, this is {found.type}", expression)
+            self._report("E2003", f"A condition must be Bool, this is {found.type}", expression)
         return found
 
-    def pattern(
+    def resolve_pattern(
         self, pattern: syntax.Pattern, where: Expression | None, scope: Scope
     ) -> resolved.ResolvedPattern:
         """Overridden by the pattern resolver."""
@@ -119,70 +119,79 @@ class ExpressionResolver:
 
     # --- leaves -----------------------------------------------------------------------------------------------
 
-    def _literal(self, literal: syntax.Literal, scope: Scope) -> Condition:
-        type_ = type_of_value(type(literal.value))
-        if literal.slot is None or not self.frame.lifted or literal.value is None or type_ is BOOL:
-            return Fixed(literal.value, type_)
-        return resolved.Constant(literal.slot, type_)
+    def _literal(self, literal: syntax.Literal, scope: Scope) -> ResolvedExpression:
+        type_ = type_of_class(type(literal.value))
+        if (
+            literal.slot is None
+            or not self.frame.literals_extracted
+            or literal.value is None
+            or type_ is BOOL
+        ):
+            return FixedValue(literal.value, type_)
+        return resolved.ConstantRef(literal.slot, type_)
 
-    def _list(self, expression: syntax.ListLiteral, scope: Scope) -> Condition:
+    def _list(self, expression: syntax.ListLiteral, scope: Scope) -> ResolvedExpression:
         items = tuple(self.resolve(item, scope) for item in expression.items)
         inner = union_of(tuple(item.type for item in items)) if items else ANY_VALUE
-        return resolved.ListOf(items, list_of(inner))
+        return resolved.ListValue(items, list_of(inner))
 
-    def _parameter(self, parameter: syntax.Parameter, scope: Scope) -> Condition:
-        index = self.frame.parameters.get(parameter.name)
+    def _parameter(self, parameter: syntax.Parameter, scope: Scope) -> ResolvedExpression:
+        index = self.frame.parameter_indexes.get(parameter.name)
         if index is None:
             if parameter.optional:
-                return Fixed(None, NULL)
+                return FixedValue(None, NULL)
             text = f"missing_parameter: no value was given for ${parameter.name}"
-            return self._fail("E2008", text, parameter)
-        return resolved.Constant(index, self.frame.constants[index])
+            return self._report("E2008", text, parameter)
+        return resolved.ConstantRef(index, self.frame.constant_types[index])
 
-    def _reference(self, reference: syntax.IdReference, scope: Scope) -> Condition:
+    def _reference(self, reference: syntax.IdReference, scope: Scope) -> ResolvedExpression:
         if isinstance(reference.name, syntax.Parameter):
             index = self._parameter(reference.name, scope)
-            return resolved.Reference(index, True) if isinstance(index, resolved.Constant) else _UNRESOLVED
+            return (
+                resolved.ElementReference(index, True)
+                if isinstance(index, resolved.ConstantRef)
+                else _UNRESOLVED
+            )
         if reference.name == "self" and not reference.quoted:
-            return resolved.ContextValue("self", node_type())
-        return resolved.Reference(reference.name, reference.quoted)
+            return resolved.ContextFunction("self", node_type())
+        return resolved.ElementReference(reference.name, reference.quoted)
 
-    def _variable(self, variable: syntax.Variable, scope: Scope) -> Condition:
-        slot = scope.find(variable.name)
+    def _variable(self, variable: syntax.Variable, scope: Scope) -> ResolvedExpression:
+        slot = scope.lookup(variable.name)
         if slot is not None:
             return slot
         if self.place.bindings:
-            return resolved.Reference(variable.name, False)
-        return self._fail("E2004", f"Unknown variable '{variable.name}': no pattern binds it", variable)
+            return resolved.ElementReference(variable.name, False)
+        return self._report("E2004", f"Unknown variable '{variable.name}': no pattern binds it", variable)
 
     # --- access -----------------------------------------------------------------------------------------------
 
-    def _attribute(self, expression: syntax.Attribute, scope: Scope) -> Condition:
+    def _attribute(self, expression: syntax.Attribute, scope: Scope) -> ResolvedExpression:
         base = self.resolve(expression.base, scope)
         name = expression.name
         if base is _UNRESOLVED:
             return _UNRESOLVED
         if base.type.kind in ("ID", "Any", "Null"):
             return self._dynamic_attribute(expression, base)
-        found = attribute_places(self.frame, base.type, name) if self._has_attributes(base.type) else None
+        found = find_attribute(self.frame, base.type, name) if self._has_attributes(base.type) else None
         if found is None:
-            return self._fail("E2003", f"A value of type {base.type} has no attribute '{name}'", expression)
+            return self._report("E2003", f"A value of type {base.type} has no attribute '{name}'", expression)
         if not isinstance(found, str):
             return self._known_attribute(base, name, *found)
         built_in = self._built_in(base, name)
-        return built_in if built_in is not None else self._fail("E2002", found, expression)
+        return built_in if built_in is not None else self._report("E2002", found, expression)
 
     def _known_attribute(
-        self, base: Condition, name: str, places: dict[str, int], declared: tuple[AttributeType, ...]
-    ) -> Condition:
+        self, base: ResolvedExpression, name: str, places: dict[str, int], declared: tuple[AttributeType, ...]
+    ) -> ResolvedExpression:
         everywhere = places.keys() >= set(concrete_types(self.frame, base.type))
         place = next(iter(places.values())) if everywhere and len(set(places.values())) == 1 else None
-        return resolved.AttributeOf(base, name, union_of(tuple(a.type for a in declared)), places, place)
+        return resolved.AttributeAccess(base, name, union_of(tuple(a.type for a in declared)), places, place)
 
     def _has_attributes(self, type_: Type) -> bool:
         return type_.is_reference or (type_.kind == "Union" and all(m.is_reference for m in type_.members))
 
-    def _built_in(self, base: Condition, name: str) -> Condition | None:
+    def _built_in(self, base: ResolvedExpression, name: str) -> ResolvedExpression | None:
         match name:
             case "id" | "_id":
                 return resolved.IdOf(base)
@@ -192,7 +201,9 @@ class ExpressionResolver:
                 return resolved.TargetsOf(base)
         return None
 
-    def _dynamic_attribute(self, expression: syntax.Attribute, base: Condition) -> Condition:
+    def _dynamic_attribute(
+        self, expression: syntax.Attribute, base: ResolvedExpression
+    ) -> ResolvedExpression:
         name = expression.name
         schema = self.frame.schema
         types: list[NodeType | EdgeType] = [*schema.nodes.values(), *schema.edges.values()]
@@ -200,24 +211,24 @@ class ExpressionResolver:
         if not having:
             if name in _BUILT_IN:
                 return self._built_in(base, name) or resolved.TargetsOf(base)
-            return self._fail("E2002", f"Unknown attribute '{name}': no type has it", expression)
+            return self._report("E2002", f"Unknown attribute '{name}': no type has it", expression)
         places = {each.name: each.layout[name] for each in having}
-        return resolved.DynamicAttribute(
+        return resolved.DynamicAttributeAccess(
             base, name, places, union_of(tuple(h.attributes[name].type for h in having))
         )
 
-    def _type_test(self, expression: syntax.TypeTest, scope: Scope) -> Condition:
+    def _type_test(self, expression: syntax.TypeTest, scope: Scope) -> ResolvedExpression:
         base = self.resolve(expression.base, scope)
         schema = self.frame.schema
         if expression.type in schema.nodes:
-            return resolved.TypeIs(base, frozenset(schema.concrete(frozenset({expression.type}))))
+            return resolved.TypeIs(base, frozenset(schema.concrete_subtypes(frozenset({expression.type}))))
         if expression.type in schema.edges:
             return resolved.TypeIs(base, frozenset({expression.type}))
-        return self._fail("E2001", f"Unknown type '{expression.type}'", expression)
+        return self._report("E2001", f"Unknown type '{expression.type}'", expression)
 
     # --- operators --------------------------------------------------------------------------------------------
 
-    def _unary(self, expression: syntax.Unary, scope: Scope) -> Condition:
+    def _unary(self, expression: syntax.Unary, scope: Scope) -> ResolvedExpression:
         operand = self.resolve(expression.operand, scope)
         match expression.op:
             case "NOT":
@@ -225,34 +236,36 @@ class ExpressionResolver:
                 return resolved.Not(operand)
             case "-":
                 if not operand.type.is_numeric and operand.type.kind not in ("Duration", "Any", "Null"):
-                    self._fail("E2003", f"Invalid operator '-' for type {operand.type}", expression)
+                    self._report("E2003", f"Invalid operator '-' for type {operand.type}", expression)
                 return resolved.Negate(operand, operand.type)
             case op:
                 return resolved.IsNull(operand, op == "IS NOT NULL")
 
-    def _binary(self, expression: syntax.Binary, scope: Scope) -> Condition:
+    def _binary(self, expression: syntax.Binary, scope: Scope) -> ResolvedExpression:
         left = self.resolve(expression.left, scope)
         right = self.resolve(expression.right, scope)
         type_ = self._result(expression.op, left.type, right.type)
         if type_ is None:
             text = f"Invalid operator '{expression.op}' for types {left.type} and {right.type}"
-            return self._fail("E2003", text, expression)
+            return self._report("E2003", text, expression)
         if expression.op == "IN":
             return resolved.InList(left, right)
-        return resolved.Operation(expression.op, left, right, type_)
+        return resolved.BinaryOperation(expression.op, left, right, type_)
 
     def _result(self, op: str, left: Type, right: Type) -> Type | None:
         match op:
             case "AND" | "OR":
                 return BOOL if left.kind in _BOOLEAN and right.kind in _BOOLEAN else None
             case "=" | "!=":
-                return BOOL if comparable(left, right) else None
+                return BOOL if is_comparable(left, right) else None
             case "<" | "<=" | ">" | ">=":
-                return BOOL if orderable(left, right) else None
+                return BOOL if is_orderable(left, right) else None
             case "IN":
                 is_list = right.kind in ("List", "Any", "Null")
                 return (
-                    BOOL if is_list and (right.kind != "List" or comparable(left, right.members[0])) else None
+                    BOOL
+                    if is_list and (right.kind != "List" or is_comparable(left, right.members[0]))
+                    else None
                 )
             case "STARTS WITH" | "ENDS WITH" | "CONTAINS":
                 return BOOL if left.kind in _TEXT and right.kind in _TEXT else None
@@ -266,13 +279,13 @@ class ExpressionResolver:
                 )
         return operators.result_type(op, left, right)
 
-    def _expect_bool(self, operand: Condition, expression: Expression) -> None:
+    def _expect_bool(self, operand: ResolvedExpression, expression: Expression) -> None:
         if operand.type.kind not in _BOOLEAN:
-            self._fail("E2003", f"NOT needs a Bool, this is {operand.type}", expression)
+            self._report("E2003", f"NOT needs a Bool, this is {operand.type}", expression)
 
     # --- calls ------------------------------------------------------------------------------------------------
 
-    def _call(self, call: syntax.Call, scope: Scope) -> Condition:
+    def _call(self, call: syntax.Call, scope: Scope) -> ResolvedExpression:
         name = call.name.lower()
         if name in _CONTEXT:
             return self._context(name, call)
@@ -281,92 +294,96 @@ class ExpressionResolver:
         function = FUNCTIONS.get(name)
         arguments = tuple(self.resolve(argument, scope) for argument in call.arguments)
         if function is None:
-            return self._fail("E2006", f"Unknown function '{call.name}'", call)
+            return self._report("E2006", f"Unknown function '{call.name}'", call)
         low, high = function.arity
         if not low <= len(arguments) <= (high if high is not None else len(arguments)):
             text = f"{call.name}() takes {_count(low, high)}, got {len(arguments)} (arity)"
-            return self._fail("E2007", text, call)
+            return self._report("E2007", text, call)
         if name == "type_of" and (arguments[0].type.is_reference or arguments[0].type.kind == "ID"):
             return resolved.TypeOf(arguments[0])
-        result = function.result(tuple(argument.type for argument in arguments))
+        result = function.result_type(tuple(argument.type for argument in arguments))
         if isinstance(result, str):
-            return self._fail("E2003", result, call)
+            return self._report("E2003", result, call)
         return resolved.FunctionCall(name, arguments, result)
 
-    def _context(self, name: str, call: syntax.Call) -> Condition:
+    def _context(self, name: str, call: syntax.Call) -> ResolvedExpression:
         type_, needs = _CONTEXT[name]
         if call.arguments:
-            return self._fail("E2007", f"{call.name}() takes no arguments (arity)", call)
+            return self._report("E2007", f"{call.name}() takes no arguments (arity)", call)
         if needs == "clock" and not self.place.clock:
             text = f"{call.name}() is nondeterministic: a constraint's condition must not depend on it"
-            return self._fail("E9034", text, call)
+            return self._report("E9034", text, call)
         if needs == "actor" and not self.place.actor:
-            return self._fail("E2009", f"{call.name}() may not be used in a constraint or a default", call)
+            return self._report("E2009", f"{call.name}() may not be used in a constraint or a default", call)
         if needs == "policy" and not self.place.policy:
-            return self._fail("E2009", f"{call.name}() may only be used in the condition of a policy", call)
-        return resolved.ContextValue(name, type_)
+            return self._report("E2009", f"{call.name}() may only be used in the condition of a policy", call)
+        return resolved.ContextFunction(name, type_)
 
-    def _edge_test(self, call: syntax.Call, scope: Scope) -> Condition:
+    def _edge_test(self, call: syntax.Call, scope: Scope) -> ResolvedExpression:
         """`WHERE subscribed_to(s, c)`: a Boolean test for an edge, the same as EXISTS(subscribed_to(s, c))."""
-        targets: list[syntax.Target] = []
+        targets: list[syntax.EdgeTarget] = []
         for argument in call.arguments:
             if not isinstance(argument, (syntax.Variable, syntax.IdReference, syntax.Parameter, syntax.Call)):
-                return self._fail(
+                return self._report(
                     "E2009", f"'{call.name}' tests an edge: its arguments must be elements", argument
                 )
             if (
                 isinstance(argument, syntax.Variable)
                 and argument.name != "_"
-                and scope.find(argument.name) is None
+                and scope.lookup(argument.name) is None
             ):
                 return self._variable(argument, scope)
             wildcard = isinstance(argument, syntax.Variable) and argument.name == "_"
             targets.append(syntax.Wildcard(span=argument.span) if wildcard else argument)
         edge = syntax.EdgePattern(call.name, tuple(targets), span=call.span)
-        pattern = self.pattern(syntax.Pattern((edge,), span=call.span), None, scope.inner())
-        return resolved.ExistsIn(pattern)
+        pattern = self.resolve_pattern(syntax.Pattern((edge,), span=call.span), None, scope.child())
+        return resolved.ResolvedExists(pattern)
 
-    def _aggregate(self, call: syntax.Aggregate, scope: Scope) -> Condition:
+    def _aggregate(self, call: syntax.Aggregate, scope: Scope) -> ResolvedExpression:
         collected, self.aggregates = self.aggregates, None
         if collected is None:
             self.aggregates = None
-            return self._fail(
+            return self._report(
                 "E2009", f"{call.name}(…) may only stand in RETURN and ORDER BY, and not nested", call
             )
         operand = self.resolve(call.operand, scope) if call.operand is not None else None
-        where = self.condition(call.where, scope)
+        where = self.resolve_condition(call.where, scope)
         self.aggregates = collected
         name = call.name.upper()
         type_ = _aggregate_type(name, operand.type if operand is not None else NULL)
         if type_ is None:
-            return self._fail("E2003", f"{name} cannot be taken of {operand.type if operand else '*'}", call)
+            return self._report(
+                "E2003", f"{name} cannot be taken of {operand.type if operand else '*'}", call
+            )
         for known in collected:
             same = (known.name, known.operand, known.distinct, known.where, known.limit)
             if same == (name, operand, call.distinct, where, call.limit):
                 return known
         found = resolved.AggregateCall(
-            name, operand, call.distinct, where, call.limit, self.frame.register(), type_
+            name, operand, call.distinct, where, call.limit, self.frame.allocate_register(), type_
         )
         collected.append(found)
         return found
 
-    def _pattern_aggregate(self, call: syntax.PatternAggregate, scope: Scope) -> Condition:
+    def _pattern_aggregate(self, call: syntax.PatternAggregate, scope: Scope) -> ResolvedExpression:
         name = call.name.upper()
         if name not in ("COUNT", "COLLECT"):
-            return self._fail("E2009", f"{name} over a pattern is not defined: use COUNT or COLLECT", call)
-        inner = scope.inner()
-        pattern = self.pattern(call.pattern, call.where, inner)
+            return self._report("E2009", f"{name} over a pattern is not defined: use COUNT or COLLECT", call)
+        inner = scope.child()
+        pattern = self.resolve_pattern(call.pattern, call.where, inner)
         first = call.pattern.elements[0]
-        slot = inner.find(first.variable) if isinstance(first, syntax.NodePattern) else None
+        slot = inner.lookup(first.variable) if isinstance(first, syntax.NodePattern) else None
         if slot is None:
-            return self._fail("E2009", f"{name} over a pattern must begin with a variable", call)
+            return self._report("E2009", f"{name} over a pattern must begin with a variable", call)
         type_ = INT if name == "COUNT" else list_of(slot.type)
-        return resolved.PatternFold(name, pattern, slot.slot, call.limit, type_)
+        return resolved.ResolvedPatternAggregate(name, pattern, slot.register, call.limit, type_)
 
-    def _exists(self, expression: syntax.Exists, scope: Scope) -> Condition:
-        return resolved.ExistsIn(self.pattern(expression.pattern, expression.where, scope.inner()))
+    def _exists(self, expression: syntax.Exists, scope: Scope) -> ResolvedExpression:
+        return resolved.ResolvedExists(
+            self.resolve_pattern(expression.pattern, expression.where, scope.child())
+        )
 
-    def _fail(self, code: str, message: str, at: Any) -> Condition:
+    def _report(self, code: str, message: str, at: Any) -> ResolvedExpression:
         self.frame.report(code, message, at.span)
         return _UNRESOLVED
 
@@ -388,7 +405,7 @@ def _aggregate_type(name: str, operand: Type) -> Type | None:
         case "SUM":
             return _number(operand, operand) if operand.kind != "Duration" else DURATION
     members: Sequence[Type] = operand.members if operand.kind == "Union" else (operand,)
-    ordered = all(orderable(members[0], other) and not other.is_reference for other in members)
+    ordered = all(is_orderable(members[0], other) and not other.is_reference for other in members)
     return operand if ordered and operand.kind != "List" else None
 
 

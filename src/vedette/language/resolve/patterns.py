@@ -4,68 +4,72 @@ from __future__ import annotations
 
 from vedette.language.resolve import tree as resolved
 from vedette.language.resolve.expressions import ExpressionResolver
-from vedette.language.resolve.scope import QUERY, Frame, Place, Scope
-from vedette.language.resolve.tree import Condition, EdgeElement, NodeElement, PathElement, ResolvedPattern
+from vedette.language.resolve.scope import QUERY_SITE, AnalysisContext, ExpressionSite, Scope
+from vedette.language.resolve.tree import (
+    ResolvedEdge,
+    ResolvedExpression,
+    ResolvedNode,
+    ResolvedPath,
+    ResolvedPattern,
+)
 from vedette.language.resolve.types import concrete_types, resolve_type
 from vedette.language.schema.model import EdgeType
 from vedette.language.syntax import expressions as syntax
 from vedette.language.syntax.expressions import EdgePattern, NodePattern
 from vedette.language.types import ANY_VALUE, Type, edge_type, node_type
 
-__all__ = ["DEFAULT_DEPTH", "MOST_ELEMENTS", "PatternResolver"]
+__all__ = ["DEFAULT_MAX_PATH_DEPTH", "MAX_PATTERN_PARTS", "PatternResolver"]
 
-MOST_ELEMENTS = 200
+MAX_PATTERN_PARTS = 200
 """How many elements one pattern may have: finding a plan looks at pairs of them."""
-DEFAULT_DEPTH = 100
+DEFAULT_MAX_PATH_DEPTH = 100
 """How many edges a transitive pattern follows when it does not say."""
 
 
 class PatternResolver(ExpressionResolver):
     """An expression resolver that also knows patterns; resolving one adds its variables to the scope."""
 
-    def __init__(self, frame: Frame, place: Place = QUERY) -> None:
+    def __init__(self, frame: AnalysisContext, place: ExpressionSite = QUERY_SITE) -> None:
         super().__init__(frame, place)
         self.optional = False
         """Set while an OPTIONAL MATCH is resolved: its variables may be null afterwards."""
         self._implicit: set[int] = set()
         """Registers of variables that only stand as targets of edges so far."""
 
-    def pattern(
+    def resolve_pattern(
         self, pattern: syntax.Pattern, where: syntax.Expression | None, scope: Scope
     ) -> ResolvedPattern:
-        if len(pattern.elements) > MOST_ELEMENTS:
-            text = (
-                f"A pattern may have at most {MOST_ELEMENTS} elements, this one has {len(pattern.elements)}"
-            )
-            self._fail("E3102", text, pattern)
+        if len(pattern.elements) > MAX_PATTERN_PARTS:
+            text = f"A pattern may have at most {MAX_PATTERN_PARTS} elements, this one has {len(pattern.elements)}"
+            self._report("E3102", text, pattern)
             return ResolvedPattern(())
-        elements: list[resolved.PatternElement] = []
+        elements: list[resolved.ResolvedPart] = []
         own: set[str] = set()
         for element in pattern.elements:
             self._declare(element, scope, own, elements)
         for element in pattern.elements:
             if isinstance(element, EdgePattern):
                 self._edge(element, scope, elements)
-        condition = self.condition(where, scope)
-        return ResolvedPattern(tuple(elements), resolved.conjuncts(condition))
+        condition = self.resolve_condition(where, scope)
+        return ResolvedPattern(tuple(elements), resolved.split_conjuncts(condition))
 
-    def declared(self, scope: Scope) -> list[resolved.Slot]:
+    def declared_variables(self, scope: Scope) -> list[resolved.VariableRef]:
         """The variables that `*` means: those that were declared, not merely named as targets."""
-        return [slot for slot in scope.variables.values() if slot.slot not in self._implicit]
+        return [slot for slot in scope.variables.values() if slot.register not in self._implicit]
 
     # --- variables --------------------------------------------------------------------------------------------
 
     def _declare(
-        self, element: syntax.Element, scope: Scope, own: set[str], into: list[resolved.PatternElement]
+        self, element: syntax.PatternPart, scope: Scope, own: set[str], into: list[resolved.ResolvedPart]
     ) -> None:
         """Bind what the element names, before any edge asks for it: elements may come in any order."""
         name = element.variable if isinstance(element, NodePattern) else element.alias
         if name is None:
             return
         if name.startswith("_"):
-            self._fail("E2009", f"'{name}': names that begin with '_' are reserved", element)
+            self._report("E2009", f"'{name}': names that begin with '_' are reserved", element)
         if name in own or self._shadows(name, scope, element):
-            self._fail("E2005", f"Duplicate variable '{name}'", element)
+            self._report("E2005", f"Duplicate variable '{name}'", element)
             return
         own.add(name)
         if isinstance(element, NodePattern):
@@ -75,32 +79,32 @@ class PatternResolver(ExpressionResolver):
             type_ = edge_type(*names) if element.edge is not None else edge_type()
             scope.bind(name, type_, optional=self.optional)
 
-    def _shadows(self, name: str, scope: Scope, element: syntax.Element) -> bool:
+    def _shadows(self, name: str, scope: Scope, element: syntax.PatternPart) -> bool:
         """A name may be declared again only where an earlier block bound it as a mere target of an edge."""
-        known = scope.find(name)
+        known = scope.lookup(name)
         if known is None:
             return False
-        implicit = name in scope.variables and known.slot in self._implicit
+        implicit = name in scope.variables and known.register in self._implicit
         return not (implicit and isinstance(element, NodePattern))
 
-    def _node(self, element: NodePattern, scope: Scope) -> NodeElement:
+    def _node(self, element: NodePattern, scope: Scope) -> ResolvedNode:
         type_ = resolve_type(self.frame, element.type)
         if type_.kind not in ("Node", "Edge", "Any", "Union") or (
             type_.kind == "Union" and not all(member.is_reference for member in type_.members)
         ):
-            self._fail(
+            self._report(
                 "E2001", f"'{element.variable}' cannot range over {type_}: not a node or edge type", element
             )
             type_ = node_type()
         types = concrete_types(self.frame, type_) if type_.kind != "Any" else ()
         known = scope.variables.get(element.variable)
         if known is not None:
-            self._implicit.discard(known.slot)
-            narrowed = resolved.Slot(known.slot, known.name, type_, known.optional)
+            self._implicit.discard(known.register)
+            narrowed = resolved.VariableRef(known.register, known.name, type_, known.optional)
             scope.variables[element.variable] = narrowed
-            return NodeElement(known.slot, element.variable, types, type_)
+            return ResolvedNode(known.register, element.variable, types, type_)
         slot = scope.bind(element.variable, type_, optional=self.optional)
-        return NodeElement(slot.slot, element.variable, types, type_)
+        return ResolvedNode(slot.register, element.variable, types, type_)
 
     # --- edges ------------------------------------------------------------------------------------------------
 
@@ -109,85 +113,85 @@ class PatternResolver(ExpressionResolver):
         if element.edge is not None:
             return (element.edge,) if element.edge in edges else ()
         arity = len(element.targets)
-        return tuple(name for name, edge in edges.items() if edge.arity == arity and not edge.protected)
+        return tuple(name for name, edge in edges.items() if edge.arity == arity and not edge.is_layer0)
 
-    def _edge(self, element: EdgePattern, scope: Scope, into: list[resolved.PatternElement]) -> None:
+    def _edge(self, element: EdgePattern, scope: Scope, into: list[resolved.ResolvedPart]) -> None:
         names = self._edge_names(element)
         if element.edge is not None and element.edge.startswith("_"):
-            self.frame.layer0 = True
+            self.frame.uses_layer0 = True
         if element.edge is not None and not names:
-            self._fail("E2001", f"Unknown edge type '{element.edge}'", element)
+            self._report("E2001", f"Unknown edge type '{element.edge}'", element)
             return
         edge = self.frame.schema.edges[element.edge] if element.edge is not None else None
         if edge is not None and edge.arity != len(element.targets):
             text = f"Edge '{edge.name}' expects {edge.arity} targets, got {len(element.targets)} (arity)"
-            self._fail("E2007", text, element)
+            self._report("E2007", text, element)
             return
         targets = tuple(
             self._target(target, edge.parameters[i].type if edge else ANY_VALUE, scope, into)
             for i, target in enumerate(element.targets)
         )
-        if element.repeat is not None:
+        if element.quantifier is not None:
             self._path(element, edge, targets, into)
             return
-        slot = scope.variables[element.alias].slot if element.alias else self.frame.register()
+        slot = scope.variables[element.alias].register if element.alias else self.frame.allocate_register()
         symmetric = edge is not None and edge.symmetric and targets != (None, None)
-        into.append(EdgeElement(slot, element.alias, names, targets, symmetric))
+        into.append(ResolvedEdge(slot, element.alias, names, targets, symmetric))
 
     def _path(
         self,
         element: EdgePattern,
         edge: EdgeType | None,
-        targets: tuple[int | Condition | None, ...],
-        into: list[resolved.PatternElement],
+        targets: tuple[int | ResolvedExpression | None, ...],
+        into: list[resolved.ResolvedPart],
     ) -> None:
         if edge is None or edge.arity != 2:
-            self._fail("E3103", "Only binary edges can be followed transitively", element)
+            self._report("E3103", "Only binary edges can be followed transitively", element)
             return
         if element.alias is not None:
-            self._fail("E3102", "A transitive edge is a path, it cannot be bound with AS", element)
-        low = element.min_depth if element.min_depth is not None else (0 if element.repeat == "*" else 1)
-        high = element.max_depth if element.max_depth is not None else DEFAULT_DEPTH
+            self._report("E3102", "A transitive edge is a path, it cannot be bound with AS", element)
+        low = element.min_depth if element.min_depth is not None else (0 if element.quantifier == "*" else 1)
+        high = element.max_depth if element.max_depth is not None else DEFAULT_MAX_PATH_DEPTH
         if high <= 0 or low < 0 or low > high:
-            self._fail(
+            self._report(
                 "E3101",
                 f"Invalid depth: it must be at least 1 and a range must rise, got {low}..{high}",
                 element,
             )
-        low = 0 if element.repeat == "*" and element.min_depth is None else max(low, 0)
+        low = 0 if element.quantifier == "*" and element.min_depth is None else max(low, 0)
         types, others = (concrete_types(self.frame, parameter.type) for parameter in edge.parameters)
         both = frozenset(types).intersection(others)
         declared = element.max_depth is not None
         into.append(
-            PathElement(edge.name, targets[0], targets[1], types, both, low, high, edge.symmetric, declared)
+            ResolvedPath(edge.name, targets[0], targets[1], types, both, low, high, edge.symmetric, declared)
         )
 
     def _target(
-        self, target: syntax.Target, type_: Type, scope: Scope, into: list[resolved.PatternElement]
-    ) -> int | Condition | None:
+        self, target: syntax.EdgeTarget, type_: Type, scope: Scope, into: list[resolved.ResolvedPart]
+    ) -> int | ResolvedExpression | None:
         if isinstance(target, syntax.Wildcard):
             return None
         if not isinstance(target, syntax.Variable):
             return self._target_value(target, scope)
-        known = scope.find(target.name)
+        known = scope.lookup(target.name)
         if known is None:
             if target.name.startswith("_"):
-                self._fail("E2009", f"'{target.name}': names that begin with '_' are reserved", target)
+                self._report("E2009", f"'{target.name}': names that begin with '_' are reserved", target)
             known = scope.bind(target.name, type_, optional=self.optional)
-            self._implicit.add(known.slot)
+            self._implicit.add(known.register)
             types = concrete_types(self.frame, type_)
-            into.append(NodeElement(known.slot, target.name, types, type_, implicit=True))
-        elif self.disjoint(known.type, type_):
-            self._fail("E2003", f"'{target.name}' is {known.type}, the edge joins {type_} here", target)
-        return known.slot
+            into.append(ResolvedNode(known.register, target.name, types, type_, implicit=True))
+        elif self.are_disjoint(known.type, type_):
+            self._report("E2003", f"'{target.name}' is {known.type}, the edge joins {type_} here", target)
+        return known.register
 
-    def _target_value(self, target: syntax.Expression, scope: Scope) -> Condition:
+    def _target_value(self, target: syntax.Expression, scope: Scope) -> ResolvedExpression:
         value = self.resolve(target, scope)
         if not value.type.is_reference and value.type.kind not in ("ID", "String", "Any", "Null"):
-            self._fail("E2003", f"A target must be an element or an id, this is {value.type}", target)
+            self._report("E2003", f"A target must be an element or an id, this is {value.type}", target)
         return value
 
-    def disjoint(self, left: Type, right: Type) -> bool:
+    def are_disjoint(self, left: Type, right: Type) -> bool:
         if "Any" in (left.kind, right.kind) or not (left.is_reference and right.is_reference):
             return False
         if left.kind != right.kind:

@@ -8,16 +8,16 @@ from dataclasses import dataclass
 from vedette.language.resolve import tree as resolved
 from vedette.language.resolve.patterns import PatternResolver
 from vedette.language.resolve.scope import Scope
-from vedette.language.resolve.tree import AggregateCall, Condition, ResolvedPattern
+from vedette.language.resolve.tree import AggregateCall, ResolvedExpression, ResolvedPattern
 from vedette.language.syntax import expressions as syntax
 from vedette.language.syntax.statements import MatchBlock, Return
 
 __all__ = [
     "ResolvedQuery",
     "ResolvedReturn",
+    "bound_registers",
     "column_name",
-    "free_slots",
-    "pattern_slots",
+    "outer_registers",
     "resolve_blocks",
     "resolve_return",
 ]
@@ -26,16 +26,16 @@ __all__ = [
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ResolvedReturn:
     columns: tuple[str, ...]
-    projections: tuple[Condition, ...]
+    projections: tuple[ResolvedExpression, ...]
     aggregates: tuple[AggregateCall, ...] = ()
     distinct: bool = False
-    order: tuple[tuple[int | Condition, bool], ...] = ()
+    order: tuple[tuple[int | ResolvedExpression, bool], ...] = ()
     """A column's index or a condition of its own, and whether it descends."""
-    limit: Condition | None = None
-    offset: Condition | None = None
+    limit: ResolvedExpression | None = None
+    offset: ResolvedExpression | None = None
 
     @property
-    def keys(self) -> tuple[Condition, ...]:
+    def group_keys(self) -> tuple[ResolvedExpression, ...]:
         """The projections that make the group key: those without an aggregate."""
         return tuple(p for p in self.projections if not _has_aggregate(p))
 
@@ -48,25 +48,25 @@ class ResolvedQuery:
     @property
     def slots(self) -> frozenset[int]:
         """Registers that the mandatory part binds."""
-        return pattern_slots(self.pattern)
+        return bound_registers(self.pattern)
 
 
-def pattern_slots(pattern: ResolvedPattern) -> frozenset[int]:
+def bound_registers(pattern: ResolvedPattern) -> frozenset[int]:
     return frozenset(
-        element.slot
+        element.register
         for element in pattern.elements
-        if isinstance(element, (resolved.NodeElement, resolved.EdgeElement))
+        if isinstance(element, (resolved.ResolvedNode, resolved.ResolvedEdge))
     )
 
 
-def free_slots(query: ResolvedQuery) -> frozenset[int]:
+def outer_registers(query: ResolvedQuery) -> frozenset[int]:
     """Registers that the query reads and somebody else binds."""
     used: set[int] = set()
     own: set[int] = set()
     for pattern in (query.pattern, *query.optional):
-        nested = resolved.ExistsIn(pattern)
-        used |= resolved.slots_of(nested)
-        own |= pattern_slots(pattern)
+        nested = resolved.ResolvedExists(pattern)
+        used |= resolved.registers_read(nested)
+        own |= bound_registers(pattern)
     return frozenset(used - own)
 
 
@@ -74,13 +74,13 @@ def resolve_blocks(
     resolver: PatternResolver, blocks: Sequence[MatchBlock], optional: Sequence[MatchBlock], scope: Scope
 ) -> ResolvedQuery:
     """Repeated MATCH conjoins; each OPTIONAL MATCH stands for itself, its WHERE filters only its own part."""
-    parts = [resolver.pattern(block.pattern, block.where, scope) for block in blocks]
+    parts = [resolver.resolve_pattern(block.pattern, block.where, scope) for block in blocks]
     whole = ResolvedPattern(
         tuple(element for part in parts for element in part.elements),
         tuple(condition for part in parts for condition in part.where),
     )
     resolver.optional = True
-    extra = tuple(resolver.pattern(block.pattern, block.where, scope) for block in optional)
+    extra = tuple(resolver.resolve_pattern(block.pattern, block.where, scope) for block in optional)
     resolver.optional = False
     return ResolvedQuery(pattern=whole, optional=extra)
 
@@ -89,11 +89,11 @@ def resolve_return(resolver: PatternResolver, clause: Return, scope: Scope) -> R
     aggregates: list[AggregateCall] = []
     resolver.aggregates = aggregates
     columns: list[str] = []
-    projections: list[Condition] = []
+    projections: list[ResolvedExpression] = []
     aliases: dict[str, int] = {}
     for projection in clause.projections:
         if projection.expression is None:
-            for slot in resolver.declared(scope):
+            for slot in resolver.declared_variables(scope):
                 columns.append(slot.name)
                 projections.append(slot)
         else:
@@ -135,9 +135,9 @@ def _order(
     resolver: PatternResolver,
     term: syntax.OrderTerm,
     aliases: Mapping[str, int],
-    projections: list[Condition],
+    projections: list[ResolvedExpression],
     scope: Scope,
-) -> tuple[int | Condition, bool]:
+) -> tuple[int | ResolvedExpression, bool]:
     """By alias, by an identical expression, or by one freshly computed."""
     expression = term.expression
     if isinstance(expression, syntax.Variable) and expression.name in aliases:
@@ -153,8 +153,8 @@ def _order(
 def _check_grouping(
     resolver: PatternResolver,
     clause: Return,
-    projections: list[Condition],
-    order: Sequence[tuple[int | Condition, bool]],
+    projections: list[ResolvedExpression],
+    order: Sequence[tuple[int | ResolvedExpression, bool]],
 ) -> None:
     """Beside an aggregate, only what the group key fixes may be used."""
     keys = [p for p in projections if not _has_aggregate(p)]
@@ -166,21 +166,21 @@ def _check_grouping(
             resolver.frame.report("E2009", text, span)
 
 
-def _fixed_by(condition: Condition, keys: list[Condition]) -> bool:
+def _fixed_by(condition: ResolvedExpression, keys: list[ResolvedExpression]) -> bool:
     if isinstance(condition, AggregateCall) or condition in keys:
         return True
-    if isinstance(condition, resolved.Slot):
+    if isinstance(condition, resolved.VariableRef):
         return False
-    return all(_fixed_by(part, keys) for part in resolved.children(condition))
+    return all(_fixed_by(part, keys) for part in resolved.child_expressions(condition))
 
 
-def _has_aggregate(condition: Condition) -> bool:
-    return any(isinstance(part, AggregateCall) for part in resolved.subexpressions(condition))
+def _has_aggregate(condition: ResolvedExpression) -> bool:
+    return any(isinstance(part, AggregateCall) for part in resolved.walk_expression(condition))
 
 
 def _amount(
     resolver: PatternResolver, expression: syntax.Expression | None, clause: str, scope: Scope
-) -> Condition | None:
+) -> ResolvedExpression | None:
     if expression is None:
         return None
     found = resolver.resolve(expression, scope)

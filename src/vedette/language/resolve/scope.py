@@ -14,11 +14,11 @@ from vedette.errors import (
     VedetteError,
 )
 from vedette.language.diagnostics import Diagnostic, Span
-from vedette.language.resolve.tree import Slot
+from vedette.language.resolve.tree import VariableRef
 from vedette.language.schema.model import Schema
 from vedette.language.types import Type
 
-__all__ = ["QUERY", "Frame", "Place", "Scope"]
+__all__ = ["QUERY_SITE", "AnalysisContext", "ExpressionSite", "Scope"]
 
 _CLASSES: dict[str, type[VedetteError]] = {
     "E30": ConstraintViolation,
@@ -29,7 +29,7 @@ _CLASSES: dict[str, type[VedetteError]] = {
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Place:
+class ExpressionSite:
     """Where an expression stands, as far as it decides what may be said there (spec/language.md §2.10.3)."""
 
     actor: bool = True
@@ -42,38 +42,38 @@ class Place:
     """A name that no pattern binds may be a session binding."""
 
 
-QUERY = Place()
-MOST_DIAGNOSTICS = 50
+QUERY_SITE = ExpressionSite()
+MAX_STATEMENT_DIAGNOSTICS = 50
 """How many mistakes of one statement are shown."""
 
 
 @dataclass(slots=True)
-class Frame:
+class AnalysisContext:
     """One statement's registers and diagnostics."""
 
     schema: Schema
     source: str
-    constants: Sequence[Type] = ()
+    constant_types: Sequence[Type] = ()
     """Types of the literals, then of the parameters, that an execution brings."""
-    parameters: dict[str, int] = field(default_factory=dict)
+    parameter_indexes: dict[str, int] = field(default_factory=dict)
     """Parameter name ▸ its index among the constants."""
-    lifted: bool = False
+    literals_extracted: bool = False
     """Whether literals were lifted out of the text: then they are constants, else part of the shape."""
-    layer0: bool = False
+    uses_layer0: bool = False
     """Whether anything in the statement is of the engine's own types, which no graph holds."""
-    size: int = 1
+    register_count: int = 1
     """Registers in use; register 0 is the context."""
     diagnostics: list[Diagnostic] = field(default_factory=list)
 
-    def register(self) -> int:
-        self.size += 1
-        return self.size - 1
+    def allocate_register(self) -> int:
+        self.register_count += 1
+        return self.register_count - 1
 
     def report(self, code: str, message: str, span: Span) -> None:
-        if len(self.diagnostics) < MOST_DIAGNOSTICS:
+        if len(self.diagnostics) < MAX_STATEMENT_DIAGNOSTICS:
             self.diagnostics.append(Diagnostic(code=code, message=message, span=span, source=self.source))
 
-    def finish(self) -> None:
+    def raise_if_any(self) -> None:
         """Raise one error that shows every mistake found, the first one leading."""
         if not self.diagnostics:
             return
@@ -87,11 +87,11 @@ class Frame:
 class Scope:
     """Variables in sight. A nested pattern has its own scope and sees the outer one."""
 
-    frame: Frame
+    frame: AnalysisContext
     outer: Scope | None = None
-    variables: dict[str, Slot] = field(default_factory=dict)
+    variables: dict[str, VariableRef] = field(default_factory=dict)
 
-    def find(self, name: str) -> Slot | None:
+    def lookup(self, name: str) -> VariableRef | None:
         scope: Scope | None = self
         while scope is not None:
             if name in scope.variables:
@@ -99,10 +99,10 @@ class Scope:
             scope = scope.outer
         return None
 
-    def bind(self, name: str, type_: Type, *, optional: bool = False) -> Slot:
-        slot = Slot(self.frame.register(), name, type_, optional)
+    def bind(self, name: str, type_: Type, *, optional: bool = False) -> VariableRef:
+        slot = VariableRef(self.frame.allocate_register(), name, type_, optional)
         self.variables[name] = slot
         return slot
 
-    def inner(self) -> Scope:
+    def child(self) -> Scope:
         return Scope(self.frame, self)

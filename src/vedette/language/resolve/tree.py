@@ -1,6 +1,6 @@
 """Expressions and patterns after resolution: every name is a register, a place or a constant, every node has a type.
 
-A resolved tree holds no constants of its text: `Constant(3)` is the third value of the tuple that an execution brings.
+A resolved tree contains no constants of its text: `ConstantRef(3)` is the third constant of the execution.
 So one resolved tree, and the plan made from it, is the *shape* of all texts that differ only in constants.
 
 Registers: an execution keeps its variables in a list, `row`; `row[0]` is the execution's context.
@@ -16,43 +16,43 @@ from vedette.language.types import ANY_VALUE, BOOL, ID, INT, STRING, Type
 
 __all__ = [
     "AggregateCall",
-    "AttributeOf",
-    "Condition",
-    "Constant",
-    "ContextValue",
-    "DynamicAttribute",
-    "EdgeElement",
-    "ExistsIn",
-    "Fixed",
+    "AttributeAccess",
+    "BinaryOperation",
+    "ConstantRef",
+    "ContextFunction",
+    "DynamicAttributeAccess",
+    "ElementReference",
+    "FixedValue",
     "FunctionCall",
     "IdOf",
     "InList",
     "IsNull",
-    "ListOf",
+    "ListValue",
     "Negate",
-    "NodeElement",
     "Not",
-    "Operation",
-    "PathElement",
-    "PatternElement",
-    "PatternFold",
-    "Reference",
+    "ResolvedEdge",
+    "ResolvedExists",
+    "ResolvedExpression",
+    "ResolvedNode",
+    "ResolvedPart",
+    "ResolvedPath",
     "ResolvedPattern",
-    "Slot",
+    "ResolvedPatternAggregate",
     "TargetsOf",
     "TypeIs",
     "TypeOf",
-    "can_fail",
-    "children",
-    "conjuncts",
-    "rebuild",
-    "slots_of",
-    "subexpressions",
+    "VariableRef",
+    "can_raise",
+    "child_expressions",
+    "registers_read",
+    "split_conjuncts",
+    "transform_expression",
+    "walk_expression",
 ]
 
 
 @dataclass(frozen=True, slots=True)
-class Constant:
+class ConstantRef:
     """A literal or parameter: its place in the execution's constants."""
 
     index: int
@@ -60,7 +60,7 @@ class Constant:
 
 
 @dataclass(frozen=True, slots=True)
-class Fixed:
+class FixedValue:
     """A value that is part of the shape: true, false, null, and constants of declarations."""
 
     value: Any
@@ -68,10 +68,10 @@ class Fixed:
 
 
 @dataclass(frozen=True, slots=True)
-class Slot:
+class VariableRef:
     """A variable: the element in a register."""
 
-    slot: int
+    register: int
     name: str
     type: Type
     optional: bool = False
@@ -79,56 +79,56 @@ class Slot:
 
 
 @dataclass(frozen=True, slots=True)
-class Reference:
+class ElementReference:
     """`#name`: a session binding, else the literal id. A Constant name is `#$p`. The value is an id, or None."""
 
-    name: str | Constant
+    name: str | ConstantRef
     quoted: bool
     type: Type = ID
 
 
 @dataclass(frozen=True, slots=True)
-class AttributeOf:
-    base: Condition
+class AttributeAccess:
+    base: ResolvedExpression
     name: str
     type: Type
-    places: Mapping[str, int] = field(compare=False, hash=False)
+    index_by_type: Mapping[str, int] = field(compare=False, hash=False)
     """Where each type that the base can have keeps the attribute; a type that is not here has none: null."""
-    place: int | None = field(default=None, compare=False, hash=False)
+    common_index: int | None = field(default=None, compare=False, hash=False)
     """The one place, when every type that the base can have keeps it there."""
 
 
 @dataclass(frozen=True, slots=True)
-class DynamicAttribute:
+class DynamicAttributeAccess:
     """An attribute of something whose type only the run will show, such as `#x.name`."""
 
-    base: Condition
+    base: ResolvedExpression
     name: str
-    places: Mapping[str, int] = field(compare=False, hash=False)
+    index_by_type: Mapping[str, int] = field(compare=False, hash=False)
     type: Type = ANY_VALUE
 
 
 @dataclass(frozen=True, slots=True)
 class IdOf:
-    base: Condition
+    base: ResolvedExpression
     type: Type = ID
 
 
 @dataclass(frozen=True, slots=True)
 class TypeOf:
-    base: Condition
+    base: ResolvedExpression
     type: Type = STRING
 
 
 @dataclass(frozen=True, slots=True)
 class TargetsOf:
-    base: Condition
+    base: ResolvedExpression
     type: Type = ANY_VALUE
 
 
 @dataclass(frozen=True, slots=True)
 class TypeIs:
-    base: Condition
+    base: ResolvedExpression
     names: frozenset[str]
     """The concrete types that make it true."""
     type: Type = BOOL
@@ -136,41 +136,41 @@ class TypeIs:
 
 @dataclass(frozen=True, slots=True)
 class Not:
-    operand: Condition
+    operand: ResolvedExpression
     type: Type = BOOL
 
 
 @dataclass(frozen=True, slots=True)
 class Negate:
-    operand: Condition
+    operand: ResolvedExpression
     type: Type
 
 
 @dataclass(frozen=True, slots=True)
 class IsNull:
-    operand: Condition
+    operand: ResolvedExpression
     negated: bool
     type: Type = BOOL
 
 
 @dataclass(frozen=True, slots=True)
-class Operation:
+class BinaryOperation:
     op: str
-    left: Condition
-    right: Condition
+    left: ResolvedExpression
+    right: ResolvedExpression
     type: Type
 
 
 @dataclass(frozen=True, slots=True)
 class InList:
-    item: Condition
-    items: Condition
+    item: ResolvedExpression
+    items: ResolvedExpression
     type: Type = BOOL
 
 
 @dataclass(frozen=True, slots=True)
-class ListOf:
-    items: tuple[Condition, ...]
+class ListValue:
+    items: tuple[ResolvedExpression, ...]
     type: Type
 
 
@@ -178,12 +178,12 @@ class ListOf:
 class FunctionCall:
     name: str
     """Lower-case."""
-    arguments: tuple[Condition, ...]
+    arguments: tuple[ResolvedExpression, ...]
     type: Type
 
 
 @dataclass(frozen=True, slots=True)
-class ContextValue:
+class ContextFunction:
     """now(), wall_time(), logical_time(), current_actor(), current_session(), operation(), target() …"""
 
     name: str
@@ -191,18 +191,18 @@ class ContextValue:
 
 
 @dataclass(frozen=True, slots=True)
-class ExistsIn:
+class ResolvedExists:
     pattern: ResolvedPattern
     type: Type = BOOL
 
 
 @dataclass(frozen=True, slots=True)
-class PatternFold:
+class ResolvedPatternAggregate:
     """A pattern aggregate: `COUNT(p: Person, …)` or `COLLECT(p: Person, …)`, evaluated per row."""
 
     name: str
     pattern: ResolvedPattern
-    slot: int
+    register: int
     limit: int | None
     type: Type = INT
 
@@ -213,21 +213,21 @@ class AggregateCall:
 
     name: str
     """Upper-case."""
-    operand: Condition | None
+    operand: ResolvedExpression | None
     distinct: bool
-    where: Condition | None
+    where: ResolvedExpression | None
     limit: int | None
-    slot: int
+    register: int
     type: Type
 
 
-Condition: TypeAlias = (
-    Constant
-    | Fixed
-    | Slot
-    | Reference
-    | AttributeOf
-    | DynamicAttribute
+ResolvedExpression: TypeAlias = (
+    ConstantRef
+    | FixedValue
+    | VariableRef
+    | ElementReference
+    | AttributeAccess
+    | DynamicAttributeAccess
     | IdOf
     | TypeOf
     | TargetsOf
@@ -235,13 +235,13 @@ Condition: TypeAlias = (
     | Not
     | Negate
     | IsNull
-    | Operation
+    | BinaryOperation
     | InList
-    | ListOf
+    | ListValue
     | FunctionCall
-    | ContextValue
-    | ExistsIn
-    | PatternFold
+    | ContextFunction
+    | ResolvedExists
+    | ResolvedPatternAggregate
     | AggregateCall
 )
 
@@ -250,10 +250,10 @@ Condition: TypeAlias = (
 
 
 @dataclass(frozen=True, slots=True)
-class NodeElement:
+class ResolvedNode:
     """A variable and the types its element may have. `implicit`: only named as the target of an edge."""
 
-    slot: int
+    register: int
     name: str
     types: tuple[str, ...]
     """Concrete types."""
@@ -262,62 +262,62 @@ class NodeElement:
 
 
 @dataclass(frozen=True, slots=True)
-class EdgeElement:
+class ResolvedEdge:
     """One stored edge. A target is a register, an expression that yields an id, or None for a wildcard."""
 
-    slot: int
+    register: int
     """Where the edge itself goes."""
     name: str | None
-    edges: tuple[str, ...]
+    edge_types: tuple[str, ...]
     """Edge types; several only for `edge<any>`."""
-    targets: tuple[int | Condition | None, ...]
+    targets: tuple[int | ResolvedExpression | None, ...]
     symmetric: bool = False
 
 
 @dataclass(frozen=True, slots=True)
-class PathElement:
+class ResolvedPath:
     """A transitive edge: from `source` to `target` in `low` to `high` steps."""
 
     edge: str
-    source: int | Condition | None
-    target: int | Condition | None
+    source: int | ResolvedExpression | None
+    target: int | ResolvedExpression | None
     source_types: tuple[str, ...]
     """Types that an unbound start ranges over."""
-    loop_types: frozenset[str]
+    types_of_both_ends: frozenset[str]
     """Types that fit both ends: those of an element that is joined to itself by a path of no edges."""
-    low: int
-    high: int
+    min_depth: int
+    max_depth: int
     symmetric: bool = False
-    declared: bool = False
+    depth_is_explicit: bool = False
     """Whether the depth was written (a default depth that cuts a search short is worth a warning)."""
 
 
-PatternElement: TypeAlias = NodeElement | EdgeElement | PathElement
+ResolvedPart: TypeAlias = ResolvedNode | ResolvedEdge | ResolvedPath
 
 
 @dataclass(frozen=True, slots=True)
 class ResolvedPattern:
-    elements: tuple[PatternElement, ...]
-    where: tuple[Condition, ...] = ()
+    elements: tuple[ResolvedPart, ...]
+    where: tuple[ResolvedExpression, ...] = ()
     """Conjuncts."""
 
 
-def conjuncts(condition: Condition | None) -> tuple[Condition, ...]:
+def split_conjuncts(condition: ResolvedExpression | None) -> tuple[ResolvedExpression, ...]:
     """Split a condition at its top-level ANDs, left to right."""
     if condition is None:
         return ()
-    if isinstance(condition, Operation) and condition.op == "AND":
-        return conjuncts(condition.left) + conjuncts(condition.right)
+    if isinstance(condition, BinaryOperation) and condition.op == "AND":
+        return split_conjuncts(condition.left) + split_conjuncts(condition.right)
     return (condition,)
 
 
-def subexpressions(condition: Condition) -> Iterator[Condition]:
+def walk_expression(condition: ResolvedExpression) -> Iterator[ResolvedExpression]:
     """The condition and everything inside it, nested patterns included."""
     pending = [condition]
     while pending:
         item = pending.pop()
         yield item
-        pending.extend(children(item))
+        pending.extend(child_expressions(item))
 
 
 _CHILDREN = frozenset(
@@ -325,7 +325,7 @@ _CHILDREN = frozenset(
 )
 
 
-def children(condition: Condition) -> Iterator[Condition]:
+def child_expressions(condition: ResolvedExpression) -> Iterator[ResolvedExpression]:
     """The conditions directly inside this one; of a nested pattern, its conditions and computed targets."""
     for part in (getattr(condition, f.name) for f in fields(condition) if f.name in _CHILDREN):
         if isinstance(part, ResolvedPattern):
@@ -338,7 +338,9 @@ def children(condition: Condition) -> Iterator[Condition]:
             yield part
 
 
-def rebuild(condition: Condition, change: Callable[[Condition], Condition | None]) -> Condition:
+def transform_expression(
+    condition: ResolvedExpression, change: Callable[[ResolvedExpression], ResolvedExpression | None]
+) -> ResolvedExpression:
     """The condition with parts exchanged: where `change` yields something, that; elsewhere its parts, rebuilt."""
     changed = change(condition)
     if changed is not None:
@@ -349,17 +351,17 @@ def rebuild(condition: Condition, change: Callable[[Condition], Condition | None
         if f.name not in _CHILDREN or value is None or isinstance(value, (str, ResolvedPattern)):
             continue
         if isinstance(value, tuple):
-            parts[f.name] = tuple(rebuild(part, change) for part in value)
+            parts[f.name] = tuple(transform_expression(part, change) for part in value)
         else:
-            parts[f.name] = rebuild(value, change)
+            parts[f.name] = transform_expression(value, change)
     return replace(condition, **parts) if parts else condition
 
 
-def _element_expressions(element: PatternElement) -> tuple[Condition, ...]:
+def _element_expressions(element: ResolvedPart) -> tuple[ResolvedExpression, ...]:
     match element:
-        case EdgeElement():
+        case ResolvedEdge():
             return tuple(t for t in element.targets if t is not None and not isinstance(t, int))
-        case PathElement():
+        case ResolvedPath():
             return tuple(
                 t for t in (element.source, element.target) if t is not None and not isinstance(t, int)
             )
@@ -369,20 +371,20 @@ def _element_expressions(element: PatternElement) -> tuple[Condition, ...]:
 _UNCERTAIN = frozenset({"Any", "Union"})
 _ORDER = frozenset({"<", "<=", ">", ">="})
 _ARITHMETIC = frozenset({"+", "-", "*", "/", "%", "++"})
-_PICKY = frozenset({"ceil", "floor", "replace", "round", "timestamp"})
+_RAISING_FUNCTIONS = frozenset({"ceil", "floor", "replace", "round", "timestamp"})
 
 
-def can_fail(condition: Condition) -> bool:
+def can_raise(condition: ResolvedExpression) -> bool:
     """Whether evaluating it may raise: a division, a picky function, an operator over values of unknown types.
 
     Timestamps and durations that leave their range are not counted: nobody guards against that with AND.
     """
-    return any(_raises(part) for part in subexpressions(condition))
+    return any(_raises(part) for part in walk_expression(condition))
 
 
-def _raises(part: Condition) -> bool:
+def _raises(part: ResolvedExpression) -> bool:
     match part:
-        case Operation(op=op, left=left, right=right):
+        case BinaryOperation(op=op, left=left, right=right):
             kinds = {left.type.kind, right.type.kind}
             if op in ("/", "%"):
                 return right.type.kind != "Float" or bool(kinds & _UNCERTAIN)
@@ -390,29 +392,31 @@ def _raises(part: Condition) -> bool:
         case Negate(operand=operand):
             return operand.type.kind in _UNCERTAIN
         case FunctionCall(name=name, arguments=arguments):
-            return name in _PICKY or any(argument.type.kind in _UNCERTAIN for argument in arguments)
+            return name in _RAISING_FUNCTIONS or any(
+                argument.type.kind in _UNCERTAIN for argument in arguments
+            )
     return False
 
 
-def slots_of(condition: Condition) -> frozenset[int]:
+def registers_read(condition: ResolvedExpression) -> frozenset[int]:
     """Registers of the surrounding pattern that the condition reads; those that nested patterns bind do not count."""
     found: set[int] = set()
     bound: set[int] = set()
-    for item in subexpressions(condition):
-        if isinstance(item, Slot):
-            found.add(item.slot)
-        elif isinstance(item, (ExistsIn, PatternFold)):
+    for item in walk_expression(condition):
+        if isinstance(item, VariableRef):
+            found.add(item.register)
+        elif isinstance(item, (ResolvedExists, ResolvedPatternAggregate)):
             for element in item.pattern.elements:
                 found.update(_target_slots(element))
-                if isinstance(element, (NodeElement, EdgeElement)):
-                    bound.add(element.slot)
+                if isinstance(element, (ResolvedNode, ResolvedEdge)):
+                    bound.add(element.register)
     return frozenset(found - bound)
 
 
-def _target_slots(element: PatternElement) -> tuple[int, ...]:
+def _target_slots(element: ResolvedPart) -> tuple[int, ...]:
     match element:
-        case EdgeElement():
+        case ResolvedEdge():
             return tuple(t for t in element.targets if isinstance(t, int))
-        case PathElement():
+        case ResolvedPath():
             return tuple(t for t in (element.source, element.target) if isinstance(t, int))
     return ()

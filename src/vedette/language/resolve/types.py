@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from vedette.language.diagnostics import Span
-from vedette.language.resolve.scope import Frame
+from vedette.language.resolve.scope import AnalysisContext
 from vedette.language.schema.model import AttributeType, EdgeType, NodeType
 from vedette.language.syntax.expressions import (
     AnyType,
@@ -16,10 +16,10 @@ from vedette.language.syntax.expressions import (
 )
 from vedette.language.types import ANY_VALUE, SCALARS, Type, edge_type, node_type, union_of
 
-__all__ = ["attribute_places", "concrete_types", "resolve_type"]
+__all__ = ["concrete_types", "find_attribute", "resolve_type"]
 
 
-def resolve_type(frame: Frame, expression: TypeExpression) -> Type:
+def resolve_type(frame: AnalysisContext, expression: TypeExpression) -> Type:
     """The type that is meant; an unknown name is reported once and becomes `any`."""
     match expression:
         case AnyType():
@@ -37,7 +37,7 @@ def resolve_type(frame: Frame, expression: TypeExpression) -> Type:
             return union_of(tuple(resolve_type(frame, member) for member in expression.members))
 
 
-def _named(frame: Frame, name: str, span: Span) -> Type:
+def _named(frame: AnalysisContext, name: str, span: Span) -> Type:
     schema = frame.schema
     ontology, _, bare = name.rpartition("::")
     if ontology in schema.ontologies and name not in schema.nodes:
@@ -61,21 +61,21 @@ def _suggest(name: str, known: Mapping[str, object]) -> str:
     return f" (did you mean '{alike[0]}'?)" if alike else ""
 
 
-def concrete_types(frame: Frame, type_: Type) -> tuple[str, ...]:
+def concrete_types(frame: AnalysisContext, type_: Type) -> tuple[str, ...]:
     """The types that elements bound to a variable of this type can really have."""
     if any(name.startswith("_") for name in type_.names or ()):
-        frame.layer0 = True
+        frame.uses_layer0 = True
     if type_.kind == "Edge":
         if type_.names is None:
-            return tuple(name for name, edge in frame.schema.edges.items() if not edge.protected)
+            return tuple(name for name, edge in frame.schema.edges.items() if not edge.is_layer0)
         return tuple(sorted(type_.names))
     if type_.kind == "Union":
         return tuple(name for member in type_.members for name in concrete_types(frame, member))
-    return frame.schema.concrete(type_.names)
+    return frame.schema.concrete_subtypes(type_.names)
 
 
-def attribute_places(
-    frame: Frame, type_: Type, name: str
+def find_attribute(
+    frame: AnalysisContext, type_: Type, name: str
 ) -> tuple[dict[str, int], tuple[AttributeType, ...]] | str:
     """Where each possible type keeps the attribute, and its declarations; or why it cannot be read.
 
@@ -85,7 +85,7 @@ def attribute_places(
         places: dict[str, int] = {}
         declared: list[AttributeType] = []
         for member in type_.members:
-            found = attribute_places(frame, member, name)
+            found = find_attribute(frame, member, name)
             if isinstance(found, str):
                 return found
             places.update(found[0])
@@ -97,14 +97,14 @@ def attribute_places(
 
 
 def _edge_places(
-    frame: Frame, type_: Type, name: str
+    frame: AnalysisContext, type_: Type, name: str
 ) -> tuple[dict[str, int], tuple[AttributeType, ...]] | str:
     having = [frame.schema.edges[edge] for edge in concrete_types(frame, type_)]
     return _places(having, type_, name)
 
 
 def _node_places(
-    frame: Frame, type_: Type, name: str
+    frame: AnalysisContext, type_: Type, name: str
 ) -> tuple[dict[str, int], tuple[AttributeType, ...]] | str:
     schema = frame.schema
     for member in sorted(type_.names or ()):

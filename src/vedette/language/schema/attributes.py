@@ -7,30 +7,38 @@ from typing import Any, cast
 
 from vedette.errors import VedetteError
 from vedette.language.diagnostics import Span
-from vedette.language.schema.constant_expressions import NotConstant, constant_type, constant_value, varies
+from vedette.language.schema.constant_expressions import (
+    NotConstant,
+    constant_type,
+    constant_value,
+    depends_on_clock,
+)
 from vedette.language.schema.conversion import assignable
-from vedette.language.schema.draft import Draft
+from vedette.language.schema.draft import SchemaDraft
 from vedette.language.schema.model import AttributeType
-from vedette.language.schema.modifier_predicates import LEGAL_KINDS, UnfitModifier, compile_test
-from vedette.language.schema.modifiers import accumulate, normalised, subject
+from vedette.language.schema.modifier_predicates import KINDS_BY_MODIFIER, InvalidModifier, compile_predicate
+from vedette.language.schema.modifiers import modifier_group, normalize_modifiers, override_modifiers
 from vedette.language.schema.regex_parser import RegexError
-from vedette.language.schema.type_expressions import ResolvedType, TypeResolver
-from vedette.language.schema.validator import compile_checks
+from vedette.language.schema.type_expressions import DeclaredType, DeclaredTypeResolver
+from vedette.language.schema.validator import compile_validator
 from vedette.language.syntax.declarations import AttributeDeclaration, Modifier
 from vedette.language.syntax.expressions import Expression
 from vedette.language.types import Type, describe
-from vedette.language.value_kinds import show
+from vedette.language.value_kinds import format_for_error
 
 __all__ = ["build_attributes", "check_alias", "default_problem"]
 
 
 def build_attributes(
-    draft: Draft, resolver: TypeResolver, declarations: Iterable[AttributeDeclaration], owner: str
+    draft: SchemaDraft,
+    resolver: DeclaredTypeResolver,
+    declarations: Iterable[AttributeDeclaration],
+    owner: str,
 ) -> dict[str, AttributeType]:
     """The attributes of one block; one that is wrong is reported and, if its type is unknown, left out."""
     built: dict[str, AttributeType] = {}
     for declaration in declarations:
-        draft.reserved(declaration.name, "attribute", declaration.span)
+        draft.reject_reserved_name(declaration.name, "attribute", declaration.span)
         if declaration.name in built:
             text = f"the attribute '{declaration.name}' of '{owner}' is declared twice"
             draft.report("E2005", text, declaration.span)
@@ -42,14 +50,14 @@ def build_attributes(
 
 
 def _build(
-    draft: Draft, resolver: TypeResolver, declaration: AttributeDeclaration, owner: str
+    draft: SchemaDraft, resolver: DeclaredTypeResolver, declaration: AttributeDeclaration, owner: str
 ) -> AttributeType | None:
     resolved = resolver.resolve(declaration.type)
-    own = normalised(declaration.modifiers, draft.report)
+    own = normalize_modifiers(declaration.modifiers, draft.report)
     if resolved.type.kind == "Any":
         return None
-    held = {subject(modifier): modifier for modifier in accumulate(resolved.modifiers, own)}
-    checks = tuple(modifier for modifier in held.values() if modifier.name in LEGAL_KINDS)
+    held = {modifier_group(modifier): modifier for modifier in override_modifiers(resolved.modifiers, own)}
+    checks = tuple(modifier for modifier in held.values() if modifier.name in KINDS_BY_MODIFIER)
     inherited_default = held["default"].value if "default" in held else None
     default = (
         declaration.default
@@ -65,8 +73,8 @@ def _build(
         readonly="readonly" in held,
         indexed="indexed" in held or "unique" in held,
         default=default,
-        checks=checks,
-        owner=owner,
+        value_modifiers=checks,
+        declared_in=owner,
         doc=declaration.doc,
     )
     _check(draft, attribute, resolved, own, declaration.span)
@@ -74,48 +82,58 @@ def _build(
 
 
 def _check(
-    draft: Draft, attribute: AttributeType, resolved: ResolvedType, own: tuple[Modifier, ...], span: Span
+    draft: SchemaDraft,
+    attribute: AttributeType,
+    resolved: DeclaredType,
+    own: tuple[Modifier, ...],
+    span: Span,
 ) -> None:
-    where = {subject(modifier): modifier.span for modifier in own}
+    where = {modifier_group(modifier): modifier.span for modifier in own}
     if attribute.required and attribute.optional:
         text = (
             f"the attribute '{attribute.name}' is {describe(resolved.type)}? and required: it cannot be both"
         )
         draft.report("E2010", text, where.get("required", span))
     sound = _check_bounds(draft, attribute, where.get("upper bound", where.get("lower bound", span)))
-    for modifier in attribute.checks:
-        if subject(modifier) in where:
-            sound = _check_modifier(draft, modifier, attribute.type, where[subject(modifier)]) and sound
+    for modifier in attribute.value_modifiers:
+        if modifier_group(modifier) in where:
+            sound = (
+                _check_modifier(draft, modifier, attribute.type, where[modifier_group(modifier)]) and sound
+            )
     if sound and attribute.default is not None:
         problem = default_problem(attribute)
         if problem is not None:
             draft.report("E2010", problem[0], problem[1] or span)
 
 
-def check_alias(draft: Draft, type_: Type, modifiers: Iterable[Modifier]) -> None:
+def check_alias(draft: SchemaDraft, type_: Type, modifiers: Iterable[Modifier]) -> None:
     """Report the modifiers of an alias that do not fit its type; its uses rely on that."""
     for modifier in modifiers:
-        if modifier.name in LEGAL_KINDS and type_.kind != "Any":
+        if modifier.name in KINDS_BY_MODIFIER and type_.kind != "Any":
             _check_modifier(draft, modifier, type_, modifier.span)
 
 
-def _check_modifier(draft: Draft, modifier: Modifier, type_: Type, span: Span) -> bool:
+def _check_modifier(draft: SchemaDraft, modifier: Modifier, type_: Type, span: Span) -> bool:
     try:
-        compile_test(modifier, type_)
+        compile_predicate(modifier, type_)
     except RegexError as error:
-        draft.report("E2010", f"the pattern {show(cast(str, modifier.value))} cannot be used: {error}", span)
+        draft.report(
+            "E2010",
+            f"the pattern {format_for_error(cast(str, modifier.value))} cannot be used: {error}",
+            span,
+        )
     except NotConstant as error:
         draft.report("E2010", str(error), error.span)
-    except UnfitModifier as error:
+    except InvalidModifier as error:
         draft.report("E2010", str(error), span)
     else:
         return True
     return False
 
 
-def _check_bounds(draft: Draft, attribute: AttributeType, span: Span) -> bool:
+def _check_bounds(draft: SchemaDraft, attribute: AttributeType, span: Span) -> bool:
     """Whether something lies between the bounds."""
-    bounds = {subject(modifier): modifier for modifier in attribute.checks}
+    bounds = {modifier_group(modifier): modifier for modifier in attribute.value_modifiers}
     low, high = bounds.get("lower bound"), bounds.get("upper bound")
     if low is None or high is None:
         return True
@@ -141,8 +159,8 @@ def default_problem(attribute: AttributeType) -> tuple[str, Span | None] | None:
                 f"the default of '{name}' is {describe(type_)}, but the attribute is {declared}",
                 default.span,
             )
-        if not varies(default):
-            compile_checks(attribute)(constant_value(default))
+        if not depends_on_clock(default):
+            compile_validator(attribute)(constant_value(default))
     except NotConstant as error:
         return f"the default of '{name}': {error}", error.span
     except VedetteError as error:

@@ -11,39 +11,41 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from dataclasses import replace
 
-from vedette.language.schema.inheritance import Ancestry
+from vedette.language.schema.inheritance import TypeHierarchy
 from vedette.language.schema.model import AttributeType, Cardinality, EdgeType
-from vedette.language.schema.modifiers import is_implied
+from vedette.language.schema.modifiers import is_same_or_looser
 from vedette.language.types import describe
 
 __all__ = [
-    "added_attribute",
-    "attribute_changes",
-    "edge_changes",
+    "breaking_addition",
+    "breaking_attribute_changes",
+    "breaking_edge_changes",
     "keep_doc",
     "missing_attributes",
     "newly_unique",
 ]
 
 
-def added_attribute(attribute: AttributeType) -> Iterator[str]:
+def breaking_addition(attribute: AttributeType) -> Iterator[str]:
     """Why an attribute cannot be added to a type that may have elements."""
     if attribute.required and attribute.default is None:
         yield f"the new attribute '{attribute.name}' is required and has no default for existing elements"
 
 
-def attribute_changes(was: AttributeType, now: AttributeType, ancestry: Ancestry) -> Iterator[str]:
+def breaking_attribute_changes(
+    was: AttributeType, now: AttributeType, ancestry: TypeHierarchy
+) -> Iterator[str]:
     """What is new about an attribute that existing values could contradict."""
     name = f"the attribute '{was.name}'"
-    if not ancestry.is_narrower(was.type, now.type):
+    if not ancestry.is_subset_of(was.type, now.type):
         yield f"{name} is {describe(was.type)} and cannot become {describe(now.type)}"
         return
     if was.optional and not now.optional:
         yield f"{name} is optional: existing elements may hold null"
     if now.required and not was.required:
         yield f"{name} is not required so far: existing elements may hold null"
-    for modifier in now.checks:
-        if not is_implied(modifier, was.checks):
+    for modifier in now.value_modifiers:
+        if not is_same_or_looser(modifier, was.value_modifiers):
             yield f"{name} gets a narrower [{modifier.name}]: existing values may lie outside"
 
 
@@ -59,7 +61,7 @@ def missing_attributes(was: Mapping[str, AttributeType], now: Mapping[str, Attri
             yield f"the attribute '{name}' is missing: a declaration must name every attribute of its own again"
 
 
-def edge_changes(was: EdgeType, now: EdgeType, ancestry: Ancestry) -> Iterator[str]:
+def breaking_edge_changes(was: EdgeType, now: EdgeType, ancestry: TypeHierarchy) -> Iterator[str]:
     """What is new about an edge type, its attributes apart, that existing edges could contradict."""
     before = tuple(parameter.name for parameter in was.parameters)
     after = tuple(parameter.name for parameter in now.parameters)
@@ -67,7 +69,7 @@ def edge_changes(was: EdgeType, now: EdgeType, ancestry: Ancestry) -> Iterator[s
         yield f"its parameters are ({', '.join(before)}) and cannot become ({', '.join(after)})"
         return
     for old, new in zip(was.parameters, now.parameters, strict=True):
-        if not ancestry.is_narrower(old.type, new.type):
+        if not ancestry.is_subset_of(old.type, new.type):
             yield f"its parameter '{old.name}' is {describe(old.type)} and cannot become {describe(new.type)}"
     if was.symmetric is not now.symmetric:
         yield f"it is {'' if was.symmetric else 'not '}symmetric so far: existing edges would change their meaning"

@@ -14,9 +14,9 @@ from vedette.language.types import Type
 from vedette.language.value_kinds import type_of_value
 from vedette.values import Value
 
-__all__ = ["NotConstant", "constant_type", "constant_value", "varies"]
+__all__ = ["NotConstant", "constant_type", "constant_value", "depends_on_clock"]
 
-_CLOCKS = frozenset({"now", "wall_time", "logical_time"})
+_CLOCK_FUNCTIONS = frozenset({"now", "wall_time", "logical_time"})
 
 
 class NotConstant(ValueError):
@@ -48,7 +48,7 @@ def constant_type(expression: Expression) -> Type:
 def constant_value(expression: Expression) -> Value:
     """The value; raises NotConstant, also where it varies or has none (division by zero)."""
     constant_type(expression)
-    if varies(expression):
+    if depends_on_clock(expression):
         raise NotConstant("the value must be known when the ontology is defined", expression.span)
     try:
         return _value(expression)
@@ -56,15 +56,15 @@ def constant_value(expression: Expression) -> Value:
         raise NotConstant(error.text, expression.span) from None
 
 
-def varies(expression: Expression) -> bool:
+def depends_on_clock(expression: Expression) -> bool:
     """Whether the value is known only at creation."""
     match expression:
         case Call(name=name, arguments=arguments):
-            return name.lower() in _CLOCKS or any(map(varies, arguments))
+            return name.lower() in _CLOCK_FUNCTIONS or any(map(depends_on_clock, arguments))
         case Unary(operand=operand):
-            return varies(operand)
+            return depends_on_clock(operand)
         case Binary(left=left, right=right):
-            return varies(left) or varies(right)
+            return depends_on_clock(left) or depends_on_clock(right)
         case _:
             return False
 
@@ -72,7 +72,9 @@ def varies(expression: Expression) -> bool:
 def _is_usable(name: str) -> bool:
     function = FUNCTIONS.get(name.lower())
     return (
-        function is not None and not function.lazy and (not function.needs_context or name.lower() in _CLOCKS)
+        function is not None
+        and not function.lazy
+        and (not function.needs_context or name.lower() in _CLOCK_FUNCTIONS)
     )
 
 
@@ -81,7 +83,7 @@ def _call_type(name: str, arguments: tuple[Expression, ...]) -> Type | str:
     low, high = function.arity
     if len(arguments) < low or (high is not None and len(arguments) > high):
         return f"{function.name}() does not take {len(arguments)} arguments"
-    return function.result(tuple(constant_type(argument) for argument in arguments))
+    return function.result_type(tuple(constant_type(argument) for argument in arguments))
 
 
 def _value(expression: Expression) -> Value:
@@ -90,12 +92,12 @@ def _value(expression: Expression) -> Value:
             return value
         case Unary(operand=operand):
             number = _value(operand)
-            return None if number is None else operators.negation(type_of_value(number))(number)
+            return None if number is None else operators.negation_for(type_of_value(number))(number)
         case Binary(op=op, left=left, right=right):
             first, second = _value(left), _value(right)
             if first is None or second is None:
                 return None
-            result: Value = operators.implementation(op, type_of_value(first), type_of_value(second))(
+            result: Value = operators.operator_for(op, type_of_value(first), type_of_value(second))(
                 first, second
             )
             return result

@@ -8,7 +8,7 @@ from datetime import datetime, timedelta
 from vedette.language.types import Type
 from vedette.values import Value, duration_from_ms, timestamp_from_ms
 
-__all__ = ["Unfit", "assignable", "converted", "int_conversion", "members_of", "value_classes"]
+__all__ = ["NotConvertible", "assignable", "convert", "int_converter", "members_of", "python_classes"]
 
 _CLASSES: dict[str, type] = {
     "String": str,
@@ -29,7 +29,7 @@ _FROM_INT: dict[str, Callable[[int], Value]] = {
 _TEXT_LIKE = frozenset({"String", "ID"})
 
 
-class Unfit(ValueError):
+class NotConvertible(ValueError):
     """The value is not one of the type."""
 
 
@@ -37,28 +37,28 @@ def members_of(type_: Type) -> tuple[Type, ...]:
     return type_.members if type_.kind == "Union" else (type_,)
 
 
-def value_classes(type_: Type) -> tuple[type, ...]:
+def python_classes(type_: Type) -> tuple[type, ...]:
     """The Python classes of the values that need no conversion."""
     return tuple(dict.fromkeys(_CLASSES[member.kind] for member in members_of(type_)))
 
 
-def int_conversion(type_: Type) -> Callable[[int], Value] | None:
+def int_converter(type_: Type) -> Callable[[int], Value] | None:
     """How an Int becomes a value of the type, when it is none already; milliseconds for timestamps and durations."""
     kinds = [member.kind for member in members_of(type_)]
     return None if "Int" in kinds else next((_FROM_INT[kind] for kind in kinds if kind in _FROM_INT), None)
 
 
-def converted(value: Value, type_: Type) -> Value:
+def convert(value: Value, type_: Type) -> Value:
     """The value as an attribute of the type stores it; raises Unfit."""
-    if type(value) in value_classes(type_):
+    if type(value) in python_classes(type_):
         return value
-    convert = int_conversion(type_)
+    convert = int_converter(type_)
     if convert is None or type(value) is not int:
-        raise Unfit
+        raise NotConvertible
     try:
         return convert(value)
     except OverflowError:
-        raise Unfit from None
+        raise NotConvertible from None
 
 
 def assignable(source: Type, target: Type) -> bool:

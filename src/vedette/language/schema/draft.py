@@ -21,7 +21,7 @@ from vedette.language.syntax.declarations import (
 )
 from vedette.language.types import SCALARS
 
-__all__ = ["Draft", "Problems", "collect"]
+__all__ = ["DiagnosticCollector", "SchemaDraft", "collect_declarations"]
 
 _MOST_PROBLEMS = 100
 _Named = TypeVar(
@@ -35,7 +35,7 @@ _Named = TypeVar(
 )
 
 
-class Problems:
+class DiagnosticCollector:
     """Everything wrong with a text, raised together at the end."""
 
     def __init__(self, source: str) -> None:
@@ -61,11 +61,11 @@ class Problems:
 
 
 @dataclass(slots=True, kw_only=True)
-class Draft:
+class SchemaDraft:
     """The schema so far and the declarations of one text that are to be added, each name once."""
 
     schema: Schema
-    problems: Problems
+    problems: DiagnosticCollector
     layer0: bool
     ontologies: dict[str, OntologyDeclaration] = field(default_factory=dict)
     aliases: dict[str, AliasDeclaration] = field(default_factory=dict)
@@ -78,7 +78,7 @@ class Draft:
     def report(self, code: str, message: str, span: Span) -> None:
         self.problems.report(code, message, span)
 
-    def local_name(self, name: str) -> str:
+    def unqualified_name(self, name: str) -> str:
         """`Onto::Task` is `Task`: the declarations of all ontologies stand in one namespace."""
         ontology, _, last = name.rpartition("::")
         return last if ontology in self.ontologies or ontology in self.schema.ontologies else name
@@ -92,7 +92,7 @@ class Draft:
     def is_alias(self, name: str) -> bool:
         return name in self.aliases or name in self.schema.aliases
 
-    def reserved(self, name: str, what: str, span: Span) -> bool:
+    def reject_reserved_name(self, name: str, what: str, span: Span) -> bool:
         """Whether only Layer 0 may use the name; then it was reported."""
         if self.layer0 or not name.startswith("_"):
             return False
@@ -100,38 +100,40 @@ class Draft:
         return True
 
 
-def collect(schema: Schema, declarations: Iterable[Declaration], source: str, *, layer0: bool) -> Draft:
+def collect_declarations(
+    schema: Schema, declarations: Iterable[Declaration], source: str, *, layer0: bool
+) -> SchemaDraft:
     """Sort the declarations by kind; reports duplicates, reserved names and names that shadow another kind's."""
-    draft = Draft(schema=schema, problems=Problems(source), layer0=layer0)
-    _sort(draft, declarations)
+    draft = SchemaDraft(schema=schema, problems=DiagnosticCollector(source), layer0=layer0)
+    _group_by_kind(draft, declarations)
     _check_ontologies(draft)
     _check_shadowing(draft)
     return draft
 
 
-def _sort(draft: Draft, declarations: Iterable[Declaration]) -> None:
+def _group_by_kind(draft: SchemaDraft, declarations: Iterable[Declaration]) -> None:
     for declaration in declarations:
         match declaration:
             case OntologyDeclaration():
-                draft.reserved(declaration.name, "ontology", declaration.span)
+                draft.reject_reserved_name(declaration.name, "ontology", declaration.span)
                 draft.ontologies.setdefault(declaration.name, declaration)
-                _sort(draft, declaration.declarations)
+                _group_by_kind(draft, declaration.declarations)
             case AliasDeclaration():
-                _keep(draft, draft.aliases, declaration, "type")
+                _add_declaration(draft, draft.aliases, declaration, "type")
             case NodeDeclaration():
-                _keep(draft, draft.nodes, declaration, "node")
+                _add_declaration(draft, draft.nodes, declaration, "node")
             case EdgeDeclaration():
-                _keep(draft, draft.edges, declaration, "edge")
+                _add_declaration(draft, draft.edges, declaration, "edge")
             case ConstraintDeclaration():
-                _keep(draft, draft.constraints, declaration, "constraint")
+                _add_declaration(draft, draft.constraints, declaration, "constraint")
             case RuleDeclaration():
-                _keep(draft, draft.rules, declaration, "rule")
+                _add_declaration(draft, draft.rules, declaration, "rule")
             case PolicyDeclaration():
-                _keep(draft, draft.policies, declaration, "policy")
+                _add_declaration(draft, draft.policies, declaration, "policy")
 
 
-def _keep(draft: Draft, kept: dict[str, _Named], declaration: _Named, what: str) -> None:
-    if draft.reserved(declaration.name, what, declaration.span) and _is_layer0(
+def _add_declaration(draft: SchemaDraft, kept: dict[str, _Named], declaration: _Named, what: str) -> None:
+    if draft.reject_reserved_name(declaration.name, what, declaration.span) and _is_layer0(
         draft.schema, declaration.name
     ):
         return
@@ -146,14 +148,14 @@ def _is_layer0(schema: Schema, name: str) -> bool:
     return name in schema.nodes or name in schema.edges or name in schema.constraints
 
 
-def _check_ontologies(draft: Draft) -> None:
+def _check_ontologies(draft: SchemaDraft) -> None:
     for ontology in draft.ontologies.values():
         for parent in ontology.parents:
             if parent not in draft.ontologies and parent not in draft.schema.ontologies:
                 draft.report("E2001", f"Unknown ontology '{parent}'", ontology.span)
 
 
-def _check_shadowing(draft: Draft) -> None:
+def _check_shadowing(draft: SchemaDraft) -> None:
     """Types, nodes and edges share one namespace, with the scalars and with what the schema already has."""
     schema = draft.schema
     seen: dict[str, str] = dict.fromkeys(SCALARS, "a built-in type")

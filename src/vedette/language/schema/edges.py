@@ -8,17 +8,17 @@ from typing import cast
 from vedette.language.diagnostics import Span
 from vedette.language.schema.attributes import build_attributes
 from vedette.language.schema.compatibility import (
-    added_attribute,
-    attribute_changes,
-    edge_changes,
+    breaking_addition,
+    breaking_attribute_changes,
+    breaking_edge_changes,
     keep_doc,
     missing_attributes,
     newly_unique,
 )
-from vedette.language.schema.draft import Draft
-from vedette.language.schema.inheritance import Ancestry
+from vedette.language.schema.draft import SchemaDraft
+from vedette.language.schema.inheritance import TypeHierarchy
 from vedette.language.schema.model import AttributeType, Cardinality, EdgeParameterType, EdgeType
-from vedette.language.schema.type_expressions import ResolvedType, TypeResolver
+from vedette.language.schema.type_expressions import DeclaredType, DeclaredTypeResolver
 from vedette.language.syntax.declarations import EdgeDeclaration, Modifier
 from vedette.language.types import describe
 
@@ -28,24 +28,28 @@ _FLAGS = ("symmetric", "no_self", "acyclic", "unique", "indexed")
 _ACTIONS = ("on_kill_source", "on_kill_target")
 
 
-def build_edges(draft: Draft, resolver: TypeResolver, ancestry: Ancestry) -> dict[str, EdgeType]:
+def build_edges(
+    draft: SchemaDraft, resolver: DeclaredTypeResolver, ancestry: TypeHierarchy
+) -> dict[str, EdgeType]:
     """Every edge type, in the order of declaration."""
     edges = dict(draft.schema.edges)
     for name, declaration in draft.edges.items():
-        edge = _Edge(draft, resolver, declaration).build()
+        edge = _EdgeBuilder(draft, resolver, declaration).build()
         old = edges.get(name)
-        edges[name] = edge if old is None else _grown(draft, old, edge, declaration, ancestry)
+        edges[name] = edge if old is None else _extend_existing(draft, old, edge, declaration, ancestry)
     return edges
 
 
-class _Edge:
+class _EdgeBuilder:
     """One declaration on its own."""
 
-    def __init__(self, draft: Draft, resolver: TypeResolver, declaration: EdgeDeclaration) -> None:
+    def __init__(
+        self, draft: SchemaDraft, resolver: DeclaredTypeResolver, declaration: EdgeDeclaration
+    ) -> None:
         self._draft = draft
         self._resolver = resolver
         self._declaration = declaration
-        self._held = self._modifiers()
+        self._modifiers_by_name = self._modifiers()
 
     def build(self) -> EdgeType:
         declaration = self._declaration
@@ -56,10 +60,10 @@ class _Edge:
             parameters=parameters,
             attributes=attributes,
             layout={each: place for place, each in enumerate(attributes)},
-            symmetric="symmetric" in self._held,
-            no_self="no_self" in self._held or "acyclic" in self._held,
-            acyclic="acyclic" in self._held,
-            unique="unique" in self._held,
+            symmetric="symmetric" in self._modifiers_by_name,
+            no_self="no_self" in self._modifiers_by_name or "acyclic" in self._modifiers_by_name,
+            acyclic="acyclic" in self._modifiers_by_name,
+            unique="unique" in self._modifiers_by_name,
             cardinalities=self._cardinalities(parameters),
             on_kill_source=self._action("on_kill_source"),
             on_kill_target=self._action("on_kill_target"),
@@ -85,7 +89,7 @@ class _Edge:
         return held
 
     def _action(self, name: str) -> str:
-        modifier = self._held.get(name)
+        modifier = self._modifiers_by_name.get(name)
         return "unlink" if modifier is None else str(modifier.value)
 
     # --- parameters ---------------------------------------------------------------------------------------------
@@ -93,7 +97,7 @@ class _Edge:
     def _parameters(self) -> tuple[EdgeParameterType, ...]:
         found: dict[str, EdgeParameterType] = {}
         for parameter in self._declaration.parameters:
-            self._draft.reserved(parameter.name, "parameter", parameter.span)
+            self._draft.reject_reserved_name(parameter.name, "parameter", parameter.span)
             if parameter.name in found:
                 self._report("E2005", f"the parameter '{parameter.name}' stands here twice", parameter.span)
             resolved = self._resolver.resolve(parameter.type)
@@ -103,7 +107,7 @@ class _Edge:
             self._report("E2010", "an edge joins at least one element", self._declaration.span)
         return tuple(found.values())
 
-    def _check_parameter(self, name: str, resolved: ResolvedType, span: Span) -> None:
+    def _check_parameter(self, name: str, resolved: DeclaredType, span: Span) -> None:
         members = resolved.type.members if resolved.type.kind == "Union" else (resolved.type,)
         if resolved.type.kind == "Any":
             return
@@ -129,12 +133,14 @@ class _Edge:
                 self._report("E2010", f"the cardinality {low}..{high} of '{name}' is empty", modifier.span)
             else:
                 found[name] = Cardinality(low=low, high=high)
-        return self._on_both_ends(tuple(found.get(name) for name in names))
+        return self._symmetric_cardinalities(tuple(found.get(name) for name in names))
 
-    def _on_both_ends(self, found: tuple[Cardinality | None, ...]) -> tuple[Cardinality | None, ...]:
+    def _symmetric_cardinalities(
+        self, found: tuple[Cardinality | None, ...]
+    ) -> tuple[Cardinality | None, ...]:
         """The ends of a symmetric edge are one: a cardinality of either holds for both."""
         given = {cardinality for cardinality in found if cardinality is not None}
-        if "symmetric" not in self._held or not given:
+        if "symmetric" not in self._modifiers_by_name or not given:
             return found
         if len(given) > 1:
             text = "it is symmetric, so that both ends must have one cardinality"
@@ -146,37 +152,39 @@ class _Edge:
     def _check(self, edge: EdgeType) -> None:
         binary = edge.arity == 2
         for name in _ACTIONS:
-            if name in self._held and not binary:
+            if name in self._modifiers_by_name and not binary:
                 text = f"{name} needs a binary edge, and this one joins {edge.arity} elements"
-                self._report("E3301", text, self._held[name].span)
+                self._report("E3301", text, self._modifiers_by_name[name].span)
         if edge.symmetric and (not binary or edge.parameters[0].type != edge.parameters[1].type):
             text = "a symmetric edge joins two elements of one type"
-            self._report("E2010", text, self._held["symmetric"].span)
+            self._report("E2010", text, self._modifiers_by_name["symmetric"].span)
         if edge.acyclic and not binary:
-            self._report("E2010", "only a binary edge can be acyclic", self._held["acyclic"].span)
+            self._report(
+                "E2010", "only a binary edge can be acyclic", self._modifiers_by_name["acyclic"].span
+            )
         if edge.acyclic and edge.symmetric:
             text = "it is symmetric, and every symmetric edge is a cycle: it cannot be acyclic"
-            self._report("E2010", text, self._held["acyclic"].span)
+            self._report("E2010", text, self._modifiers_by_name["acyclic"].span)
 
 
-def _grown(
-    draft: Draft, old: EdgeType, new: EdgeType, declaration: EdgeDeclaration, ancestry: Ancestry
+def _extend_existing(
+    draft: SchemaDraft, old: EdgeType, new: EdgeType, declaration: EdgeDeclaration, ancestry: TypeHierarchy
 ) -> EdgeType:
     """An edge type that exists, as the declaration leaves it."""
     spans = {attribute.name: attribute.span for attribute in declaration.attributes}
-    breaking = [(problem, declaration.span) for problem in edge_changes(old, new, ancestry)]
+    breaking = [(problem, declaration.span) for problem in breaking_edge_changes(old, new, ancestry)]
     breaking += [
         (problem, declaration.span) for problem in missing_attributes(old.attributes, new.attributes)
     ]
     attributes: dict[str, AttributeType] = {}
     for name, was in old.attributes.items():
         now = new.attributes.get(name, was)
-        problems = [*attribute_changes(was, now, ancestry), *newly_unique(was, now)]
+        problems = [*breaking_attribute_changes(was, now, ancestry), *newly_unique(was, now)]
         breaking += [(problem, spans[name]) for problem in problems]
         attributes[name] = keep_doc(was, now)
     for name, attribute in new.attributes.items():
         if name not in attributes:
-            problems = [*added_attribute(attribute), *newly_unique(None, attribute)]
+            problems = [*breaking_addition(attribute), *newly_unique(None, attribute)]
             breaking += [(problem, spans[name]) for problem in problems]
             attributes[name] = attribute
     for problem, span in breaking:

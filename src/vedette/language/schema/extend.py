@@ -14,11 +14,11 @@ from dataclasses import replace
 from typing import TypeVar
 
 from vedette.language.schema.attributes import check_alias
-from vedette.language.schema.draft import Draft, collect
+from vedette.language.schema.draft import SchemaDraft, collect_declarations
 from vedette.language.schema.edges import build_edges
 from vedette.language.schema.model import Schema
 from vedette.language.schema.nodes import NodeBuilder
-from vedette.language.schema.type_expressions import TypeResolver
+from vedette.language.schema.type_expressions import DeclaredTypeResolver
 from vedette.language.syntax.declarations import (
     ConstraintDeclaration,
     Declaration,
@@ -52,8 +52,8 @@ def extend_schema(
     in `fields["problems"]`, as {code, message, line, column}; its own code is that of the first problem in the text.
     `layer0` allows names that begin with `_`. The bodies of constraints, rules and policies are not looked into.
     """
-    draft = collect(schema, declarations, source, layer0=layer0)
-    resolver = TypeResolver(draft)
+    draft = collect_declarations(schema, declarations, source, layer0=layer0)
+    resolver = DeclaredTypeResolver(draft)
     aliases = _merged_aliases(draft, resolver)
     nodes = NodeBuilder(draft, resolver)
     built = nodes.build()
@@ -73,7 +73,9 @@ def extend_schema(
     return schema if extended == schema else replace(extended, version=schema.version + 1)
 
 
-def _merged_aliases(draft: Draft, resolver: TypeResolver) -> dict[str, tuple[Type, tuple[Modifier, ...]]]:
+def _merged_aliases(
+    draft: SchemaDraft, resolver: DeclaredTypeResolver
+) -> dict[str, tuple[Type, tuple[Modifier, ...]]]:
     merged = dict(draft.schema.aliases)
     for name, alias in resolver.aliases().items():
         check_alias(draft, *alias)
@@ -84,7 +86,9 @@ def _merged_aliases(draft: Draft, resolver: TypeResolver) -> dict[str, tuple[Typ
     return merged
 
 
-def _merged(draft: Draft, old: Mapping[str, _Body], new: Mapping[str, _Body], what: str) -> dict[str, _Body]:
+def _merged(
+    draft: SchemaDraft, old: Mapping[str, _Body], new: Mapping[str, _Body], what: str
+) -> dict[str, _Body]:
     merged = dict(old)
     for name, declaration in new.items():
         if name not in merged:
@@ -95,15 +99,15 @@ def _merged(draft: Draft, old: Mapping[str, _Body], new: Mapping[str, _Body], wh
     return merged
 
 
-def _singletons(draft: Draft) -> dict[str, ConstraintDeclaration]:
+def _singletons(draft: SchemaDraft) -> dict[str, ConstraintDeclaration]:
     """`[singleton]` is a constraint like any other, written by us under a name that no text can take."""
     if draft.layer0:
         return {}
     found = (node for node in draft.nodes.values() if "singleton" in node.modifiers)
-    return {f"{node.name}::singleton": _at_most_one(node) for node in found}
+    return {f"{node.name}::singleton": _singleton_constraint(node) for node in found}
 
 
-def _at_most_one(node: NodeDeclaration) -> ConstraintDeclaration:
+def _singleton_constraint(node: NodeDeclaration) -> ConstraintDeclaration:
     type_ = NamedType(node.name, span=node.span)
     other = Exists(
         Pattern((NodePattern("other", type_),)),

@@ -14,14 +14,20 @@ from vedette.language.schema.model import AttributeType
 from vedette.language.syntax.declarations import Modifier
 from vedette.language.types import Type, describe
 
-__all__ = ["Ancestry", "Incompatible", "inherited", "meet", "override"]
+__all__ = [
+    "IncompatibleAttributes",
+    "TypeHierarchy",
+    "apply_override",
+    "inherit_attributes",
+    "merge_inherited",
+]
 
 
-class Incompatible(ValueError):
+class IncompatibleAttributes(ValueError):
     """Two declarations of one attribute cannot both hold; the text says why."""
 
 
-class Ancestry:
+class TypeHierarchy:
     """Which node types are below which others."""
 
     def __init__(self, parents: Mapping[str, tuple[str, ...]], order: Iterable[str]) -> None:
@@ -39,7 +45,7 @@ class Ancestry:
                 found[ancestor].add(name)
         return {name: frozenset(below) for name, below in found.items()}
 
-    def is_narrower(self, type_: Type, other: Type) -> bool:
+    def is_subset_of(self, type_: Type, other: Type) -> bool:
         """Whether every value of `type_` is one of `other`; a type is narrower than itself."""
         if type_ == other or other.kind == "Any":  # Any: could not be resolved, and was reported
             return True
@@ -52,8 +58,8 @@ class Ancestry:
         return all(not other.names.isdisjoint(self.ancestors[name]) for name in type_.names)
 
 
-def inherited(
-    parents: Iterable[Mapping[str, AttributeType]], ancestry: Ancestry
+def inherit_attributes(
+    parents: Iterable[Mapping[str, AttributeType]], ancestry: TypeHierarchy
 ) -> tuple[dict[str, AttributeType], list[str]]:
     """The attributes of all parents in their order, each once, and what does not go together."""
     found: dict[str, AttributeType] = {}
@@ -61,29 +67,31 @@ def inherited(
     for attributes in parents:
         for name, attribute in attributes.items():
             try:
-                found[name] = meet(found[name], attribute, ancestry) if name in found else attribute
-            except Incompatible as error:
+                found[name] = (
+                    merge_inherited(found[name], attribute, ancestry) if name in found else attribute
+                )
+            except IncompatibleAttributes as error:
                 problems.append(str(error))
     return found, problems
 
 
-def meet(first: AttributeType, second: AttributeType, ancestry: Ancestry) -> AttributeType:
+def merge_inherited(first: AttributeType, second: AttributeType, ancestry: TypeHierarchy) -> AttributeType:
     """One attribute that comes from two parents."""
     if first == second:
         return first
     name = first.name
-    if ancestry.is_narrower(first.type, second.type):
+    if ancestry.is_subset_of(first.type, second.type):
         type_ = first.type
-    elif ancestry.is_narrower(second.type, first.type):
+    elif ancestry.is_subset_of(second.type, first.type):
         type_ = second.type
     else:
-        raise Incompatible(
-            f"the attribute '{name}' comes from '{first.owner}' as {describe(first.type)} "
-            f"and from '{second.owner}' as {describe(second.type)}"
+        raise IncompatibleAttributes(
+            f"the attribute '{name}' comes from '{first.declared_in}' as {describe(first.type)} "
+            f"and from '{second.declared_in}' as {describe(second.type)}"
         )
-    if first.owner != second.owner and (first.unique or second.unique):
-        raise Incompatible(
-            f"the attribute '{name}' comes from '{first.owner}' and from '{second.owner}' and is unique: "
+    if first.declared_in != second.declared_in and (first.unique or second.unique):
+        raise IncompatibleAttributes(
+            f"the attribute '{name}' comes from '{first.declared_in}' and from '{second.declared_in}' and is unique: "
             "declare it in a common parent"
         )
     return replace(
@@ -93,26 +101,26 @@ def meet(first: AttributeType, second: AttributeType, ancestry: Ancestry) -> Att
         required=first.required or second.required,
         readonly=first.readonly or second.readonly,
         default=first.default if first.default is not None else second.default,
-        checks=_both(first.checks, second.checks),
+        value_modifiers=_both(first.value_modifiers, second.value_modifiers),
         doc=first.doc or second.doc,
     )
 
 
-def override(above: AttributeType, own: AttributeType, ancestry: Ancestry) -> AttributeType:
+def apply_override(above: AttributeType, own: AttributeType, ancestry: TypeHierarchy) -> AttributeType:
     """An attribute that a type declares again: it may be narrower than the parent's, never wider."""
     name = own.name
-    if not ancestry.is_narrower(own.type, above.type):
-        raise Incompatible(
-            f"the attribute '{name}' is {describe(above.type)} in '{above.owner}' "
+    if not ancestry.is_subset_of(own.type, above.type):
+        raise IncompatibleAttributes(
+            f"the attribute '{name}' is {describe(above.type)} in '{above.declared_in}' "
             f"and cannot be {describe(own.type)} here"
         )
     if own.optional and not above.optional:
-        raise Incompatible(
-            f"the attribute '{name}' of '{above.owner}' is not optional and cannot become so here"
+        raise IncompatibleAttributes(
+            f"the attribute '{name}' of '{above.declared_in}' is not optional and cannot become so here"
         )
     if own.unique and not above.unique:
-        raise Incompatible(
-            f"the attribute '{name}' is declared in '{above.owner}': it can be unique only there"
+        raise IncompatibleAttributes(
+            f"the attribute '{name}' is declared in '{above.declared_in}': it can be unique only there"
         )
     result = replace(
         above,
@@ -121,12 +129,12 @@ def override(above: AttributeType, own: AttributeType, ancestry: Ancestry) -> At
         required=own.required or above.required,
         readonly=own.readonly or above.readonly,
         default=own.default if own.default is not None else above.default,
-        checks=_both(above.checks, own.checks),
+        value_modifiers=_both(above.value_modifiers, own.value_modifiers),
         doc=own.doc or above.doc,
     )
     problem = default_problem(result) if result.default is not None else None
     if problem is not None:
-        raise Incompatible(problem[0])
+        raise IncompatibleAttributes(problem[0])
     return result
 
 

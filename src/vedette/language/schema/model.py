@@ -32,9 +32,9 @@ class AttributeType:
     readonly: bool = False
     indexed: bool = False
     default: Expression | None = None
-    checks: tuple[Modifier, ...] = ()
+    value_modifiers: tuple[Modifier, ...] = ()
     """Range, in, length, match and format modifiers in force, after aliases and overrides."""
-    owner: str
+    declared_in: str
     """The type that declares it: uniqueness and indexes span this type and all its subtypes."""
     doc: str | None = None
 
@@ -55,7 +55,7 @@ class NodeType:
     doc: str | None = None
 
     @property
-    def protected(self) -> bool:
+    def is_layer0(self) -> bool:
         """Layer 0: readable, never written by statements."""
         return self.name.startswith("_")
 
@@ -95,7 +95,7 @@ class EdgeType:
         return len(self.parameters)
 
     @property
-    def protected(self) -> bool:
+    def is_layer0(self) -> bool:
         return self.name.startswith("_")
 
 
@@ -112,19 +112,19 @@ class Schema:
     rules: Mapping[str, RuleDeclaration] = field(default_factory=dict)
     policies: Mapping[str, PolicyDeclaration] = field(default_factory=dict)
 
-    def concrete(self, names: frozenset[str] | None) -> tuple[str, ...]:
+    def concrete_subtypes(self, names: frozenset[str] | None) -> tuple[str, ...]:
         """The node types that elements of these types can really have, subtypes included, in declaration order.
 
         None is every user type: Layer 0 must be named (spec/language.md C18).
         """
         if names is None:
             return tuple(
-                name for name, node in self.nodes.items() if not node.abstract and not node.protected
+                name for name, node in self.nodes.items() if not node.abstract and not node.is_layer0
             )
         wanted = frozenset().union(*(self.nodes[name].descendants for name in names if name in self.nodes))
         return tuple(name for name in self.nodes if name in wanted and not self.nodes[name].abstract)
 
-    def is_a(self, name: str, names: frozenset[str] | None) -> bool:
+    def is_subtype(self, name: str, names: frozenset[str] | None) -> bool:
         """Whether elements of type `name` are of one of `names`."""
         if names is None:
             return name in self.nodes

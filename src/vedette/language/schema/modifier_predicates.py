@@ -11,32 +11,32 @@ from typing import Any, NamedTuple, cast
 
 from vedette.language.functions.formats import FORMATS
 from vedette.language.schema.constant_expressions import constant_value
-from vedette.language.schema.conversion import Unfit, converted, members_of
-from vedette.language.schema.regex_automaton import LONGEST_TEXT, compile_regex
+from vedette.language.schema.conversion import NotConvertible, convert, members_of
+from vedette.language.schema.regex_automaton import MAX_TEXT_CHARACTERS, compile_regex
 from vedette.language.syntax.declarations import Modifier
 from vedette.language.syntax.expressions import Expression
 from vedette.language.types import Type, describe
-from vedette.language.value_kinds import show
+from vedette.language.value_kinds import format_for_error
 from vedette.values import Value
 
-__all__ = ["LEGAL_KINDS", "Test", "UnfitModifier", "compile_test"]
+__all__ = ["KINDS_BY_MODIFIER", "InvalidModifier", "ValuePredicate", "compile_predicate"]
 
 
-class Test(NamedTuple):
+class ValuePredicate(NamedTuple):
     code: str
     """Of the error when a value does not pass."""
     passes: Callable[[Any], bool]
-    wanted: str
+    requirement: str
     """`must be at least 0`: the start of the error's text."""
 
 
-class UnfitModifier(ValueError):
+class InvalidModifier(ValueError):
     """The modifier cannot hold for any attribute of the type; the text says why."""
 
 
 _ORDERED = frozenset({"Int", "Float", "Timestamp", "Duration"})
 _TEXT = frozenset({"String"})
-LEGAL_KINDS: dict[str, frozenset[str]] = {
+KINDS_BY_MODIFIER: dict[str, frozenset[str]] = {
     ">=": _ORDERED,
     ">": _ORDERED,
     "<=": _ORDERED,
@@ -56,12 +56,12 @@ _BOUNDS: dict[str, tuple[Callable[[Any], Callable[[Any], bool]], str]] = {
 }
 
 
-def compile_test(modifier: Modifier, type_: Type) -> Test:
+def compile_predicate(modifier: Modifier, type_: Type) -> ValuePredicate:
     """The predicate of one modifier on values of the type; raises UnfitModifier."""
     kinds = {member.kind for member in members_of(type_)}
-    if not kinds <= LEGAL_KINDS[modifier.name]:
-        legal = ", ".join(sorted(LEGAL_KINDS[modifier.name]))
-        raise UnfitModifier(f"[{modifier.name}] is for {legal}, not for {describe(type_)}")
+    if not kinds <= KINDS_BY_MODIFIER[modifier.name]:
+        legal = ", ".join(sorted(KINDS_BY_MODIFIER[modifier.name]))
+        raise InvalidModifier(f"[{modifier.name}] is for {legal}, not for {describe(type_)}")
     match modifier.name:
         case "in":
             return _in(cast("tuple[Expression, ...]", modifier.value), type_)
@@ -75,58 +75,60 @@ def compile_test(modifier: Modifier, type_: Type) -> Test:
             return _bound(modifier, type_)
 
 
-def _bound(modifier: Modifier, type_: Type) -> Test:
+def _bound(modifier: Modifier, type_: Type) -> ValuePredicate:
     if type_.kind == "Union" and not all(member.is_numeric for member in type_.members):
-        raise UnfitModifier(f"a range needs one type, not {describe(type_)}")
+        raise InvalidModifier(f"a range needs one type, not {describe(type_)}")
     against, words = _BOUNDS[modifier.name]
     bound = cast(Any, modifier.value)
     if type_.kind in ("Timestamp", "Duration"):
         bound = _moment(bound, type_)
-    return Test("E3005", against(bound), f"must be {words} {show(bound)} (range)")
+    return ValuePredicate("E3005", against(bound), f"must be {words} {format_for_error(bound)} (range)")
 
 
 def _moment(milliseconds: Any, type_: Type) -> Any:
     try:
-        return converted(milliseconds, type_)
-    except Unfit:
-        raise UnfitModifier(
+        return convert(milliseconds, type_)
+    except NotConvertible:
+        raise InvalidModifier(
             f"{milliseconds} is not a number of milliseconds of a {describe(type_)}"
         ) from None
 
 
-def _in(expressions: tuple[Expression, ...], type_: Type) -> Test:
+def _in(expressions: tuple[Expression, ...], type_: Type) -> ValuePredicate:
     if not expressions:
-        raise UnfitModifier("[in] lists no value, so that none could ever be stored")
+        raise InvalidModifier("[in] lists no value, so that none could ever be stored")
     values = [_listed(constant_value(expression), type_) for expression in expressions]
-    return Test("E3006", frozenset(values).__contains__, f"must be in {show(values)}")
+    return ValuePredicate("E3006", frozenset(values).__contains__, f"must be in {format_for_error(values)}")
 
 
 def _listed(value: Value, type_: Type) -> Any:
     try:
-        return converted(value, type_)
-    except Unfit:
-        raise UnfitModifier(f"[in] lists {show(value)}, which is not of type {describe(type_)}") from None
+        return convert(value, type_)
+    except NotConvertible:
+        raise InvalidModifier(
+            f"[in] lists {format_for_error(value)}, which is not of type {describe(type_)}"
+        ) from None
 
 
-def _length(low: int, high: int) -> Test:
+def _length(low: int, high: int) -> ValuePredicate:
     if not 0 <= low <= high:
-        raise UnfitModifier(f"no string has a length of {low}..{high}")
-    return Test(
+        raise InvalidModifier(f"no string has a length of {low}..{high}")
+    return ValuePredicate(
         "E3007", lambda text: low <= len(text) <= high, f"must have a length of {low}..{high} characters"
     )
 
 
-def _match(pattern: str) -> Test:
+def _match(pattern: str) -> ValuePredicate:
     """Raises RegexError when the pattern is not of the subset."""
     matches = compile_regex(pattern).matches
-    return Test(
+    return ValuePredicate(
         "E3008",
-        lambda text: len(text) <= LONGEST_TEXT and matches(text),
-        f"must match the pattern {show(pattern)}",
+        lambda text: len(text) <= MAX_TEXT_CHARACTERS and matches(text),
+        f"must match the pattern {format_for_error(pattern)}",
     )
 
 
-def _format(name: str) -> Test:
+def _format(name: str) -> ValuePredicate:
     if name not in FORMATS:
-        raise UnfitModifier(f"there is no format '{name}'; there are {', '.join(FORMATS)}")
-    return Test("E3009", FORMATS[name], f"must have the format {name}")
+        raise InvalidModifier(f"there is no format '{name}'; there are {', '.join(FORMATS)}")
+    return ValuePredicate("E3009", FORMATS[name], f"must have the format {name}")

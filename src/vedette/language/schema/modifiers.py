@@ -9,25 +9,25 @@ from vedette.language.diagnostics import Span
 from vedette.language.schema.constant_expressions import constant_value
 from vedette.language.syntax.declarations import Modifier
 
-__all__ = ["Report", "accumulate", "is_implied", "normalised", "subject"]
+__all__ = ["Report", "is_same_or_looser", "modifier_group", "normalize_modifiers", "override_modifiers"]
 
 Report: TypeAlias = Callable[[str, str, Span], None]
 _BOUNDS = {">=": "lower bound", ">": "lower bound", "<=": "upper bound", "<": "upper bound"}
 
 
-def subject(modifier: Modifier) -> str:
+def modifier_group(modifier: Modifier) -> str:
     """What the modifier is about; of two with one subject only one can hold."""
     return _BOUNDS.get(modifier.name, modifier.name)
 
 
-def normalised(modifiers: tuple[Modifier, ...], report: Report) -> tuple[Modifier, ...]:
+def normalize_modifiers(modifiers: tuple[Modifier, ...], report: Report) -> tuple[Modifier, ...]:
     """`a..b` as two bounds, each subject once; reports what is said twice and bounds that leave nothing between."""
     held: dict[str, Modifier] = {}
     for modifier in modifiers:
         for part in _parts(modifier):
-            if subject(part) in held:
-                report("E2005", f"the modifier '{subject(part)}' stands here twice", modifier.span)
-            held.setdefault(subject(part), part)
+            if modifier_group(part) in held:
+                report("E2005", f"the modifier '{modifier_group(part)}' stands here twice", modifier.span)
+            held.setdefault(modifier_group(part), part)
     return tuple(held.values())
 
 
@@ -38,16 +38,16 @@ def _parts(modifier: Modifier) -> tuple[Modifier, ...]:
     return (Modifier(">=", low, span=modifier.span), Modifier("<=", high, span=modifier.span))
 
 
-def accumulate(base: tuple[Modifier, ...], over: tuple[Modifier, ...]) -> tuple[Modifier, ...]:
+def override_modifiers(base: tuple[Modifier, ...], over: tuple[Modifier, ...]) -> tuple[Modifier, ...]:
     """Both together; where they speak of one subject, `over` (the use site) holds."""
-    held = {subject(modifier): modifier for modifier in base}
-    held.update({subject(modifier): modifier for modifier in over})
+    held = {modifier_group(modifier): modifier for modifier in base}
+    held.update({modifier_group(modifier): modifier for modifier in over})
     return tuple(held.values())
 
 
-def is_implied(new: Modifier, old: tuple[Modifier, ...]) -> bool:
+def is_same_or_looser(new: Modifier, old: tuple[Modifier, ...]) -> bool:
     """Whether every value that passes `old` passes `new`: a check that was loosened, or left as it was."""
-    return any(_implies(modifier, new) for modifier in old if subject(modifier) == subject(new))
+    return any(_implies(modifier, new) for modifier in old if modifier_group(modifier) == modifier_group(new))
 
 
 def _implies(old: Modifier, new: Modifier) -> bool:

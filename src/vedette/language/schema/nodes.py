@@ -6,18 +6,23 @@ from collections.abc import Mapping
 from dataclasses import replace
 from graphlib import CycleError, TopologicalSorter
 
-from vedette.language.diagnostics import NOWHERE, Span
+from vedette.language.diagnostics import NO_SPAN, Span
 from vedette.language.schema.attributes import build_attributes
 from vedette.language.schema.compatibility import (
-    added_attribute,
-    attribute_changes,
+    breaking_addition,
+    breaking_attribute_changes,
     keep_doc,
     missing_attributes,
 )
-from vedette.language.schema.draft import Draft
-from vedette.language.schema.inheritance import Ancestry, Incompatible, inherited, override
+from vedette.language.schema.draft import SchemaDraft
+from vedette.language.schema.inheritance import (
+    IncompatibleAttributes,
+    TypeHierarchy,
+    apply_override,
+    inherit_attributes,
+)
 from vedette.language.schema.model import AttributeType, NodeType
-from vedette.language.schema.type_expressions import TypeResolver
+from vedette.language.schema.type_expressions import DeclaredTypeResolver
 from vedette.language.syntax.declarations import NodeDeclaration
 
 __all__ = ["NodeBuilder"]
@@ -26,7 +31,7 @@ __all__ = ["NodeBuilder"]
 class NodeBuilder:
     """Builds all node types anew, old ones too: a parent that grows makes its subtypes grow."""
 
-    def __init__(self, draft: Draft, resolver: TypeResolver) -> None:
+    def __init__(self, draft: SchemaDraft, resolver: DeclaredTypeResolver) -> None:
         self._draft = draft
         self._old = draft.schema.nodes
         self._declared = draft.nodes
@@ -36,7 +41,7 @@ class NodeBuilder:
         }
         self._parents = self._find_parents()
         order = self._order()
-        self.ancestry = Ancestry(self._parents, order)
+        self.ancestry = TypeHierarchy(self._parents, order)
         self._order_found = order
         self._attributes: dict[str, dict[str, AttributeType]] = {}
 
@@ -45,9 +50,9 @@ class NodeBuilder:
         for name in self._order_found:
             self._attributes[name] = self._attributes_of(name)
         names = [*self._old, *(name for name in self._declared if name not in self._old)]
-        return {name: self._kept(self._node(name)) for name in names}
+        return {name: self._reuse_unchanged(self._node(name)) for name in names}
 
-    def _kept(self, node: NodeType) -> NodeType:
+    def _reuse_unchanged(self, node: NodeType) -> NodeType:
         """The old object when nothing changed: plans hold on to it."""
         old = self._old.get(node.name)
         return old if old is not None and old == node else node
@@ -57,7 +62,7 @@ class NodeBuilder:
     def _find_parents(self) -> dict[str, tuple[str, ...]]:
         parents = {name: node.parents for name, node in self._old.items()}
         for name, declaration in self._declared.items():
-            found = tuple(self._draft.local_name(parent) for parent in declaration.parents)
+            found = tuple(self._draft.unqualified_name(parent) for parent in declaration.parents)
             usable = tuple(parent for parent in found if self._check_parent(declaration, parent))
             if len(set(found)) < len(found):
                 self._draft.report("E2005", f"'{name}' names a parent twice", declaration.span)
@@ -96,27 +101,31 @@ class NodeBuilder:
     # --- attributes ---------------------------------------------------------------------------------------------
 
     def _attributes_of(self, name: str) -> dict[str, AttributeType]:
-        above, problems = inherited(
+        above, problems = inherit_attributes(
             (self._attributes[parent] for parent in self._parents[name]), self.ancestry
         )
         for problem in problems:
             code = "E2011" if name in self._old else "E2010"
             self._draft.report(code, f"in the node '{name}' {problem}", self._span(name))
         if name not in self._old:
-            return self._fresh(name, above)
-        return self._grown(name, above)
+            return self._attributes_of_new_type(name, above)
+        return self._extend_existing(name, above)
 
-    def _fresh(self, name: str, above: Mapping[str, AttributeType]) -> dict[str, AttributeType]:
+    def _attributes_of_new_type(
+        self, name: str, above: Mapping[str, AttributeType]
+    ) -> dict[str, AttributeType]:
         attributes = dict(above)
         for attribute in self._own[name].values():
             attributes[attribute.name] = self._overridden(name, above, attribute, "E2010")
         return attributes
 
-    def _grown(self, name: str, above: Mapping[str, AttributeType]) -> dict[str, AttributeType]:
+    def _extend_existing(self, name: str, above: Mapping[str, AttributeType]) -> dict[str, AttributeType]:
         """The attributes of a type that exists, in their old places, and new ones behind them."""
         old = self._old[name]
         own = self._own.get(name)
-        before, _ = inherited((self._old[parent].attributes for parent in old.parents), self.ancestry)
+        before, _ = inherit_attributes(
+            (self._old[parent].attributes for parent in old.parents), self.ancestry
+        )
         declared_here = {each: was for each, was in old.attributes.items() if was != before.get(each)}
         attributes: dict[str, AttributeType] = {}
         for each, was in old.attributes.items():
@@ -128,7 +137,7 @@ class NodeBuilder:
                 attributes[each] = above[each]
         if own is not None:
             for problem in missing_attributes(declared_here, own):
-                self._breaking(name, problem, self._declared[name].span)
+                self._report_breaking_change(name, problem, self._declared[name].span)
         for each, attribute in above.items():
             attributes.setdefault(each, attribute)
         for each, attribute in (own or {}).items():
@@ -143,19 +152,19 @@ class NodeBuilder:
         if own.name not in above:
             return own
         try:
-            return override(above[own.name], own, self.ancestry)
-        except Incompatible as error:
+            return apply_override(above[own.name], own, self.ancestry)
+        except IncompatibleAttributes as error:
             self._draft.report(code, f"in the node '{name}' {error}", self._span(name, own.name))
             return own
 
     def _changed(self, name: str, was: AttributeType, now: AttributeType) -> AttributeType:
-        for problem in attribute_changes(was, now, self.ancestry):
-            self._breaking(name, problem, self._span(name, was.name))
+        for problem in breaking_attribute_changes(was, now, self.ancestry):
+            self._report_breaking_change(name, problem, self._span(name, was.name))
         return keep_doc(was, now)
 
     def _added(self, name: str, attribute: AttributeType) -> None:
-        for problem in added_attribute(attribute):
-            self._breaking(name, problem, self._span(name, attribute.name))
+        for problem in breaking_addition(attribute):
+            self._report_breaking_change(name, problem, self._span(name, attribute.name))
 
     # --- the types ----------------------------------------------------------------------------------------------
 
@@ -182,17 +191,17 @@ class NodeBuilder:
         return node
 
     def _check_modifiers(self, node: NodeType, old: NodeType | None, span: Span) -> None:
-        if node.abstract and node.sealed and not node.protected:
+        if node.abstract and node.sealed and not node.is_layer0:
             text = f"the node '{node.name}' is abstract and sealed: it could never have an element"
             self._draft.report("E2010", text, span)
         if old is None:
             return
         if node.abstract and not old.abstract:
-            self._breaking(node.name, "it is not abstract so far: it may have elements", span)
+            self._report_breaking_change(node.name, "it is not abstract so far: it may have elements", span)
         if node.sealed and not old.sealed and len(node.descendants) > 1:
-            self._breaking(node.name, "it is not sealed so far and has subtypes", span)
+            self._report_breaking_change(node.name, "it is not sealed so far and has subtypes", span)
 
-    def _breaking(self, name: str, problem: str, span: Span) -> None:
+    def _report_breaking_change(self, name: str, problem: str, span: Span) -> None:
         self._draft.report("E2011", f"the node '{name}' is already defined: {problem}", span)
 
     def _span(self, name: str, attribute: str | None = None) -> Span:
@@ -203,4 +212,4 @@ class NodeBuilder:
             for each in declaration.attributes:
                 if each.name == attribute:
                     return each.span
-        return declared[0].span if declared else NOWHERE
+        return declared[0].span if declared else NO_SPAN

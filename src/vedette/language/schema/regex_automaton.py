@@ -12,39 +12,39 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 
 from vedette.language.schema.regex_parser import (
+    Alternation,
     Anchor,
-    Characters,
-    Choice,
+    CharacterClass,
+    CharacterTest,
     Regex,
     RegexError,
     Repeat,
     Sequence,
-    Test,
     parse_regex,
 )
 
-__all__ = ["LONGEST_TEXT", "Matcher", "compile_regex"]
+__all__ = ["MAX_TEXT_CHARACTERS", "RegexAutomaton", "compile_regex"]
 
-LONGEST_TEXT = 16_384
+MAX_TEXT_CHARACTERS = 16_384
 """Characters; the caller refuses a longer text. Together with the bound on states it bounds the work."""
-_MOST_STATES = 1_000
+_MAX_STATES = 1_000
 _MOST_STEPS = 5_000
 """Steps of building: repetitions of nothing add no states."""
-_MOST_REMEMBERED = 20_000
+_MAX_CACHED_TRANSITIONS = 20_000
 
 
-def compile_regex(pattern: str) -> Matcher:
+def compile_regex(pattern: str) -> RegexAutomaton:
     """Ready to match; raises RegexError. A pattern without an anchor must match the whole text."""
     tree = parse_regex(pattern)
-    anything = Repeat(Characters(lambda _: True), 0, None)
-    return Matcher(pattern, Sequence((anything, tree, anything)) if _has_anchor(tree) else tree)
+    anything = Repeat(CharacterClass(lambda _: True), 0, None)
+    return RegexAutomaton(pattern, Sequence((anything, tree, anything)) if _has_anchor(tree) else tree)
 
 
 def _has_anchor(tree: Regex) -> bool:
     match tree:
         case Anchor():
             return True
-        case Characters():
+        case CharacterClass():
             return False
         case Repeat():
             return _has_anchor(tree.item)
@@ -53,40 +53,40 @@ def _has_anchor(tree: Regex) -> bool:
 
 
 @dataclass(slots=True)
-class _State:
+class _NfaState:
     """A character test with one follower, or epsilon moves; an anchor's moves are open only at its end of the text."""
 
-    test: Test | None = None
+    test: CharacterTest | None = None
     anchor: Anchor | None = None
     followers: tuple[int, ...] = ()
 
 
-class _Reached(dict[str, "_Reached"]):
+class _DfaState(dict[str, "_DfaState"]):
     """A set of states reached together; as a mapping, the set that each character leads to."""
 
     __slots__ = ("accepts", "matcher", "states")
 
-    def __init__(self, matcher: Matcher, states: frozenset[int], accepts: bool) -> None:
+    def __init__(self, matcher: RegexAutomaton, states: frozenset[int], accepts: bool) -> None:
         super().__init__()
         self.matcher = matcher
         self.states = states
         self.accepts = accepts
 
-    def __missing__(self, character: str) -> _Reached:
+    def __missing__(self, character: str) -> _DfaState:
         return self.matcher.step(self, character)
 
 
-class Matcher:
+class RegexAutomaton:
     """A compiled pattern."""
 
     __slots__ = ("_begin", "_known", "_remembered", "_start", "_states", "_steps", "pattern")
 
     def __init__(self, pattern: str, tree: Regex) -> None:
         self.pattern = pattern
-        self._states: list[_State] = [_State()]  # state 0 accepts
+        self._states: list[_NfaState] = [_NfaState()]  # state 0 accepts
         self._steps = 0
         self._start = self._build(tree, 0)
-        self._forget()
+        self._reset_cache()
 
     def matches(self, text: str) -> bool:
         reached = self._begin
@@ -96,70 +96,70 @@ class Matcher:
 
     # --- building -----------------------------------------------------------------------------------------------
 
-    def _add(self, state: _State) -> int:
+    def _add(self, state: _NfaState) -> int:
         self._states.append(state)
         return len(self._states) - 1
 
     def _build(self, tree: Regex, after: int) -> int:
         """Add the states of the tree so that they lead to `after`; the state to begin with."""
         self._steps += 1
-        if len(self._states) > _MOST_STATES or self._steps > _MOST_STEPS:
-            raise RegexError(f"the pattern needs more than {_MOST_STATES} states; repeat less, or use length")
+        if len(self._states) > _MAX_STATES or self._steps > _MOST_STEPS:
+            raise RegexError(f"the pattern needs more than {_MAX_STATES} states; repeat less, or use length")
         match tree:
-            case Characters():
-                return self._add(_State(test=tree.test, followers=(after,)))
+            case CharacterClass():
+                return self._add(_NfaState(test=tree.test, followers=(after,)))
             case Anchor():
-                return self._add(_State(anchor=tree, followers=(after,)))
+                return self._add(_NfaState(anchor=tree, followers=(after,)))
             case Sequence():
                 for item in reversed(tree.items):
                     after = self._build(item, after)
                 return after
-            case Choice():
-                return self._add(_State(followers=tuple(self._build(item, after) for item in tree.items)))
+            case Alternation():
+                return self._add(_NfaState(followers=tuple(self._build(item, after) for item in tree.items)))
             case Repeat():
                 return self._build_repeat(tree, after)
 
     def _build_repeat(self, tree: Repeat, after: int) -> int:
         if tree.high is None:
-            loop = self._add(_State())
+            loop = self._add(_NfaState())
             self._states[loop].followers = (self._build(tree.item, loop), after)
             begin = loop
         else:
             begin = after
             for _ in range(tree.high - tree.low):
-                begin = self._add(_State(followers=(self._build(tree.item, begin), after)))
+                begin = self._add(_NfaState(followers=(self._build(tree.item, begin), after)))
         for _ in range(tree.low):
             begin = self._build(tree.item, begin)
         return begin
 
     # --- running ------------------------------------------------------------------------------------------------
 
-    def step(self, reached: _Reached, character: str) -> _Reached:
+    def step(self, reached: _DfaState, character: str) -> _DfaState:
         """Where the character leads from here, remembered."""
         moved = []
         for number in reached.states:
             state = self._states[number]
             if state.test is not None and state.test(character):
                 moved.append(state.followers[0])
-        following = self._meet(moved, begin=False)
+        following = self._dfa_state(moved, begin=False)
         self._remembered += 1
-        if self._remembered > _MOST_REMEMBERED:
-            self._forget()
+        if self._remembered > _MAX_CACHED_TRANSITIONS:
+            self._reset_cache()
         else:
             reached[character] = following
         return following
 
-    def _forget(self) -> None:
-        self._known: dict[frozenset[int], _Reached] = {}
+    def _reset_cache(self) -> None:
+        self._known: dict[frozenset[int], _DfaState] = {}
         self._remembered = 0
-        self._begin = self._meet([self._start], begin=True)
+        self._begin = self._dfa_state([self._start], begin=True)
 
-    def _meet(self, seeds: list[int], *, begin: bool) -> _Reached:
+    def _dfa_state(self, seeds: list[int], *, begin: bool) -> _DfaState:
         states = self._closure(seeds, begin=begin, end=False)
         known = None if begin else self._known.get(states)
         if known is None:
             accepts = 0 in self._closure(states, begin=begin, end=True)
-            known = _Reached(self, states, accepts)
+            known = _DfaState(self, states, accepts)
             if not begin:
                 self._known[states] = known
         return known

@@ -11,20 +11,20 @@ from dataclasses import dataclass
 from typing import TypeAlias
 
 __all__ = [
+    "Alternation",
     "Anchor",
-    "Characters",
-    "Choice",
+    "CharacterClass",
+    "CharacterTest",
     "Regex",
     "RegexError",
     "Repeat",
     "Sequence",
-    "Test",
     "parse_regex",
 ]
 
-Test: TypeAlias = Callable[[str], bool]
-_DEEPEST = 50
-_MOST_REPEATS = 1_000
+CharacterTest: TypeAlias = Callable[[str], bool]
+_MAX_GROUP_DEPTH = 50
+_MAX_REPEATS = 1_000
 
 
 class RegexError(ValueError):
@@ -32,10 +32,10 @@ class RegexError(ValueError):
 
 
 @dataclass(frozen=True, slots=True)
-class Characters:
+class CharacterClass:
     """One character that passes the test."""
 
-    test: Test
+    test: CharacterTest
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,7 +51,7 @@ class Sequence:
 
 
 @dataclass(frozen=True, slots=True)
-class Choice:
+class Alternation:
     items: tuple[Regex, ...]
 
 
@@ -62,7 +62,7 @@ class Repeat:
     high: int | None
 
 
-Regex: TypeAlias = Characters | Anchor | Sequence | Choice | Repeat
+Regex: TypeAlias = CharacterClass | Anchor | Sequence | Alternation | Repeat
 
 
 def parse_regex(pattern: str) -> Regex:
@@ -74,7 +74,7 @@ def parse_regex(pattern: str) -> Regex:
     return tree
 
 
-_CATEGORIES: dict[str, Test] = {
+_CATEGORIES: dict[str, CharacterTest] = {
     "d": str.isdecimal,
     "D": lambda character: not character.isdecimal(),
     "w": lambda character: character.isalnum() or character == "_",
@@ -113,12 +113,12 @@ class _Parser:
     # --- structure ----------------------------------------------------------------------------------------------
 
     def choice(self, depth: int) -> Regex:
-        if depth > _DEEPEST:
-            raise self.error(f"groups are nested deeper than {_DEEPEST}")
+        if depth > _MAX_GROUP_DEPTH:
+            raise self.error(f"groups are nested deeper than {_MAX_GROUP_DEPTH}")
         branches = [self.sequence(depth)]
         while self.accept("|"):
             branches.append(self.sequence(depth))
-        return branches[0] if len(branches) == 1 else Choice(tuple(branches))
+        return branches[0] if len(branches) == 1 else Alternation(tuple(branches))
 
     def sequence(self, depth: int) -> Regex:
         items: list[Regex] = []
@@ -153,8 +153,8 @@ class _Parser:
         digits = low + high
         if not digits or not (digits.isascii() and digits.isdigit()):
             return None
-        if len(low) > 4 or len(high) > 4 or max(int(low or 0), int(high or 0)) > _MOST_REPEATS:
-            raise self.error(f"more than {_MOST_REPEATS} repetitions; use the modifier length")
+        if len(low) > 4 or len(high) > 4 or max(int(low or 0), int(high or 0)) > _MAX_REPEATS:
+            raise self.error(f"more than {_MAX_REPEATS} repetitions; use the modifier length")
         self.place = end + 1
         least = int(low or 0)
         most = (int(high) if high else None) if comma else least
@@ -170,18 +170,18 @@ class _Parser:
             case "(":
                 return self.group(depth)
             case "[":
-                return Characters(self.character_class())
+                return CharacterClass(self.character_class())
             case ".":
-                return Characters(lambda found: found != "\n")
+                return CharacterClass(lambda found: found != "\n")
             case "^" | "$":
                 return Anchor(character == "$")
             case "\\":
                 test = self.escape()
-                return Characters(test if callable(test) else test.__eq__)
+                return CharacterClass(test if callable(test) else test.__eq__)
             case "*" | "+" | "?":
                 self.place -= 1
                 raise self.error(f"there is nothing to repeat before '{character}'")
-        return Characters(character.__eq__)
+        return CharacterClass(character.__eq__)
 
     def group(self, depth: int) -> Regex:
         if self.accept("?") and not self.accept(":"):
@@ -197,7 +197,7 @@ class _Parser:
         while self.take() != ">":
             pass
 
-    def escape(self) -> Test | str:
+    def escape(self) -> CharacterTest | str:
         """What follows a backslash: a category's test, or the one character meant."""
         character = self.take()
         if character in _CATEGORIES:
@@ -221,11 +221,11 @@ class _Parser:
 
     # --- classes ------------------------------------------------------------------------------------------------
 
-    def character_class(self) -> Test:
+    def character_class(self) -> CharacterTest:
         negated = self.accept("^")
         singles: set[str] = set()
         ranges: list[tuple[str, str]] = []
-        tests: list[Test] = []
+        tests: list[CharacterTest] = []
         first = True
         while first or self.peek() != "]":
             first = False
@@ -233,7 +233,9 @@ class _Parser:
         self.place += 1
         return _class_test(frozenset(singles), tuple(ranges), tuple(tests), negated)
 
-    def class_item(self, singles: set[str], ranges: list[tuple[str, str]], tests: list[Test]) -> None:
+    def class_item(
+        self, singles: set[str], ranges: list[tuple[str, str]], tests: list[CharacterTest]
+    ) -> None:
         low = self.class_character()
         if self.peek() == "-" and self.pattern[self.place + 1 : self.place + 2] not in ("", "]"):
             self.place += 1
@@ -246,14 +248,17 @@ class _Parser:
         else:
             singles.add(low)
 
-    def class_character(self) -> Test | str:
+    def class_character(self) -> CharacterTest | str:
         character = self.take()
         return self.escape() if character == "\\" else character
 
 
 def _class_test(
-    singles: frozenset[str], ranges: tuple[tuple[str, str], ...], tests: tuple[Test, ...], negated: bool
-) -> Test:
+    singles: frozenset[str],
+    ranges: tuple[tuple[str, str], ...],
+    tests: tuple[CharacterTest, ...],
+    negated: bool,
+) -> CharacterTest:
     def test(character: str) -> bool:
         found = (
             character in singles

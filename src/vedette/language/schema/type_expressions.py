@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass, replace
 
-from vedette.language.schema.draft import Draft
-from vedette.language.schema.modifiers import accumulate, normalised
+from vedette.language.schema.draft import SchemaDraft
+from vedette.language.schema.modifiers import normalize_modifiers, override_modifiers
 from vedette.language.syntax.declarations import Modifier
 from vedette.language.syntax.expressions import (
     AnyType,
@@ -17,15 +17,15 @@ from vedette.language.syntax.expressions import (
 )
 from vedette.language.types import ANY_VALUE, SCALARS, Type, edge_type, node_type, union_of
 
-__all__ = ["OPTIONAL", "ResolvedType", "TypeResolver"]
+__all__ = ["OPTIONAL_MARKER", "DeclaredType", "DeclaredTypeResolver"]
 
-OPTIONAL = Modifier("optional")
+OPTIONAL_MARKER = Modifier("optional")
 """Among the modifiers of an alias in a schema: the alias is of a type `T?`."""
 _DEEPEST_ALIAS = 100
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class ResolvedType:
+class DeclaredType:
     """What a type expression stands for. A type that could not be resolved is Any, and was reported."""
 
     type: Type
@@ -34,15 +34,15 @@ class ResolvedType:
     """From the aliases on the way, nearest last."""
 
 
-_UNKNOWN = ResolvedType(type=ANY_VALUE)
+_UNKNOWN = DeclaredType(type=ANY_VALUE)
 
 
-class TypeResolver:
+class DeclaredTypeResolver:
     """Resolves types against a draft and keeps the aliases it has expanded."""
 
-    def __init__(self, draft: Draft) -> None:
+    def __init__(self, draft: SchemaDraft) -> None:
         self._draft = draft
-        self._expanded: dict[str, ResolvedType] = {}
+        self._expanded: dict[str, DeclaredType] = {}
         self._expanding: list[str] = []
 
     def aliases(self) -> dict[str, tuple[Type, tuple[Modifier, ...]]]:
@@ -50,16 +50,16 @@ class TypeResolver:
         found = {}
         for name in self._draft.aliases:
             resolved = self._alias(name)
-            marks = (OPTIONAL,) if resolved.optional else ()
+            marks = (OPTIONAL_MARKER,) if resolved.optional else ()
             found[name] = (resolved.type, marks + resolved.modifiers)
         return found
 
-    def resolve(self, expression: TypeExpression) -> ResolvedType:
+    def resolve(self, expression: TypeExpression) -> DeclaredType:
         match expression:
             case NamedType():
                 return self._named(expression)
             case AnyType():
-                return ResolvedType(type=node_type())
+                return DeclaredType(type=node_type())
             case EdgeReferenceType():
                 return self._edge_reference(expression)
             case OptionalType():
@@ -67,12 +67,12 @@ class TypeResolver:
             case UnionType():
                 return self._union(expression)
 
-    def _named(self, expression: NamedType) -> ResolvedType:
-        name = self._draft.local_name(expression.name)
+    def _named(self, expression: NamedType) -> DeclaredType:
+        name = self._draft.unqualified_name(expression.name)
         if name in SCALARS:
-            return ResolvedType(type=SCALARS[name])
+            return DeclaredType(type=SCALARS[name])
         if self._draft.is_node(name):
-            return ResolvedType(type=node_type(name))
+            return DeclaredType(type=node_type(name))
         if self._draft.is_alias(name):
             return self._alias(name)
         if self._draft.is_edge(name):
@@ -81,16 +81,16 @@ class TypeResolver:
             self._draft.report("E2001", f"Unknown type '{name}'", expression.span)
         return _UNKNOWN
 
-    def _edge_reference(self, expression: EdgeReferenceType) -> ResolvedType:
+    def _edge_reference(self, expression: EdgeReferenceType) -> DeclaredType:
         if expression.edge is None:
-            return ResolvedType(type=edge_type())
-        name = self._draft.local_name(expression.edge)
+            return DeclaredType(type=edge_type())
+        name = self._draft.unqualified_name(expression.edge)
         if not self._draft.is_edge(name):
             self._draft.report("E2001", f"Unknown edge type '{name}'", expression.span)
             return _UNKNOWN
-        return ResolvedType(type=edge_type(name))
+        return DeclaredType(type=edge_type(name))
 
-    def _union(self, expression: UnionType) -> ResolvedType:
+    def _union(self, expression: UnionType) -> DeclaredType:
         members = [self.resolve(member) for member in expression.members]
         if any(member.type.kind == "Any" for member in members):
             return _UNKNOWN
@@ -102,18 +102,18 @@ class TypeResolver:
         if kinds & {"Node", "Edge"} and kinds & {"String", "ID"}:
             text = f"{type_} mixes references with text: an id could not be told from a string"
             self._draft.report("E2010", text, expression.span)
-        return ResolvedType(type=type_, optional=any(member.optional for member in members))
+        return DeclaredType(type=type_, optional=any(member.optional for member in members))
 
     # --- aliases ------------------------------------------------------------------------------------------------
 
-    def _alias(self, name: str) -> ResolvedType:
+    def _alias(self, name: str) -> DeclaredType:
         if name not in self._draft.aliases:
-            return _stored(*self._draft.schema.aliases[name])
+            return _from_schema(*self._draft.schema.aliases[name])
         if name not in self._expanded:
             self._expanded[name] = self._expand(name)
         return self._expanded[name]
 
-    def _expand(self, name: str) -> ResolvedType:
+    def _expand(self, name: str) -> DeclaredType:
         declaration = self._draft.aliases[name]
         if name in self._expanding or len(self._expanding) >= _DEEPEST_ALIAS:
             path = " = ".join([*self._expanding[-5:], name])
@@ -125,17 +125,17 @@ class TypeResolver:
         self._expanding.append(name)
         inner = self.resolve(declaration.type)
         self._expanding.pop()
-        own = normalised(declaration.modifiers, self._draft.report)
+        own = normalize_modifiers(declaration.modifiers, self._draft.report)
         if own and _is_union(declaration.type, inner.type):
             self._draft.report("E2010", f"the union type '{name}' cannot have modifiers", own[0].span)
-        return replace(inner, modifiers=accumulate(inner.modifiers, own))
+        return replace(inner, modifiers=override_modifiers(inner.modifiers, own))
 
 
-def _stored(type_: Type, modifiers: tuple[Modifier, ...]) -> ResolvedType:
-    return ResolvedType(
+def _from_schema(type_: Type, modifiers: tuple[Modifier, ...]) -> DeclaredType:
+    return DeclaredType(
         type=type_,
-        optional=OPTIONAL in modifiers,
-        modifiers=tuple(modifier for modifier in modifiers if modifier != OPTIONAL),
+        optional=OPTIONAL_MARKER in modifiers,
+        modifiers=tuple(modifier for modifier in modifiers if modifier != OPTIONAL_MARKER),
     )
 
 

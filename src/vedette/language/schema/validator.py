@@ -10,19 +10,19 @@ from collections.abc import Callable
 from typing import TypeAlias
 
 from vedette.errors import AnalysisError, ConstraintViolation
-from vedette.language.schema.conversion import int_conversion, value_classes
+from vedette.language.schema.conversion import int_converter, python_classes
 from vedette.language.schema.model import AttributeType
-from vedette.language.schema.modifier_predicates import Test, compile_test
+from vedette.language.schema.modifier_predicates import ValuePredicate, compile_predicate
 from vedette.language.types import describe
-from vedette.language.value_kinds import kind_of, show
+from vedette.language.value_kinds import format_for_error, kind_of_value
 from vedette.values import Value
 
-__all__ = ["Check", "compile_checks", "missing_required"]
+__all__ = ["Validator", "compile_validator", "missing_required"]
 
-Check: TypeAlias = Callable[[Value], Value]
+Validator: TypeAlias = Callable[[Value], Value]
 
 
-def compile_checks(attribute: AttributeType, owner: str | None = None) -> Check:
+def compile_validator(attribute: AttributeType, owner: str | None = None) -> Validator:
     """A validator: takes the value that a statement sets, returns the value to store.
 
     Converts Int to Float, Timestamp or Duration where declared. Raises AnalysisError E2003 (type), ConstraintViolation
@@ -31,9 +31,9 @@ def compile_checks(attribute: AttributeType, owner: str | None = None) -> Check:
     target. `owner` is the type that errors name, by default the declaring one. An attribute that is left out is not
     the business of the validator: the graph takes the default or null, or raises `missing_required`.
     """
-    place = _Place(attribute, owner or attribute.owner)
-    classes, convert = value_classes(attribute.type), int_conversion(attribute.type)
-    tests = tuple(compile_test(modifier, attribute.type) for modifier in attribute.checks)
+    place = _AttributeErrors(attribute, owner or attribute.declared_in)
+    classes, convert = python_classes(attribute.type), int_converter(attribute.type)
+    tests = tuple(compile_predicate(modifier, attribute.type) for modifier in attribute.value_modifiers)
     accept = (
         _one_class(classes, convert, place) if len(classes) == 1 else _classes_of(classes, convert, place)
     )
@@ -42,12 +42,12 @@ def compile_checks(attribute: AttributeType, owner: str | None = None) -> Check:
 
 def missing_required(attribute: AttributeType, owner: str | None = None) -> ConstraintViolation:
     """E3002 for a required attribute without a default that SPAWN or LINK leaves out."""
-    return _Place(attribute, owner or attribute.owner).violation(
+    return _AttributeErrors(attribute, owner or attribute.declared_in).violation(
         "E3002", "is required: give it a value", None
     )
 
 
-class _Place:
+class _AttributeErrors:
     """Which attribute an error is about."""
 
     __slots__ = ("attribute", "owner")
@@ -58,7 +58,7 @@ class _Place:
 
     def violation(self, code: str, problem: str, value: Value) -> ConstraintViolation:
         name = self.attribute.name
-        fields = {"type": self.owner, "attribute": name, "value": show(value)}
+        fields = {"type": self.owner, "attribute": name, "value": format_for_error(value)}
         return ConstraintViolation(
             code, f"attribute '{name}' of type '{self.owner}' {problem}", fields=fields
         )
@@ -68,10 +68,10 @@ class _Place:
         name, expected = self.attribute.name, describe(self.attribute.type)
         text = (
             f"attribute '{name}' of type '{self.owner}' is declared {expected}, "
-            f"not {kind_of(value)}: {show(value)} does not fit"
+            f"not {kind_of_value(value)}: {format_for_error(value)} does not fit"
         )
         raise AnalysisError(
-            "E2003", text, fields={"type": self.owner, "attribute": name, "value": show(value)}
+            "E2003", text, fields={"type": self.owner, "attribute": name, "value": format_for_error(value)}
         )
 
     def null(self) -> None:
@@ -84,9 +84,11 @@ class _Place:
         raise self.violation("E3013", f"cannot be null: it is declared {declared}, not {declared}?", None)
 
 
-def _one_class(classes: tuple[type, ...], convert: Callable[[int], Value] | None, place: _Place) -> Check:
+def _one_class(
+    classes: tuple[type, ...], convert: Callable[[int], Value] | None, place: _AttributeErrors
+) -> Validator:
     expected = classes[0]
-    other = _otherwise(convert, place)
+    other = _convert_or_fail(convert, place)
 
     def check(value: Value) -> Value:
         return value if value.__class__ is expected else other(value)
@@ -94,8 +96,10 @@ def _one_class(classes: tuple[type, ...], convert: Callable[[int], Value] | None
     return check
 
 
-def _classes_of(classes: tuple[type, ...], convert: Callable[[int], Value] | None, place: _Place) -> Check:
-    other = _otherwise(convert, place)
+def _classes_of(
+    classes: tuple[type, ...], convert: Callable[[int], Value] | None, place: _AttributeErrors
+) -> Validator:
+    other = _convert_or_fail(convert, place)
 
     def check(value: Value) -> Value:
         return value if value.__class__ in classes else other(value)
@@ -103,7 +107,7 @@ def _classes_of(classes: tuple[type, ...], convert: Callable[[int], Value] | Non
     return check
 
 
-def _otherwise(convert: Callable[[int], Value] | None, place: _Place) -> Check:
+def _convert_or_fail(convert: Callable[[int], Value] | None, place: _AttributeErrors) -> Validator:
     """What happens to a value that is not of an expected class: null, an Int to convert, or an error."""
 
     def other(value: Value) -> Value:
@@ -120,7 +124,7 @@ def _otherwise(convert: Callable[[int], Value] | None, place: _Place) -> Check:
     return other
 
 
-def _with_tests(accept: Check, tests: tuple[Test, ...], place: _Place) -> Check:
+def _with_tests(accept: Validator, tests: tuple[ValuePredicate, ...], place: _AttributeErrors) -> Validator:
     """Value modifiers skip null."""
 
     def check(value: Value) -> Value:
@@ -128,7 +132,7 @@ def _with_tests(accept: Check, tests: tuple[Test, ...], place: _Place) -> Check:
         if value is not None:
             for code, passes, wanted in tests:
                 if not passes(value):
-                    raise place.violation(code, f"{wanted}, not {show(value)}", value)
+                    raise place.violation(code, f"{wanted}, not {format_for_error(value)}", value)
         return value
 
     return check

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import TypeAlias
 
-from vedette.language.diagnostics import NOWHERE, Span
+from vedette.language.diagnostics import NO_SPAN, Span
 from vedette.language.syntax.expressions import Expression, Pattern, TypeExpression
 from vedette.language.syntax.statements import Action
 
@@ -26,7 +26,7 @@ __all__ = [
 
 
 def _span() -> Span:
-    return field(default=NOWHERE, compare=False, repr=False, kw_only=True)
+    return field(default=NO_SPAN, compare=False, repr=False, kw_only=True)
 
 
 @dataclass(frozen=True, slots=True)

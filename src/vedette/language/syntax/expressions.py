@@ -9,11 +9,11 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import TypeAlias
 
-from vedette.language.diagnostics import NOWHERE, Span
+from vedette.language.diagnostics import NO_SPAN, Span
 from vedette.values import Value
 
 __all__ = [
-    "AGGREGATES",
+    "AGGREGATE_FUNCTIONS",
     "COMPARISONS",
     "Aggregate",
     "AnyType",
@@ -23,7 +23,7 @@ __all__ = [
     "Conditional",
     "EdgePattern",
     "EdgeReferenceType",
-    "Element",
+    "EdgeTarget",
     "Exists",
     "Expression",
     "IdReference",
@@ -37,8 +37,8 @@ __all__ = [
     "Parameter",
     "Pattern",
     "PatternAggregate",
+    "PatternPart",
     "Projection",
-    "Target",
     "TypeExpression",
     "TypeTest",
     "Unary",
@@ -47,12 +47,12 @@ __all__ = [
     "Wildcard",
 ]
 
-AGGREGATES = frozenset({"COUNT", "SUM", "AVG", "MIN", "MAX", "COLLECT"})
+AGGREGATE_FUNCTIONS = frozenset({"COUNT", "SUM", "AVG", "MIN", "MAX", "COLLECT"})
 COMPARISONS = frozenset({"=", "!=", "<", "<=", ">", ">="})
 
 
 def _span() -> Span:
-    return field(default=NOWHERE, compare=False, repr=False, kw_only=True)
+    return field(default=NO_SPAN, compare=False, repr=False, kw_only=True)
 
 
 # --- type expressions -------------------------------------------------------------------------------------------
@@ -266,7 +266,7 @@ class Wildcard:
     span: Span = _span()
 
 
-Target: TypeAlias = Variable | IdReference | Parameter | Call | Wildcard
+EdgeTarget: TypeAlias = Variable | IdReference | Parameter | Call | Wildcard
 
 
 @dataclass(frozen=True, slots=True)
@@ -284,25 +284,25 @@ class EdgePattern:
 
     edge: str | None
     """The edge type; None for `edge<any>`."""
-    targets: tuple[Target, ...]
+    targets: tuple[EdgeTarget, ...]
     alias: str | None = None
-    repeat: str | None = None
+    quantifier: str | None = None
     """`+` for paths of one or more edges, `*` for zero or more."""
     min_depth: int | None = None
     max_depth: int | None = None
-    reference: bool = False
+    written_as_reference: bool = False
     """Written as `alias: edge<…>(…)`."""
     span: Span = _span()
 
 
-Element: TypeAlias = NodePattern | EdgePattern
+PatternPart: TypeAlias = NodePattern | EdgePattern
 
 
 @dataclass(frozen=True, slots=True)
 class Pattern:
     """Elements that must hold together; none at all (`()`) matches once."""
 
-    elements: tuple[Element, ...]
+    elements: tuple[PatternPart, ...]
     span: Span = _span()
 
 

@@ -5,7 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import TypeAlias
 
-from vedette.language.diagnostics import NOWHERE, Span
+from vedette.language.diagnostics import NO_SPAN, Span
+from vedette.language.syntax.expressions import EdgeTarget as PatternTarget
 from vedette.language.syntax.expressions import (
     Expression,
     IdReference,
@@ -15,7 +16,6 @@ from vedette.language.syntax.expressions import (
     TypeExpression,
     Variable,
 )
-from vedette.language.syntax.expressions import Target as PatternTarget
 
 __all__ = [
     "Ack",
@@ -24,8 +24,8 @@ __all__ = [
     "Assignment",
     "Begin",
     "BeginSession",
-    "ByEndpoints",
     "Commit",
+    "EdgesByTargets",
     "EndSession",
     "Explain",
     "Extend",
@@ -38,13 +38,14 @@ __all__ = [
     "MatchBlock",
     "MatchManage",
     "MatchMutate",
+    "MutationTarget",
     "Nack",
     "OptionValue",
     "Profile",
     "Redrive",
     "Return",
-    "ReturnItem",
     "Returning",
+    "ReturningItem",
     "Rollback",
     "Savepoint",
     "Set",
@@ -52,7 +53,6 @@ __all__ = [
     "SpawnItem",
     "Statement",
     "Subquery",
-    "Target",
     "Tick",
     "Trigger",
     "Unlink",
@@ -62,7 +62,7 @@ __all__ = [
 
 
 def _span() -> Span:
-    return field(default=NOWHERE, compare=False, repr=False, kw_only=True)
+    return field(default=NO_SPAN, compare=False, repr=False, kw_only=True)
 
 
 # --- reading ----------------------------------------------------------------------------------------------------
@@ -149,7 +149,7 @@ class Subquery:
 
 
 @dataclass(frozen=True, slots=True)
-class ByEndpoints:
+class EdgesByTargets:
     """`UNLINK edge(#a, _)`: every edge of the type between these targets."""
 
     edge: str
@@ -157,7 +157,7 @@ class ByEndpoints:
     span: Span = _span()
 
 
-Target: TypeAlias = IdReference | Variable | Subquery | ByEndpoints
+MutationTarget: TypeAlias = IdReference | Variable | Subquery | EdgesByTargets
 
 
 @dataclass(frozen=True, slots=True)
@@ -168,7 +168,7 @@ class Assignment:
 
 
 @dataclass(frozen=True, slots=True)
-class ReturnItem:
+class ReturningItem:
     """`id`, `created`, `count(*)` (name `count(*)`), `attr` or `variable.attr`."""
 
     name: str
@@ -181,7 +181,7 @@ class ReturnItem:
 class Returning:
     """No items is `RETURNING *`."""
 
-    items: tuple[ReturnItem, ...] = ()
+    items: tuple[ReturningItem, ...] = ()
     span: Span = _span()
 
 
@@ -206,7 +206,7 @@ class Spawn:
 class Kill:
     """`cascade` True forces cascading, False only unlinks, None does what the edges declare."""
 
-    target: Target
+    target: MutationTarget
     cascade: bool | None = None
     returning: Returning | None = None
     span: Span = _span()
@@ -228,7 +228,7 @@ class Link:
 
 @dataclass(frozen=True, slots=True)
 class Unlink:
-    target: Target
+    target: MutationTarget
     returning: Returning | None = None
     span: Span = _span()
 
@@ -237,7 +237,7 @@ class Unlink:
 class Set:
     """`SET t.a = e` and `SET t { a = e, … }`; right sides read the old state."""
 
-    target: Target
+    target: MutationTarget
     assignments: tuple[Assignment, ...]
     block: bool = False
     """Written with braces."""
@@ -308,7 +308,7 @@ class Trigger:
 class OptionValue:
     """A value that is a word with arguments: `arrival`, `attribute(t.p DESC)`, `sliding(10s, 1s)`, `since(7)`."""
 
-    word: str
+    name: str
     arguments: tuple[OrderTerm, ...] = ()
     span: Span = _span()
 

@@ -6,19 +6,19 @@ from collections.abc import Callable, Iterator
 from dataclasses import fields, is_dataclass, replace
 from typing import Any
 
-__all__ = ["exchange", "walk"]
+__all__ = ["transform", "walk"]
 
 
-def exchange(tree: Any, change: Callable[[Any], Any]) -> Any:
+def transform(tree: Any, change: Callable[[Any], Any]) -> Any:
     """The tree with nodes exchanged: where `change` yields something, that; elsewhere its parts, exchanged."""
     if isinstance(tree, tuple):
-        return tuple(exchange(part, change) for part in tree)
+        return tuple(transform(part, change) for part in tree)
     if not is_dataclass(tree) or isinstance(tree, type):
         return tree
     changed = change(tree)
     if changed is not None:
         return changed
-    parts = {f.name: exchange(getattr(tree, f.name), change) for f in fields(tree) if f.name != "span"}
+    parts = {f.name: transform(getattr(tree, f.name), change) for f in fields(tree) if f.name != "span"}
     return replace(tree, **parts)
 
 

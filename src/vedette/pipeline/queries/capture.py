@@ -24,7 +24,7 @@ from vedette.pipeline.schema import JOURNAL, PROGRESS, spark_schema
 from vedette.sources.images import decode_image, encode_image
 from vedette.subscriptions.index.versions import latest_version, open_version
 
-__all__ = ["capture", "mask_row", "masked", "sampled", "take_index"]
+__all__ = ["capture", "mask_image", "mask_row", "sampled", "take_index"]
 
 _WHOLE = 2**64
 _INDEX = "name string, place bigint, data binary"
@@ -122,16 +122,16 @@ def mask_row(row: dict[str, Any], mask: Sequence[str], salt: str) -> bool:
     hidden: set[str] = set()
     try:
         for side in ("before", "after"):
-            row[side] = masked(row[side], mask, salt, hidden)
+            row[side] = mask_image(row[side], mask, salt, hidden)
     except SourceError:
         return False
-    if any(value in _parts(row["key"]) for value in hidden):
-        row["key"] = _code(salt, row["key"])
-        row["event_id"] = _code(salt, row["event_id"])
+    if any(value in _key_parts(row["key"]) for value in hidden):
+        row["key"] = _pseudonym(salt, row["key"])
+        row["event_id"] = _pseudonym(salt, row["event_id"])
     return True
 
 
-def masked(
+def mask_image(
     image: bytes | None, mask: Sequence[str], salt: str, hidden: set[str] | None = None
 ) -> bytes | None:
     """The image with the values at these dotted paths replaced by a code; equal values have equal codes. A path goes
@@ -140,25 +140,25 @@ def masked(
         return None
     document = decode_image(image)
     for path in mask:
-        _hide(document, path.split("."), salt, hidden if hidden is not None else set())
+        _mask_path(document, path.split("."), salt, hidden if hidden is not None else set())
     return encode_image(document)
 
 
-def _hide(holder: Any, way: Sequence[str], salt: str, hidden: set[str]) -> None:
+def _mask_path(holder: Any, way: Sequence[str], salt: str, hidden: set[str]) -> None:
     if isinstance(holder, list):
         for item in holder:
-            _hide(item, way, salt, hidden)
+            _mask_path(item, way, salt, hidden)
     elif isinstance(holder, dict):
         name, *rest = way
         if rest:
-            _hide(holder.get(name), rest, salt, hidden)
-            _hide(holder, [f"{name}.{rest[0]}", *rest[1:]], salt, hidden)  # a name may have a dot in it
+            _mask_path(holder.get(name), rest, salt, hidden)
+            _mask_path(holder, [f"{name}.{rest[0]}", *rest[1:]], salt, hidden)  # a name may have a dot in it
         elif holder.get(name) is not None:
             hidden.update(_texts(holder[name]))
-            holder[name] = _code(salt, holder[name])
+            holder[name] = _pseudonym(salt, holder[name])
 
 
-def _parts(key: str) -> set[str]:
+def _key_parts(key: str) -> set[str]:
     """A key, and what it is made of when it is a JSON list or map of several."""
     try:
         return {key, *_texts(msgspec.json.decode(key))}
@@ -175,5 +175,5 @@ def _texts(value: Any) -> set[str]:
     return set() if value is None else {str(value)}
 
 
-def _code(salt: str, value: object) -> str:
+def _pseudonym(salt: str, value: object) -> str:
     return f"#{text_hash(salt + repr(value)):016x}"

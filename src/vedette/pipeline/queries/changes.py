@@ -10,10 +10,10 @@ from pyspark.sql.functions import collect_list
 from pyspark.sql.streaming.query import StreamingQuery
 
 from vedette.clock import Clock, SystemClock
-from vedette.pipeline.checkpoint import first_offset
+from vedette.pipeline.checkpoint import initial_offset
 from vedette.pipeline.queries.delivering_source import COUNTS, telling_source
 from vedette.pipeline.queries.query_start import start_query
-from vedette.pipeline.task import PipelineContext
+from vedette.pipeline.task import PipelineConfig
 
 __all__ = ["METRICS", "start_stream", "stop_stream"]
 
@@ -22,9 +22,9 @@ METRICS = "vedette"
 """Under this name the counts of a batch stand in the query's progress: see `telling.sum_of_counts`."""
 
 
-def start_stream(
+def start_changes_query(
     session: SparkSession,
-    context: PipelineContext,
+    context: PipelineConfig,
     checkpoint: Path,
     *,
     start: int | None = None,
@@ -41,7 +41,7 @@ def start_stream(
         "journal": context.journal,
         "index": str(context.index),
         "registry": context.registry,
-        "start": str(first_offset(checkpoint, context.journal, start)),
+        "start": str(initial_offset(checkpoint, context.journal, start)),
         "shares": str(shares),
         "maxrows": str(max_rows),
     }
@@ -55,7 +55,7 @@ def start_stream(
     )
 
 
-def stop_stream(query: StreamingQuery, clock: Clock | None = None) -> None:
+def drain_and_stop(query: StreamingQuery, clock: Clock | None = None) -> None:
     """Stop between two batches if there is such a moment soon: a batch that is cut off is delivered again."""
     clock, pause = clock or SystemClock(), Flag()
     end = clock.monotonic() + DRAIN_SECONDS

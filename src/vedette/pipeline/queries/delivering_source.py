@@ -18,7 +18,7 @@ from pyspark.sql.types import StructType
 
 from vedette.pipeline.datasource import JournalSource, JournalStream
 from vedette.pipeline.schema import OUTCOME
-from vedette.pipeline.task import PipelineContext
+from vedette.pipeline.task import PipelineConfig
 from vedette.pipeline.topology import hot_path
 
 __all__ = ["COUNTS", "TellingStream", "sum_of_counts", "telling_source"]
@@ -28,7 +28,7 @@ COUNTS = "counts"
 
 
 class TellingStream(JournalStream):
-    def __init__(self, options: dict[str, str], context: PipelineContext) -> None:
+    def __init__(self, options: dict[str, str], context: PipelineConfig) -> None:
         super().__init__(options)
         self._context = context
 
@@ -46,7 +46,7 @@ def sum_of_counts(texts: Iterable[str]) -> dict[str, float]:
     return dict(total)
 
 
-def telling_source(context: PipelineContext) -> type[JournalSource]:
+def telling_source(context: PipelineConfig) -> type[JournalSource]:
     """A source with its context inside: options are shown in plans, and it holds a secret."""
 
     class ToldJournal(JournalSource):

@@ -6,8 +6,8 @@
                     number, state, stored                           what was ingested
                     number, state, error_type, message, kind        in either case: why it could not be used
 
-`number` is the place of the file in its batch. `state` is `prepared`, a value of `Without` or of `OutcomeStatus`, or
-`unusable`. `vectors` are the bytes of all rows, little-endian 32-bit floats.
+`number` is the index of the file in its batch. `state` is `prepared`, a value of `NothingToStore` or of
+`OutcomeStatus`, or `unusable`. `vectors` are the bytes of all rows, little-endian 32-bit floats.
 """
 
 from __future__ import annotations
@@ -20,19 +20,25 @@ import pyarrow as pa
 
 from vedette.handshake.failures import FailureKind
 from vedette.search.chunking import Chunk
-from vedette.search.document import Place
-from vedette.search.ingestion import FileOutcome, FileToIngest, OutcomeStatus
-from vedette.search.preparation import FileToRead, PreparedFile, Readiness, Unusable, Without
+from vedette.search.document import SourceSpan
+from vedette.search.ingestion import FileOutcome, IngestRequest, OutcomeStatus
+from vedette.search.preparation import (
+    NothingToStore,
+    PreparedFile,
+    PrepareFailure,
+    PrepareRequest,
+    PrepareResult,
+)
 
 __all__ = [
-    "ANSWER_ROWS",
-    "files_of",
-    "ingest_rows",
-    "outcome_batch",
-    "outcomes_of",
-    "read_rows",
-    "readiness_batch",
-    "readiness_of",
+    "RESULT_ROWS",
+    "decode_files",
+    "decode_outcomes",
+    "decode_prepared",
+    "encode_files_to_ingest",
+    "encode_files_to_prepare",
+    "encode_outcomes",
+    "encode_prepared",
 ]
 
 READ_ROWS = pa.schema([("number", pa.int32()), ("path", pa.string()), ("known_hash", pa.string())])
@@ -54,7 +60,7 @@ _CHUNK = pa.struct(
         ("title", pa.string()),
     ]
 )
-ANSWER_ROWS = pa.schema(
+RESULT_ROWS = pa.schema(
     [
         ("number", pa.int32()),
         ("state", pa.string()),
@@ -71,17 +77,17 @@ _PREPARED = "prepared"
 _UNUSABLE = "unusable"
 
 
-def read_rows(files: Sequence[FileToRead]) -> pa.Table:
+def encode_files_to_prepare(files: Sequence[PrepareRequest]) -> pa.Table:
     return pa.Table.from_pylist(
         [
-            {"number": number, "path": file.path, "known_hash": file.known_hash}
+            {"number": number, "path": file.path, "known_hash": file.stored_hash}
             for number, file in enumerate(files)
         ],
         READ_ROWS,
     )
 
 
-def ingest_rows(files: Sequence[FileToIngest]) -> pa.Table:
+def encode_files_to_ingest(files: Sequence[IngestRequest]) -> pa.Table:
     return pa.Table.from_pylist(
         [
             {
@@ -97,33 +103,33 @@ def ingest_rows(files: Sequence[FileToIngest]) -> pa.Table:
     )
 
 
-def files_of(batch: pa.RecordBatch) -> tuple[list[int], list[FileToRead] | list[FileToIngest]]:
+def decode_files(batch: pa.RecordBatch) -> tuple[list[int], list[PrepareRequest] | list[IngestRequest]]:
     """In a worker: the numbers and the files of some rows, of either kind."""
     rows = batch.to_pylist()
     numbers = [row.pop("number") for row in rows]
     if "known_hash" in batch.schema.names:
-        return numbers, [FileToRead(**row) for row in rows]
-    return numbers, [FileToIngest(**row) for row in rows]
+        return numbers, [PrepareRequest(**row) for row in rows]
+    return numbers, [IngestRequest(**row) for row in rows]
 
 
-def readiness_batch(numbers: Sequence[int], answers: Sequence[Readiness]) -> pa.RecordBatch:
+def encode_prepared(numbers: Sequence[int], answers: Sequence[PrepareResult]) -> pa.RecordBatch:
     return _batch(
         {"number": number, **_readiness_row(each)} for number, each in zip(numbers, answers, strict=True)
     )
 
 
-def outcome_batch(numbers: Sequence[int], outcomes: Sequence[FileOutcome]) -> pa.RecordBatch:
+def encode_outcomes(numbers: Sequence[int], outcomes: Sequence[FileOutcome]) -> pa.RecordBatch:
     return _batch(
         {"number": number, **_outcome_row(each)} for number, each in zip(numbers, outcomes, strict=True)
     )
 
 
-def readiness_of(table: pa.Table, count: int) -> list[Readiness]:
+def decode_prepared(table: pa.Table, count: int) -> list[PrepareResult]:
     """Back in the driver, in the order of the files. A worker that forgot one is refused."""
     return [_readiness(row) for row in _in_order(table, count)]
 
 
-def outcomes_of(table: pa.Table, count: int) -> list[tuple[OutcomeStatus, int] | Unusable]:
+def decode_outcomes(table: pa.Table, count: int) -> list[tuple[OutcomeStatus, int] | PrepareFailure]:
     """Status and chunks of each file, or why not."""
     return [
         _unusable(row)
@@ -142,13 +148,13 @@ def _in_order(table: pa.Table, count: int) -> Iterator[dict[str, Any]]:
 
 
 def _batch(rows: Iterator[dict[str, Any]]) -> pa.RecordBatch:
-    return pa.RecordBatch.from_pylist(list(rows), ANSWER_ROWS)
+    return pa.RecordBatch.from_pylist(list(rows), RESULT_ROWS)
 
 
-def _readiness_row(readiness: Readiness) -> dict[str, Any]:
-    if isinstance(readiness, Without):
+def _readiness_row(readiness: PrepareResult) -> dict[str, Any]:
+    if isinstance(readiness, NothingToStore):
         return {"state": str(readiness)}
-    if isinstance(readiness, Unusable):
+    if isinstance(readiness, PrepareFailure):
         return _unusable_row(readiness)
     return {
         "state": _PREPARED,
@@ -156,9 +162,9 @@ def _readiness_row(readiness: Readiness) -> dict[str, Any]:
         "chunks": [
             {
                 "text": chunk.text,
-                "start": chunk.place.start,
-                "end": chunk.place.end,
-                "unit": chunk.place.unit,
+                "start": chunk.span.start,
+                "end": chunk.span.end,
+                "unit": chunk.span.unit,
                 "title": chunk.title,
             }
             for chunk in readiness.chunks
@@ -171,10 +177,12 @@ def _outcome_row(outcome: FileOutcome) -> dict[str, Any]:
     failure = outcome.failure
     if failure is None:
         return {"state": str(outcome.status), "stored": outcome.chunks}
-    return _unusable_row(Unusable(error_type=failure.error_type, message=failure.message, kind=failure.kind))
+    return _unusable_row(
+        PrepareFailure(error_type=failure.error_type, message=failure.message, kind=failure.kind)
+    )
 
 
-def _unusable_row(why: Unusable) -> dict[str, Any]:
+def _unusable_row(why: PrepareFailure) -> dict[str, Any]:
     return {
         "state": _UNUSABLE,
         "error_type": why.error_type,
@@ -183,19 +191,19 @@ def _unusable_row(why: Unusable) -> dict[str, Any]:
     }
 
 
-def _unusable(row: dict[str, Any]) -> Unusable:
-    return Unusable(error_type=row["error_type"], message=row["message"], kind=FailureKind(row["kind"]))
+def _unusable(row: dict[str, Any]) -> PrepareFailure:
+    return PrepareFailure(error_type=row["error_type"], message=row["message"], kind=FailureKind(row["kind"]))
 
 
-def _readiness(row: dict[str, Any]) -> Readiness:
+def _readiness(row: dict[str, Any]) -> PrepareResult:
     if row["state"] == _UNUSABLE:
         return _unusable(row)
     if row["state"] != _PREPARED:
-        return Without(row["state"])
+        return NothingToStore(row["state"])
     chunks = [
         Chunk(
             text=each["text"],
-            place=Place(start=each["start"], end=each["end"], unit=each["unit"]),
+            span=SourceSpan(start=each["start"], end=each["end"], unit=each["unit"]),
             title=each["title"],
         )
         for each in row["chunks"]

@@ -26,7 +26,7 @@ from vedette.pipeline.queries.shadow import find_candidate
 from vedette.pipeline.schema import JOURNAL
 from vedette.pipeline.sequence import sequence
 from vedette.pipeline.spark_progress import shown_progress
-from vedette.pipeline.task import PipelineContext
+from vedette.pipeline.task import PipelineConfig
 from vedette.pipeline.topology import fuse
 from vedette.subscriptions.index.versions import latest_version
 
@@ -53,7 +53,7 @@ def replay(session: SparkSession, capture: str, out: str) -> None:
 
 
 def _match(session: SparkSession, capture: str, index: Path, out: str) -> None:
-    context = PipelineContext(journal="", registry="", index=index)
+    context = PipelineConfig(journal_url="", registry_url="", index_folder=index)
     kept = session.read.parquet(f"{capture}/changes")
     if "shed" not in kept.columns:  # a capture of an earlier release
         kept = kept.withColumn("shed", lit(False))
@@ -68,7 +68,7 @@ def _match(session: SparkSession, capture: str, index: Path, out: str) -> None:
 
 
 def _through(
-    context: PipelineContext, version: int
+    context: PipelineConfig, version: int
 ) -> Callable[[Iterator[pa.RecordBatch]], Iterator[pa.RecordBatch]]:
     run = fuse((normalize, sequence, match))
 
@@ -104,20 +104,20 @@ def _through(
 class Comparison:
     """What two matchers said about the same changes."""
 
-    both: int
-    only_present: int
+    matched_by_both: int
+    only_current: int
     only_candidate: int
-    other_route: int
+    routed_differently: int
     """Told by both, by another gateway."""
-    present_ms: float
+    current_ms: float
     candidate_ms: float
     """Medians over batches."""
 
     @property
     def divergence(self) -> float:
         """The share of answers that are not the same."""
-        differing = self.only_present + self.only_candidate + self.other_route
-        return differing / max(1, self.both + self.only_present + self.only_candidate)
+        differing = self.only_current + self.only_candidate + self.routed_differently
+        return differing / max(1, self.matched_by_both + self.only_current + self.only_candidate)
 
 
 def compare(present: str, candidate: str) -> Comparison:
@@ -125,11 +125,11 @@ def compare(present: str, candidate: str) -> Comparison:
     one, other = (_answers(folder) for folder in (present, candidate))
     shared = one[0].keys() & other[0].keys()
     return Comparison(
-        both=len(shared),
-        only_present=len(one[0].keys() - shared),
+        matched_by_both=len(shared),
+        only_current=len(one[0].keys() - shared),
         only_candidate=len(other[0].keys() - shared),
-        other_route=sum(one[0][answer] != other[0][answer] for answer in shared),
-        present_ms=one[1],
+        routed_differently=sum(one[0][answer] != other[0][answer] for answer in shared),
+        current_ms=one[1],
         candidate_ms=other[1],
     )
 

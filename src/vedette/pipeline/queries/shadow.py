@@ -37,7 +37,7 @@ class Candidate(NamedTuple):
 def find_candidate(given: Path, work: Path) -> Candidate:
     """E6303 when it is none of the three. A wheel is unpacked in `work`."""
     if given.suffix == ".whl" and given.is_file():
-        return Candidate(sys.executable, _unpacked(given, work))
+        return Candidate(sys.executable, _unpack_wheel(given, work))
     if (given / "bin" / "python").exists():
         return Candidate(str(given / "bin" / "python"), None)
     for folder in (given, given / "src"):
@@ -50,7 +50,7 @@ def find_candidate(given: Path, work: Path) -> Candidate:
     raise PipelineError("E6303", text, fields={"candidate": str(given)})
 
 
-def _unpacked(wheel: Path, work: Path) -> Path:
+def _unpack_wheel(wheel: Path, work: Path) -> Path:
     folder = work / "wheel"
     try:
         with zipfile.ZipFile(wheel) as archive:

@@ -1,6 +1,6 @@
 """Windows over collections, on Spark: a query of its own beside the hot path, with its state in Spark's state store.
 
-    journal ─▶ window_rows (Arrow, in the workers) ─▶ grouped by subscription ─▶ fold (state) ─▶ deliver ─▶ gateways
+    journal ─▶ SelectWindowRows (Arrow, in the workers) ─▶ grouped by subscription ─▶ fold (state) ─▶ deliver ─▶ gateways
 
 The meaning is in `subscriptions.windows.windowed_watch`, which knows nothing of Spark. Here is what makes it survive: a
 batch is a range of the journal with a version of the index and a *watermark*, all three in the offset, so a batch that
@@ -27,26 +27,26 @@ from pyspark.sql.streaming.query import StreamingQuery
 from pyspark.sql.streaming.state import GroupState
 
 from vedette.errors import SourceError
-from vedette.pipeline.checkpoint import first_offset
+from vedette.pipeline.checkpoint import initial_offset
 from vedette.pipeline.datasource import JournalSource
 from vedette.pipeline.deduplicate import deduplicate
-from vedette.pipeline.deliver import deliver_windows
+from vedette.pipeline.deliver import send_window_events
 from vedette.pipeline.match import DecodedBatch
 from vedette.pipeline.normalize import normalize
 from vedette.pipeline.queries.query_start import start_query
-from vedette.pipeline.schema import PROGRESS, WINDOW_ROWS, WINDOW_TOLD, spark_schema
+from vedette.pipeline.schema import PROGRESS, WINDOW_ROWS, WINDOW_EVENTS, spark_schema
 from vedette.pipeline.sequence import sequence
-from vedette.pipeline.task import PipelineContext
+from vedette.pipeline.task import PipelineConfig
 from vedette.sources.images import decode_image, encode_image
 from vedette.sources.journal.seam import open_journal
-from vedette.subscriptions.index.change_batch import DocumentChange, ImageRows
+from vedette.subscriptions.index.change_batch import DocumentChange, ImageBatch
 from vedette.subscriptions.index.matcher import ENTER, LEAVE, Matches, match_segments, shown
 from vedette.subscriptions.index.segment import SHELF
 from vedette.subscriptions.index.versions import open_version
-from vedette.subscriptions.spec import shape_of
+from vedette.subscriptions.spec import shape_of_spec
 from vedette.subscriptions.windows.windowed_subscriptions import (
     WindowedSubscription,
-    watch_form,
+    watch_of_json,
     windowed_subscriptions,
 )
 from vedette.subscriptions.windows.windowed_watch import (
@@ -54,25 +54,25 @@ from vedette.subscriptions.windows.windowed_watch import (
     WindowChange,
     WindowedWatch,
     WindowEvent,
-    windows_due,
+    window_ends_between,
 )
-from vedette.transport.ingest_messages import WindowTold
+from vedette.transport.ingest_messages import WindowResult
 from vedette.values import timestamp_from_ms, timestamp_to_ms
 
 __all__ = ["WINDOW_METRICS", "fold", "start_windows", "window_rows"]
 
 SNAPSHOT, CHANGE, TICK, GONE = range(4)
 """Kinds of rows, in the order in which they count."""
-WINDOW_METRICS = "windows"
+WINDOW_COUNTS_METRIC = "windows"
 _PAGE = 1_000
 log = logging.getLogger(__name__)
 _FOREVER = 2**62
 _OUTCOME = pa.schema([("told", pa.int64()), ("late", pa.int64()), ("undeliverable", pa.int64())])
 
 
-def start_windows(
+def start_windows_query(
     session: SparkSession,
-    context: PipelineContext,
+    context: PipelineConfig,
     checkpoint: Path,
     *,
     start: int | None = None,
@@ -83,7 +83,7 @@ def start_windows(
     options = {
         "journal": context.journal,
         "index": str(context.index),
-        "start": str(first_offset(checkpoint, context.journal, start)),
+        "start": str(initial_offset(checkpoint, context.journal, start)),
         "shares": "1",
         "windows": str(lateness_ms),
     }
@@ -91,14 +91,14 @@ def start_windows(
         session.readStream.format(JournalSource.name())
         .options(**options)
         .load()
-        .mapInArrow(window_rows(context), spark_schema(WINDOW_ROWS))
+        .mapInArrow(SelectWindowRows(context), spark_schema(WINDOW_ROWS))
     )
     told = rows.groupBy("subscription").applyInPandasWithState(
-        fold, spark_schema(WINDOW_TOLD), "held binary", "append", "NoTimeout"
+        fold, spark_schema(WINDOW_EVENTS), "held binary", "append", "NoTimeout"
     )
     outcomes = told.mapInArrow(_deliver(context), spark_schema(_OUTCOME))
     return start_query(
-        outcomes.observe(WINDOW_METRICS, *[sum_(field.name).alias(field.name) for field in _OUTCOME])
+        outcomes.observe(WINDOW_COUNTS_METRIC, *[sum_(field.name).alias(field.name) for field in _OUTCOME])
         .writeStream.format("noop")
         .queryName(f"vedette {checkpoint.name}")
         .option("checkpointLocation", str(checkpoint))
@@ -109,7 +109,7 @@ def start_windows(
 # --- what concerns windows ---------------------------------------------------------------------------------------
 
 
-def window_rows(context: PipelineContext) -> Callable[[Iterator[pa.RecordBatch]], Iterator[pa.RecordBatch]]:
+def SelectWindowRows(context: PipelineConfig) -> Callable[[Iterator[pa.RecordBatch]], Iterator[pa.RecordBatch]]:
     """Changes for windowed subscriptions, and at the end of a range: snapshots of new ones, and whose window ends."""
 
     def through(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
@@ -119,7 +119,7 @@ def window_rows(context: PipelineContext) -> Callable[[Iterator[pa.RecordBatch]]
             if changes.num_rows:
                 yield _batch(_changed(changes, context))
             for mark in batch.filter(marks).to_pylist():
-                yield _batch(_at_the_end(mark, context))
+                yield _batch(_rows_at_range_end(mark, context))
 
     return through
 
@@ -139,8 +139,8 @@ def _row(subscription: WindowedSubscription, kind: int, **more: Any) -> dict[str
     }
 
 
-def _changed(batch: pa.RecordBatch, context: PipelineContext) -> list[dict[str, Any]]:
-    SHELF.most_bytes = context.index_bytes
+def _changed(batch: pa.RecordBatch, context: PipelineConfig) -> list[dict[str, Any]]:
+    SHELF.max_bytes = context.max_mapped_index_bytes
     for stage in (normalize, deduplicate, sequence):
         batch = stage(batch, context)
     decoded, found = DecodedBatch(batch), []
@@ -152,7 +152,7 @@ def _changed(batch: pa.RecordBatch, context: PipelineContext) -> list[dict[str, 
         if not any((each.tenant, each.collection) == (tenant, collection) for each in windowed.values()):
             continue
         segments, ended = open_version(context.index, version).collection(tenant, collection)
-        images = ImageRows(tenant, collection, [decoded.changes[row] for row in rows])
+        images = ImageBatch(tenant, collection, [decoded.changes[row] for row in rows])
         matches = match_segments(segments, ended, images, newer_than=newer_than)
         for number, match in enumerate(matches):
             subscription = windowed.get(match.number)
@@ -185,11 +185,11 @@ def _seen(
     hidden = matches.hidden_before if side == LEAVE else matches.hidden_after
     if not hidden[number]:
         return image
-    shape = shape_of(matches.forms[int(matches.shape[number])])
+    shape = shape_of_spec(matches.forms[int(matches.shape[number])])
     return encode_image(dict(shown(shape, document, int(hidden[number]))))
 
 
-def _at_the_end(mark: dict[str, Any], context: PipelineContext) -> list[dict[str, Any]]:
+def _rows_at_range_end(mark: dict[str, Any], context: PipelineConfig) -> list[dict[str, Any]]:
     """`newer_than` of a mark is the version of the batch before; its times are the watermarks."""
     now = windowed_subscriptions(context.index, mark["version"])
     before = windowed_subscriptions(context.index, max(0, mark["newer_than"]))
@@ -197,14 +197,14 @@ def _at_the_end(mark: dict[str, Any], context: PipelineContext) -> list[dict[str
     for number, each in now.items():
         if number not in before and each.watch.aggregates:
             found += _snapshot(each, mark["version"], context)
-        due = windows_due(each.watch, each.created, mark["appended_ms"], mark["time_ms"])
+        due = window_ends_between(each.watch, each.created, mark["appended_ms"], mark["time_ms"])
         if due and number == each.leader:
             found.append(_row(each, TICK, time_ms=mark["time_ms"]))
     return found
 
 
 def _snapshot(
-    subscription: WindowedSubscription, version: int, context: PipelineContext
+    subscription: WindowedSubscription, version: int, context: PipelineConfig
 ) -> list[dict[str, Any]]:
     """Documents that match now. They are true at one offset only together: a page that is of another begins it anew."""
     journal = open_journal(context.journal)
@@ -233,13 +233,13 @@ def _matching(
     version: int,
     documents: tuple[tuple[str, bytes], ...],
     offset: int,
-    context: PipelineContext,
+    context: PipelineConfig,
 ) -> list[dict[str, Any]]:
     segments, ended = open_version(context.index, version).collection(
         subscription.tenant, subscription.collection
     )
     changes = [DocumentChange(_FOREVER, key, "create", None, decode_image(image)) for key, image in documents]
-    images = ImageRows(subscription.tenant, subscription.collection, changes)
+    images = ImageBatch(subscription.tenant, subscription.collection, changes)
     matches = match_segments(segments, ended, images)
     return [
         _row(
@@ -267,7 +267,7 @@ def fold(key: tuple[int], frames: Iterator[pd.DataFrame], state: GroupState) -> 
         state.remove()
         return
     held = pickle.loads(state.get[0]) if state.exists else None  # noqa: S301 - our own, from the state store
-    watch = WindowedWatch(watch_form(last["form"]), timestamp_from_ms(int(last["created_ms"])), held)
+    watch = WindowedWatch(watch_of_json(last["form"]), timestamp_from_ms(int(last["created_ms"])), held)
     late = watch.late
     snapshot = [row for row in rows if row["kind"] == SNAPSHOT]
     for collection in dict.fromkeys(row["collection"] for row in snapshot):
@@ -332,18 +332,18 @@ def _payload(event: WindowEvent) -> bytes:
 # --- to the gateways -------------------------------------------------------------------------------------------------
 
 
-def _deliver(context: PipelineContext) -> Callable[[Iterator[pa.RecordBatch]], Iterator[pa.RecordBatch]]:
+def _deliver(context: PipelineConfig) -> Callable[[Iterator[pa.RecordBatch]], Iterator[pa.RecordBatch]]:
     def through(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         for batch in batches:
             rows = batch.to_pylist()
-            by_gateway: dict[int, list[WindowTold]] = {}
+            by_gateway: dict[int, list[WindowResult]] = {}
             for row in rows:
                 if row["position"]:
-                    told = WindowTold(
+                    told = WindowResult(
                         subscription=row["subscription"], position=row["position"], payload=row["payload"]
                     )
                     by_gateway.setdefault(row["gateway"], []).append(told)
-            lost = deliver_windows(by_gateway, context)
+            lost = send_window_events(by_gateway, context)
             count = sum(map(len, by_gateway.values()))
             outcome = {"told": count - lost, "late": sum(row["late"] for row in rows), "undeliverable": lost}
             yield pa.RecordBatch.from_pylist([outcome], schema=_OUTCOME)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 
-from vedette.search.content_type import ContentType, decoded
+from vedette.search.content_type import ContentType, decode_text
 from vedette.search.document import Document
 from vedette.search.extraction.html import extract_html
 from vedette.search.extraction.markdown import extract_markdown
@@ -30,4 +30,4 @@ def extract(path: str, data: bytes, kind: ContentType) -> Document:
     """The text of a file and its parts; E4512 when it has none that can be used."""
     if kind is ContentType.PDF:
         return extract_pdf(path, data)
-    return EXTRACTORS[kind](path, decoded(path, data))
+    return EXTRACTORS[kind](path, decode_text(path, data))

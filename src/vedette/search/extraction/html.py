@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import re
 
-from vedette.search.document import Document, Part, shortened
-from vedette.search.extraction.html_tokenizer import Tag, Text, tokens_of
+from vedette.search.document import Document, Section, truncate
+from vedette.search.extraction.html_tokenizer import Tag, Text, tokenize
 
 __all__ = ["extract_html"]
 
@@ -21,30 +21,30 @@ _SPACE = re.compile(r"\s+")
 def extract_html(path: str, text: str) -> Document:
     del path
     reader = _Reader()
-    for token in tokens_of(text):
+    for token in tokenize(text):
         match token:
             case Text():
-                reader.read(token)
+                reader.handle_text(token)
             case Tag():
-                reader.pass_tag(token)
+                reader.handle_tag(token)
     reader.end_block()
-    return Document(lines=tuple(reader.lines), places=tuple(reader.places), parts=tuple(reader.parts))
+    return Document(lines=tuple(reader.lines), positions=tuple(reader.places), sections=tuple(reader.parts))
 
 
 class _Reader:
     def __init__(self) -> None:
         self.lines: list[str] = []
         self.places: list[int] = []
-        self.parts: list[Part] = []
+        self.parts: list[Section] = []
         self._words: list[str] = []
         """Of the block we are in, from its first word on."""
         self._began = 1
         self._hidden = 0
         self._level = 0
         """Of the heading we are in; 0 is none."""
-        self._above: list[tuple[int, str]] = []
+        self._heading_stack: list[tuple[int, str]] = []
 
-    def pass_tag(self, tag: Tag) -> None:
+    def handle_tag(self, tag: Tag) -> None:
         if tag.name in _HIDDEN:
             self._hidden = max(0, self._hidden + tag.opens - tag.closes)
         elif tag.name in _BLOCKS:
@@ -52,7 +52,7 @@ class _Reader:
             heading = _HEADING.fullmatch(tag.name)
             self._level = int(heading[1]) if heading is not None and not tag.closes else 0
 
-    def read(self, text: Text) -> None:
+    def handle_text(self, text: Text) -> None:
         if self._hidden or not text.text.strip():
             if self._words:
                 self._words.append(" ")
@@ -69,9 +69,9 @@ class _Reader:
         if not line:
             return
         if self._level:
-            above = (each for each in self._above if each[0] < self._level)
-            self._above = [*above, (self._level, shortened(line))]
-            title = " > ".join(words for _, words in self._above)
-            self.parts.append(Part(start=len(self.lines), title=title))
+            above = (each for each in self._heading_stack if each[0] < self._level)
+            self._heading_stack = [*above, (self._level, truncate(line))]
+            title = " > ".join(words for _, words in self._heading_stack)
+            self.parts.append(Section(start=len(self.lines), title=title))
         self.lines.append(line)
         self.places.append(self._began)

@@ -12,7 +12,7 @@ import re
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-__all__ = ["Tag", "Text", "tokens_of"]
+__all__ = ["Tag", "Text", "tokenize"]
 
 _TOKEN = re.compile(
     r"""
@@ -46,7 +46,7 @@ class Text:
     """That it begins on, from 1."""
 
 
-def tokens_of(source: str) -> Iterator[Tag | Text]:
+def tokenize(source: str) -> Iterator[Tag | Text]:
     position, line = 0, 1
     while (found := _TOKEN.match(source, position)) is not None:
         end = found.end()
@@ -55,7 +55,7 @@ def tokens_of(source: str) -> Iterator[Tag | Text]:
         elif found["tag"] is not None:
             tag = _tag(found)
             yield tag
-            end = _behind_raw_text(tag, source, end)
+            end = _skip_raw_text(tag, source, end)
         line += source.count("\n", position, end)
         position = end
 
@@ -65,7 +65,7 @@ def _tag(found: re.Match[str]) -> Tag:
     return Tag(found["tag"].lower(), opens=not closes, closes=closes or found[0].endswith("/>"))
 
 
-def _behind_raw_text(tag: Tag, source: str, start: int) -> int:
+def _skip_raw_text(tag: Tag, source: str, start: int) -> int:
     if tag.closes or tag.name not in _RAW:
         return start
     closing = _RAW[tag.name].search(source, start)

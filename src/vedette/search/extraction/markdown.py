@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 
-from vedette.search.document import Document, Part, shortened
+from vedette.search.document import Document, Section, truncate
 from vedette.search.extraction.text import lines_of
 
 __all__ = ["extract_markdown"]
@@ -17,7 +17,7 @@ _UNDERLINE = re.compile(r" {0,3}(=+|-+)[ \t]*")
 def extract_markdown(path: str, text: str) -> Document:
     del path
     lines = lines_of(text)
-    parts: list[Part] = []
+    parts: list[Section] = []
     above: list[tuple[int, str]] = []
     fence: str | None = None
     for index, line in enumerate(lines):
@@ -31,9 +31,9 @@ def extract_markdown(path: str, text: str) -> Document:
         found = None if fence is not None else _heading(lines, index)
         if found is not None:
             level, title = found
-            above = [*(each for each in above if each[0] < level), (level, shortened(title))]
-            parts.append(Part(start=index, title=" > ".join(words for _, words in above)))
-    return Document.of_lines(lines, parts)
+            above = [*(each for each in above if each[0] < level), (level, truncate(title))]
+            parts.append(Section(start=index, title=" > ".join(words for _, words in above)))
+    return Document.from_lines(lines, parts)
 
 
 def _heading(lines: list[str], index: int) -> tuple[int, str] | None:

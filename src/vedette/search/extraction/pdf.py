@@ -7,7 +7,7 @@ import logging
 from typing import TYPE_CHECKING
 
 from vedette.errors import IngestError
-from vedette.search.document import Document, Part
+from vedette.search.document import Document, Section
 from vedette.search.extraction.text import lines_of
 
 if TYPE_CHECKING:
@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
 __all__ = ["extract_pdf"]
 
-BASE_STEPS, STEPS_PER_BYTE, MOST_STEPS = 20_000, 2, 2_000_000
+BASE_STEPS, STEPS_PER_BYTE, MAX_STEPS = 20_000, 2, 2_000_000
 """Of drawing, which a file may take; a page has several per word, and is packed to less than a byte for each."""
 PAGE_STEPS = 50
 """For a page itself: a small file can name the same one a thousand times."""
@@ -30,8 +30,8 @@ def extract_pdf(path: str, data: bytes) -> Document:
 
     lines: list[str] = []
     places: list[int] = []
-    parts: list[Part] = []
-    work = _Work(path, len(data))
+    parts: list[Section] = []
+    work = _WorkBudget(path, len(data))
     try:
         reader = PdfReader(io.BytesIO(data), strict=False)
         if reader.is_encrypted and not reader.decrypt(""):
@@ -41,7 +41,7 @@ def extract_pdf(path: str, data: bytes) -> Document:
             text = page.extract_text(visitor_operand_before=work.step)
             work.check()
             if text.strip():
-                parts.append(Part(start=len(lines), title=f"page {number}"))
+                parts.append(Section(start=len(lines), title=f"page {number}"))
                 page_lines = lines_of(text)
                 lines += page_lines
                 places += [number] * len(page_lines)
@@ -51,15 +51,15 @@ def extract_pdf(path: str, data: bytes) -> Document:
         raise _unusable(path, f"{type(error).__name__}: {error}") from error
     if not lines:
         raise _unusable(path, "its pages are pictures without text")
-    return Document(lines=tuple(lines), places=tuple(places), parts=tuple(parts), unit="page")
+    return Document(lines=tuple(lines), positions=tuple(places), sections=tuple(parts), position_unit="page")
 
 
-class _Work:
+class _WorkBudget:
     """What reading a file may still cost. In steps and bytes, not in time: it is too much everywhere, or nowhere."""
 
     def __init__(self, path: str, size: int) -> None:
         self._path = path
-        self._steps = min(BASE_STEPS + STEPS_PER_BYTE * size, MOST_STEPS)
+        self._steps = min(BASE_STEPS + STEPS_PER_BYTE * size, MAX_STEPS)
         self._bytes = BASE_CONTENT_BYTES + CONTENT_PER_BYTE * size
 
     def begin_page(self, page: PageObject) -> None:

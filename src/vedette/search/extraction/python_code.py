@@ -11,9 +11,9 @@ import re
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-from vedette.search.document import Part, shortened
+from vedette.search.document import Section, truncate
 
-__all__ = ["python_parts"]
+__all__ = ["python_sections"]
 
 # A string that nobody closes goes on to the end, a short one to that of its line: so every character is looked at once,
 # whatever the file holds.
@@ -53,7 +53,7 @@ class _Block:
     """The indentation of a class's own definitions."""
 
 
-def python_parts(text: str) -> Iterator[Part]:
+def python_sections(text: str) -> Iterator[Section]:
     """In the order of the lines; `text` has \\n between them. Decorators belong to what they decorate."""
     open_blocks = [_Block(-1, "", body=0)]
     decorated: dict[int, int] = {}
@@ -74,10 +74,10 @@ def python_parts(text: str) -> Iterator[Part]:
         counts = name is not None and block.names is not None and block.body in (None, indent)
         if counts:
             block.body = indent
-            yield Part(start=decorated.get(indent, line), title=f"{word} {block.names}{shortened(name)}")
+            yield Section(start=decorated.get(indent, line), title=f"{word} {block.names}{truncate(name)}")
         if name is not None:
             decorated.pop(indent, None)
-        names = f"{shortened(f'{block.names}{name}')}." if counts and word == "class" else None
+        names = f"{truncate(f'{block.names}{name}')}." if counts and word == "class" else None
         open_blocks.append(_Block(indent, names))
 
 

@@ -7,13 +7,13 @@ from collections.abc import Iterator, Mapping
 from pathlib import PurePosixPath
 
 from vedette.search.content_type import CODE_LANGUAGES
-from vedette.search.document import Document, Part, shortened
-from vedette.search.extraction.python_code import python_parts
+from vedette.search.document import Document, Section, truncate
+from vedette.search.extraction.python_code import python_sections
 from vedette.search.extraction.text import lines_of
 
 __all__ = ["extract_code"]
 
-_STARTS: Mapping[str, re.Pattern[str]] = {
+_DEFINITION_PATTERNS: Mapping[str, re.Pattern[str]] = {
     "javascript": re.compile(
         r"(?:export\s+)?(?:default\s+)?(?:abstract\s+)?"
         r"(?:(?:async\s+)?function\*?|class|interface|type|enum|const|let|var)\s+(?P<name>[\w$]+)"
@@ -36,14 +36,18 @@ _STARTS: Mapping[str, re.Pattern[str]] = {
 def extract_code(path: str, text: str) -> Document:
     language = CODE_LANGUAGES.get(PurePosixPath(path).suffix.lower(), "braces")
     lines = lines_of(text)
-    parts = python_parts("\n".join(lines)) if language == "python" else _by_look(lines, _STARTS[language])
-    return Document.of_lines(lines, list(parts))
+    parts = (
+        python_sections("\n".join(lines))
+        if language == "python"
+        else _sections_by_regex(lines, _DEFINITION_PATTERNS[language])
+    )
+    return Document.from_lines(lines, list(parts))
 
 
-def _by_look(lines: list[str], start: re.Pattern[str]) -> Iterator[Part]:
+def _sections_by_regex(lines: list[str], start: re.Pattern[str]) -> Iterator[Section]:
     for index, line in enumerate(lines):
         found = start.match(line)
         if found is not None:
             names = found.groupdict()
             name = (names["name"] or names.get("other") or "").strip()
-            yield Part(start=index, title=shortened(name))
+            yield Section(start=index, title=truncate(name))

@@ -9,14 +9,14 @@ from collections.abc import Iterator
 from pathlib import PurePosixPath
 
 from vedette.errors import IngestError
-from vedette.search.document import Document, Part, shortened
+from vedette.search.document import Document, Section, truncate
 from vedette.search.extraction.text import lines_of
 
 __all__ = ["extract_csv", "extract_json"]
 
 LONG_LINE = 500
 """Characters. JSON with a longer line was written by a program for a program, and is laid out anew."""
-LAID_OUT_LEVELS = 20
+MAX_REFORMAT_DEPTH = 20
 """JSON that nests deeper stays as it is: a number of two characters would be given a line of a thousand."""
 COLUMN_CHARACTERS = 40
 """Of a column's name, which is repeated in every row."""
@@ -31,15 +31,19 @@ def extract_json(path: str, text: str) -> Document:
         raise IngestError(
             "E4512", f"{path} is no JSON: {error}", fields={"path": path, "reason": str(error)}
         ) from error
-    if any(len(line) > LONG_LINE for line in lines) and not _nests_deeper(value, LAID_OUT_LEVELS):
+    if any(len(line) > LONG_LINE for line in lines) and not _is_deeper_than(value, MAX_REFORMAT_DEPTH):
         text = json.dumps(value, indent=1, ensure_ascii=False)
         # Half a character, which JSON can name, is no text.
         laid_out = text.encode("utf-8", "replace").decode().split("\n")
-        return Document(lines=tuple(laid_out), places=(1,) * len(laid_out), parts=tuple(_keys(laid_out)))
-    return Document.of_lines(lines, _keys(lines))
+        return Document(
+            lines=tuple(laid_out),
+            positions=(1,) * len(laid_out),
+            sections=tuple(_top_level_sections(laid_out)),
+        )
+    return Document.from_lines(lines, _top_level_sections(lines))
 
 
-def _nests_deeper(value: object, levels: int) -> bool:
+def _is_deeper_than(value: object, levels: int) -> bool:
     """Level by level: to ask each for its own depth would go as deep as the file does."""
     level = [value]
     for _ in range(levels):
@@ -52,14 +56,14 @@ def _nests_deeper(value: object, levels: int) -> bool:
     return any(isinstance(each, dict | list) for each in level)
 
 
-def _keys(lines: list[str]) -> list[Part]:
+def _top_level_sections(lines: list[str]) -> list[Section]:
     """Where the entries of the outermost object or list begin: the smallest indentation below the first line."""
     inner = [len(line) - len(line.lstrip()) for line in lines[1:-1] if line.strip()]
     margin = min(inner, default=0)
     if margin == 0:
         return []
     return [
-        Part(start=index, title=shortened(line.strip().partition(":")[0].strip(' "{[,')))
+        Section(start=index, title=truncate(line.strip().partition(":")[0].strip(' "{[,')))
         for index, line in enumerate(lines)
         if 0 < index < len(lines) - 1
         and len(line) - len(line.lstrip()) == margin
@@ -78,7 +82,7 @@ def extract_csv(path: str, text: str) -> Document:
     try:
         for row in reader:
             if not header:
-                header = [shortened(name, COLUMN_CHARACTERS) for name in row]
+                header = [truncate(name, COLUMN_CHARACTERS) for name in row]
                 line = ", ".join(row)
             else:
                 line = ", ".join(_named(header, row))
@@ -89,7 +93,7 @@ def extract_csv(path: str, text: str) -> Document:
         raise IngestError(
             "E4512", f"{path} is no table: {error} (line {reader.line_num})", fields={"path": path}
         ) from error
-    return Document(lines=tuple(lines), places=tuple(places))
+    return Document(lines=tuple(lines), positions=tuple(places))
 
 
 def _named(header: list[str], row: list[str]) -> Iterator[str]:

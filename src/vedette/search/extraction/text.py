@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from vedette.search.document import Document, Part
+from vedette.search.document import Document, Section
 
 __all__ = ["extract_plain", "lines_of"]
 
@@ -20,4 +20,4 @@ def extract_plain(path: str, text: str) -> Document:
         for index, line in enumerate(lines)
         if line.strip() and index > 0 and not lines[index - 1].strip()
     ]
-    return Document.of_lines(lines, [Part(start=start, title="") for start in starts])
+    return Document.from_lines(lines, [Section(start=start, title="") for start in starts])

@@ -16,24 +16,24 @@ from vedette.clock import Clock
 from vedette.engine.data_directory import open_vedette
 from vedette.errors import FolderError, StoreError
 from vedette.handshake.tables.handshake_db import FILE_NAME
-from vedette.search.file_queue.engine_queue import QUEUE_DATABASE, EngineFileQueue, queue_home
+from vedette.search.file_queue.engine_queue import QUEUE_DATABASE, EngineFileQueue, queue_directory
 from vedette.search.file_queue.requests import QueueRequests
-from vedette.search.file_queue.task_table import QueueTable
-from vedette.search.file_queue.tasks import QueueRow, TaskStatus
+from vedette.search.file_queue.task_table import TaskTable
+from vedette.search.file_queue.tasks import TaskStatus, TaskView
 from vedette.values import timestamp_to_text
 
-__all__ = ["OutsideQueue"]
+__all__ = ["FileQueueClient"]
 
 _LOOK_SECONDS = 0.05
 
 
-class OutsideQueue:
-    """`vedette.search.file_queue.tasks.QueueInspection` for a data directory."""
+class FileQueueClient:
+    """`vedette.search.file_queue.tasks.QueueAdmin` for a data directory."""
 
-    def __init__(self, directory: Path, clock: Clock, *, patience_seconds: float = 20.0) -> None:
+    def __init__(self, directory: Path, clock: Clock, *, timeout_seconds: float = 20.0) -> None:
         """`patience_seconds`: how long the owner may take to answer."""
-        self._directory, self._clock, self._patience = directory, clock, patience_seconds
-        self._table = QueueTable(directory / FILE_NAME)
+        self._directory, self._clock, self._patience = directory, clock, timeout_seconds
+        self._table = TaskTable(directory / FILE_NAME)
         self._requests = QueueRequests(directory / FILE_NAME)
 
     def close(self) -> None:
@@ -46,21 +46,23 @@ class OutsideQueue:
     def __exit__(self, *_: object) -> None:
         self.close()
 
-    def rows(self, *, status: TaskStatus | None = None, limit: int = 100) -> list[QueueRow]:
+    def list_tasks(self, *, status: TaskStatus | None = None, limit: int = 100) -> list[TaskView]:
         return self._table.rows(self._clock.now(), status=status, limit=limit)
 
-    def counts(self) -> Mapping[str, Mapping[TaskStatus, int]]:
+    def count_by_status(self) -> Mapping[str, Mapping[TaskStatus, int]]:
         return self._table.counts(self._clock.now())
 
-    def retry(self, path: str | None = None) -> int:
-        return self._change("retry", path, lambda queue: queue.retry(path))
+    def retry_dead_letters(self, path: str | None = None) -> int:
+        return self._run_or_request("retry", path, lambda queue: queue.retry_dead_letters(path))
 
-    def purge(self, before: datetime) -> int:
-        return self._change("purge", timestamp_to_text(before), lambda queue: queue.purge(before))
+    def purge_dead_letters(self, before: datetime) -> int:
+        return self._run_or_request(
+            "purge", timestamp_to_text(before), lambda queue: queue.purge_dead_letters(before)
+        )
 
-    def _change(self, verb: str, argument: str | None, act: Callable[[EngineFileQueue], int]) -> int:
+    def _run_or_request(self, verb: str, argument: str | None, act: Callable[[EngineFileQueue], int]) -> int:
         try:
-            home = open_vedette(queue_home(self._directory), clock=self._clock)
+            home = open_vedette(queue_directory(self._directory), clock=self._clock)
         except StoreError as error:
             if error.code != "E6002":  # somebody has it open
                 raise

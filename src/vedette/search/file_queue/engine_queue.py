@@ -2,7 +2,7 @@
 
 A watch hands them out, high priorities first. As soon as tasks differ in priority there is a second one over the same
 nodes, low ones first; a claim is global, so a task is in one hand whichever of them gave it. Attempts, delays and dead
-letters are the engine's. What is known of each task besides (`QueueImages`) is an image for us and for others, and made
+letters are the engine's. What is known of each task besides (`TaskRecords`) is an image for us and for others, and made
 anew at the start.
 
 A task that is put while somebody works on it: its node takes the new operation at once, and at the end of the work the
@@ -26,30 +26,30 @@ from vedette.engine.database import Database
 from vedette.engine.session.watch_handle import WatchHandle
 from vedette.errors import FolderError, StoreError, WatchError
 from vedette.handshake.failures import MAX_REDELIVERIES
-from vedette.handshake.fairness import FairTurns
+from vedette.handshake.fairness import PriorityRotation
 from vedette.search.file_queue.requests import QueueRequest, QueueRequests
-from vedette.search.file_queue.task_nodes import TASK, TaskNodes, joined
-from vedette.search.file_queue.task_records import QueueImages
-from vedette.search.file_queue.task_table import QueueTable, TaskImage
-from vedette.search.file_queue.tasks import ONTOLOGY, ClaimedTask, FileTask, QueueRow, TaskStatus
+from vedette.search.file_queue.task_nodes import TASK_COLUMNS, TaskNodes, merge_tasks
+from vedette.search.file_queue.task_records import TaskRecords
+from vedette.search.file_queue.task_table import TaskRecord, TaskTable
+from vedette.search.file_queue.tasks import FILE_TASK_ONTOLOGY, ClaimedTask, FileTask, TaskStatus, TaskView
 from vedette.values import timestamp_from_text
 
-__all__ = ["QUEUE_DATABASE", "EngineFileQueue", "queue_home"]
+__all__ = ["QUEUE_DATABASE", "EngineFileQueue", "queue_directory"]
 
 QUEUE_DATABASE = "file_queue"
 """The database of the tasks in its home."""
-_HOME = "queue"
+QUEUE_DIRECTORY = "queue"
 """The folder of a data directory that the tasks live in: a home of its own, so that the server of the directory and the
 daemon of its folders are two processes, and neither waits for the other."""
-_PER_COMMIT = 500
+TASKS_PER_COMMIT = 500
 """Tasks that are put in one transaction; the next is made while this one is written."""
-_ASIDE = timedelta(hours=1)
+DEFER_MARGIN = timedelta(hours=1)
 """How much longer than its delay a task that was put aside stays ours, should nobody look in time."""
 
 _WATCH = f"""WATCH t: FileTask
     [mode: consume, buffer: 10000000, ack_timeout: $lease, max_redeliveries: {MAX_REDELIVERIES},
      ordering: attribute(t.deletes DESC, t.priority %s, t.queued_at ASC)]
-    RETURN {TASK}"""
+    RETURN {TASK_COLUMNS}"""
 
 
 @dataclass(slots=True)
@@ -57,16 +57,16 @@ class _Claim:
     """A delivery in somebody's hands, or in ours because it was put aside."""
 
     delivery_id: str
-    image: TaskImage
-    again: bool = False
+    image: TaskRecord
+    changed_while_claimed: bool = False
     """Whether it was put meanwhile."""
-    aside: bool = False
-    """Given back, and held until `image.due_at`: the engine counts an attempt for every delay of its own."""
+    is_deferred: bool = False
+    """Given back, and held until `image.start_at`: the engine counts an attempt for every delay of its own."""
 
 
-def queue_home(directory: Path) -> Path:
+def queue_directory(directory: Path) -> Path:
     """Where the queue of a data directory is."""
-    return directory / _HOME
+    return directory / QUEUE_DIRECTORY
 
 
 class EngineFileQueue:
@@ -74,10 +74,10 @@ class EngineFileQueue:
 
     def __init__(self, database: Database, table: Path, *, lease: timedelta = timedelta(seconds=60)) -> None:
         """`table`: the file of the handshake's tables."""
-        database.define(ONTOLOGY)
+        database.define(FILE_TASK_ONTOLOGY)
         self._clock, self._lease = database.clock, lease
         self._lock = RLock()
-        self._images = QueueImages(QueueTable(table))
+        self._images = TaskRecords(TaskTable(table))
         self._requests = QueueRequests(table)
         self._requests_version = -1
         self._session = database.session()
@@ -86,24 +86,24 @@ class EngineFileQueue:
         self._by_key: dict[str, _Claim] = {}
         self._asides: list[tuple[datetime, str]] = []
         """A heap of what was put aside, by the moment it is let go."""
-        self._turns = FairTurns()
-        self._high_first = self._line("DESC")
+        self._turns = PriorityRotation()
+        self._high_first = self._open_watch("DESC")
         self._low_first: WatchHandle | None = None
         """While all priorities are equal both would hand out the same, and a line costs something for every task."""
         self._priorities: set[int] = set()
         """That tasks have, or had."""
-        self._restore()
+        self._rebuild_table()
 
-    def _line(self, direction: str) -> WatchHandle:
+    def _open_watch(self, direction: str) -> WatchHandle:
         handle = self._session.watch(_WATCH % direction, lease=self._lease)
         handle.poll(1)  # `initial`, which says nothing
         return handle
 
-    def _tell_apart(self, priorities: Iterable[int]) -> None:
+    def _ensure_low_first_watch(self, priorities: Iterable[int]) -> None:
         """There are tasks of these, or will be."""
         self._priorities.update(priorities)
         if self._low_first is None and len(self._priorities) > 1:
-            self._low_first = self._line("ASC")
+            self._low_first = self._open_watch("ASC")
 
     def close(self) -> None:
         """What is claimed is free for the next owner, and no attempt is counted. The database stays open."""
@@ -122,28 +122,28 @@ class EngineFileQueue:
 
     def put(self, tasks: Sequence[FileTask]) -> None:
         try:
-            for start in range(0, len(tasks), _PER_COMMIT):
-                with self._settled():
-                    self._put(tasks[start : start + _PER_COMMIT])
+            for start in range(0, len(tasks), TASKS_PER_COMMIT):
+                with self._caught_up():
+                    self._put(tasks[start : start + TASKS_PER_COMMIT])
             self._nodes.wait_until_durable()
         except StoreError:  # what was not written never happened
             with self._lock:
-                self._restore()
+                self._rebuild_table()
             raise
 
     def _put(self, tasks: Sequence[FileTask]) -> None:
         wanted: dict[str, FileTask] = {}
         for task in tasks:
             key = task.key
-            wanted[key] = joined(wanted[key], task) if key in wanted else task
+            wanted[key] = merge_tasks(wanted[key], task) if key in wanted else task
         known = self._images.by_key(wanted)
         self._nodes.redrive(before for before in known.values() if before.dead_at is not None)
         for key in known:
             claim = self._by_key.get(key)
-            if claim is not None and claim.aside:
-                self._let_go(claim)
+            if claim is not None and claim.is_deferred:
+                self._release(claim)
         now = self._clock.now()
-        self._tell_apart({task.priority for task in tasks})
+        self._ensure_low_first_watch({task.priority for task in tasks})
         with self._nodes.transaction(durable=False):
             new = self._nodes.spawn_all([task for key, task in wanted.items() if key not in known], now)
             changed = [
@@ -153,14 +153,14 @@ class EngineFileQueue:
         for _, after in changed:
             claim = self._by_key.get(after.task.key)
             if claim is not None:
-                claim.image, claim.again = after, True
+                claim.image, claim.changed_while_claimed = after, True
         self._images.add(new)
-        self._images.record(changed)
+        self._images.update(changed)
 
     # ---- claims
 
     def claim(self, limit: int, worker_id: str) -> list[ClaimedTask]:
-        with self._settled():
+        with self._caught_up():
             low_first = self._low_first if self._turns.low_first() else None
             handle = low_first or self._high_first
             self._turns = self._turns.next()
@@ -176,32 +176,34 @@ class EngineFileQueue:
                     worker_id=worker_id,
                     due_at=None,
                 )
-                self._hold(event, after)
+                self.add(event, after)
                 changes.append((before, after))
                 claimed.append(
-                    ClaimedTask(task=after.task, claim_id=event.delivery_id or "", attempts=after.attempts)
+                    ClaimedTask(
+                        task=after.task, claim_id=event.delivery_id or "", failed_attempts=after.attempts
+                    )
                 )
-            self._images.record(changes)
+            self._images.update(changes)
             return claimed
 
     def ack(self, claim_ids: Sequence[str]) -> list[str]:
-        with self._settled():
+        with self._caught_up():
             done: list[_Claim] = []
             ended = []
             for claim_id in claim_ids:
                 claim = self._claims.get(claim_id)
-                if claim is None or claim.aside:
+                if claim is None or claim.is_deferred:
                     ended.append(claim_id)
-                elif not claim.again:
+                elif not claim.changed_while_claimed:
                     done.append(claim)
                 else:
                     try:
-                        self._begin_anew(claim)
+                        self._requeue_changed(claim)
                     except FolderError:
                         ended.append(claim_id)
-            return ended + self._end(done)
+            return ended + self._ack_all(done)
 
-    def _end(self, claims: Sequence[_Claim]) -> list[str]:
+    def _ack_all(self, claims: Sequence[_Claim]) -> list[str]:
         """Acknowledge them together; returns those that the engine has given to others."""
         ended: list[str] = []
         while claims:
@@ -214,9 +216,9 @@ class EngineFileQueue:
                 late = error.fields["delivery_id"]
                 ended.append(late)
                 done = [claim.delivery_id for claim in claims].index(late)  # those before it are done
-            self._images.record([(claim.image, None) for claim in claims[:done]])
+            self._images.update([(claim.image, None) for claim in claims[:done]])
             for claim in claims[: done + 1]:
-                self._forget(claim)
+                self.remove(claim)
             claims = claims[done + 1 :]
         return ended
 
@@ -229,14 +231,16 @@ class EngineFileQueue:
         delay: timedelta = timedelta(0),
         counts_attempt: bool = True,
     ) -> None:
-        with self._settled():
+        with self._caught_up():
             claim = self._claimed(claim_id)
-            if claim.again:  # the file is another by now: its failures were those of the old one
-                self._begin_anew(claim)
+            if (
+                claim.changed_while_claimed
+            ):  # the file is another by now: its failures were those of the old one
+                self._requeue_changed(claim)
             elif retry and not counts_attempt:
-                self._give_back_untried(claim, error, delay)
+                self._defer(claim, error, delay)
             else:
-                with self._ending(claim):
+                with self._ends_claim(claim):
                     self._session.nack(claim_id, retry=retry, delay=delay or None, cause=error)
                 self._note_failure(claim, error, delay, retry=retry, attempts=int(counts_attempt))
 
@@ -247,119 +251,119 @@ class EngineFileQueue:
         now, before = self._clock.now(), claim.image
         failed = before.attempts + attempts
         is_dead = not retry or failed > MAX_REDELIVERIES
-        after = before.free()._replace(
+        after = before.without_lease()._replace(
             attempts=failed,
             error=error,
             due_at=now + delay if delay and not is_dead else None,
             dead_at=now if is_dead else None,
         )
         claim.image = after
-        self._images.record([(before, after)])
+        self._images.update([(before, after)])
 
-    def _begin_anew(self, claim: _Claim) -> None:
+    def _requeue_changed(self, claim: _Claim) -> None:
         """The work ends, and what was put meanwhile waits as a new task."""
-        with self._ending(claim), self._nodes.transaction():
+        with self._ends_claim(claim), self._nodes.transaction():
             self._session.execute("ACK $id", id=claim.delivery_id)
             after = self._nodes.spawn(claim.image.task, self._clock.now())
-        self._images.record([(claim.image, after)])
+        self._images.update([(claim.image, after)])
 
-    def _give_back_untried(self, claim: _Claim, error: str, delay: timedelta) -> None:
+    def _defer(self, claim: _Claim, error: str, delay: timedelta) -> None:
         before = claim.image
         due_at = self._clock.now() + delay if delay else None
-        after = before.free()._replace(error=error, due_at=due_at)
+        after = before.without_lease()._replace(error=error, due_at=due_at)
         if due_at is None:
-            self._let_go(claim)
+            self._release(claim)
         else:
-            with self._ending(claim):
-                self._session.extend(claim.delivery_id, delay + _ASIDE)
-            claim.image, claim.aside = after, True
+            with self._ends_claim(claim):
+                self._session.extend(claim.delivery_id, delay + DEFER_MARGIN)
+            claim.image, claim.is_deferred = after, True
             self._claims[claim.delivery_id] = self._by_key[after.task.key] = claim
             heappush(self._asides, (due_at, claim.delivery_id))
-        self._images.record([(before, after)])
+        self._images.update([(before, after)])
 
-    def _hold(self, event: Event, image: TaskImage) -> None:
+    def add(self, event: Event, image: TaskRecord) -> None:
         assert event.delivery_id is not None
         claim = _Claim(event.delivery_id, image)
         self._claims[claim.delivery_id] = self._by_key[image.task.key] = claim
 
-    def _forget(self, claim: _Claim) -> None:
+    def remove(self, claim: _Claim) -> None:
         self._claims.pop(claim.delivery_id, None)
         if self._by_key.get(claim.image.task.key) is claim:
             del self._by_key[claim.image.task.key]
 
-    def _let_go(self, claim: _Claim) -> None:
+    def _release(self, claim: _Claim) -> None:
         """Free for the next, untried."""
         try:
-            with self._ending(claim):
+            with self._ends_claim(claim):
                 self._session.release(claim.delivery_id)
         except FolderError:
             pass  # its time ran out before: it is free already
 
     def _claimed(self, claim_id: str) -> _Claim:
         claim = self._claims.get(claim_id)
-        if claim is None or claim.aside:
-            raise _ended(claim_id)
+        if claim is None or claim.is_deferred:
+            raise _claim_expired_error(claim_id)
         return claim
 
     @contextmanager
-    def _ending(self, claim: _Claim) -> Iterator[None]:
+    def _ends_claim(self, claim: _Claim) -> Iterator[None]:
         """The engine decides whether the delivery is still ours; afterwards it is not."""
         try:
             yield
         except WatchError as error:
             if error.code != "E8004":
                 raise
-            self._forget(claim)
-            raise _ended(claim.delivery_id) from error
-        self._forget(claim)
+            self.remove(claim)
+            raise _claim_expired_error(claim.delivery_id) from error
+        self.remove(claim)
 
     # ---- looking
 
     def depth(self) -> int:
-        with self._settled():
+        with self._caught_up():
             return self._images.depth()
 
-    def held(self) -> Mapping[str, int]:
-        with self._settled():
+    def tasks_per_watch(self) -> Mapping[str, int]:
+        with self._caught_up():
             return self._images.held()
 
-    def show(self) -> None:
-        with self._settled():
+    def flush_view(self) -> None:
+        with self._caught_up():
             self._images.write()
 
-    def rows(self, *, status: TaskStatus | None = None, limit: int = 100) -> list[QueueRow]:
-        with self._settled():
+    def list_tasks(self, *, status: TaskStatus | None = None, limit: int = 100) -> list[TaskView]:
+        with self._caught_up():
             return self._images.rows(self._clock.now(), status=status, limit=limit)
 
-    def counts(self) -> Mapping[str, Mapping[TaskStatus, int]]:
-        with self._settled():
+    def count_by_status(self) -> Mapping[str, Mapping[TaskStatus, int]]:
+        with self._caught_up():
             return self._images.counts(self._clock.now())
 
     # ---- dead letters
 
-    def retry(self, path: str | None = None) -> int:
-        with self._settled():
+    def retry_dead_letters(self, path: str | None = None) -> int:
+        with self._caught_up():
             return self._retry(path)
 
     def _retry(self, path: str | None) -> int:
         dead = self._images.dead(path)
         if path is not None and not dead:
             raise FolderError("E4505", f"no dead letter has the path {path}", fields={"path": path})
-        self._revive(dead)
+        self._redrive(dead)
         return len(dead)
 
-    def _revive(self, dead: Sequence[TaskImage]) -> None:
+    def _redrive(self, dead: Sequence[TaskRecord]) -> None:
         self._nodes.redrive(dead)
-        self._images.record([(before, before._replace(attempts=0, dead_at=None)) for before in dead])
+        self._images.update([(before, before._replace(attempts=0, dead_at=None)) for before in dead])
 
-    def discard(self, watch_id: str) -> int:
-        with self._settled():
+    def discard_watch(self, watch_id: str) -> int:
+        with self._caught_up():
             images = self._images.of_watch(watch_id)
             self._delete(images)
             return len(images)
 
-    def purge(self, before: datetime) -> int:
-        with self._settled():
+    def purge_dead_letters(self, before: datetime) -> int:
+        with self._caught_up():
             return self._purge(before)
 
     def _purge(self, before: datetime) -> int:
@@ -367,48 +371,48 @@ class EngineFileQueue:
         self._delete(old)
         return len(old)
 
-    def _delete(self, images: Sequence[TaskImage]) -> None:
+    def _delete(self, images: Sequence[TaskRecord]) -> None:
         """Letters cannot be deleted, only sent back; whoever dies in between finds a task that is tried once more."""
         self._nodes.redrive(image for image in images if image.dead_at is not None)
         with self._nodes.transaction():
             for image in images:
-                self._nodes.kill(image.task.key)
+                self._nodes.delete(image.task.key)
         for image in images:
             claim = self._by_key.get(image.task.key)
             if claim is not None:
-                self._forget(claim)
-        self._images.record([(image, None) for image in images])
+                self.remove(claim)
+        self._images.update([(image, None) for image in images])
 
     # ---- what happened meanwhile
 
     @contextmanager
-    def _settled(self) -> Iterator[None]:
+    def _caught_up(self) -> Iterator[None]:
         """One thread at a time, with all that time and others did taken into account."""
         with self._lock:
-            self._note_lapsed()
-            self._end_asides()
+            self._record_expired_leases()
+            self._release_due()
             self._answer_requests()
             yield
 
-    def _note_lapsed(self) -> None:
+    def _record_expired_leases(self) -> None:
         """Leases that ended: the engine has counted the attempts."""
         for handle in filter(None, (self._high_first, self._low_first)):
             for record in handle.errors():
                 claim = self._claims.get(record.fields["delivery_id"]) if record.code == "E8003" else None
                 if claim is None:
                     continue
-                self._forget(claim)
+                self.remove(claim)
                 self._note_failure(claim, "its worker was lost", timedelta(0))
-                if claim.again and claim.image.dead_at is not None:
-                    self._revive([claim.image])  # what was put meanwhile has not failed yet
+                if claim.changed_while_claimed and claim.image.dead_at is not None:
+                    self._redrive([claim.image])  # what was put meanwhile has not failed yet
 
-    def _end_asides(self) -> None:
+    def _release_due(self) -> None:
         now = self._clock.now()
         while self._asides and self._asides[0][0] <= now:
             _, delivery_id = heappop(self._asides)
             claim = self._claims.get(delivery_id)
             if claim is not None:
-                self._let_go(claim)
+                self._release(claim)
 
     def _answer_requests(self) -> None:
         version = self._requests.foreign_version()
@@ -431,21 +435,21 @@ class EngineFileQueue:
 
     # ---- the image
 
-    def _restore(self) -> None:
+    def _rebuild_table(self) -> None:
         """Make the image anew. What only it knows, errors and delays, is kept where it is about the same node."""
-        known = {image.element: image.free() for image in self._images.all()}
+        known = {image.element: image.without_lease() for image in self._images.all()}
         known.update((claim.image.element, claim.image) for claim in self._claims.values())
-        images = [_kept(image, known) for image in self._nodes.images()]
-        self._tell_apart({image.task.priority for image in images})
+        images = [_merge_known(image, known) for image in self._nodes.load_records()]
+        self._ensure_low_first_watch({image.task.priority for image in images})
         self._images.replace_all(sorted(images, key=lambda image: image.queued_at))
 
 
-def _kept(image: TaskImage, known: Mapping[str, TaskImage]) -> TaskImage:
+def _merge_known(image: TaskRecord, known: Mapping[str, TaskRecord]) -> TaskRecord:
     before = known.get(image.element)
     if before is None or image.dead_at is not None or before.dead_at is not None:
         return image
     return before._replace(task=image.task)
 
 
-def _ended(claim_id: str) -> FolderError:
+def _claim_expired_error(claim_id: str) -> FolderError:
     return FolderError("E4505", f"the claim {claim_id} has ended", fields={"claim": claim_id})

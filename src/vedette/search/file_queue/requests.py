@@ -31,7 +31,7 @@ class QueueRequests:
 
     def ask(self, verb: str, argument: str | None, now: datetime) -> int:
         """Ask the owner; the number of the request."""
-        with self._file.writing() as db:
+        with self._file.write_transaction() as db:
             values = (verb, argument, timestamp_to_text(now))
             asked = db.execute(
                 "INSERT INTO queue_requests (verb, argument, requested_at) VALUES (?, ?, ?)", values
@@ -41,19 +41,19 @@ class QueueRequests:
 
     def asked(self) -> list[QueueRequest]:
         """Requests without an answer, the oldest first."""
-        with self._file.reading() as db:
+        with self._file.read_transaction() as db:
             found = db.execute(
                 "SELECT id, verb, argument FROM queue_requests WHERE answer IS NULL ORDER BY id"
             )
             return [QueueRequest(id=id, verb=verb, argument=argument) for id, verb, argument in found]
 
     def answer(self, id: int, text: str) -> None:
-        with self._file.writing() as db:
+        with self._file.write_transaction() as db:
             db.execute("UPDATE queue_requests SET answer = ? WHERE id = ?", (text, id))
 
     def take_answer(self, id: int) -> str | None:
         """The answer, once: the request is forgotten with it."""
-        with self._file.reading() as db:
+        with self._file.read_transaction() as db:
             found = db.execute("SELECT answer FROM queue_requests WHERE id = ?", (id,)).fetchone()
         if found is not None and found[0] is not None:
             self.withdraw(id)
@@ -62,9 +62,9 @@ class QueueRequests:
 
     def withdraw(self, id: int) -> None:
         """Nobody waits for the answer any more, and what was not begun is not wanted."""
-        with self._file.writing() as db:
+        with self._file.write_transaction() as db:
             db.execute("DELETE FROM queue_requests WHERE id = ?", (id,))
 
     def foreign_version(self) -> int:
         """Changes when another process, or another connection, has written."""
-        return self._file.foreign_version()
+        return self._file.data_version()

@@ -14,21 +14,23 @@ from typing import Any
 
 from vedette.engine.session.session import Session
 from vedette.errors import VedetteError
-from vedette.search.file_queue.task_table import TaskImage
+from vedette.search.file_queue.task_table import TaskRecord
 from vedette.search.file_queue.tasks import FileOperation, FileTask
 from vedette.values import timestamp_from_text
 
-__all__ = ["TASK", "TaskNodes", "joined"]
+__all__ = ["TASK_COLUMNS", "TaskNodes", "merge_tasks"]
 
 log = logging.getLogger(__name__)
 
-TASK = "t.id AS file_task, t.key, t.path, t.watch_id, t.collection, t.operation, t.priority, t.queued_at"
+TASK_COLUMNS = (
+    "t.id AS file_task, t.key, t.path, t.watch_id, t.collection, t.operation, t.priority, t.queued_at"
+)
 """What is returned of a task, by MATCH and by WATCH."""
-_TOGETHER = 50
+TASKS_PER_SPAWN = 50
 """Tasks in one SPAWN, of those that have all but key and path in common."""
 
 
-def _spawning(tasks: int) -> str:
+def _spawn_statement(tasks: int) -> str:
     items = (
         f"""SPAWN t{place}: FileTask {{
     key = $key{place}, path = $path{place}, watch_id = $watch_id, collection = $collection, operation = $operation,
@@ -38,13 +40,13 @@ def _spawning(tasks: int) -> str:
     return f"{', '.join(items)} RETURNING id"
 
 
-_SPAWN, _SPAWN_TOGETHER = _spawning(1), _spawning(_TOGETHER)
-_PLACES = tuple(chain.from_iterable((f"key{place}", f"path{place}") for place in range(_TOGETHER)))
+_SPAWN, _SPAWN_TOGETHER = _spawn_statement(1), _spawn_statement(TASKS_PER_SPAWN)
+_PLACES = tuple(chain.from_iterable((f"key{place}", f"path{place}") for place in range(TASKS_PER_SPAWN)))
 _CHANGE = """MATCH t: FileTask WHERE t.key = $key SET t {
     watch_id = $watch_id, operation = $operation, deletes = $deletes, priority = $priority,
     generation = t.generation + 1 }"""
 _KILL = "MATCH t: FileTask WHERE t.key = $key KILL t"
-_TASKS = f"MATCH t: FileTask RETURN {TASK}"
+_TASKS = f"MATCH t: FileTask RETURN {TASK_COLUMNS}"
 _LETTERS = "MATCH l: _DeadLetter RETURN l.original_match, l.delivery_attempts, l.cause, l.created_at"
 _LETTER_IDS = "MATCH l: _DeadLetter RETURN l.id, l.element"
 
@@ -56,10 +58,10 @@ class TaskNodes:
     @contextmanager
     def transaction(self, *, durable: bool = True) -> Iterator[None]:
         """Not `durable`: nobody may be told how it ended before `wait_until_durable`."""
-        self._session.execute_undurably("BEGIN", {})
+        self._session.execute_without_waiting("BEGIN", {})
         try:
             yield
-            self._session.execute_undurably("COMMIT", {})
+            self._session.execute_without_waiting("COMMIT", {})
         except BaseException:
             self._roll_back()
             raise
@@ -68,51 +70,53 @@ class TaskNodes:
 
     def wait_until_durable(self) -> None:
         """All that was committed so far."""
-        self._session.database.wait(self._session.turn)
+        self._session.database.wait_durable(self._session.lock_scope)
 
-    def put(self, before: TaskImage, task: FileTask, now: datetime, *, claimed: bool) -> TaskImage:
+    def put(self, before: TaskRecord, task: FileTask, now: datetime, *, claimed: bool) -> TaskRecord:
         """Again, within a transaction. A fresh node has no failures and no delay behind it."""
         if before.dead_at is not None:
-            self.kill(task.key)
+            self.delete(task.key)
             return self.spawn(task, now)
-        task = joined(before.task, task)
+        task = merge_tasks(before.task, task)
         if before.due_at is not None and not claimed:
-            self.kill(task.key)
+            self.delete(task.key)
             return self.spawn(task, before.queued_at)
-        self._session.execute_undurably(_CHANGE, {**_values(task), "key": task.key})
+        self._session.execute_without_waiting(_CHANGE, {**_values(task), "key": task.key})
         return before._replace(task=task, due_at=None)
 
-    def spawn(self, task: FileTask, queued_at: datetime) -> TaskImage:
+    def spawn(self, task: FileTask, queued_at: datetime) -> TaskRecord:
         """Within a transaction."""
         (image,) = self.spawn_all([task], queued_at)
         return image
 
-    def spawn_all(self, tasks: Iterable[FileTask], queued_at: datetime) -> list[TaskImage]:
+    def spawn_all(self, tasks: Iterable[FileTask], queued_at: datetime) -> list[TaskRecord]:
         """Within a transaction; the images in the order of the tasks."""
-        images: list[TaskImage] = []
-        for _, group in groupby(tasks, _in_common):
+        images: list[TaskRecord] = []
+        for _, group in groupby(tasks, _shared_attributes):
             alike = list(group)
             values = {**_values(alike[0]), "queued_at": queued_at}
-            whole = len(alike) - len(alike) % _TOGETHER
-            for start in range(0, whole, _TOGETHER):
-                images += self._spawn(_SPAWN_TOGETHER, alike[start : start + _TOGETHER], values)
+            whole = len(alike) - len(alike) % TASKS_PER_SPAWN
+            for start in range(0, whole, TASKS_PER_SPAWN):
+                images += self._spawn(_SPAWN_TOGETHER, alike[start : start + TASKS_PER_SPAWN], values)
             for task in alike[whole:]:
                 images += self._spawn(_SPAWN, [task], values)
         return images
 
-    def _spawn(self, text: str, tasks: Sequence[FileTask], common: Mapping[str, Any]) -> list[TaskImage]:
+    def _spawn(self, text: str, tasks: Sequence[FileTask], common: Mapping[str, Any]) -> list[TaskRecord]:
         own = chain.from_iterable([(task.key, task.path) for task in tasks])
-        made = self._session.execute_undurably(text, {**common, **dict(zip(_PLACES, own, strict=False))})
+        made = self._session.execute_without_waiting(
+            text, {**common, **dict(zip(_PLACES, own, strict=False))}
+        )
         queued_at = common["queued_at"]
         return [
-            TaskImage(element, task, queued_at) for (element,), task in zip(made.rows, tasks, strict=True)
+            TaskRecord(element, task, queued_at) for (element,), task in zip(made.rows, tasks, strict=True)
         ]
 
-    def kill(self, key: str) -> None:
+    def delete(self, key: str) -> None:
         """Within a transaction."""
-        self._session.execute_undurably(_KILL, {"key": key})
+        self._session.execute_without_waiting(_KILL, {"key": key})
 
-    def redrive(self, dead: Iterable[TaskImage]) -> None:
+    def redrive(self, dead: Iterable[TaskRecord]) -> None:
         """Dead letters are nodes again."""
         elements = {image.element for image in dead}
         if not elements:
@@ -121,16 +125,16 @@ class TaskNodes:
             if element in elements:
                 self._session.execute("REDRIVE #$letter", letter=letter)
 
-    def images(self) -> Iterator[TaskImage]:
+    def load_records(self) -> Iterator[TaskRecord]:
         """Of every task and every dead letter, as far as the graph knows them."""
         tasks = self._session.execute(_TASKS)
         for row in tasks.rows:
             match = dict(zip(tasks.columns, row, strict=True))
-            yield TaskImage(element=match["file_task"], task=_task(match), queued_at=match["t.queued_at"])
+            yield TaskRecord(element=match["file_task"], task=_task(match), queued_at=match["t.queued_at"])
         for text, attempts, cause, created_at in self._session.execute(_LETTERS).rows:
             match = json.loads(text)
             if "file_task" in match:
-                yield TaskImage(
+                yield TaskRecord(
                     element=match["file_task"],
                     task=_task(match),
                     queued_at=timestamp_from_text(match["t.queued_at"]),
@@ -146,7 +150,7 @@ class TaskNodes:
             log.debug("There is no transaction to roll back: %s", error, extra={"action": "queue.rollback"})
 
 
-_in_common = attrgetter("watch_id", "collection", "operation", "priority")
+_shared_attributes = attrgetter("watch_id", "collection", "operation", "priority")
 """What the tasks of one folder mostly have in common."""
 
 
@@ -161,7 +165,7 @@ def _values(task: FileTask) -> dict[str, Any]:
     }
 
 
-def joined(earlier: FileTask, later: FileTask) -> FileTask:
+def merge_tasks(earlier: FileTask, later: FileTask) -> FileTask:
     """Two tasks of one path are one: the later operation, the higher priority."""
     return replace(later, priority=max(earlier.priority, later.priority))
 

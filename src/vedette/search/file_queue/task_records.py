@@ -14,24 +14,24 @@ from datetime import datetime
 from threading import Condition, Event, Lock, Thread
 
 from vedette.errors import StoreError
-from vedette.search.file_queue.task_table import QueueTable, TaskImage
-from vedette.search.file_queue.tasks import QueueRow, TaskStatus
+from vedette.search.file_queue.task_table import TaskRecord, TaskTable
+from vedette.search.file_queue.tasks import TaskStatus, TaskView
 
-__all__ = ["QueueImages"]
+__all__ = ["TaskRecords"]
 
 log = logging.getLogger(__name__)
 
-QUIET_SECONDS = 0.2
+WRITE_DELAY_SECONDS = 0.2
 """Longer than between two batches of a burst."""
-PATIENCE = 10
-MOST_UNWRITTEN = 50_000
+MAX_WRITE_DELAYS = 10
+MAX_DIRTY_TASKS = 50_000
 """Tasks; whoever adds more writes."""
 
 
-class QueueImages:
+class TaskRecords:
     """Of the one owner, who changes it from one thread at a time. Closes the table."""
 
-    def __init__(self, table: QueueTable) -> None:
+    def __init__(self, table: TaskTable) -> None:
         self._table = table
         self._held: Counter[str] = Counter()
         """By watch: tasks that are not dead."""
@@ -41,9 +41,9 @@ class QueueImages:
         """How often something changed."""
         self._changed = Condition()
         """Guards the two below."""
-        self._unwritten: dict[str, TaskImage | None] = {}
+        self._unwritten: dict[str, TaskRecord | None] = {}
         """By key; None is a task that is no more."""
-        self._being_written: Mapping[str, TaskImage | None] = {}
+        self._being_written: Mapping[str, TaskRecord | None] = {}
         self._writing = Lock()
         self._closing = Event()
         self._thread = Thread(target=self._run, name="vedette-queue-table", daemon=True)
@@ -59,7 +59,7 @@ class QueueImages:
 
     # ---- the owner's side
 
-    def replace_all(self, images: Sequence[TaskImage]) -> None:
+    def replace_all(self, images: Sequence[TaskRecord]) -> None:
         """Begin anew."""
         with self._writing, self._changed:
             self._unwritten.clear()
@@ -67,7 +67,7 @@ class QueueImages:
             self._keys = {image.task.key for image in images}
             self._held = Counter(image.task.watch_id for image in images if image.dead_at is None)
 
-    def add(self, images: Sequence[TaskImage]) -> None:
+    def add(self, images: Sequence[TaskRecord]) -> None:
         """Tasks that are new, and wait."""
         if not images:
             return
@@ -77,9 +77,9 @@ class QueueImages:
             self._unwritten.update(fresh)
             self._keys.update(fresh)
             self._held.update([image.task.watch_id for image in images])
-        self._told()
+        self._notify_writer()
 
-    def record(self, changes: Sequence[tuple[TaskImage | None, TaskImage | None]]) -> None:
+    def update(self, changes: Sequence[tuple[TaskRecord | None, TaskRecord | None]]) -> None:
         """Before ▸ after."""
         if not changes:
             return
@@ -92,17 +92,17 @@ class QueueImages:
                 if changed is not None:
                     self._unwritten[changed.task.key] = after
                     (self._keys.discard if after is None else self._keys.add)(changed.task.key)
-        self._told()
+        self._notify_writer()
 
-    def _told(self) -> None:
+    def _notify_writer(self) -> None:
         with self._changed:
-            many = len(self._unwritten) > MOST_UNWRITTEN
+            many = len(self._unwritten) > MAX_DIRTY_TASKS
             self._changed.notify()
         if many:
             self.write()
 
-    def by_key(self, keys: Iterable[str]) -> dict[str, TaskImage]:
-        found: dict[str, TaskImage] = {}
+    def by_key(self, keys: Iterable[str]) -> dict[str, TaskRecord]:
+        found: dict[str, TaskRecord] = {}
         elsewhere = []
         with self._changed:
             for key in filter(self._keys.__contains__, keys):
@@ -126,19 +126,19 @@ class QueueImages:
 
     # ---- the whole table
 
-    def all(self) -> list[TaskImage]:
+    def all(self) -> list[TaskRecord]:
         self.write()
         return self._table.all()
 
-    def of_watch(self, watch_id: str) -> list[TaskImage]:
+    def of_watch(self, watch_id: str) -> list[TaskRecord]:
         self.write()
         return self._table.of_watch(watch_id)
 
-    def dead(self, path: str | None = None) -> list[TaskImage]:
+    def dead(self, path: str | None = None) -> list[TaskRecord]:
         self.write()
         return self._table.dead(path)
 
-    def rows(self, now: datetime, *, status: TaskStatus | None, limit: int) -> list[QueueRow]:
+    def rows(self, now: datetime, *, status: TaskStatus | None, limit: int) -> list[TaskView]:
         self.write()
         return self._table.rows(now, status=status, limit=limit)
 
@@ -157,9 +157,9 @@ class QueueImages:
                 self._closing.wait(1.0)
 
     def _wait_until_quiet(self) -> None:
-        for _ in range(PATIENCE):
+        for _ in range(MAX_WRITE_DELAYS):
             before = self._records
-            if self._closing.wait(QUIET_SECONDS) or self._records == before:
+            if self._closing.wait(WRITE_DELAY_SECONDS) or self._records == before:
                 return
 
     def write(self) -> bool:
@@ -189,6 +189,6 @@ class QueueImages:
                     self._being_written = {}
             return True
 
-    def _count(self, image: TaskImage | None, step: int) -> None:
+    def _count(self, image: TaskRecord | None, step: int) -> None:
         if image is not None and image.dead_at is None:
             self._held[image.task.watch_id] += step

@@ -16,12 +16,12 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from vedette.handshake.tables.schema import APPLICATION_ID, MIGRATIONS, TASK_ORDER, task_status
-from vedette.search.file_queue.tasks import FileOperation, FileTask, QueueRow, TaskStatus
-from vedette.storage.sqlite.rows import insert_rows, inserts
+from vedette.search.file_queue.tasks import FileOperation, FileTask, TaskStatus, TaskView
+from vedette.storage.sqlite.rows import insert_rows, insert_statements
 from vedette.storage.sqlite.shared_file import SharedFile
 from vedette.values import timestamp_from_text, timestamp_to_text
 
-__all__ = ["QueueTable", "TaskImage"]
+__all__ = ["TaskRecord", "TaskTable"]
 
 # Statements are put together from the constants here and nothing else, hence the `noqa`s.
 _AT_ONCE = 500
@@ -42,7 +42,7 @@ _COLUMNS = (
     "error",
     "dead_at",
 )
-_PUT = inserts(
+_PUT = insert_statements(
     f"file_tasks ({', '.join(_COLUMNS)})",
     f"({', '.join('?' * len(_COLUMNS))})",
     f"ON CONFLICT (key) DO UPDATE SET {', '.join(f'{name} = excluded.{name}' for name in _COLUMNS if name != 'key')}",
@@ -51,7 +51,7 @@ _END = "DELETE FROM file_tasks WHERE key IN (SELECT value FROM json_each(?))"
 _GET = f"SELECT {', '.join(_COLUMNS)} FROM file_tasks"  # noqa: S608
 
 
-class TaskImage(NamedTuple):
+class TaskRecord(NamedTuple):
     """One task as its owner last saw it. There are many, and a tuple is made in a fraction of the time."""
 
     element: str
@@ -65,12 +65,12 @@ class TaskImage(NamedTuple):
     error: str | None = None
     dead_at: datetime | None = None
 
-    def free(self) -> TaskImage:
+    def without_lease(self) -> TaskRecord:
         """In nobody's hands."""
         return self._replace(lease_until=None, worker_id=None)
 
 
-class QueueTable:
+class TaskTable:
     """For any number of threads and processes; one of them, the owner, writes tasks."""
 
     def __init__(self, path: Path) -> None:
@@ -81,22 +81,22 @@ class QueueTable:
 
     # ---- the owner's side
 
-    def replace_all(self, images: Iterable[TaskImage]) -> None:
-        with self._file.writing() as db:
+    def replace_all(self, images: Iterable[TaskRecord]) -> None:
+        with self._file.write_transaction() as db:
             db.execute("DELETE FROM file_tasks")
             insert_rows(db, _PUT, list(map(_values, images)))
 
-    def write(self, images: Iterable[TaskImage], gone: Sequence[str] = ()) -> None:
+    def write(self, images: Iterable[TaskRecord], gone: Sequence[str] = ()) -> None:
         """`gone`: keys of tasks that are no more."""
         rows = list(map(_values, images))
-        with self._file.writing() as db:
+        with self._file.write_transaction() as db:
             if gone:
                 db.execute(_END, (json.dumps(gone),))
             insert_rows(db, _PUT, rows)
 
-    def by_key(self, keys: Sequence[str]) -> dict[str, TaskImage]:
-        found: dict[str, TaskImage] = {}
-        with self._file.reading() as db:
+    def by_key(self, keys: Sequence[str]) -> dict[str, TaskRecord]:
+        found: dict[str, TaskRecord] = {}
+        with self._file.read_transaction() as db:
             for start in range(0, len(keys), _AT_ONCE):
                 some = keys[start : start + _AT_ONCE]
                 marks = ", ".join("?" * len(some))
@@ -104,28 +104,28 @@ class QueueTable:
                     found[image.task.key] = image
         return found
 
-    def all(self) -> list[TaskImage]:
-        with self._file.reading() as db:
+    def all(self) -> list[TaskRecord]:
+        with self._file.read_transaction() as db:
             return list(_images(db, _GET, ()))
 
-    def of_watch(self, watch_id: str) -> list[TaskImage]:
-        with self._file.reading() as db:
+    def of_watch(self, watch_id: str) -> list[TaskRecord]:
+        with self._file.read_transaction() as db:
             return list(_images(db, f"{_GET} WHERE watch_id = ?", (watch_id,)))
 
-    def dead(self, path: str | None = None) -> list[TaskImage]:
+    def dead(self, path: str | None = None) -> list[TaskRecord]:
         where, values = ("", ()) if path is None else (" AND path = ?", (path,))
-        with self._file.reading() as db:
+        with self._file.read_transaction() as db:
             return list(_images(db, f"{_GET} WHERE dead_at IS NOT NULL{where}", values))
 
     # ---- anybody's side
 
-    def rows(self, now: datetime, *, status: TaskStatus | None = None, limit: int = 100) -> list[QueueRow]:
+    def rows(self, now: datetime, *, status: TaskStatus | None = None, limit: int = 100) -> list[TaskView]:
         """In the order in which they would be claimed; dead letters last."""
         wanted = "" if status is None else "WHERE status = :status"
         query = f"""SELECT * FROM (SELECT *, {task_status(":now")} AS status FROM file_tasks) {wanted}
             ORDER BY {TASK_ORDER} LIMIT :limit"""  # noqa: S608
         values = {"now": timestamp_to_text(now), "status": status, "limit": limit}
-        with self._file.reading() as db, closing(db.cursor()) as cursor:
+        with self._file.read_transaction() as db, closing(db.cursor()) as cursor:
             cursor.row_factory = sqlite3.Row
             return [_row(found) for found in cursor.execute(query, values)]
 
@@ -133,13 +133,13 @@ class QueueTable:
         """By collection and status."""
         query = f"SELECT collection, {task_status(':now')} AS status, count(*) FROM file_tasks GROUP BY 1, 2"  # noqa: S608
         found: dict[str, dict[TaskStatus, int]] = {}
-        with self._file.reading() as db:
+        with self._file.read_transaction() as db:
             for collection, status, count in db.execute(query, {"now": timestamp_to_text(now)}):
                 found.setdefault(collection, {})[TaskStatus(status)] = count
         return found
 
 
-def _values(image: TaskImage) -> tuple[Any, ...]:
+def _values(image: TaskRecord) -> tuple[Any, ...]:
     task = image.task
     return (
         image.element,
@@ -159,11 +159,11 @@ def _values(image: TaskImage) -> tuple[Any, ...]:
     )
 
 
-def _images(db: sqlite3.Connection, query: str, values: Sequence[Any]) -> Iterator[TaskImage]:
+def _images(db: sqlite3.Connection, query: str, values: Sequence[Any]) -> Iterator[TaskRecord]:
     with closing(db.cursor()) as cursor:
         cursor.row_factory = sqlite3.Row
         for found in cursor.execute(query, values):
-            yield TaskImage(
+            yield TaskRecord(
                 element=found["element"],
                 task=_task(found),
                 queued_at=timestamp_from_text(found["queued_at"]),
@@ -176,10 +176,10 @@ def _images(db: sqlite3.Connection, query: str, values: Sequence[Any]) -> Iterat
             )
 
 
-def _row(found: sqlite3.Row) -> QueueRow:
+def _row(found: sqlite3.Row) -> TaskView:
     status = TaskStatus(found["status"])
     leased = status is TaskStatus.IN_PROGRESS
-    return QueueRow(
+    return TaskView(
         task=_task(found),
         status=status,
         queued_at=timestamp_from_text(found["queued_at"]),

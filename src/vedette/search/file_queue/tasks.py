@@ -15,17 +15,17 @@ from typing import Protocol
 from vedette.handshake.config import HIGHEST_PRIORITY, refuse_unless
 
 __all__ = [
-    "ONTOLOGY",
+    "FILE_TASK_ONTOLOGY",
     "ClaimedTask",
     "FileOperation",
     "FileQueue",
     "FileTask",
-    "QueueInspection",
-    "QueueRow",
+    "QueueAdmin",
     "TaskStatus",
+    "TaskView",
 ]
 
-ONTOLOGY = """
+FILE_TASK_ONTOLOGY = """
 node FileTask {
     key: String [required, unique],
     path: String [required],
@@ -73,7 +73,7 @@ class ClaimedTask:
 
     task: FileTask
     claim_id: str
-    attempts: int
+    failed_attempts: int
     """Failed ones before this."""
 
 
@@ -87,7 +87,7 @@ class TaskStatus(StrEnum):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class QueueRow:
+class TaskView:
     """One task as people see it, and as the SQL view `ingestion_queue` shows it."""
 
     task: FileTask
@@ -101,27 +101,27 @@ class QueueRow:
     error: str | None
 
 
-class QueueInspection(Protocol):
+class QueueAdmin(Protocol):
     """What people do with a queue, also from outside of the process that owns it."""
 
-    def rows(self, *, status: TaskStatus | None = None, limit: int = 100) -> list[QueueRow]:
+    def list_tasks(self, *, status: TaskStatus | None = None, limit: int = 100) -> list[TaskView]:
         """In the order in which they would be claimed; dead letters last."""
         ...
 
-    def counts(self) -> Mapping[str, Mapping[TaskStatus, int]]:
+    def count_by_status(self) -> Mapping[str, Mapping[TaskStatus, int]]:
         """By collection and status."""
         ...
 
-    def retry(self, path: str | None = None) -> int:
+    def retry_dead_letters(self, path: str | None = None) -> int:
         """Make dead letters pending again, of one path or all; how many. E4505 when that path has none."""
         ...
 
-    def purge(self, before: datetime) -> int:
+    def purge_dead_letters(self, before: datetime) -> int:
         """Forget dead letters older than that; how many."""
         ...
 
 
-class FileQueue(QueueInspection, Protocol):
+class FileQueue(QueueAdmin, Protocol):
     """The usual mistake: to acknowledge a task that was put again meanwhile, and so to lose the later change."""
 
     def put(self, tasks: Sequence[FileTask]) -> None:
@@ -133,7 +133,7 @@ class FileQueue(QueueInspection, Protocol):
         ...
 
     def claim(self, limit: int, worker_id: str) -> list[ClaimedTask]:
-        """Deletes first, then by priority and age; every so often low priorities first (`FairTurns`)."""
+        """Deletes first, then by priority and age; every so often low priorities first (`PriorityRotation`)."""
         ...
 
     def ack(self, claim_ids: Sequence[str]) -> list[str]:
@@ -156,14 +156,14 @@ class FileQueue(QueueInspection, Protocol):
         """Tasks that wait, are delayed or in progress."""
         ...
 
-    def held(self) -> Mapping[str, int]:
+    def tasks_per_watch(self) -> Mapping[str, int]:
         """By watch: tasks that are not dead."""
         ...
 
-    def show(self) -> None:
+    def flush_view(self) -> None:
         """What was put so far is in `ingestion_queue` when it returns; else that follows a moment later."""
         ...
 
-    def discard(self, watch_id: str) -> int:
+    def discard_watch(self, watch_id: str) -> int:
         """Forget the tasks of a watch that is removed; how many."""
         ...

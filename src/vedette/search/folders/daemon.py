@@ -20,15 +20,15 @@ from vedette.handshake.degradation import LoadObservation
 from vedette.handshake.priority import effective_priority
 from vedette.handshake.tables import HandshakeTables
 from vedette.handshake.tables.rows import WatchRow
-from vedette.handshake.tables.settings import Tuning
-from vedette.handshake.throughput import Throughput
+from vedette.handshake.tables.settings import HandshakeSettings
+from vedette.handshake.throughput import ThroughputMeter
 from vedette.search.file_queue.tasks import FileQueue, TaskStatus
-from vedette.search.folders.intake import FolderFeed
+from vedette.search.folders.intake import FolderIntake
 from vedette.search.folders.process_memory import memory_usage
-from vedette.search.folders.sync import folder_of
-from vedette.search.folders.worker import BulkIngestion, DrainReport, TaskDrain
-from vedette.search.ingestion import FileIngestion
-from vedette.sources.files.file_state import SeenFiles
+from vedette.search.folders.sync import open_folder
+from vedette.search.folders.worker import BulkIngestor, IngestWorker, StepReport
+from vedette.search.ingestion import FileIngestor
+from vedette.sources.files.file_state import FileStateStore
 from vedette.sources.files.watcher import FolderWatcher, WatcherTiming
 
 __all__ = ["DaemonTiming", "FolderDaemon"]
@@ -42,9 +42,9 @@ _NOT_STARTED = "its watcher does not start"
 class DaemonTiming:
     idle_seconds: float = 0.05
     """Between two steps that find nothing to do; stretched under load."""
-    watches_seconds: float = 0.2
+    watch_refresh_seconds: float = 0.2
     """Between two looks at the tables."""
-    load_seconds: float = 5.0
+    load_check_seconds: float = 5.0
     """Between two checks of the load."""
 
 
@@ -52,24 +52,24 @@ class FolderDaemon:
     def __init__(
         self,
         tables: HandshakeTables,
-        seen: SeenFiles,
+        seen: FileStateStore,
         queue: FileQueue,
-        ingestion: FileIngestion,
+        ingestion: FileIngestor,
         clock: Clock,
         *,
         worker_id: str,
         timing: DaemonTiming | None = None,
-        watching: WatcherTiming | None = None,
-        bulk: BulkIngestion | None = None,
-        tuning: Tuning | None = None,
+        watcher_timing: WatcherTiming | None = None,
+        bulk: BulkIngestor | None = None,
+        tuning: HandshakeSettings | None = None,
     ) -> None:
         """`watching`: of all folders but for the debounce, which each has of its own. `bulk`: for backlogs."""
-        tuning = tuning or Tuning()
+        tuning = tuning or HandshakeSettings()
         self._health = tuning.health
         self._tables, self._seen, self._queue, self._clock = tables, seen, queue, clock
-        self._timing, self._watching = timing or DaemonTiming(), watching or WatcherTiming()
-        self._throughput = Throughput(tuning.degradation.throughput_window_seconds)
-        self._drain = TaskDrain(
+        self._timing, self._watching = timing or DaemonTiming(), watcher_timing or WatcherTiming()
+        self._throughput = ThroughputMeter(tuning.degradation.throughput_window_seconds)
+        self._drain = IngestWorker(
             tables,
             queue,
             ingestion,
@@ -82,10 +82,10 @@ class FolderDaemon:
         )
         self._watchers: dict[str, tuple[WatchFolderConfig, FolderWatcher]] = {}
         self._next_watches = self._next_load = clock.monotonic()
-        self._stretch = 1.0
+        self._interval_multiplier = 1.0
         self._stopping = Event()
         self._stepping = Lock()
-        tables.system.correct_capacity(queue.held(), queue.depth())
+        tables.system_state.reconcile_capacity(queue.tasks_per_watch(), queue.depth())
 
     def run(self) -> None:
         """Until `stop`, from any thread."""
@@ -93,33 +93,33 @@ class FolderDaemon:
             while not self._stopping.is_set():
                 report = self.step()
                 if report.done + report.failed == 0:
-                    self._stopping.wait(self._timing.idle_seconds * self._stretch)
+                    self._stopping.wait(self._timing.idle_seconds * self._interval_multiplier)
         finally:
             self.close()
 
     def stop(self) -> None:
         self._stopping.set()
 
-    def step(self) -> DrainReport:
+    def step(self) -> StepReport:
         """Whatever is due now."""
         with self._stepping:
             return self._step()
 
     @contextmanager
-    def forget(self, watch_id: str) -> Iterator[None]:
+    def remove_watch(self, watch_id: str) -> Iterator[None]:
         """From another thread: within it nothing is stored, and nothing waits of this watch, which is removed."""
         with self._stepping:
-            self._keep_watchers()
-            self._queue.discard(watch_id)
+            self._reconcile_watchers()
+            self._queue.discard_watch(watch_id)
             yield
 
-    def _step(self) -> DrainReport:
+    def _step(self) -> StepReport:
         now = self._clock.monotonic()
         if now >= self._next_watches:
-            self._next_watches = now + self._timing.watches_seconds
-            self._keep_watchers()
+            self._next_watches = now + self._timing.watch_refresh_seconds
+            self._reconcile_watchers()
         if now >= self._next_load:
-            self._next_load = now + self._timing.load_seconds
+            self._next_load = now + self._timing.load_check_seconds
             self._check_load()
         return self._drain.step()
 
@@ -129,12 +129,12 @@ class FolderDaemon:
             watcher.stop()
         self._watchers.clear()
 
-    def watched(self) -> set[str]:
+    def watched_ids(self) -> set[str]:
         return set(self._watchers)
 
-    def _keep_watchers(self) -> None:
+    def _reconcile_watchers(self) -> None:
         """One for every folder that is enabled or on trial, none for others; anew when its configuration changed."""
-        rows = {row.watch_id: row for row in self._looked_at()}
+        rows = {row.watch_id: row for row in self._refreshed_watches()}
         wanted = {
             watch_id: row
             for watch_id, row in rows.items()
@@ -142,21 +142,23 @@ class FolderDaemon:
             and (row.health.enabled or row.health.circuit.state == "half_open")
         }
         for watch_id, (config, watcher) in list(self._watchers.items()):
-            if watch_id not in wanted or _differs(wanted[watch_id].config, config):
+            if watch_id not in wanted or _needs_new_watcher(wanted[watch_id].config, config):
                 watcher.stop()
                 del self._watchers[watch_id]
-        for watch_id in self._queue.held().keys() - rows.keys():  # removed: its text shall not come back
-            self._queue.discard(watch_id)
+        for watch_id in (
+            self._queue.tasks_per_watch().keys() - rows.keys()
+        ):  # removed: its text shall not come back
+            self._queue.discard_watch(watch_id)
         for watch_id, row in wanted.items():
             if watch_id not in self._watchers:
                 self._start(row)
             elif row.rescan_requested_at is not None:
                 self._watchers[watch_id][1].request_rescan()
 
-    def _looked_at(self) -> Iterator[WatchRow]:
+    def _refreshed_watches(self) -> Iterator[WatchRow]:
         for row in self._tables.watches():
             try:
-                yield self._tables.look_at_watch(row.watch_id)
+                yield self._tables.refresh_watch(row.watch_id)
             except FolderError as error:
                 if error.code != "E4501":  # removed since we listed it
                     raise
@@ -165,7 +167,7 @@ class FolderDaemon:
         """Of a folder whose watcher does not start its state says why; the others go on, and it is tried again."""
         before = row.unavailable_reason or ""
         try:
-            self._watchers[row.watch_id] = (row.config, self._started(row))
+            self._watchers[row.watch_id] = (row.config, self._build_watcher(row))
             reason = None if before.startswith(_NOT_STARTED) else row.unavailable_reason
         except Exception as error:
             reason = f"{_NOT_STARTED}: {error}"
@@ -180,9 +182,9 @@ class FolderDaemon:
                 )
         if reason != row.unavailable_reason:
             with suppress(FolderError):  # removed since we listed it
-                self._tables.note_available(row.watch_id, reason)
+                self._tables.set_availability(row.watch_id, reason)
 
-    def _started(self, row: WatchRow) -> FolderWatcher:
+    def _build_watcher(self, row: WatchRow) -> FolderWatcher:
         timing = WatcherTiming(
             debounce_seconds=row.config.debounce_seconds,
             poll_seconds=self._watching.poll_seconds,
@@ -191,31 +193,31 @@ class FolderDaemon:
             tick_milliseconds=self._watching.tick_milliseconds,
         )
         watcher = FolderWatcher(
-            folder_of(row, self._seen, self._clock),
-            FolderFeed(row.watch_id, self._tables, self._queue, self._clock, self._health),
+            open_folder(row, self._seen, self._clock),
+            FolderIntake(row.watch_id, self._tables, self._queue, self._clock, self._health),
             self._clock,
             timing,
-            stretch=lambda: self._stretch,
+            stretch=lambda: self._interval_multiplier,
         )
         watcher.start()
         return watcher
 
-    def _workable(self) -> int:
+    def _runnable_tasks(self) -> int:
         """Tasks that somebody could work on now: a task that waits for its next attempt keeps nobody busy, and while
         the store is down nobody is slow."""
-        if self._tables.system.sink().state is not CircuitState.CLOSED:
+        if self._tables.system_state.sink_breaker().state is not CircuitState.CLOSED:
             return 0
         return sum(
             count
-            for each in self._queue.counts().values()
+            for each in self._queue.count_by_status().values()
             for status, count in each.items()
             if status in (TaskStatus.PENDING, TaskStatus.IN_PROGRESS)
         )
 
     def _check_load(self) -> None:
         now, depth = self._clock.now(), self._queue.depth()
-        self._tables.system.correct_capacity(self._queue.held(), depth)
-        self._throughput.looked(self._workable(), now)
+        self._tables.system_state.reconcile_capacity(self._queue.tasks_per_watch(), depth)
+        self._throughput.observe_backlog(self._runnable_tasks(), now)
         load = LoadObservation(
             queue_depth=depth,
             throughput=self._throughput.rate(now),
@@ -226,20 +228,20 @@ class FolderDaemon:
             for row in self._tables.watches()
             if row.health.enabled
         ]
-        before = self._stretch
-        decision = self._tables.system.check_load(load, watches)
-        self._stretch = decision.state.polling_interval_multiplier
-        if decision.newly_paused or decision.resumed or before != self._stretch:
+        before = self._interval_multiplier
+        decision = self._tables.system_state.check_load(load, watches)
+        self._interval_multiplier = decision.state.polling_interval_multiplier
+        if decision.newly_paused or decision.resumed or before != self._interval_multiplier:
             log.warning(
                 "The load level is %s; paused watches: %s; resumed watches: %s",
-                decision.state.level.word,
+                decision.state.level.label,
                 ", ".join(decision.newly_paused) or "none",
                 ", ".join(decision.resumed) or "none",
-                extra={"action": "load.changed", "level": decision.state.level.word},
+                extra={"action": "load.changed", "level": decision.state.level.label},
             )
 
 
-def _differs(one: WatchFolderConfig, other: WatchFolderConfig) -> bool:
+def _needs_new_watcher(one: WatchFolderConfig, other: WatchFolderConfig) -> bool:
     """In what its watcher was made of; priority and health are asked for each time."""
     names = (
         "path",

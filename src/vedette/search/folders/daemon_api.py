@@ -28,7 +28,7 @@ from vedette.errors import IngestError
 from vedette.search.embedding import Embedder
 from vedette.search.vectors.store import SearchHit, VectorStore, remove_files
 
-__all__ = ["SOCKET_NAME", "DaemonLink", "LinkServer", "VectorDesk"]
+__all__ = ["SOCKET_NAME", "DaemonApi", "DaemonClient", "DaemonServer"]
 
 log = logging.getLogger(__name__)
 
@@ -38,7 +38,7 @@ _MAX_LIMIT = 10_000
 _PATIENCE_SECONDS = 60.0
 
 
-class VectorDesk:
+class DaemonApi:
     """What can be asked, without the socket."""
 
     def __init__(
@@ -52,7 +52,7 @@ class VectorDesk:
             "remove": self._remove,
         }
 
-    def answer(self, request: object) -> dict[str, Any]:
+    def handle(self, request: object) -> dict[str, Any]:
         try:
             if not isinstance(request, dict) or request.get("verb") not in self._verbs:
                 raise IngestError("E4504", f"a daemon answers to {', '.join(self._verbs)}")
@@ -69,7 +69,7 @@ class VectorDesk:
         return {"hits": [asdict(hit) for hit in hits]}
 
     def _collections(self, _request: Mapping[str, Any]) -> dict[str, Any]:
-        return {"collections": dict(self._store.collections())}
+        return {"collections": dict(self._store.count_by_collection())}
 
     def _remove(self, request: Mapping[str, Any]) -> dict[str, Any]:
         paths = [str(path) for path in request["paths"]]
@@ -77,17 +77,17 @@ class VectorDesk:
             return {"removed": remove_files(self._store, str(request["collection"]), paths)}
 
 
-class LinkServer:
+class DaemonServer:
     """Listens until it is closed."""
 
-    def __init__(self, path: Path, desk: VectorDesk) -> None:
+    def __init__(self, path: Path, desk: DaemonApi) -> None:
         class Listener(StreamRequestHandler):
             timeout = _PATIENCE_SECONDS
 
             def handle(self) -> None:
                 with suppress(OSError):  # whoever asked is gone
                     line = self.rfile.readline(_MAX_REQUEST)
-                    self.wfile.write(json.dumps(desk.answer(_parsed(line))).encode() + b"\n")
+                    self.wfile.write(json.dumps(desk.handle(_parsed(line))).encode() + b"\n")
 
         path.unlink(missing_ok=True)  # of a daemon that was killed; only one can have the vectors
         before = os.umask(0o177)
@@ -113,13 +113,13 @@ class LinkServer:
         self.close()
 
 
-class DaemonLink:
+class DaemonClient:
     """The other side: one connection for each question."""
 
     def __init__(self, path: Path) -> None:
         self._path = path
 
-    def is_there(self) -> bool:
+    def is_running(self) -> bool:
         """Whether a daemon listens."""
         try:
             self._connected().close()
@@ -128,19 +128,19 @@ class DaemonLink:
         return True
 
     def search(self, collection: str, text: str, limit: int) -> list[SearchHit]:
-        answer = self._ask(verb="search", collection=collection, text=text, limit=limit)
+        answer = self._request(verb="search", collection=collection, text=text, limit=limit)
         return [SearchHit(**hit) for hit in answer["hits"]]
 
     def collections(self) -> Mapping[str, int]:
-        found: dict[str, int] = self._ask(verb="collections")["collections"]
+        found: dict[str, int] = self._request(verb="collections")["collections"]
         return found
 
     def remove(self, watch_id: str, collection: str, paths: Sequence[str]) -> int:
         """Of a watch that is no more; how many files."""
-        asked = self._ask(verb="remove", watch_id=watch_id, collection=collection, paths=list(paths))
+        asked = self._request(verb="remove", watch_id=watch_id, collection=collection, paths=list(paths))
         return int(asked["removed"])
 
-    def _ask(self, **request: Any) -> dict[str, Any]:
+    def _request(self, **request: Any) -> dict[str, Any]:
         try:
             with self._connected() as connection, connection.makefile("rwb") as stream:
                 stream.write(json.dumps(request).encode() + b"\n")

@@ -11,19 +11,19 @@ from datetime import datetime
 
 from vedette.clock import Clock
 from vedette.handshake.config import HealthConfig
-from vedette.handshake.exclusions import Exclusion, excluding
-from vedette.handshake.health import admission
+from vedette.handshake.exclusions import Exclusion, find_exclusion
+from vedette.handshake.health import check_admission
 from vedette.handshake.tables import HandshakeTables
 from vedette.handshake.tables.rows import WatchRow
 from vedette.search.file_queue.tasks import FileOperation, FileQueue, FileTask
-from vedette.search.folders.overlapping_watches import OtherTakers
+from vedette.search.folders.overlapping_watches import OverlappingWatches
 from vedette.sources.files.file_stamp import ChangeKind, FileChange
 
-__all__ = ["FolderFeed", "deferral"]
+__all__ = ["FolderIntake", "deferral_reason"]
 
 log = logging.getLogger(__name__)
 
-LARGE, SMALL = 1_000, 100
+CAPACITY_BATCH, SMALL_CAPACITY_BATCH = 1_000, 100
 """Tasks that ask for capacity together: many; when they are refused few, at most `min_per_watch`, so that a small watch
 is served under load."""
 _OPERATIONS = {
@@ -34,7 +34,7 @@ _OPERATIONS = {
 }
 
 
-def deferral(
+def deferral_reason(
     row: WatchRow, paused_by_load: Collection[str], now: datetime, in_flight: int, config: HealthConfig
 ) -> str | None:
     """Why nothing of this watch may be processed now; None when it may."""
@@ -42,11 +42,11 @@ def deferral(
         return "paused by hand"
     if row.watch_id in paused_by_load:
         return "paused by load"
-    answer = admission(row.health, now, in_flight, config)
-    return None if answer.may_process else answer.reason
+    answer = check_admission(row.health, now, in_flight, config)
+    return None if answer.is_allowed else answer.reason
 
 
-class FolderFeed:
+class FolderIntake:
     """The listener of one watched folder (`vedette.sources.files.watcher.FolderListener`)."""
 
     def __init__(
@@ -59,48 +59,49 @@ class FolderFeed:
     ) -> None:
         self._watch_id, self._tables, self._queue, self._clock = watch_id, tables, queue, clock
         self._health = health or HealthConfig()
-        self._told: tuple[str | None, int] | None = None
+        self._last_reported: tuple[str | None, int] | None = None
         """What we last said of the folder's availability: why it is down, how much is unreadable."""
 
-    def take(self, changes: Sequence[FileChange]) -> Collection[FileChange]:
+    def accept(self, changes: Sequence[FileChange]) -> Collection[FileChange]:
         """Those whose tasks are in the queue now."""
-        row = self._tables.look_at_watch(self._watch_id)
-        paused = self._tables.system.degradation().paused_watch_ids
-        in_flight = self._queue.held().get(self._watch_id, 0)
-        reason = deferral(row, paused, self._clock.now(), in_flight, self._health)
+        row = self._tables.refresh_watch(self._watch_id)
+        paused = self._tables.system_state.degradation().paused_watch_ids
+        in_flight = self._queue.tasks_per_watch().get(self._watch_id, 0)
+        reason = deferral_reason(row, paused, self._clock.now(), in_flight, self._health)
         asked_for = row.config.auto_ingest or row.rescan_requested_at is not None  # by `wqm watch sync`
         if reason is not None or not asked_for:
             return ()
         trial = row.health.circuit.state != "closed"
-        taken, tasks = self._granted(row, changes[:1] if trial else changes)
+        taken, tasks = self._admit(row, changes[:1] if trial else changes)
         self._queue.put(tasks)
         return taken
 
-    def _granted(
-        self, row: WatchRow, changes: Sequence[FileChange]
-    ) -> tuple[list[FileChange], list[FileTask]]:
+    def _admit(self, row: WatchRow, changes: Sequence[FileChange]) -> tuple[list[FileChange], list[FileTask]]:
         """As many of the changes as there is room for, and their tasks."""
         exclusions, now = self._tables.exclusions(self._watch_id), self._clock.now()
-        others = OtherTakers(self._tables, row.config, self._clock)
+        others = OverlappingWatches(self._tables, row.config, self._clock)
         depth = self._queue.depth()
         taken: list[FileChange] = []
         tasks: list[FileTask] = []
 
         def granted(block: Sequence[FileChange]) -> bool:
-            more = _tasks(row, block, exclusions, others, now)
-            if more and not self._tables.system.request_capacity(self._watch_id, len(more), depth).granted:
+            more = tasks_for_changes(row, block, exclusions, others, now)
+            if (
+                more
+                and not self._tables.system_state.request_capacity(self._watch_id, len(more), depth).granted
+            ):
                 return False
             taken.extend(block)
             tasks.extend(more)
             return True
 
-        for block in _blocks(changes, LARGE):
-            if not granted(block) and not all(map(granted, _blocks(block, SMALL))):
+        for block in _blocks(changes, CAPACITY_BATCH):
+            if not granted(block) and not all(map(granted, _blocks(block, SMALL_CAPACITY_BATCH))):
                 break
         return taken, tasks
 
-    def mode(self, mode: str, reason: str) -> None:
-        self._tables.note_mode(self._watch_id, mode)
+    def mode_changed(self, mode: str, reason: str) -> None:
+        self._tables.set_watch_mode(self._watch_id, mode)
         log.log(
             logging.WARNING if mode == "polling" else logging.INFO,
             "A folder is watched in %s mode: %s",
@@ -109,12 +110,12 @@ class FolderFeed:
             extra={"action": "folder.mode", "watch_id": self._watch_id},
         )
 
-    def availability(self, down: str | None, unreadable: Sequence[tuple[str, str]]) -> None:
+    def availability_changed(self, down: str | None, unreadable: Sequence[tuple[str, str]]) -> None:
         """Noted and logged when it changes, not after every look."""
-        if (down, len(unreadable)) == self._told:
+        if (down, len(unreadable)) == self._last_reported:
             return
-        self._tables.note_available(self._watch_id, down)
-        self._told = (down, len(unreadable))
+        self._tables.set_availability(self._watch_id, down)
+        self._last_reported = (down, len(unreadable))
         if down is not None or unreadable:
             log.warning(
                 "A folder cannot be read completely: %s",
@@ -124,15 +125,15 @@ class FolderFeed:
 
     def scanned(self, began_at: datetime) -> None:
         """Whoever asked for the scan looks next at what waits in the queue because of it."""
-        self._queue.show()
-        self._tables.note_scan(self._watch_id, began_at)
+        self._queue.flush_view()
+        self._tables.record_scan(self._watch_id, began_at)
 
 
-def _tasks(
+def tasks_for_changes(
     row: WatchRow,
     changes: Sequence[FileChange],
     exclusions: Sequence[Exclusion],
-    others: OtherTakers,
+    others: OverlappingWatches,
     now: datetime,
 ) -> list[FileTask]:
     """Of a move two: the old path goes, the new one comes. What is excluded has no chunks.
@@ -149,7 +150,7 @@ def _tasks(
     tasks: list[FileTask] = []
 
     def add(path: str, operation: FileOperation) -> None:
-        if operation is not FileOperation.DELETE or not others.keep(path):
+        if operation is not FileOperation.DELETE or not others.any_needs(path):
             tasks.append(
                 FileTask(
                     path=path,
@@ -164,7 +165,7 @@ def _tasks(
         if old_path is not None:
             add(f"{root}/{old_path}", FileOperation.DELETE)
         path = f"{root}/{relative}"
-        left = bool(exclusions) and excluding(exclusions, path, now) is not None
+        left = bool(exclusions) and find_exclusion(exclusions, path, now) is not None
         add(path, FileOperation.DELETE if left else _OPERATIONS[kind])
     return tasks
 

@@ -9,19 +9,19 @@ from functools import cached_property
 from vedette.clock import Clock
 from vedette.errors import FolderError
 from vedette.handshake.config import WatchFolderConfig, WatchType
-from vedette.handshake.exclusions import Exclusion, excluding
+from vedette.handshake.exclusions import Exclusion, find_exclusion
 from vedette.handshake.tables import HandshakeTables
 from vedette.sources.files.selection import FolderSelection
 
-__all__ = ["OtherTakers", "selection_of"]
+__all__ = ["OverlappingWatches", "selection_from_config"]
 
 
-def selection_of(config: WatchFolderConfig) -> FolderSelection:
+def selection_from_config(config: WatchFolderConfig) -> FolderSelection:
     depth = config.recursive_depth if config.recursive else 0
     return FolderSelection(patterns=config.patterns, ignore_patterns=config.ignore_patterns, depth=depth)
 
 
-class OtherTakers:
+class OverlappingWatches:
     """The other watches of a watch's collection, as they are when it is first asked. For one batch.
 
     One that is disabled counts as well: its text stays until it is enabled or removed.
@@ -30,18 +30,18 @@ class OtherTakers:
     def __init__(self, tables: HandshakeTables, config: WatchFolderConfig, clock: Clock) -> None:
         self._tables, self._config, self._now = tables, config, clock.now()
 
-    def take(self, path: str) -> bool:
+    def any_covers(self, path: str) -> bool:
         """Whether one of them takes a file of this path, absolute, should it be there."""
         return any(
             path.startswith(root)
             and selection.wants(path.removeprefix(root))
-            and excluding(exclusions, path, self._now) is None
+            and find_exclusion(exclusions, path, self._now) is None
             for root, selection, exclusions in self._others
         )
 
-    def keep(self, path: str) -> bool:
+    def any_needs(self, path: str) -> bool:
         """The same, and it is there: a file that is gone is nobody's."""
-        return self.take(path) and os.path.lexists(path)
+        return self.any_covers(path) and os.path.lexists(path)
 
     @cached_property
     def _others(self) -> list[tuple[str, FolderSelection, Sequence[Exclusion]]]:
@@ -59,4 +59,4 @@ class OtherTakers:
                 exclusions = self._tables.exclusions(config.watch_id)
             except FolderError:  # removed since we listed it
                 continue
-            yield config.path.rstrip("/") + "/", selection_of(config), exclusions
+            yield config.path.rstrip("/") + "/", selection_from_config(config), exclusions

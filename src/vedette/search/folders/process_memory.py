@@ -33,8 +33,8 @@ class MemoryUsage:
 
 def memory_usage(process: int | None = None, proc: Path = Path("/proc"), limit: Path = _LIMIT) -> MemoryUsage:
     """Of a process and its children; by default of this one."""
-    family = _family(proc, os.getpid() if process is None else process)
-    return MemoryUsage(_total(proc / "meminfo", limit), sum(_resident(proc, each) for each in family))
+    family = _process_tree(proc, os.getpid() if process is None else process)
+    return MemoryUsage(_total(proc / "meminfo", limit), sum(_resident_bytes(proc, each) for each in family))
 
 
 def _total(meminfo: Path, limit: Path) -> int:
@@ -48,17 +48,17 @@ def _total(meminfo: Path, limit: Path) -> int:
     return min(bounds, default=0)
 
 
-def _family(proc: Path, process: int) -> Iterator[int]:
+def _process_tree(proc: Path, process: int) -> Iterator[int]:
     yield process
     try:
         lists = [path.read_text(encoding="ascii") for path in (proc / str(process)).glob("task/*/children")]
     except OSError:
         return  # it ended meanwhile
     for child in {int(word) for text in lists for word in text.split()}:
-        yield from _family(proc, child)
+        yield from _process_tree(proc, child)
 
 
-def _resident(proc: Path, process: int) -> int:
+def _resident_bytes(proc: Path, process: int) -> int:
     try:
         return int((proc / str(process) / "statm").read_text(encoding="ascii").split()[1]) * _PAGE_BYTES
     except (OSError, IndexError, ValueError):

@@ -13,23 +13,23 @@ from pathlib import Path
 
 from vedette.clock import Clock
 from vedette.errors import FolderError
-from vedette.handshake.exclusions import excluding
-from vedette.handshake.failures import Charge, Failure
+from vedette.handshake.exclusions import find_exclusion
+from vedette.handshake.failures import Failure, FaultDomain
 from vedette.handshake.tables import HandshakeTables
 from vedette.handshake.tables.rows import WatchRow
-from vedette.search.folders.overlapping_watches import OtherTakers, selection_of
-from vedette.search.ingestion import FileOutcome, FileToIngest, Ingestion, OutcomeStatus
+from vedette.search.folders.overlapping_watches import OverlappingWatches, selection_from_config
+from vedette.search.ingestion import FileOutcome, IngestRequest, OutcomeStatus, VectorIngestor
 from vedette.sources.files.file_stamp import ChangeKind, FileChange
-from vedette.sources.files.file_state import SeenFiles
-from vedette.sources.files.folder import Folder, Look
+from vedette.sources.files.file_state import FileStateStore
+from vedette.sources.files.folder import Folder, ScanOutcome
 
-__all__ = ["FolderRun", "RunReport", "folder_of"]
+__all__ = ["FolderSync", "SyncReport", "open_folder"]
 
 BATCH_FILES = 64
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class RunReport:
+class SyncReport:
     """What a pass did."""
 
     changes: int = 0
@@ -40,86 +40,88 @@ class RunReport:
     failures: tuple[Failure, ...] = ()
     unreadable: tuple[tuple[str, str], ...] = ()
     """Path ▸ why: what could not be looked at."""
-    stopped: str | None = None
+    stop_reason: str | None = None
     """Why it ended early; None when all was done."""
 
 
-def folder_of(row: WatchRow, seen: SeenFiles, clock: Clock) -> Folder:
+def open_folder(row: WatchRow, seen: FileStateStore, clock: Clock) -> Folder:
     """The folder that a watch is about."""
-    return Folder(row.watch_id, Path(row.config.path), selection_of(row.config), seen, clock)
+    return Folder(row.watch_id, Path(row.config.path), selection_from_config(row.config), seen, clock)
 
 
-class FolderRun:
+class FolderSync:
     def __init__(
         self,
         watch_id: str,
         tables: HandshakeTables,
-        seen: SeenFiles,
+        seen: FileStateStore,
         clock: Clock,
-        ingestion: Ingestion | None = None,
+        ingestion: VectorIngestor | None = None,
     ) -> None:
         """Without an ingestion it can only `look`."""
         self._tables, self._clock, self._ingestion = tables, clock, ingestion
         self._row = tables.watch(watch_id)
-        self._folder = folder_of(self._row, seen, clock)
+        self._folder = open_folder(self._row, seen, clock)
 
-    def look(self) -> Look:
+    def preview(self) -> ScanOutcome:
         """What a pass would find; nothing is changed."""
-        return self._folder.reconcile()
+        return self._folder.full_scan()
 
-    def run(self, progress: Callable[[int, int], object] = lambda done, total: None) -> RunReport:
+    def run(self, progress: Callable[[int, int], object] = lambda done, total: None) -> SyncReport:
         """`progress`: files done, and in all."""
         watch_id, began_at = self._row.watch_id, self._clock.now()
-        look = self._folder.reconcile()
-        self._tables.note_available(watch_id, look.down)
-        if look.down is not None and not look.changes:
+        look = self._folder.full_scan()
+        self._tables.set_availability(watch_id, look.unavailable_reason)
+        if look.unavailable_reason is not None and not look.changes:
             raise FolderError(
                 "E4503",
-                f"{look.down}: bring it back; nothing of it counts as deleted until then",
+                f"{look.unavailable_reason}: bring it back; nothing of it counts as deleted until then",
                 fields={"watch_id": watch_id, "path": self._row.config.path},
             )
-        report = RunReport(changes=len(look.changes), unreadable=tuple(sorted(look.unreadable.items())))
+        report = SyncReport(changes=len(look.changes), unreadable=tuple(sorted(look.unreadable.items())))
         done = 0
         for batch in _batches(look.changes):
             report = self._run_batch(batch, report)
             done += len(batch)
             progress(done, len(look.changes))
-            if report.stopped is not None:
+            if report.stop_reason is not None:
                 return report
-        self._tables.note_scan(watch_id, began_at)
+        self._tables.record_scan(watch_id, began_at)
         return report
 
-    def _run_batch(self, batch: Sequence[FileChange], report: RunReport) -> RunReport:
+    def _run_batch(self, batch: Sequence[FileChange], report: SyncReport) -> SyncReport:
         assert self._ingestion is not None, "a run without an ingestion can only look"
         exclusions = self._tables.exclusions(self._row.watch_id)
         now = self._clock.now()
-        left = {change for change in batch if excluding(exclusions, self._absolute(change.path), now)}
-        others = OtherTakers(self._tables, self._row.config, self._clock)
-        files: list[FileToIngest] = []
+        left = {change for change in batch if find_exclusion(exclusions, self._absolute(change.path), now)}
+        others = OverlappingWatches(self._tables, self._row.config, self._clock)
+        files: list[IngestRequest] = []
         owners: list[FileChange] = []
         for change in batch:
             for file in self._files(change, others, excluded=change in left):
                 files.append(file)
                 owners.append(change)
-        self._folder.announce(batch)
+        self._folder.mark_pending(batch)
         outcomes = self._ingestion.ingest(files)
         self._record(outcomes)
-        again = {owner for owner, outcome in zip(owners, outcomes, strict=True) if _is_tried_again(outcome)}
-        self._folder.confirm(change for change in batch if change not in again)
-        return _added(report, outcomes, len(left))
+        again = {owner for owner, outcome in zip(owners, outcomes, strict=True) if _will_be_retried(outcome)}
+        self._folder.commit(change for change in batch if change not in again)
+        return _merge(report, outcomes, len(left))
 
-    def _files(self, change: FileChange, others: OtherTakers, *, excluded: bool) -> Iterator[FileToIngest]:
+    def _files(
+        self, change: FileChange, others: OverlappingWatches, *, excluded: bool
+    ) -> Iterator[IngestRequest]:
         """What a change asks for: of a move, that the old path goes and the new one comes."""
-        if change.old_path is not None and not others.keep(self._absolute(change.old_path)):
+        if change.old_path is not None and not others.any_needs(self._absolute(change.old_path)):
             yield self._file(change.old_path, delete=True)
         if change.kind is not ChangeKind.DELETED and not excluded:
             yield self._file(change.path, delete=False)
-        elif not others.keep(self._absolute(change.path)):  # what is excluded has no chunks
+        elif not others.any_needs(self._absolute(change.path)):  # what is excluded has no chunks
             yield self._file(change.path, delete=True)
 
-    def _file(self, path: str, *, delete: bool) -> FileToIngest:
+    def _file(self, path: str, *, delete: bool) -> IngestRequest:
         config = self._row.config
-        return FileToIngest(
+        return IngestRequest(
             path=self._absolute(path), watch_id=config.watch_id, collection=config.collection, delete=delete
         )
 
@@ -134,10 +136,10 @@ class FolderRun:
         ]
         if fine or failures:
             self._tables.record_outcomes(self._row.watch_id, succeeded=fine, failed=failures)
-        if any(failure.policy.charge is Charge.SINK for failure in failures):
-            self._tables.system.sink_failed()
+        if any(failure.policy.fault_domain is FaultDomain.SINK for failure in failures):
+            self._tables.system_state.record_sink_failure()
         elif outcomes:
-            self._tables.system.sink_succeeded()
+            self._tables.system_state.record_sink_success()
 
 
 def _batches(changes: Sequence[FileChange]) -> Iterator[Sequence[FileChange]]:
@@ -145,14 +147,14 @@ def _batches(changes: Sequence[FileChange]) -> Iterator[Sequence[FileChange]]:
         yield changes[start : start + BATCH_FILES]
 
 
-def _is_tried_again(outcome: FileOutcome) -> bool:
+def _will_be_retried(outcome: FileOutcome) -> bool:
     return outcome.failure is not None and outcome.failure.policy.retry
 
 
-def _added(report: RunReport, outcomes: Sequence[FileOutcome], excluded: int) -> RunReport:
+def _merge(report: SyncReport, outcomes: Sequence[FileOutcome], excluded: int) -> SyncReport:
     count = Counter(outcome.status for outcome in outcomes)
     failures = [outcome.failure for outcome in outcomes if outcome.failure is not None]
-    sink = [failure.message for failure in failures if failure.policy.charge is Charge.SINK]
+    sink = [failure.message for failure in failures if failure.policy.fault_domain is FaultDomain.SINK]
     return replace(
         report,
         ingested=report.ingested + count[OutcomeStatus.INGESTED],
@@ -160,5 +162,5 @@ def _added(report: RunReport, outcomes: Sequence[FileOutcome], excluded: int) ->
         removed=report.removed + count[OutcomeStatus.REMOVED],
         excluded=report.excluded + excluded,
         failures=(*report.failures, *failures),
-        stopped=sink[0] if sink else None,
+        stop_reason=sink[0] if sink else None,
     )

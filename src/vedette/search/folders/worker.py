@@ -17,47 +17,47 @@ from typing import Protocol
 from vedette.clock import Clock, system_random
 from vedette.errors import FolderError
 from vedette.handshake.config import BackoffConfig, HealthConfig
-from vedette.handshake.failures import Charge, Failure, decide_retry
+from vedette.handshake.failures import Failure, FaultDomain, decide_retry
 from vedette.handshake.tables import HandshakeTables
-from vedette.handshake.throughput import Throughput
+from vedette.handshake.throughput import ThroughputMeter
 from vedette.search.file_queue.tasks import ClaimedTask, FileOperation, FileQueue
-from vedette.search.folders.intake import deferral
-from vedette.search.ingestion import FileIngestion, FileOutcome, FileToIngest
+from vedette.search.folders.intake import deferral_reason
+from vedette.search.ingestion import FileIngestor, FileOutcome, IngestRequest
 
-__all__ = ["BulkIngestion", "DrainReport", "TaskDrain"]
+__all__ = ["BulkIngestor", "IngestWorker", "StepReport"]
 
 log = logging.getLogger(__name__)
 
-DEFERRED = timedelta(seconds=5)
+DEFER_DELAY = timedelta(seconds=5)
 """How long a task of a watch that may not go on is put aside."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class DrainReport:
+class StepReport:
     """What one step did."""
 
     done: int = 0
     failed: int = 0
     deferred: int = 0
     """Put aside: their watch is paused or backs off."""
-    sink_open: bool = False
+    sink_is_down: bool = False
     """Nothing was claimed: the sink is down."""
 
 
-class BulkIngestion(FileIngestion, Protocol):
+class BulkIngestor(FileIngestor, Protocol):
     """Where large batches go: quicker for many files, slower for few."""
 
-    def takes(self, waiting: int) -> int:
+    def batch_size(self, waiting: int) -> int:
         """How many files to hand over as one batch when so many wait; 0: do them without. Never waits."""
         ...
 
 
-class TaskDrain:
+class IngestWorker:
     def __init__(
         self,
         tables: HandshakeTables,
         queue: FileQueue,
-        ingestion: FileIngestion,
+        ingestion: FileIngestor,
         clock: Clock,
         *,
         worker_id: str,
@@ -65,8 +65,8 @@ class TaskDrain:
         health: HealthConfig | None = None,
         backoff: BackoffConfig | None = None,
         chance: Random | None = None,
-        throughput: Throughput | None = None,
-        bulk: BulkIngestion | None = None,
+        throughput: ThroughputMeter | None = None,
+        bulk: BulkIngestor | None = None,
     ) -> None:
         self._bulk = bulk
         self._tables, self._queue, self._ingestion, self._clock = tables, queue, ingestion, clock
@@ -75,33 +75,33 @@ class TaskDrain:
         self._chance = chance or system_random()
         self._throughput = throughput
 
-    def step(self) -> DrainReport:
+    def step(self) -> StepReport:
         """One batch. Nothing waits in here: call it again when there is something to do."""
-        bulk = 0 if self._bulk is None else self._bulk.takes(self._queue.depth())
-        flow = self._tables.system.sink_flow(bulk or self._batch, in_flight=0)
-        if flow.tasks == 0:
-            return DrainReport(sink_open=True)
-        claims = self._queue.claim(flow.tasks, self._worker_id)
+        bulk = 0 if self._bulk is None else self._bulk.batch_size(self._queue.depth())
+        flow = self._tables.system_state.admit_sink_tasks(bulk or self._batch, in_flight=0)
+        if flow.max_tasks == 0:
+            return StepReport(sink_is_down=True)
+        claims = self._queue.claim(flow.max_tasks, self._worker_id)
         if not claims:
-            return DrainReport()
-        ready = self._ready(claims)
+            return StepReport()
+        ready = self._admit(claims)
         files = [_file(claim) for claim in ready]
-        through = self._bulk if self._bulk is not None and len(files) > self._batch else self._ingestion
-        outcomes = through.ingest(files)
+        ingestor = self._bulk if self._bulk is not None and len(files) > self._batch else self._ingestion
+        outcomes = ingestor.ingest(files)
         failed = self._record(outcomes)
-        self._answer(list(zip(ready, outcomes, strict=True)))
+        self._settle(list(zip(ready, outcomes, strict=True)))
         done = len(ready) - failed
         if self._throughput is not None and done:
-            self._throughput.completed(done, self._clock.now())
-        return DrainReport(done=done, failed=failed, deferred=len(claims) - len(ready))
+            self._throughput.add_completed(done, self._clock.now())
+        return StepReport(done=done, failed=failed, deferred=len(claims) - len(ready))
 
-    def _ready(self, claims: Sequence[ClaimedTask]) -> list[ClaimedTask]:
+    def _admit(self, claims: Sequence[ClaimedTask]) -> list[ClaimedTask]:
         """Those whose watch may go on; the others are put aside, with no attempt counted.
 
         A watch that is paused by load adds nothing, but what it has added is done: how else should the load go down?
         """
         reasons: dict[str, str | None] = {}
-        under_way: Counter[str] = Counter()
+        in_flight: Counter[str] = Counter()
         ready = []
         for claim in claims:
             watch_id = claim.task.watch_id
@@ -109,22 +109,22 @@ class TaskDrain:
                 ready.append(claim)  # what is gone is taken out whatever the health of its watch
                 continue
             try:
-                if watch_id not in reasons or under_way[watch_id]:
-                    reasons[watch_id] = self._reason(watch_id, under_way[watch_id])
+                if watch_id not in reasons or in_flight[watch_id]:
+                    reasons[watch_id] = self._deferral_reason(watch_id, in_flight[watch_id])
             except FolderError:  # removed meanwhile: its text shall not come back
                 self._queue.ack([claim.claim_id])
                 continue
             reason = reasons[watch_id]
             if reason is None:
-                under_way[watch_id] += 1
+                in_flight[watch_id] += 1
                 ready.append(claim)
             else:
-                self._queue.nack(claim.claim_id, error=reason, delay=DEFERRED, counts_attempt=False)
+                self._queue.nack(claim.claim_id, error=reason, delay=DEFER_DELAY, counts_attempt=False)
         return ready
 
-    def _reason(self, watch_id: str, under_way: int) -> str | None:
-        row = self._tables.look_at_watch(watch_id)
-        return deferral(row, (), self._clock.now(), under_way, self._health)
+    def _deferral_reason(self, watch_id: str, in_flight: int) -> str | None:
+        row = self._tables.refresh_watch(watch_id)
+        return deferral_reason(row, (), self._clock.now(), in_flight, self._health)
 
     def _record(self, outcomes: Sequence[FileOutcome]) -> int:
         """Tell the handshake, watch by watch; how many failed."""
@@ -148,27 +148,27 @@ class TaskDrain:
                     exclusion.value,
                     extra={"action": "file.excluded", "watch_id": watch_id, "path": exclusion.value},
                 )
-        if any(failure.policy.charge is Charge.SINK for failure in failures):
-            self._tables.system.sink_failed()
+        if any(failure.policy.fault_domain is FaultDomain.SINK for failure in failures):
+            self._tables.system_state.record_sink_failure()
         elif outcomes:
-            self._tables.system.sink_succeeded()
+            self._tables.system_state.record_sink_success()
         return len(failures)
 
-    def _answer(self, answers: Sequence[tuple[ClaimedTask, FileOutcome]]) -> None:
+    def _settle(self, answers: Sequence[tuple[ClaimedTask, FileOutcome]]) -> None:
         good = {claim.claim_id: claim for claim, outcome in answers if outcome.failure is None}
-        late = [good.pop(claim_id) for claim_id in self._queue.ack(list(good))]
+        expired = [good.pop(claim_id) for claim_id in self._queue.ack(list(good))]
         over = list(good.values())
         for claim, outcome in answers:
             if outcome.failure is None:
                 continue
             try:
-                if not self._give_back(claim, outcome.failure):
+                if not self._nack(claim, outcome.failure):
                     over.append(claim)
             except FolderError as error:
                 if error.code != "E4505":
                     raise
-                late.append(claim)
-        for claim in late:  # the lease ended while we worked: somebody else does it again, and the same
+                expired.append(claim)
+        for claim in expired:  # the lease ended while we worked: somebody else does it again, and the same
             log.warning(
                 "A claim expired before its task was finished; the task runs again",
                 extra={
@@ -178,11 +178,11 @@ class TaskDrain:
                 },
             )
         for watch_id, count in Counter(claim.task.watch_id for claim in over).items():
-            self._tables.system.release_capacity(watch_id, count, self._queue.depth())
+            self._tables.system_state.release_capacity(watch_id, count, self._queue.depth())
 
-    def _give_back(self, claim: ClaimedTask, failure: Failure) -> bool:
+    def _nack(self, claim: ClaimedTask, failure: Failure) -> bool:
         """Whether it is tried again."""
-        decision = decide_retry(failure, claim.attempts + 1, self._backoff, self._chance)
+        decision = decide_retry(failure, claim.failed_attempts + 1, self._backoff, self._chance)
         self._queue.nack(
             claim.claim_id,
             error=failure.message,
@@ -193,9 +193,9 @@ class TaskDrain:
         return decision.retry
 
 
-def _file(claim: ClaimedTask) -> FileToIngest:
+def _file(claim: ClaimedTask) -> IngestRequest:
     task = claim.task
-    return FileToIngest(
+    return IngestRequest(
         path=task.path,
         watch_id=task.watch_id,
         collection=task.collection,

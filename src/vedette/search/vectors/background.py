@@ -20,10 +20,10 @@ if TYPE_CHECKING:
     import numpy as np
     from numpy.typing import NDArray
 
-__all__ = ["OpeningVectors"]
+__all__ = ["BackgroundVectorStore"]
 
 
-class OpeningVectors:
+class BackgroundVectorStore:
     """`VectorStore`, by way of one that `open` makes."""
 
     def __init__(self, open: Callable[[], VectorStore]) -> None:
@@ -32,11 +32,11 @@ class OpeningVectors:
         self._lock = Lock()
         self._opened: Future[VectorStore] = self._pool.submit(open)
 
-    def prepare(self, collection: str, dimensions: int) -> None:
-        self._store().prepare(collection, dimensions)
+    def ensure_collection(self, collection: str, dimensions: int) -> None:
+        self._store().ensure_collection(collection, dimensions)
 
-    def stored(self, collection: str, paths: Sequence[str]) -> Mapping[str, StoredFile]:
-        return self._store().stored(collection, paths)
+    def stored_files(self, collection: str, paths: Sequence[str]) -> Mapping[str, StoredFile]:
+        return self._store().stored_files(collection, paths)
 
     def replace(self, collection: str, file: FileVectors) -> None:
         self._store().replace(collection, file)
@@ -55,8 +55,8 @@ class OpeningVectors:
     ) -> list[SearchHit]:
         return self._store().search(collection, vector, embedder, limit)
 
-    def collections(self) -> Mapping[str, int]:
-        return self._store().collections()
+    def count_by_collection(self) -> Mapping[str, int]:
+        return self._store().count_by_collection()
 
     def close(self) -> None:
         self._pool.shutdown(wait=True)

@@ -25,25 +25,25 @@ from typing import IO, TYPE_CHECKING, Any
 
 from vedette.errors import IngestError, VedetteError
 from vedette.extras import require_packages
-from vedette.search.vectors.qdrant_local import quicken_collection, sync_collection
+from vedette.search.vectors.qdrant_local import enable_wal, fsync_wal
 from vedette.search.vectors.store import FileVectors, SearchHit, StoredFile
 
 if TYPE_CHECKING:
     import numpy as np
     from numpy.typing import NDArray
 
-__all__ = ["QdrantVectors"]
+__all__ = ["QdrantStore"]
 
 _NAMESPACE = uuid.UUID("6d0f0a1e-52c5-5b5e-9a53-5f1b8a5f7c11")
-_PAGE = 1_000
+PAGE_POINTS = 1_000
 """Points read at a time."""
-_REFUSALS = frozenset({400, 413, 422})
+_REJECTED_STATUS = frozenset({400, 413, 422})
 """HTTP: the server is well, and does not take this."""
-_UNFINISHED = ""
+_INCOMPLETE = ""
 """The content hash of a file that is being written."""
 
 
-class QdrantVectors:
+class QdrantStore:
     """`place`: a folder for local mode, or `http://…` of a server. For one process at a time in local mode."""
 
     def __init__(self, place: str | Path, *, timeout_seconds: int = 30) -> None:
@@ -51,14 +51,14 @@ class QdrantVectors:
         from qdrant_client import QdrantClient, models
 
         self.place, self._models = str(place), models
-        self._one_at_a_time = RLock()
+        self._local_lock = RLock()
         """Local mode is made for one thread: a search waits while a file is stored."""
         self._sizes: dict[str, int] = {}
         """Collections that are there, and the size of their vectors."""
         self._to_sync: dict[str, Path] = {}
         """Collections of local mode that `flush` makes durable."""
         self._lock: IO[str] | None = None
-        with self._reaching():
+        with self._translate_errors():
             if "://" in self.place:
                 self._client: Any = QdrantClient(
                     url=self.place, timeout=timeout_seconds, check_compatibility=False
@@ -72,9 +72,9 @@ class QdrantVectors:
                     self._lock.close()
                     raise
 
-    def prepare(self, collection: str, dimensions: int) -> None:
+    def ensure_collection(self, collection: str, dimensions: int) -> None:
         if collection not in self._sizes:
-            self._sizes[collection] = self._made(collection, dimensions)
+            self._sizes[collection] = self._create_collection(collection, dimensions)
         size = self._sizes[collection]
         if size != dimensions:
             raise IngestError(
@@ -84,43 +84,43 @@ class QdrantVectors:
                 fields={"collection": collection, "size": size, "dimensions": dimensions},
             )
 
-    def stored(self, collection: str, paths: Sequence[str]) -> Mapping[str, StoredFile]:
+    def stored_files(self, collection: str, paths: Sequence[str]) -> Mapping[str, StoredFile]:
         return {
             record["path"]: StoredFile(content_hash=record["content_hash"], embedder=record["embedder"])
             for record in self._records(collection, paths)
-            if record["content_hash"] != _UNFINISHED
+            if record["content_hash"] != _INCOMPLETE
         }
 
     def replace(self, collection: str, file: FileVectors) -> None:
         models, count = self._models, len(file.chunks)
-        before = self._extent(collection, file.path)
+        before = self._chunk_upper_bound(collection, file.path)
         points = list(self._points(collection, file))
         if count == 1 and before <= 1:  # one write, which is there or not
-            self._do(collection, [self._put(points)])
+            self._apply(collection, [self._upsert(points)])
             return
-        pledge = models.PointStruct(
+        incomplete_marker = models.PointStruct(
             id=points[0].id,
             vector=points[0].vector,
-            payload={**points[0].payload, "content_hash": _UNFINISHED, "chunks": max(before, count)},
+            payload={**points[0].payload, "content_hash": _INCOMPLETE, "chunks": max(before, count)},
         )
-        steps: list[Any] = [self._put([pledge])]
+        steps: list[Any] = [self._upsert([incomplete_marker])]
         if count > 1:
-            steps.append(self._put(points[1:]))
+            steps.append(self._upsert(points[1:]))
         if before > count:
-            steps.append(self._drop(collection, file.path, range(count, before)))
-        steps.append(self._put(points[:1]))
-        self._do(collection, steps)
+            steps.append(self._delete(collection, file.path, range(count, before)))
+        steps.append(self._upsert(points[:1]))
+        self._apply(collection, steps)
 
     def remove(self, collection: str, path: str) -> None:
-        before = self._extent(collection, path)
-        steps = [self._drop(collection, path, range(1, before))] if before > 1 else []
+        before = self._chunk_upper_bound(collection, path)
+        steps = [self._delete(collection, path, range(1, before))] if before > 1 else []
         if before:
-            self._do(collection, [*steps, self._drop(collection, path, range(1))])
+            self._apply(collection, [*steps, self._delete(collection, path, range(1))])
 
     def flush(self) -> None:
-        with self._reaching():
+        with self._translate_errors():
             for file in self._to_sync.values():
-                sync_collection(file)
+                fsync_wal(file)
 
     def paths(self, collection: str) -> set[str]:
         return {payload["path"] for payload in self._scroll(collection, None, ["path"])}
@@ -128,7 +128,7 @@ class QdrantVectors:
     def search(
         self, collection: str, vector: NDArray[np.float32], embedder: str, limit: int
     ) -> list[SearchHit]:
-        with self._reaching():
+        with self._translate_errors():
             if not self._client.collection_exists(collection):
                 return []
             # Local mode filters point by point, in Python: ten times the time of the search itself. Nearly always all
@@ -145,20 +145,20 @@ class QdrantVectors:
         )
         return list(answer.points)
 
-    def collections(self) -> Mapping[str, int]:
-        with self._reaching():
+    def count_by_collection(self) -> Mapping[str, int]:
+        with self._translate_errors():
             names = [each.name for each in self._client.get_collections().collections]
             return {name: int(self._client.count(name, exact=True).count) for name in sorted(names)}
 
     def close(self) -> None:
-        with self._reaching():
+        with self._translate_errors():
             self._client.close()
             if self._lock is not None:
                 self._lock.close()
 
-    def _made(self, collection: str, dimensions: int) -> int:
+    def _create_collection(self, collection: str, dimensions: int) -> int:
         models = self._models
-        with self._reaching():
+        with self._translate_errors():
             if not self._client.collection_exists(collection):
                 parameters = models.VectorParams(size=dimensions, distance=models.Distance.COSINE)
                 try:
@@ -166,11 +166,13 @@ class QdrantVectors:
                 except Exception as error:
                     if not self._client.collection_exists(collection):  # else another executor was quicker
                         if isinstance(error, ValueError):  # by local mode's rules for names
-                            raise _refused(f"the collection '{collection}'", self.place, error) from error
+                            raise _rejected_error(
+                                f"the collection '{collection}'", self.place, error
+                            ) from error
                         raise
                 if "://" in self.place:
                     self._client.create_payload_index(collection, "path", models.PayloadSchemaType.KEYWORD)
-            file = quicken_collection(self._client, collection)
+            file = enable_wal(self._client, collection)
             if file is not None:
                 self._to_sync[collection] = file
             return int(self._client.get_collection(collection).config.params.vectors.size)
@@ -184,18 +186,18 @@ class QdrantVectors:
                 "embedder": file.embedder,
                 "chunk": number,
                 "chunks": len(file.chunks),
-                "start": chunk.place.start,
-                "end": chunk.place.end,
-                "unit": chunk.place.unit,
+                "start": chunk.span.start,
+                "end": chunk.span.end,
+                "unit": chunk.span.unit,
                 "title": chunk.title,
                 "text": chunk.text,
             }
             id = _id(collection, file.path, number)
             yield self._models.PointStruct(id=id, vector=file.vectors[number].tolist(), payload=payload)
 
-    def _do(self, collection: str, steps: Sequence[Any]) -> None:
+    def _apply(self, collection: str, steps: Sequence[Any]) -> None:
         """In this order. A server is asked once; local mode for each, for of several it checks every point twice."""
-        with self._reaching():
+        with self._translate_errors():
             if self._lock is None:
                 self._client.batch_update_points(collection, steps, wait=True)
                 return
@@ -206,25 +208,25 @@ class QdrantVectors:
                 else:
                     self._client.delete(collection, step.delete, wait=True)
 
-    def _put(self, points: list[Any]) -> Any:
+    def _upsert(self, points: list[Any]) -> Any:
         return self._models.UpsertOperation(upsert=self._models.PointsList(points=points))
 
-    def _drop(self, collection: str, path: str, numbers: range) -> Any:
+    def _delete(self, collection: str, path: str, numbers: range) -> Any:
         ids: list[Any] = [_id(collection, path, number) for number in numbers]
         return self._models.DeleteOperation(delete=self._models.PointIdsList(points=ids))
 
-    def _extent(self, collection: str, path: str) -> int:
+    def _chunk_upper_bound(self, collection: str, path: str) -> int:
         """No chunk of the file has this number or a higher one."""
         return max((int(record["chunks"]) for record in self._records(collection, [path])), default=0)
 
     def _records(self, collection: str, paths: Sequence[str]) -> Iterator[Mapping[str, Any]]:
         """The payloads of the files' first chunks, found by their ids: a search by path would look at every point."""
         fields = ["path", "content_hash", "embedder", "chunks"]
-        with self._reaching():
+        with self._translate_errors():
             if collection not in self._sizes and not self._client.collection_exists(collection):
                 return
-            for start in range(0, len(paths), _PAGE):
-                ids = [_id(collection, path, 0) for path in paths[start : start + _PAGE]]
+            for start in range(0, len(paths), PAGE_POINTS):
+                ids = [_id(collection, path, 0) for path in paths[start : start + PAGE_POINTS]]
                 for point in self._client.retrieve(collection, ids, with_payload=fields):
                     yield point.payload
 
@@ -232,32 +234,32 @@ class QdrantVectors:
         return self._models.FieldCondition(key=key, match=self._models.MatchValue(value=value))
 
     def _scroll(self, collection: str, chosen: Any, fields: list[str]) -> Iterator[Mapping[str, Any]]:
-        with self._reaching():
+        with self._translate_errors():
             if not self._client.collection_exists(collection):
                 return
             offset = None
             while True:
                 points, offset = self._client.scroll(
-                    collection, scroll_filter=chosen, limit=_PAGE, offset=offset, with_payload=fields
+                    collection, scroll_filter=chosen, limit=PAGE_POINTS, offset=offset, with_payload=fields
                 )
                 yield from (point.payload for point in points)
                 if offset is None:
                     return
 
     @contextmanager
-    def _reaching(self) -> Iterator[None]:
+    def _translate_errors(self) -> Iterator[None]:
         """Whatever goes wrong on the way to Qdrant is E4521; what it looked at and refused is E4523."""
         try:
             if self._lock is None:
                 yield
                 return
-            with self._one_at_a_time:
+            with self._local_lock:
                 yield
         except VedetteError:
             raise
         except Exception as error:
-            if getattr(error, "status_code", None) in _REFUSALS:
-                raise _refused("what was asked", self.place, error) from error
+            if getattr(error, "status_code", None) in _REJECTED_STATUS:
+                raise _rejected_error("what was asked", self.place, error) from error
             raise IngestError(
                 "E4521",
                 f"the vectors in {self.place} cannot be used ({type(error).__name__}: {error}): "
@@ -266,7 +268,7 @@ class QdrantVectors:
             ) from error
 
 
-def _refused(what: str, place: str, error: Exception) -> IngestError:
+def _rejected_error(what: str, place: str, error: Exception) -> IngestError:
     """Others must not wait for it: asking again would not help."""
     return IngestError(
         "E4523",

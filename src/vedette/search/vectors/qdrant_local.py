@@ -1,6 +1,6 @@
 """Qdrant's local mode made quick: it commits every point by itself, with a sync each.
 
-Its SQLite file is put into write-ahead mode, where a commit needs no sync; `sync_collection` then makes everything so
+Its SQLite file is put into write-ahead mode, where a commit needs no sync; `fsync_wal` then makes everything so
 far durable at once. That reaches into the client. Where a version of it looks otherwise inside, nothing is changed:
 slow, and right.
 """
@@ -12,10 +12,10 @@ import sqlite3
 from pathlib import Path
 from typing import Any
 
-__all__ = ["quicken_collection", "sync_collection"]
+__all__ = ["enable_wal", "fsync_wal"]
 
 
-def quicken_collection(client: Any, collection: str) -> Path | None:
+def enable_wal(client: Any, collection: str) -> Path | None:
     """The file whose log has to be synced from now on; None when the client does that itself."""
     collections = getattr(getattr(client, "_client", None), "collections", {})
     storage = getattr(collections.get(collection), "storage", None)
@@ -29,7 +29,7 @@ def quicken_collection(client: Any, collection: str) -> Path | None:
     return Path(location)
 
 
-def sync_collection(file: Path) -> None:
+def fsync_wal(file: Path) -> None:
     """All that was committed to this file is durable when it returns."""
     log = file.with_name(f"{file.name}-wal")
     for path in (log, file.parent):

@@ -57,11 +57,11 @@ class SearchHit:
 class VectorStore(Protocol):
     """E4521 when it cannot be reached or written; nothing else is a reason to pause the queue."""
 
-    def prepare(self, collection: str, dimensions: int) -> None:
+    def ensure_collection(self, collection: str, dimensions: int) -> None:
         """Make the collection if it is not there; E4523 when it has vectors of another size."""
         ...
 
-    def stored(self, collection: str, paths: Sequence[str]) -> Mapping[str, StoredFile]:
+    def stored_files(self, collection: str, paths: Sequence[str]) -> Mapping[str, StoredFile]:
         """Those of the paths that are stored whole."""
         ...
 
@@ -87,7 +87,7 @@ class VectorStore(Protocol):
         """The nearest chunks of that embedder, best first; none when there is no such collection."""
         ...
 
-    def collections(self) -> Mapping[str, int]:
+    def count_by_collection(self) -> Mapping[str, int]:
         """Name ▸ chunks."""
         ...
 
@@ -96,7 +96,7 @@ class VectorStore(Protocol):
 
 def remove_files(store: VectorStore, collection: str, paths: Sequence[str]) -> int:
     """Take these files out, durably; how many of them were there."""
-    there = len(store.stored(collection, paths))
+    there = len(store.stored_files(collection, paths))
     for path in paths:
         store.remove(collection, path)
     store.flush()

@@ -16,10 +16,10 @@ from pathlib import Path
 
 from vedette.sources.files.file_stamp import FileChange, FileStamp
 from vedette.storage.sqlite.migrations import Migration
-from vedette.storage.sqlite.rows import insert_rows, inserts
+from vedette.storage.sqlite.rows import insert_rows, insert_statements
 from vedette.storage.sqlite.shared_file import SharedFile
 
-__all__ = ["FILE_NAME", "SeenFiles"]
+__all__ = ["FILE_NAME", "FileStateStore"]
 
 FILE_NAME = "folders.db"
 _APPLICATION_ID = 0x5644464F
@@ -44,7 +44,7 @@ _MIGRATIONS = (
         ),
     ),
 )
-_PUT = inserts(
+_PUT = insert_statements(
     "seen_files (watch_id, path, size, mtime_ns, ctime_ns, inode, device)",
     "(?, ?, ?, ?, ?, ?, ?)",
     "ON CONFLICT (watch_id, path) DO UPDATE SET size = excluded.size, mtime_ns = excluded.mtime_ns,"
@@ -60,7 +60,7 @@ _ALL = f"SELECT {_COLUMNS} FROM seen_files WHERE watch_id = ?"  # noqa: S608 - n
 _BELOW = f"{_ALL} AND (path = ? OR (path > ? || '/' AND path < ? || '0'))"
 
 
-class SeenFiles:
+class FileStateStore:
     """For all watches of a data directory. Each watch has one folder that writes."""
 
     def __init__(self, path: Path) -> None:
@@ -70,19 +70,19 @@ class SeenFiles:
 
     def known(self, watch_id: str) -> dict[str, FileStamp]:
         """What was announced and not noted since is known as unseen."""
-        with self._file.writing(durable=True) as db:
+        with self._file.write_transaction(durable=True) as db:
             _note_announced(db, watch_id)
             return _stamps(db.execute(_ALL, (watch_id,)))
 
     def known_below(self, watch_id: str, path: str) -> dict[str, FileStamp]:
         """At the path and below it."""
-        with self._file.reading() as db:
+        with self._file.read_transaction() as db:
             return _stamps(db.execute(_BELOW, (watch_id, path, path, path)))
 
-    def announce(self, watch_id: str, files: Iterable[tuple[str, int]]) -> None:
+    def mark_pending(self, watch_id: str, files: Iterable[tuple[str, int]]) -> None:
         """New files, path and device, are about to be told of. Durable when it returns."""
         text = json.dumps(list(files), ensure_ascii=False)
-        with self._file.writing(durable=True) as db:
+        with self._file.write_transaction(durable=True) as db:
             db.execute(_ANNOUNCE, (watch_id, text))
 
     def apply(self, watch_id: str, changes: Iterable[FileChange]) -> None:
@@ -94,7 +94,7 @@ class SeenFiles:
         gone = [(watch_id, change.path) for change in changes if change.stamp is None]
         gone += [(watch_id, change.old_path) for change in changes if change.old_path is not None]
         there = [_row(watch_id, change.path, change.stamp) for change in changes if change.stamp is not None]
-        with self._file.writing() as db:
+        with self._file.write_transaction() as db:
             _note_announced(db, watch_id, {change.path for change in changes})
             if gone:
                 db.executemany(_DELETE, gone)
@@ -102,7 +102,7 @@ class SeenFiles:
 
     def forget(self, watch_id: str) -> None:
         """The watch is gone."""
-        with self._file.writing(durable=True) as db:
+        with self._file.write_transaction(durable=True) as db:
             db.execute("DELETE FROM seen_files WHERE watch_id = ?", (watch_id,))
             db.execute(_END_ANNOUNCED, (watch_id,))
 

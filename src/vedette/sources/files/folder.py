@@ -16,35 +16,35 @@ from pathlib import Path
 
 from vedette.clock import Clock
 from vedette.sources.files.file_stamp import FileChange, FileStamp, compare
-from vedette.sources.files.file_state import SeenFiles
-from vedette.sources.files.scan import Listing, Scan, rescan, scan, way_to
+from vedette.sources.files.file_state import FileStateStore
+from vedette.sources.files.scan import Listing, Scan, missing_ancestors, rescan, scan
 from vedette.sources.files.selection import FolderSelection
 from vedette.values import timestamp_to_ms
 
-__all__ = ["Folder", "Look"]
+__all__ = ["Folder", "ScanOutcome"]
 
 UNSETTLED_MS = 50
 """A file that was written so recently may be written again without a visible difference: look once more."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Look:
+class ScanOutcome:
     """What one look found. Before the changes are told, `Folder.announce`; when they are safe, `note` or `confirm`."""
 
     changes: tuple[FileChange, ...] = ()
     unreadable: Mapping[str, str] = field(default_factory=dict)
     """Path ▸ why. What is below is neither changed nor deleted: it is not known."""
-    down: str | None = None
+    unavailable_reason: str | None = None
     """Why the folder, or a disk below it, is not there; None when it is."""
-    unsettled: frozenset[str] = frozenset()
+    unstable: frozenset[str] = frozenset()
     """Paths to be looked at again soon."""
-    left: tuple[str, ...] = ()
+    unchecked: tuple[str, ...] = ()
     """Files that a rescan left alone: only a look at each tells whether it was written in place."""
 
 
 class Folder:
     def __init__(
-        self, watch_id: str, root: Path, selection: FolderSelection, seen: SeenFiles, clock: Clock
+        self, watch_id: str, root: Path, selection: FolderSelection, seen: FileStateStore, clock: Clock
     ) -> None:
         self.watch_id, self.root, self.selection = watch_id, root, selection
         self._seen, self._clock = seen, clock
@@ -68,47 +68,47 @@ class Folder:
         """Changes that are noted and not confirmed."""
         return len(self._noted)
 
-    def reconcile(self) -> Look:
+    def full_scan(self) -> ScanOutcome:
         """Compare everything with what is known."""
         self._listed.clear()
         return self.rescan(())
 
-    def rescan(self, heard: Collection[str]) -> Look:
+    def rescan(self, heard: Collection[str]) -> ScanOutcome:
         """Compare what something points at: `heard`, folders relative to the root, and all whose entries changed.
 
         The other files, whose names are all there as before, are `left`.
         """
         down, began = self._root_problem(), self._now_ms()
         if down is not None:
-            return Look(down=down)
+            return ScanOutcome(unavailable_reason=down)
         result = rescan(self.root, self.selection, self._listed, heard, self._seen.directory)
         if "" in result.unreadable:
-            return Look(down=f"{self.root} may not be read: {result.unreadable['']}")
+            return ScanOutcome(unavailable_reason=f"{self.root} may not be read: {result.unreadable['']}")
         self._remember(result, began)
         known, left = self._known, list[str]()
-        if result.passed:
-            left = [path for path in self._known if path.rpartition("/")[0] in result.passed]
+        if result.unchanged_folders:
+            left = [path for path in self._known if path.rpartition("/")[0] in result.unchanged_folders]
             known = {path: self._known[path] for path in self._known.keys() - left}
         alive = {stamp.device for path, stamp in known.items() if path in result.found}
-        return replace(self._compared(known, result, alive), left=tuple(left))
+        return replace(self._compared(known, result, alive), unchecked=tuple(left))
 
     def _remember(self, result: Scan, began: int) -> None:
         """Folders that changed just now may change again without a visible difference: those are not known."""
-        kept = {path: self._listed[path] for path in result.passed}
+        kept = {path: self._listed[path] for path in result.unchanged_folders}
         settled = 1_000_000 * (began - UNSETTLED_MS)
         kept |= {path: each for path, each in result.listed.items() if each.stamp.ctime_ns < settled}
         self._listed = kept
 
-    def look(self, paths: Iterable[str]) -> Look:
+    def scan_paths(self, paths: Iterable[str]) -> ScanOutcome:
         """Compare these paths, relative to the root, and what is below them, with what is known."""
         down = self._root_problem()
         if down is not None:
-            return Look(down=down)
+            return ScanOutcome(unavailable_reason=down)
         starts = _topmost(paths)
         if "" in starts:
-            return self.reconcile()
+            return self.full_scan()
         if not self._folders.keys().isdisjoint(starts):
-            self.confirm(())  # the table is asked for what is below a folder
+            self.commit(())  # the table is asked for what is below a folder
         result = scan(self.root, self.selection, starts, self._seen.directory)
         known = dict[str, FileStamp]()
         for path in starts:
@@ -118,7 +118,7 @@ class Folder:
                 known[path] = self._known[path]
         return self._compared(known, result, alive=set())
 
-    def announce(self, changes: Iterable[FileChange]) -> None:
+    def mark_pending(self, changes: Iterable[FileChange]) -> None:
         """These changes are about to be told. Durable when it returns.
 
         Whoever dies between telling and `confirm` has told of files that nobody would know of, and their end would
@@ -131,18 +131,18 @@ class Folder:
         ]
         if new:
             self._announced = True
-            self._seen.announce(self.watch_id, new)
+            self._seen.mark_pending(self.watch_id, new)
             unseen = {device: FileStamp.never_seen(device) for device in {device for _, device in new}}
             self._know({path: unseen[device] for path, device in new})
 
-    def confirm(self, changes: Iterable[FileChange]) -> None:
+    def commit(self, changes: Iterable[FileChange]) -> None:
         """These changes are safe elsewhere: from now on they are known. What else was announced stays unseen."""
-        self.note(changes)
+        self.record(changes)
         if self._noted or self._announced:
             self._seen.apply(self.watch_id, self._noted)
             self._noted, self._announced = [], False
 
-    def note(self, changes: Iterable[FileChange]) -> None:
+    def record(self, changes: Iterable[FileChange]) -> None:
         """The same, but written with what is confirmed next: whoever dies before tells them once more."""
         changes = list(changes)
         self._noted += changes
@@ -212,9 +212,9 @@ class Folder:
             return f"{self.root} cannot be looked at: {error.strerror or error}"
         return f"{self.root} is not there" if gone else f"{self.root} is no folder"
 
-    def _compared(self, known: Mapping[str, FileStamp], result: Scan, alive: set[int]) -> Look:
+    def _compared(self, known: Mapping[str, FileStamp], result: Scan, alive: set[int]) -> ScanOutcome:
         visible = {path: stamp for path, stamp in known.items() if not _below_any(path, result.unreadable)}
-        doubtful = self._doubtful(visible, result.found, alive)
+        doubtful = self._possibly_unmounted(visible, result.found, alive)
         certain = {path: stamp for path, stamp in visible.items() if path not in doubtful}
         changes = compare(certain, result.found)
         now = self._now_ms()
@@ -223,19 +223,19 @@ class Folder:
         for place, (_, path, stamp, _) in enumerate(changes):
             if stamp is not None and since <= stamp.mtime_ns < until:
                 unsettled.append(path)
-                changes[place] = _blurred(changes[place])
+                changes[place] = _without_ctime(changes[place])
         down = f"{len(doubtful)} files are missing with the disk they were on" if doubtful else None
-        return Look(
+        return ScanOutcome(
             changes=tuple(changes),
             unreadable=result.unreadable,
-            down=down,
-            unsettled=frozenset(unsettled),
+            unavailable_reason=down,
+            unstable=frozenset(unsettled),
         )
 
     def _now_ms(self) -> int:
         return timestamp_to_ms(self._clock.now())
 
-    def _doubtful(
+    def _possibly_unmounted(
         self, known: Mapping[str, FileStamp], found: Mapping[str, FileStamp], alive: set[int]
     ) -> set[str]:
         """Missing files whose disk may be gone rather than they."""
@@ -278,7 +278,7 @@ def _topmost(paths: Iterable[str]) -> list[str]:
     covered: dict[str, bool] = {"": False}
     """Folder ▸ whether it, or one above it, is among them."""
     for folder in {path.rpartition("/")[0] for path in given}:
-        for each in reversed(way_to(folder, covered)):
+        for each in reversed(missing_ancestors(folder, covered)):
             covered[each] = each in given or covered[each.rpartition("/")[0]]
     return sorted(path for path in given if not covered[path.rpartition("/")[0]])
 
@@ -290,7 +290,7 @@ def _below_any(path: str, folders: Mapping[str, str]) -> bool:
     return any("/".join(parts[:length]) in folders for length in range(1, len(parts) + 1))
 
 
-def _blurred(change: FileChange) -> FileChange:
+def _without_ctime(change: FileChange) -> FileChange:
     """Seen, but not for sure as it is: the next look will find it changed, and its content decides."""
     assert change.stamp is not None
     size, mtime_ns, _, inode, device = change.stamp

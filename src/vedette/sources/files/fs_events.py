@@ -12,10 +12,10 @@ from typing import Self
 
 from vedette.extras import require_packages
 
-__all__ = ["Hearing"]
+__all__ = ["FileEvents"]
 
 
-class Hearing:
+class FileEvents:
     """From the moment that it is made. OSError when the system refuses, FileNotFoundError when the root is gone."""
 
     def __init__(self, root: Path, stopping: Event) -> None:
@@ -38,7 +38,7 @@ class Hearing:
     def __exit__(self, *_: object) -> None:
         self._notify.close()
 
-    def words(self, milliseconds: int) -> set[str] | None:
+    def read(self, milliseconds: int) -> set[str] | None:
         """Paths, absolute, of which something was told since the last time; None when it is to stop.
 
         Waits so long for the first, and about as long until for a quarter of it nothing more came.

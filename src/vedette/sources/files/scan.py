@@ -23,7 +23,7 @@ from typing import NamedTuple
 from vedette.sources.files.file_stamp import FileStamp
 from vedette.sources.files.selection import FolderSelection
 
-__all__ = ["FolderStamp", "Listing", "Scan", "rescan", "scan", "stamp_of", "way_to"]
+__all__ = ["FolderStamp", "Listing", "Scan", "missing_ancestors", "rescan", "scan", "stamp_of"]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -35,7 +35,7 @@ class Scan:
     """Path ▸ why."""
     listed: dict[str, Listing] = field(default_factory=dict)
     """Folders whose files were looked at."""
-    passed: set[str] = field(default_factory=set)
+    unchanged_folders: set[str] = field(default_factory=set)
     """Folders that are as they were listed before, and whose files were left alone."""
 
 
@@ -74,12 +74,12 @@ def scan(
 
     `never`: a folder of which nothing is taken.
     """
-    result, way = Scan(), _Way(root, selection, never)
+    result, way = Scan(), _FolderAccess(root, selection, never)
     for start in starts:
         folder = _Folder("", False) if start == "" else _entered(way, start, result)
         waiting = [] if folder is None else [folder]
         while waiting:
-            waiting.extend(_look_into(way, waiting.pop(), result))
+            waiting.extend(_scan_folder(way, waiting.pop(), result))
     return result
 
 
@@ -91,17 +91,17 @@ def rescan(
     never: Path | None = None,
 ) -> Scan:
     """Everything but the files of folders that are as they were `listed`, and of which nothing was heard."""
-    result, way = Scan(), _Way(root, selection, never)
+    result, way = Scan(), _FolderAccess(root, selection, never)
     waiting = [(_Folder("", False), True)]
     while waiting:
         folder, same = waiting.pop()
         before = listed.get(folder.path) if same else None  # what was below another folder says nothing
         stamp = None if before is None else _folder_stamp(way, folder)
         if before is not None and stamp == before.stamp and folder.path not in heard:
-            result.passed.add(folder.path)
+            result.unchanged_folders.add(folder.path)
             below: Iterable[_Folder] = before.folders
         else:
-            below = _look_into(way, folder, result)
+            below = _scan_folder(way, folder, result)
         same = before is not None and stamp is not None and stamp.same_folder(before.stamp)
         waiting.extend((each, same) for each in below)
     return result
@@ -111,7 +111,7 @@ def stamp_of(status: os.stat_result) -> FileStamp:
     return FileStamp(status.st_size, status.st_mtime_ns, status.st_ctime_ns, status.st_ino, status.st_dev)
 
 
-def way_to(folder: str, known: Collection[str]) -> list[str]:
+def missing_ancestors(folder: str, known: Collection[str]) -> list[str]:
     """The folder and those above it, up to the first that is known; by a loop, however deep it is."""
     way = []
     while folder not in known:
@@ -120,7 +120,7 @@ def way_to(folder: str, known: Collection[str]) -> list[str]:
     return way
 
 
-class _Way:
+class _FolderAccess:
     """Whether a folder is entered, from the root on; asked once for each, however many files are looked at in it."""
 
     def __init__(self, root: Path, selection: FolderSelection, never: Path | None) -> None:
@@ -134,7 +134,7 @@ class _Way:
         """Whether a link leads there; None when nothing of it is taken."""
         if folder in self._through_link:
             return self._through_link[folder]
-        for each in reversed(way_to(folder, self._through_link)):
+        for each in reversed(missing_ancestors(folder, self._through_link)):
             above = self._through_link[each.rpartition("/")[0]]
             entered = above is not None and self.selection.enters(each)
             self._through_link[each] = self._past(each, above) if above is not None and entered else None
@@ -164,7 +164,7 @@ class _Way:
         return None if self.is_never(status.st_dev, status.st_ino) else through_link
 
 
-def _entered(way: _Way, start: str, result: Scan) -> _Folder | None:
+def _entered(way: _FolderAccess, start: str, result: Scan) -> _Folder | None:
     """The start as a folder to look into; a file is noted at once."""
     through_link = way.into(start.rpartition("/")[0])
     if through_link is None:
@@ -189,7 +189,7 @@ def _entered(way: _Way, start: str, result: Scan) -> _Folder | None:
     return None
 
 
-def _look_into(way: _Way, folder: _Folder, result: Scan) -> list[_Folder]:
+def _scan_folder(way: _FolderAccess, folder: _Folder, result: Scan) -> list[_Folder]:
     """Note the files of one folder; the folders in it that are entered."""
     stamp = _folder_stamp(way, folder)
     if stamp is not None and way.is_never(stamp.device, stamp.inode):
@@ -200,13 +200,13 @@ def _look_into(way: _Way, folder: _Folder, result: Scan) -> list[_Folder]:
     except OSError as error:
         _note_problem(folder.path, error, result)
         return []
-    below = [each for entry in listed if (each := _look_at(way, folder, entry, result)) is not None]
+    below = [each for entry in listed if (each := _scan_entry(way, folder, entry, result)) is not None]
     if stamp is not None:
         result.listed[folder.path] = Listing(stamp, tuple(below))
     return below
 
 
-def _look_at(way: _Way, folder: _Folder, entry: os.DirEntry[str], result: Scan) -> _Folder | None:
+def _scan_entry(way: _FolderAccess, folder: _Folder, entry: os.DirEntry[str], result: Scan) -> _Folder | None:
     """Note it if it is a file; a folder that is entered is returned."""
     path = f"{folder.path}/{entry.name}" if folder.path else entry.name
     if not _is_text(entry.name):
@@ -228,7 +228,7 @@ def _look_at(way: _Way, folder: _Folder, entry: os.DirEntry[str], result: Scan) 
     return None
 
 
-def _folder_stamp(way: _Way, folder: _Folder) -> FolderStamp | None:
+def _folder_stamp(way: _FolderAccess, folder: _Folder) -> FolderStamp | None:
     """None when it cannot be looked at; who tries to list it says why."""
     try:
         status = os.stat(f"{way.root}/{folder.path}")  # noqa: PTH116 - of many, and twice as fast

@@ -24,21 +24,21 @@ from threading import Event, Thread
 from typing import Protocol
 
 from vedette.clock import Clock
-from vedette.sources.files.debounce import MOST_PATHS, PendingPaths
+from vedette.sources.files.debounce import MOST_PATHS, DebouncedPaths
 from vedette.sources.files.file_stamp import FileChange
-from vedette.sources.files.folder import Folder, Look
-from vedette.sources.files.fs_events import Hearing
+from vedette.sources.files.folder import Folder, ScanOutcome
+from vedette.sources.files.fs_events import FileEvents
 
 __all__ = ["FolderListener", "FolderWatcher", "WatcherTiming", "polling_reason"]
 
 log = logging.getLogger(__name__)
 
 BURST = 1_000
-FEW = 500
+PATHS_AFTER_REFUSAL = 500
 """Paths that are looked at together after some were not taken; twice as many each time that all are."""
-MANY = 500
+MANY_PATHS = 500
 """While so many paths are looked at more will have come: a glance tells, and it goes on."""
-GLANCE, SETTLING = 1, 40
+SHORT_READ_MS, SETTLE_READ_MS = 1, 40
 """Milliseconds of a reading: after many were looked at, and after that when none of the next has settled yet."""
 MOST_UNWRITTEN = 50_000
 """Changes that were taken and are not yet noted on disk: that is done when there is nothing else to do."""
@@ -68,15 +68,15 @@ class WatcherTiming:
 class FolderListener(Protocol):
     """Whom a watcher tells. Called from the watcher's thread."""
 
-    def take(self, changes: Sequence[FileChange]) -> Collection[FileChange]:
+    def accept(self, changes: Sequence[FileChange]) -> Collection[FileChange]:
         """Those that are safe now, in the queue say. The others are kept and offered again."""
         ...
 
-    def mode(self, mode: str, reason: str) -> None:
+    def mode_changed(self, mode: str, reason: str) -> None:
         """`native` or `polling`, and why."""
         ...
 
-    def availability(self, down: str | None, unreadable: Sequence[tuple[str, str]]) -> None:
+    def availability_changed(self, down: str | None, unreadable: Sequence[tuple[str, str]]) -> None:
         """After every look: why the folder is down, None when it is there; what could not be looked at, and why."""
         ...
 
@@ -100,7 +100,7 @@ class FolderWatcher:
     ) -> None:
         self._folder, self._listener, self._clock, self._timing = folder, listener, clock, timing
         self._stretch, self._force_polling = stretch, force_polling
-        self._pending = PendingPaths(timing.debounce_seconds)
+        self._pending = DebouncedPaths(timing.debounce_seconds)
         self._stopping = Event()
         self._last_scan: float | None = None
         """Of everything."""
@@ -109,17 +109,17 @@ class FolderWatcher:
         """What the last of both took."""
         self._left: list[str] = []
         """Files that the last rescan left alone, still to be looked at."""
-        self._appetite = MOST_PATHS
+        self._max_paths_per_scan = MOST_PATHS
         """Paths that are looked at together: to look at all who wait, every time, would cost more than the work."""
         self._look_again_at = 0.0
         """Some were not taken: until then nobody is asked."""
         self._reading = timing.tick_milliseconds
         """How long the next one takes."""
-        self._in_a_row: set[str] = set()
+        self._burst_paths: set[str] = set()
         """Paths of a reading and of the glances before it: but for those they would have been told together."""
         self._down = False
         self._identity: tuple[int, int] | None = None
-        self._asked = Event()
+        self._rescan_requested = Event()
         self._thread = Thread(target=self._run, name=f"vedette-folder-{folder.watch_id}", daemon=True)
 
     def start(self) -> None:
@@ -133,7 +133,7 @@ class FolderWatcher:
 
     def request_rescan(self) -> None:
         """Compare everything at the next opportunity."""
-        self._asked.set()
+        self._rescan_requested.set()
 
     @property
     def alive(self) -> bool:
@@ -145,7 +145,7 @@ class FolderWatcher:
         while not self._stopping.is_set():
             try:
                 self._watch_once()
-                self._folder.confirm(())
+                self._folder.commit(())
             except Exception:
                 # A folder is never left unwatched in silence: the log says why, and it starts over with a scan.
                 log.exception(
@@ -163,45 +163,45 @@ class FolderWatcher:
             return
         reason = self._force_polling or polling_reason(self._folder.root)
         if reason is None:
-            reason = self._listen()
+            reason = self._watch_native()
         if reason is not None and not self._stopping.is_set():
             self._poll(reason)
 
-    def _listen(self) -> str | None:
+    def _watch_native(self) -> str | None:
         """Native, until it is stopped or the folder is another (None), or until that is impossible (the reason)."""
         try:
-            hearing = Hearing(self._folder.root, self._stopping)
+            hearing = FileEvents(self._folder.root, self._stopping)
         except FileNotFoundError:
             return None  # it went in this moment: taken up again when it is back
         except (OSError, RuntimeError) as error:  # a limit was reached
             return str(error)
         with hearing:
-            self._listener.mode("native", "the operating system tells")
-            self._asked.set()  # from here on changes are told: what happened before is found by a scan
+            self._listener.mode_changed("native", "the operating system tells")
+            self._rescan_requested.set()  # from here on changes are told: what happened before is found by a scan
             while True:
                 reading = self._reading
                 try:
-                    paths = hearing.words(reading)
+                    paths = hearing.read(reading)
                 except (OSError, RuntimeError) as error:  # a name is no text
                     return str(error)
                 if paths is None:
                     return None
-                if self._hear(paths):
+                if self._add_events(paths):
                     return None  # the root itself: perhaps another folder has its place, and even its number
-                if reading != GLANCE:
-                    self._in_a_row.clear()
+                if reading != SHORT_READ_MS:
+                    self._burst_paths.clear()
                 resting = not paths and reading >= self._timing.tick_milliseconds
                 if not self._step(self._timing.rescan_seconds, resting=resting):
                     return None
 
     def _poll(self, reason: str) -> None:
-        self._listener.mode("polling", reason)
-        self._asked.set()
+        self._listener.mode_changed("polling", reason)
+        self._rescan_requested.set()
         while self._step(self._timing.poll_seconds):
             if self._stopping.wait(self._timing.tick_milliseconds / 1000):
                 return
 
-    def _hear(self, paths: Collection[str]) -> bool:
+    def _add_events(self, paths: Collection[str]) -> bool:
         """Note what was told; whether it was about the root itself."""
         if not paths:
             return False
@@ -209,11 +209,11 @@ class FolderWatcher:
         relatives = self._folder.relatives(paths)
         for path in relatives:
             if path and self._might_matter(path):
-                self._pending.note(path, now)
-        self._in_a_row |= relatives
-        if len(self._in_a_row) >= BURST or self._pending.rescan_wanted:
-            self._pending.want_rescan(now, self._in_a_row)
-            self._in_a_row.clear()
+                self._pending.add(path, now)
+        self._burst_paths |= relatives
+        if len(self._burst_paths) >= BURST or self._pending.rescan_wanted:
+            self._pending.request_rescan(now, self._burst_paths)
+            self._burst_paths.clear()
         return "" in relatives
 
     def _might_matter(self, path: str) -> bool:
@@ -222,29 +222,29 @@ class FolderWatcher:
 
     def _step(self, scan_seconds: float, *, resting: bool = True) -> bool:
         """Do what is due. False when the folder is down or another, and has to be taken up again."""
-        glanced, self._reading = self._reading == GLANCE, self._timing.tick_milliseconds
+        glanced, self._reading = self._reading == SHORT_READ_MS, self._timing.tick_milliseconds
         if self._folder.identity() != self._identity:
             return False
         now, stretch = self._clock.monotonic(), self._stretch()
         pause = self._timing.retry_seconds if self._down else scan_seconds * stretch
         due = self._last_scan is None or now - self._last_scan >= pause
-        if self._asked.is_set() or due:
+        if self._rescan_requested.is_set() or due:
             return self._reconcile()
         heard = self._pending.take_rescan(now, stretch) if self._may_rescan(now) else None
         if heard is not None:
             return self._scan(lambda: self._folder.rescan(heard))
         if now >= self._look_again_at:
-            paths = self._pending.due(now, stretch, self._appetite)
-            if len(paths) >= MANY:
-                self._reading = GLANCE
+            paths = self._pending.take_due(now, stretch, self._max_paths_per_scan)
+            if len(paths) >= MANY_PATHS:
+                self._reading = SHORT_READ_MS
             paths = paths or self._some_left()
             if paths:
-                self._tell(self._folder.look(paths))
+                self._report(self._folder.scan_paths(paths))
                 return True
         if resting:
-            self._folder.confirm(())
+            self._folder.commit(())
         elif glanced:
-            self._reading = min(SETTLING, self._reading)
+            self._reading = min(SETTLE_READ_MS, self._reading)
         return True
 
     def _some_left(self) -> list[str]:
@@ -254,54 +254,54 @@ class FolderWatcher:
 
     def _may_rescan(self, now: float) -> bool:
         """While nobody takes what is found, the next scan would find the same."""
-        refused = self._appetite < MOST_PATHS
+        refused = self._max_paths_per_scan < MOST_PATHS
         return not refused or now - self._last_rescan >= self._scan_seconds / SCAN_SHARE
 
     def _reconcile(self) -> bool:
         """Compare everything. False when the folder has to be taken up again."""
-        self._asked.clear()
+        self._rescan_requested.clear()
         began_at, began = self._clock.now(), self._clock.monotonic()
-        same = self._scan(self._folder.reconcile)
+        same = self._scan(self._folder.full_scan)
         self._last_scan = began
         if not self._down:
             self._listener.scanned(began_at)
         return same
 
-    def _scan(self, look_at_it: Callable[[], Look]) -> bool:
+    def _scan(self, look_at_it: Callable[[], ScanOutcome]) -> bool:
         """Tell what it finds. False when the folder has to be taken up again."""
         self._last_rescan = began = self._clock.monotonic()
         look = look_at_it()
         self._scan_seconds = self._clock.monotonic() - began
-        self._tell(look)
-        self._left, self._down = list(look.left), look.down is not None
+        self._report(look)
+        self._left, self._down = list(look.unchecked), look.unavailable_reason is not None
         return self._folder.identity() == self._identity
 
-    def _tell(self, look: Look) -> None:
-        self._listener.availability(look.down, sorted(look.unreadable.items()))
+    def _report(self, look: ScanOutcome) -> None:
+        self._listener.availability_changed(look.unavailable_reason, sorted(look.unreadable.items()))
         now = self._clock.monotonic()
         if look.changes:
-            self._offer(look.changes, now)
-        for path in look.unsettled:
-            self._pending.note(path, now)
+            self._offer_changes(look.changes, now)
+        for path in look.unstable:
+            self._pending.add(path, now)
 
-    def _offer(self, changes: Sequence[FileChange], now: float) -> None:
+    def _offer_changes(self, changes: Sequence[FileChange], now: float) -> None:
         """What is not taken waits."""
-        self._folder.announce(changes)
-        taken = self._listener.take(changes)
-        self._folder.note(taken)
+        self._folder.mark_pending(changes)
+        taken = self._listener.accept(changes)
+        self._folder.record(taken)
         if self._folder.unwritten > MOST_UNWRITTEN:
-            self._folder.confirm(())
+            self._folder.commit(())
         if len(taken) == len(changes):
-            self._appetite, self._look_again_at = min(2 * self._appetite, MOST_PATHS), 0.0
+            self._max_paths_per_scan, self._look_again_at = min(2 * self._max_paths_per_scan, MOST_PATHS), 0.0
             return
-        self._appetite, self._look_again_at = FEW, now + self._timing.retry_seconds
+        self._max_paths_per_scan, self._look_again_at = PATHS_AFTER_REFUSAL, now + self._timing.retry_seconds
         later = now - self._timing.debounce_seconds * self._stretch() + self._timing.retry_seconds
         paths = {change.path for change in taken}
         for change in changes:
             if change.path not in paths:
-                self._pending.note(change.path, later)
+                self._pending.add(change.path, later)
                 if change.old_path is not None:
-                    self._pending.note(change.old_path, later)
+                    self._pending.add(change.old_path, later)
 
 
 def polling_reason(root: Path) -> str | None:

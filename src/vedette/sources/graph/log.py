@@ -16,9 +16,9 @@ from psycopg import sql
 
 from vedette.errors import SourceError
 from vedette.storage.names import encode_name
-from vedette.storage.sqlite.pending import decode_pending, rows_of
+from vedette.storage.sqlite.pending import decode_pending, pending_journal_rows
 
-__all__ = ["GraphRow", "GraphStore", "open_graph"]
+__all__ = ["GraphLog", "GraphRow", "open_graph_log"]
 
 
 class GraphRow(NamedTuple):
@@ -33,14 +33,14 @@ class GraphRow(NamedTuple):
     transaction: str
 
 
-class GraphStore(Protocol):
+class GraphLog(Protocol):
     """Errors: E6104."""
 
-    def reading(self) -> Any:
+    def snapshot(self) -> Any:
         """A context manager; the other methods are called inside of one."""
         ...
 
-    def fact(self, name: str) -> int:
+    def counter(self, name: str) -> int:
         """0 when there is none of the name."""
         ...
 
@@ -59,7 +59,7 @@ class GraphStore(Protocol):
     def close(self) -> None: ...
 
 
-def open_graph(address: str, database: str) -> GraphStore:
+def open_graph_log(address: str, database: str) -> GraphLog:
     """A data directory, the file of a database, or a PostgreSQL URL."""
     if address.startswith(("postgresql://", "postgres://")):
         return PostgresGraph(address, database)
@@ -78,7 +78,7 @@ class SqliteGraph:
         self._db.execute("PRAGMA query_only = ON")
 
     @contextmanager
-    def reading(self) -> Iterator[None]:
+    def snapshot(self) -> Iterator[None]:
         try:
             self._db.execute("BEGIN")
             try:
@@ -88,13 +88,13 @@ class SqliteGraph:
         except sqlite3.Error as problem:
             raise _unreadable(self._place, problem) from problem
 
-    def fact(self, name: str) -> int:
+    def counter(self, name: str) -> int:
         row = self._db.execute("SELECT CAST(value AS INTEGER) FROM meta WHERE key = ?", (name,)).fetchone()
         return int(row[0]) if row is not None else 0
 
     def last_offset(self) -> int:
         (last,) = self._db.execute('SELECT coalesce(max("offset"), 0) FROM journal').fetchone()
-        return max(int(last), self.fact("store.first") - 1)  # of an old log nothing may be left
+        return max(int(last), self.counter("store.first") - 1)  # of an old log nothing may be left
 
     def definitions(self) -> tuple[str, ...]:
         return tuple(text for (text,) in self._db.execute("SELECT text FROM definitions ORDER BY position"))
@@ -114,7 +114,7 @@ class SqliteGraph:
         rows = list(map(GraphRow._make, found))
         if len(rows) < limit:
             last = rows[-1].offset if rows else after
-            kept = rows_of(
+            kept = pending_journal_rows(
                 [
                     decode_pending(batch)
                     for (batch,) in self._db.execute("SELECT batch FROM pending ORDER BY number")
@@ -141,7 +141,7 @@ class PostgresGraph:
         self._db: psycopg.Connection[tuple[Any, ...]] | None = None
 
     @contextmanager
-    def reading(self) -> Iterator[None]:
+    def snapshot(self) -> Iterator[None]:
         try:
             if self._db is None or self._db.closed:
                 self._db = psycopg.connect(self._address, autocommit=True, application_name="vedette")
@@ -164,13 +164,13 @@ class PostgresGraph:
         assert self._db is not None, "asked while reading"
         return self._db.execute(sql.SQL(statement), values).fetchall()
 
-    def fact(self, name: str) -> int:
+    def counter(self, name: str) -> int:
         found = self._rows("SELECT value::bigint FROM meta WHERE key = %s", name)
         return int(found[0][0]) if found else 0
 
     def last_offset(self) -> int:
         ((last,),) = self._rows('SELECT coalesce(max("offset"), 0) FROM journal')
-        return max(int(last), self.fact("store.first") - 1)
+        return max(int(last), self.counter("store.first") - 1)
 
     def definitions(self) -> tuple[str, ...]:
         return tuple(text for (text,) in self._rows("SELECT text FROM definitions ORDER BY position"))

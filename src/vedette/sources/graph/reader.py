@@ -18,10 +18,10 @@ from vedette.language.parser import parse_declarations
 from vedette.language.schema.extend import extend_schema
 from vedette.language.schema.layer0 import layer0_schema
 from vedette.language.schema.model import Schema
-from vedette.sources.graph.log import open_graph
+from vedette.sources.graph.log import open_graph_log
 from vedette.sources.images import encode_image
 from vedette.sources.journal.seam import CollectionJournal
-from vedette.sources.reader import CHUNK, Document, append_scan
+from vedette.sources.reader import MAX_APPEND_EVENTS, ScannedDocument, append_scan_diff
 from vedette.sources.records import Source, SourceEvent
 from vedette.storage.element_codec import ElementCodec
 from vedette.values import timestamp_to_ms
@@ -35,7 +35,7 @@ class GraphLogReader:
     def __init__(self, source: Source, journal: CollectionJournal, clock: Clock) -> None:
         self._source, self._journal, self._clock = source, journal, clock
         self._pause = Flag()
-        self._graph = open_graph(source.address, source.tenant)
+        self._graph = open_graph_log(source.address, source.tenant)
 
     def close(self) -> None:
         self._graph.close()
@@ -46,29 +46,30 @@ class GraphLogReader:
     @property
     def epoch(self) -> int:
         """Of the graph's log: offsets of another one mean nothing."""
-        with self._graph.reading():
-            return self._graph.fact("store.epoch")
+        with self._graph.snapshot():
+            return self._graph.counter("store.epoch")
 
     def begin(self, *, scan: bool) -> None:
-        with self._graph.reading():
-            last, epoch = self._graph.last_offset(), self._graph.fact("store.epoch")
+        with self._graph.snapshot():
+            last, epoch = self._graph.last_offset(), self._graph.counter("store.epoch")
             if scan:
-                images = _Images(self._graph.definitions())
+                images = _ImageTranscoder(self._graph.definitions())
                 documents = (
-                    Document(type_, id, images.of(type_, id, data)) for id, type_, data in self._graph.nodes()
+                    ScannedDocument(type_, id, images.of(type_, id, data))
+                    for id, type_, data in self._graph.nodes()
                 )
                 known = self._journal.collections(self._source.tenant)
-                append_scan(self._journal, self._source.name, documents, known, self._now())
+                append_scan_diff(self._journal, self._source.name, documents, known, self._now())
         self._journal.append(self._source.name, [], f"{epoch}:{last}")
 
     def poll(self, seconds: float) -> tuple[int, int]:
-        epoch, _, last = (self._journal.token(self._source.name) or "0:0").partition(":")
-        with self._graph.reading():
-            rows = self._graph.rows(int(last), CHUNK)
-            first = self._graph.fact("store.first")
-            if int(epoch) != self._graph.fact("store.epoch") or int(last) + 1 < first:
+        epoch, _, last = (self._journal.resume_token(self._source.name) or "0:0").partition(":")
+        with self._graph.snapshot():
+            rows = self._graph.rows(int(last), MAX_APPEND_EVENTS)
+            first = self._graph.counter("store.first")
+            if int(epoch) != self._graph.counter("store.epoch") or int(last) + 1 < first:
                 raise SourceError("E6105", "the graph's log no longer reaches back to our place")
-            images = _Images(self._graph.definitions()) if rows else None
+            images = _ImageTranscoder(self._graph.definitions()) if rows else None
         if images is None:
             self._pause.wait(min(seconds, 0.02))
             return 0, 0
@@ -92,7 +93,7 @@ class GraphLogReader:
         return timestamp_to_ms(self._clock.now())
 
 
-class _Images:
+class _ImageTranscoder:
     """Rewrites images by the ontology that the store has now; layouts only grow, so it knows older images, too."""
 
     def __init__(self, definitions: tuple[str, ...]) -> None:

@@ -14,10 +14,10 @@ from typing import TypeAlias
 from vedette.hashing import text_hash
 from vedette.sources.records import ChangeRow, Partition, Source, SourceEvent
 
-__all__ = ["AppendPlan", "ImageKey", "keys_of", "partition_of", "plan_append"]
+__all__ = ["AppendPlan", "DocumentKey", "keys_by_collection", "partition_of", "plan_append"]
 
 
-ImageKey: TypeAlias = tuple[str, str]
+DocumentKey: TypeAlias = tuple[str, str]
 """A collection and a key."""
 
 
@@ -25,11 +25,11 @@ ImageKey: TypeAlias = tuple[str, str]
 class AppendPlan:
     rows: tuple[ChangeRow, ...]
     """Without offsets: the journal gives them."""
-    images: Mapping[ImageKey, bytes | None]
+    images: Mapping[DocumentKey, bytes | None]
     """Last images to write; None is to forget."""
     seqs: Mapping[int, int]
     """Partition ids to their new last seq."""
-    repeated: int
+    duplicates: int
 
 
 def partition_of(tenant: str, collection: str, key: str, count: int) -> int:
@@ -37,7 +37,7 @@ def partition_of(tenant: str, collection: str, key: str, count: int) -> int:
     return text_hash(f"{tenant}\0{collection}\0{key}") % count
 
 
-def keys_of(events: Sequence[SourceEvent]) -> dict[str, set[str]]:
+def keys_by_collection(events: Sequence[SourceEvent]) -> dict[str, set[str]]:
     """The keys of the events, by collection."""
     found: dict[str, set[str]] = {}
     for event in events:
@@ -52,20 +52,20 @@ def plan_append(
     source: Source,
     partitions: Sequence[Partition],
     events: Sequence[SourceEvent],
-    known_ids: AbstractSet[str],
-    images: Mapping[ImageKey, bytes],
+    known_event_ids: AbstractSet[str],
+    images: Mapping[DocumentKey, bytes],
     now_ms: int,
 ) -> AppendPlan:
     """`known_ids`: ids of these events that the journal has. `images`: last images of the keys of these events."""
     places = {partition.number: partition for partition in partitions}
     seqs = {partition.id: partition.seq for partition in partitions}
     seen, current, touched = (
-        set(known_ids),
-        dict[ImageKey, bytes | None](images),
-        dict[ImageKey, bytes | None](),
+        set(known_event_ids),
+        dict[DocumentKey, bytes | None](images),
+        dict[DocumentKey, bytes | None](),
     )
     rows: list[ChangeRow] = []
-    moved: dict[int, int] = {}
+    new_seqs: dict[int, int] = {}
     name_of, tenant = source.name, source.tenant
     for event in events:
         if event.event_id in seen:
@@ -78,7 +78,7 @@ def plan_append(
             continue  # a deletion of what nobody ever saw: there is nothing to tell
         known = before is not None or event.created or name in touched
         place = places[partition_of(tenant, collection, key, len(places))]
-        moved[place.id] = seqs[place.id] = seq = seqs[place.id] + 1
+        new_seqs[place.id] = seqs[place.id] = seq = seqs[place.id] + 1
         current[name] = touched[name] = after
         op = "delete" if after is None else "create" if before is None else "update"
         rows.append(
@@ -101,4 +101,4 @@ def plan_append(
                 event.transaction,
             )
         )
-    return AppendPlan(rows=tuple(rows), images=touched, seqs=moved, repeated=len(events) - len(rows))
+    return AppendPlan(rows=tuple(rows), images=touched, seqs=new_seqs, duplicates=len(events) - len(rows))

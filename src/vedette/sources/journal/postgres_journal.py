@@ -15,29 +15,29 @@ from typing import Any
 import psycopg
 
 from vedette.clock import Clock, SystemClock
-from vedette.sources.journal.append_plan import ImageKey, keys_of, plan_append
+from vedette.sources.journal.append_plan import DocumentKey, keys_by_collection, plan_append
 from vedette.sources.journal.errors import name_taken, trimmed, unknown_source
 from vedette.sources.records import (
-    MOST_BEHIND,
-    MOST_QUARANTINED,
-    Appended,
-    Behind,
+    MAX_COUNTED_BACKLOG,
+    MAX_QUARANTINED,
+    AppendResult,
     ChangeRow,
     Partition,
+    PartitionBacklog,
     PartitionState,
-    Quarantined,
-    Snapshot,
+    QuarantinedChange,
+    SnapshotPage,
     Source,
     SourceEvent,
 )
-from vedette.storage.postgres.errors import reaching, translated
+from vedette.storage.postgres.errors import translate_connect_errors, translate_errors
 from vedette.values import timestamp_to_ms
 
 __all__ = ["PostgresJournal"]
 
 SCHEMA = "vedette_collections"
-_BELL = "vedette_journal"
-_TURN = 7_707_001
+NOTIFY_CHANNEL = "vedette_journal"
+APPEND_LOCK_KEY = 7_707_001
 """The advisory lock that appends hold."""
 _TABLES = f"""
     CREATE SCHEMA IF NOT EXISTS {SCHEMA};
@@ -78,20 +78,20 @@ class PostgresJournal:
         self._clock = clock or SystemClock()
         self._lock = RLock()
         self._done = False
-        with reaching(self._place):
+        with translate_connect_errors(self._place):
             self._db = self._connect()
             with self._db.transaction():
-                self._take_turn()
+                self._lock_appends()
                 self._db.execute(_TABLES)
 
     def _connect(self) -> psycopg.Connection[tuple[Any, ...]]:
         db = psycopg.connect(self.address, autocommit=True)
         db.execute(f"SET search_path = {SCHEMA}")
-        db.execute(f"LISTEN {_BELL}")
+        db.execute(f"LISTEN {NOTIFY_CHANNEL}")
         return db
 
-    def _take_turn(self) -> None:
-        self._db.execute("SELECT pg_advisory_xact_lock(%s)", (_TURN,))
+    def _lock_appends(self) -> None:
+        self._db.execute("SELECT pg_advisory_xact_lock(%s)", (APPEND_LOCK_KEY,))
 
     # --- sources --------------------------------------------------------------------------------------------
 
@@ -137,7 +137,7 @@ class PostgresJournal:
 
     # --- readers --------------------------------------------------------------------------------------------
 
-    def append(self, source: str, events: Sequence[SourceEvent], token: str | None) -> Appended:
+    def append(self, source: str, events: Sequence[SourceEvent], token: str | None) -> AppendResult:
         with self._writing() as db:
             owner = self.source(source)
             plan = plan_append(
@@ -145,7 +145,7 @@ class PostgresJournal:
                 self.partitions(source),
                 events,
                 self._known_ids(source, [event.event_id for event in events]),
-                self._images(source, keys_of(events)),
+                self._images(source, keys_by_collection(events)),
                 timestamp_to_ms(self._clock.now()),
             )
             first = self.last_offset() + 1
@@ -168,8 +168,8 @@ class PostgresJournal:
             last = first - 1 + len(rows)
             db.execute("UPDATE meta SET value = %s WHERE key = 'last'", (last,))
             if rows:
-                db.execute(f"NOTIFY {_BELL}")
-        return Appended(offset=last, appended=len(rows), repeated=plan.repeated)
+                db.execute(f"NOTIFY {NOTIFY_CHANNEL}")
+        return AppendResult(offset=last, appended=len(rows), repeated=plan.duplicates)
 
     def _many(self, statement: str, rows: Sequence[tuple[Any, ...]]) -> None:
         if rows:
@@ -182,8 +182,8 @@ class PostgresJournal:
         )
         return {id for (id,) in found}
 
-    def _images(self, source: str, names: Mapping[str, Collection[str]]) -> dict[ImageKey, bytes]:
-        found: dict[ImageKey, bytes] = {}
+    def _images(self, source: str, names: Mapping[str, Collection[str]]) -> dict[DocumentKey, bytes]:
+        found: dict[DocumentKey, bytes] = {}
         for collection, keys in names.items():
             rows = self._db.execute(
                 "SELECT key, image FROM images WHERE source = %s AND collection = %s AND key = ANY(%s)",
@@ -192,7 +192,7 @@ class PostgresJournal:
             found |= {(collection, key): bytes(image) for key, image in rows}
         return found
 
-    def token(self, source: str) -> str | None:
+    def resume_token(self, source: str) -> str | None:
         with self._reading() as db:
             row = db.execute("SELECT token FROM sources WHERE name = %s", (source,)).fetchone()
         if row is None:
@@ -212,11 +212,11 @@ class PostgresJournal:
             found = self._images(source, {collection: keys})
         return {key: image for (_, key), image in found.items()}
 
-    def forget_images(self, source: str) -> None:
+    def delete_images(self, source: str) -> None:
         with self._writing() as db:
             db.execute("DELETE FROM images WHERE source = %s", (source,))
 
-    def quarantine(self, item: Quarantined) -> None:
+    def quarantine(self, item: QuarantinedChange) -> None:
         with self._writing() as db:
             db.execute(
                 "INSERT INTO quarantine (source, event_id, reason, excerpt, time_ms) VALUES (%s, %s, %s, %s, %s)"
@@ -224,7 +224,7 @@ class PostgresJournal:
                 (item.source, item.event_id, item.reason, item.excerpt, item.time_ms),
             )
 
-    def quarantined(self, source: str, limit: int = 100) -> list[Quarantined]:
+    def quarantined(self, source: str, limit: int = 100) -> list[QuarantinedChange]:
         with self._reading() as db:
             rows = db.execute(
                 "SELECT event_id, reason, excerpt, time_ms FROM quarantine WHERE source = %s"
@@ -232,7 +232,7 @@ class PostgresJournal:
                 (source, limit),
             ).fetchall()
         return [
-            Quarantined(source=source, event_id=id, reason=reason, excerpt=excerpt, time_ms=time_ms)
+            QuarantinedChange(source=source, event_id=id, reason=reason, excerpt=excerpt, time_ms=time_ms)
             for id, reason, excerpt, time_ms in rows
         ]
 
@@ -242,7 +242,9 @@ class PostgresJournal:
         assert row is not None
         return int(row[0])
 
-    def mark(self, source: str, state: PartitionState, reason: str = "", *, new_epoch: bool = False) -> None:
+    def set_state(
+        self, source: str, state: PartitionState, reason: str = "", *, new_epoch: bool = False
+    ) -> None:
         epoch = timestamp_to_ms(self._clock.now())
         with self._writing() as db:
             db.execute(
@@ -251,7 +253,7 @@ class PostgresJournal:
                 (state, reason, new_epoch, epoch, source),
             )
 
-    def break_off(self, partition: int) -> None:
+    def start_new_epoch(self, partition: int) -> None:
         epoch = timestamp_to_ms(self._clock.now())
         with self._writing() as db:
             db.execute(
@@ -287,7 +289,7 @@ class PostgresJournal:
             raise trimmed(self._place, after, first)
         return found
 
-    def range_end(self, after: int, max_rows: int, max_bytes: int) -> int:
+    def end_within_limits(self, after: int, max_rows: int, max_bytes: int) -> int:
         with self._reading() as db:
             rows = db.execute(
                 'SELECT "offset", coalesce(length(before), 0) + coalesce(length(after), 0) FROM changes'
@@ -302,20 +304,20 @@ class PostgresJournal:
             end = offset
         return end
 
-    def behind(self, offset: int) -> dict[int, Behind]:
+    def backlog(self, offset: int) -> dict[int, PartitionBacklog]:
         with self._reading() as db:
             rows = db.execute(
                 "SELECT partition, count(*), min(appended_ms) FROM (SELECT partition, appended_ms FROM changes"
                 ' WHERE "offset" > %s ORDER BY "offset" LIMIT %s) AS oldest GROUP BY partition',
-                (offset, MOST_BEHIND),
+                (offset, MAX_COUNTED_BACKLOG),
             ).fetchall()
-        return {partition: Behind(changes, oldest) for partition, changes, oldest in rows}
+        return {partition: PartitionBacklog(changes, oldest) for partition, changes, oldest in rows}
 
     def last_offset(self) -> int:
         with self._reading():
             return self._number("last")
 
-    def wait(self, after: int, seconds: float) -> int:
+    def wait_for_append(self, after: int, seconds: float) -> int:
         last = self.last_offset()
         if last > after:
             return last
@@ -326,7 +328,7 @@ class PostgresJournal:
 
     def snapshot(
         self, tenant: str, collection: str, *, after_key: str | None = None, limit: int = 1000
-    ) -> Snapshot:
+    ) -> SnapshotPage:
         with self._reading() as db, db.transaction():
             db.execute("SET TRANSACTION ISOLATION LEVEL REPEATABLE READ READ ONLY")
             offset = self._number("last")
@@ -337,7 +339,7 @@ class PostgresJournal:
                 {"tenant": tenant, "collection": collection, "key": after_key, "limit": limit},
                 binary=True,
             ).fetchall()
-        return Snapshot(offset=offset, documents=tuple((key, bytes(image)) for key, image in rows))
+        return SnapshotPage(offset=offset, documents=tuple((key, bytes(image)) for key, image in rows))
 
     def collections(self, tenant: str) -> list[str]:
         with self._reading() as db:
@@ -357,7 +359,7 @@ class PostgresJournal:
             db.execute("UPDATE meta SET value = greatest(value, %s) WHERE key = 'first'", (first,))
             db.execute(
                 "DELETE FROM quarantine WHERE number <= (SELECT max(number) FROM quarantine) - %s",
-                (MOST_QUARANTINED,),
+                (MAX_QUARANTINED,),
             )
         return first
 
@@ -374,13 +376,13 @@ class PostgresJournal:
     @contextmanager
     def _writing(self) -> Iterator[psycopg.Connection[tuple[Any, ...]]]:
         with self._reading() as db, db.transaction():
-            self._take_turn()
+            self._lock_appends()
             yield db
 
     @contextmanager
     def _reading(self) -> Iterator[psycopg.Connection[tuple[Any, ...]]]:
         """On a line that works: one that was cut is gone for good, so who comes next begins with another."""
-        with self._lock, translated(self._place):
+        with self._lock, translate_errors(self._place):
             if self._db.closed and not self._done:
                 self._db = self._connect()
             yield self._db

@@ -19,13 +19,13 @@ from typing import Protocol
 
 from vedette.clock import Clock
 from vedette.sources.records import (
-    Appended,
-    Behind,
+    AppendResult,
     ChangeRow,
     Partition,
+    PartitionBacklog,
     PartitionState,
-    Quarantined,
-    Snapshot,
+    QuarantinedChange,
+    SnapshotPage,
     Source,
     SourceEvent,
 )
@@ -63,11 +63,11 @@ class CollectionJournal(Protocol):
 
     # --- readers
 
-    def append(self, source: str, events: Sequence[SourceEvent], token: str | None) -> Appended:
+    def append(self, source: str, events: Sequence[SourceEvent], token: str | None) -> AppendResult:
         """Make the events and the token durable together. A token of None leaves the one that is there."""
         ...
 
-    def token(self, source: str) -> str | None:
+    def resume_token(self, source: str) -> str | None:
         """Where the reader of a source goes on; None before its first append."""
         ...
 
@@ -77,13 +77,13 @@ class CollectionJournal(Protocol):
 
     def images(self, source: str, collection: str, keys: Collection[str]) -> dict[str, bytes]: ...
 
-    def forget_images(self, source: str) -> None:
+    def delete_images(self, source: str) -> None:
         """Nothing that is known of its documents is true any more, and nobody will look."""
         ...
 
-    def quarantine(self, item: Quarantined) -> None: ...
+    def quarantine(self, item: QuarantinedChange) -> None: ...
 
-    def quarantined(self, source: str, limit: int = 100) -> list[Quarantined]:
+    def quarantined(self, source: str, limit: int = 100) -> list[QuarantinedChange]:
         """The youngest first."""
         ...
 
@@ -91,11 +91,13 @@ class CollectionJournal(Protocol):
         """How many were quarantined so far, by readers and by the pipeline; those that were trimmed count, too."""
         ...
 
-    def mark(self, source: str, state: PartitionState, reason: str = "", *, new_epoch: bool = False) -> None:
+    def set_state(
+        self, source: str, state: PartitionState, reason: str = "", *, new_epoch: bool = False
+    ) -> None:
         """Set the state of all partitions of a source. `new_epoch`: nothing joins what was before with what comes."""
         ...
 
-    def break_off(self, partition: int) -> None:
+    def start_new_epoch(self, partition: int) -> None:
         """Begin a new epoch of one partition: something of it was told to nobody, so its followers begin anew."""
         ...
 
@@ -112,23 +114,23 @@ class CollectionJournal(Protocol):
         """
         ...
 
-    def range_end(self, after: int, max_rows: int, max_bytes: int) -> int:
+    def end_within_limits(self, after: int, max_rows: int, max_bytes: int) -> int:
         """The greatest offset such that the range after `after` stays within both; at least one change, if any."""
         ...
 
     def last_offset(self) -> int: ...
 
-    def behind(self, offset: int) -> dict[int, Behind]:
+    def backlog(self, offset: int) -> dict[int, PartitionBacklog]:
         """What is past an offset, of each partition that has something among the oldest 100,000."""
         ...
 
-    def wait(self, after: int, seconds: float) -> int:
+    def wait_for_append(self, after: int, seconds: float) -> int:
         """The last offset, as soon as it is past `after`, or when the time is over."""
         ...
 
     def snapshot(
         self, tenant: str, collection: str, *, after_key: str | None = None, limit: int = 1000
-    ) -> Snapshot:
+    ) -> SnapshotPage:
         """A page of last images by key, and the offset at which it is true."""
         ...
 

@@ -13,24 +13,24 @@ from typing import Any
 
 from vedette.clock import Clock, SystemClock
 from vedette.errors import StoreError
-from vedette.sources.journal.append_plan import ImageKey, keys_of, plan_append
+from vedette.sources.journal.append_plan import DocumentKey, keys_by_collection, plan_append
 from vedette.sources.journal.errors import name_taken, trimmed, unknown_source
 from vedette.sources.records import (
-    MOST_BEHIND,
-    MOST_QUARANTINED,
-    Appended,
-    Behind,
+    MAX_COUNTED_BACKLOG,
+    MAX_QUARANTINED,
+    AppendResult,
     ChangeRow,
     Partition,
+    PartitionBacklog,
     PartitionState,
-    Quarantined,
-    Snapshot,
+    QuarantinedChange,
+    SnapshotPage,
     Source,
     SourceEvent,
 )
 from vedette.storage.sqlite.connection import transaction
-from vedette.storage.sqlite.errors import translated
-from vedette.storage.sqlite.rows import insert_rows, inserts
+from vedette.storage.sqlite.errors import translate_errors
+from vedette.storage.sqlite.rows import insert_rows, insert_statements
 from vedette.values import timestamp_to_ms
 
 __all__ = ["SqliteJournal"]
@@ -39,7 +39,7 @@ POLL_SECONDS = 0.005
 """How often `wait` asks whether somebody has committed: a look at one number in shared memory."""
 IDLE_POLL_SECONDS = 0.03
 """How often when it has asked in vain so many times: an idle pipeline costs next to nothing."""
-PATIENCE = 400
+POLLS_UNTIL_IDLE = 400
 CHECKPOINT_PAGES = 8_000
 """Pages of the log, of 4 KiB, before they go into the file. Last images lie anywhere in it, so with SQLite's own 1,000
 most pages of an append were written twice at once; with these many a page stands for several appends."""
@@ -68,7 +68,7 @@ _COLUMNS = (
     '"offset", source, tenant, partition, epoch, seq, event_id, collection, key, op, before, after, before_known,'
     ' time_ms, appended_ms, "transaction"'
 )
-_INSERT = inserts(f"changes ({_COLUMNS})", f"(NULL, {', '.join('?' * 15)})")
+_INSERT = insert_statements(f"changes ({_COLUMNS})", f"(NULL, {', '.join('?' * 15)})")
 _READ = f"""SELECT {_COLUMNS} FROM changes WHERE "offset" > ? AND "offset" <= ? AND partition % ? = ?
     ORDER BY "offset" LIMIT ?"""  # noqa: S608 - names only
 _LAST = """SELECT coalesce((SELECT seq FROM sqlite_sequence WHERE name = 'changes'), 0)"""
@@ -88,8 +88,8 @@ class SqliteJournal:
         self._clock = clock or SystemClock()
         self._lock = RLock()
         self._pause = Flag()
-        self._asked_in_vain = 0
-        with translated(self.address):
+        self._idle_polls = 0
+        with translate_errors(self.address):
             self._db = sqlite3.connect(
                 path, timeout=_BUSY_SECONDS, isolation_level=None, check_same_thread=False
             )
@@ -170,7 +170,7 @@ class SqliteJournal:
 
     # --- readers --------------------------------------------------------------------------------------------
 
-    def append(self, source: str, events: Sequence[SourceEvent], token: str | None) -> Appended:
+    def append(self, source: str, events: Sequence[SourceEvent], token: str | None) -> AppendResult:
         with self._writing() as db:
             owner = self.source(source)
             plan = plan_append(
@@ -178,7 +178,7 @@ class SqliteJournal:
                 self.partitions(source),
                 events,
                 self._known_ids(db, source, [event.event_id for event in events]),
-                self._images(db, source, keys_of(events)),
+                self._images(db, source, keys_by_collection(events)),
                 timestamp_to_ms(self._clock.now()),
             )
             insert_rows(db, _INSERT, [row[1:] for row in plan.rows])
@@ -196,7 +196,7 @@ class SqliteJournal:
             if token is not None:
                 db.execute("UPDATE sources SET token = ? WHERE name = ?", (token, source))
             (offset,) = db.execute(_LAST).fetchone()
-        return Appended(offset=offset, appended=len(plan.rows), repeated=plan.repeated)
+        return AppendResult(offset=offset, appended=len(plan.rows), repeated=plan.duplicates)
 
     def _known_ids(self, db: sqlite3.Connection, source: str, ids: list[str]) -> set[str]:
         found = db.execute(
@@ -207,8 +207,8 @@ class SqliteJournal:
 
     def _images(
         self, db: sqlite3.Connection, source: str, names: Mapping[str, Collection[str]]
-    ) -> dict[ImageKey, bytes]:
-        found: dict[ImageKey, bytes] = {}
+    ) -> dict[DocumentKey, bytes]:
+        found: dict[DocumentKey, bytes] = {}
         for collection, keys in names.items():
             rows = db.execute(
                 "SELECT key, image FROM images WHERE source = ? AND collection = ?"
@@ -218,7 +218,7 @@ class SqliteJournal:
             found |= {(collection, key): image for key, image in rows}
         return found
 
-    def token(self, source: str) -> str | None:
+    def resume_token(self, source: str) -> str | None:
         with self._reading() as db:
             row = db.execute("SELECT token FROM sources WHERE name = ?", (source,)).fetchone()
         if row is None:
@@ -238,18 +238,18 @@ class SqliteJournal:
             found = self._images(db, source, {collection: keys})
         return {key: image for (_, key), image in found.items()}
 
-    def forget_images(self, source: str) -> None:
+    def delete_images(self, source: str) -> None:
         with self._writing() as db:
             db.execute("DELETE FROM images WHERE source = ?", (source,))
 
-    def quarantine(self, item: Quarantined) -> None:
+    def quarantine(self, item: QuarantinedChange) -> None:
         with self._writing() as db:
             db.execute(
                 "INSERT OR IGNORE INTO quarantine (source, event_id, reason, excerpt, time_ms) VALUES (?, ?, ?, ?, ?)",
                 (item.source, item.event_id, item.reason, item.excerpt, item.time_ms),
             )
 
-    def quarantined(self, source: str, limit: int = 100) -> list[Quarantined]:
+    def quarantined(self, source: str, limit: int = 100) -> list[QuarantinedChange]:
         with self._reading() as db:
             rows = db.execute(
                 "SELECT event_id, reason, excerpt, time_ms FROM quarantine WHERE source = ?"
@@ -257,7 +257,7 @@ class SqliteJournal:
                 (source, limit),
             ).fetchall()
         return [
-            Quarantined(source=source, event_id=id, reason=reason, excerpt=excerpt, time_ms=time_ms)
+            QuarantinedChange(source=source, event_id=id, reason=reason, excerpt=excerpt, time_ms=time_ms)
             for id, reason, excerpt, time_ms in rows
         ]
 
@@ -266,7 +266,9 @@ class SqliteJournal:
             (number,) = db.execute("SELECT coalesce(max(number), 0) FROM quarantine").fetchone()
         return int(number)
 
-    def mark(self, source: str, state: PartitionState, reason: str = "", *, new_epoch: bool = False) -> None:
+    def set_state(
+        self, source: str, state: PartitionState, reason: str = "", *, new_epoch: bool = False
+    ) -> None:
         epoch = timestamp_to_ms(self._clock.now())
         with self._writing() as db:
             db.execute(
@@ -275,7 +277,7 @@ class SqliteJournal:
                 (state, reason, new_epoch, epoch, source),
             )
 
-    def break_off(self, partition: int) -> None:
+    def start_new_epoch(self, partition: int) -> None:
         epoch = timestamp_to_ms(self._clock.now())
         with self._writing() as db:
             db.execute("UPDATE partitions SET epoch = max(epoch + 1, ?) WHERE id = ?", (epoch, partition))
@@ -303,7 +305,7 @@ class SqliteJournal:
             raise trimmed(self.address, after, first)
         return found
 
-    def range_end(self, after: int, max_rows: int, max_bytes: int) -> int:
+    def end_within_limits(self, after: int, max_rows: int, max_bytes: int) -> int:
         end, total = after, 0
         with self._reading() as db:
             for offset, size in db.execute(_SIZES, (after, max_rows)):
@@ -313,17 +315,17 @@ class SqliteJournal:
                 end = offset
         return end
 
-    def behind(self, offset: int) -> dict[int, Behind]:
+    def backlog(self, offset: int) -> dict[int, PartitionBacklog]:
         with self._reading() as db:
-            rows = db.execute(_BEHIND, (offset, MOST_BEHIND)).fetchall()
-        return {partition: Behind(changes, oldest) for partition, changes, oldest in rows}
+            rows = db.execute(_BEHIND, (offset, MAX_COUNTED_BACKLOG)).fetchall()
+        return {partition: PartitionBacklog(changes, oldest) for partition, changes, oldest in rows}
 
     def last_offset(self) -> int:
         with self._reading() as db:
             (offset,) = db.execute(_LAST).fetchone()
         return int(offset)
 
-    def wait(self, after: int, seconds: float) -> int:
+    def wait_for_append(self, after: int, seconds: float) -> int:
         end = self._clock.monotonic() + seconds
         version = None
         while True:
@@ -332,16 +334,16 @@ class SqliteJournal:
             if now != version:
                 version, last = now, self.last_offset()
                 if last > after:
-                    self._asked_in_vain = 0
+                    self._idle_polls = 0
                     return last
             if self._clock.monotonic() >= end:
                 return self.last_offset()
-            self._asked_in_vain += 1
-            self._pause.wait(POLL_SECONDS if self._asked_in_vain < PATIENCE else IDLE_POLL_SECONDS)
+            self._idle_polls += 1
+            self._pause.wait(POLL_SECONDS if self._idle_polls < POLLS_UNTIL_IDLE else IDLE_POLL_SECONDS)
 
     def snapshot(
         self, tenant: str, collection: str, *, after_key: str | None = None, limit: int = 1000
-    ) -> Snapshot:
+    ) -> SnapshotPage:
         with self._reading() as db:
             db.execute("BEGIN")
             try:
@@ -353,7 +355,7 @@ class SqliteJournal:
                 ).fetchall()
             finally:
                 db.execute("COMMIT")
-        return Snapshot(offset=offset, documents=tuple(rows))
+        return SnapshotPage(offset=offset, documents=tuple(rows))
 
     def collections(self, tenant: str) -> list[str]:
         with self._reading() as db:
@@ -374,20 +376,20 @@ class SqliteJournal:
             db.execute("UPDATE meta SET value = max(value, ?) WHERE key = 'first'", (first,))
             db.execute(
                 "DELETE FROM quarantine WHERE number <= (SELECT max(number) FROM quarantine) - ?",
-                (MOST_QUARANTINED,),
+                (MAX_QUARANTINED,),
             )
         return int(first)
 
     def close(self) -> None:
-        with self._lock, translated(self.address):
+        with self._lock, translate_errors(self.address):
             self._db.close()
 
     @contextmanager
     def _writing(self) -> Iterator[sqlite3.Connection]:
-        with self._lock, translated(self.address), transaction(self._db):
+        with self._lock, translate_errors(self.address), transaction(self._db):
             yield self._db
 
     @contextmanager
     def _reading(self) -> Iterator[sqlite3.Connection]:
-        with self._lock, translated(self.address):
+        with self._lock, translate_errors(self.address):
             yield self._db

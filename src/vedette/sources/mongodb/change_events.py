@@ -14,10 +14,10 @@ from bson.datetime_ms import DatetimeMS
 from vedette.sources.images import MAX_DEPTH
 from vedette.values import INT_MAX
 
-__all__ = ["ChangeRead", "key_of", "plain", "read_event"]
+__all__ = ["MongoChange", "document_key", "parse_change_event", "to_document_value"]
 
 
-class ChangeRead(NamedTuple):
+class MongoChange(NamedTuple):
     """What one event says. `after` None with `op` update: the document was gone when the server looked for it."""
 
     event_id: str
@@ -32,14 +32,14 @@ class ChangeRead(NamedTuple):
     transaction: str
 
 
-_LOOKS_OTHERWISE = re.compile(
+_AMBIGUOUS_KEY = re.compile(
     r'[\[{"].*|[0-9a-f]{24}|-?[0-9]+(\.[0-9]+)?([eE][-+]?[0-9]+)?|-?Infinity|NaN|null|true|false|.*\0.*',
     re.DOTALL,
 ).fullmatch
 _OPS = {"insert": "create", "update": "update", "replace": "update", "delete": "delete"}
 
 
-def read_event(event: Mapping[str, Any]) -> ChangeRead | None:
+def parse_change_event(event: Mapping[str, Any]) -> MongoChange | None:
     """None for events that say nothing about documents (indexes, sharding, options)."""
     kind = event["operationType"]
     op = _OPS.get(kind)
@@ -49,24 +49,26 @@ def read_event(event: Mapping[str, Any]) -> ChangeRead | None:
     if document is not None and "_id" not in document:
         document = None  # as another server than MongoDB says that it was gone when it looked
     raw_key = (document or event.get("documentKey") or {}).get("_id")
-    return ChangeRead(
+    return MongoChange(
         event_id=_token_text(event["_id"]),
         op=op or "drop",
-        key=key_of(raw_key),
+        key=document_key(raw_key),
         raw_key=raw_key,
-        before=plain(before) if before is not None else None,
-        after=plain(document) if document is not None and op != "delete" else None,
-        time_ms=_moment(event),
+        before=to_document_value(before) if before is not None else None,
+        after=to_document_value(document) if document is not None and op != "delete" else None,
+        time_ms=_event_time_ms(event),
         transaction=_transaction(event),
     )
 
 
 def _token_text(token: Any) -> str:
     data = token.get("_data") if isinstance(token, Mapping) else None
-    return data if isinstance(data, str) else json.dumps(plain(token), default=str, sort_keys=True)
+    return (
+        data if isinstance(data, str) else json.dumps(to_document_value(token), default=str, sort_keys=True)
+    )
 
 
-def _moment(event: Mapping[str, Any]) -> int:
+def _event_time_ms(event: Mapping[str, Any]) -> int:
     """The wall clock of the server where it tells it (6.0), else the seconds of its cluster time."""
     wall = event.get("wallTime")
     if wall is not None:
@@ -77,31 +79,35 @@ def _moment(event: Mapping[str, Any]) -> int:
 
 def _transaction(event: Mapping[str, Any]) -> str:
     number = event.get("txnNumber")
-    return "" if number is None else f"{key_of((event.get('lsid') or {}).get('id'))}/{int(number)}"
+    return "" if number is None else f"{document_key((event.get('lsid') or {}).get('id'))}/{int(number)}"
 
 
-def key_of(value: Any) -> str:
+def document_key(value: Any) -> str:
     """A key as text: a text as it is, an ObjectId in hex, anything else as JSON. A text that looks like one of the
     others is in quotes: 1 and "1" are two documents. So is one with a NUL, which no journal could find again."""
-    if isinstance(value, str) and not _LOOKS_OTHERWISE(value):
+    if isinstance(value, str) and not _AMBIGUOUS_KEY(value):
         return str(value)
     if isinstance(value, bson.ObjectId):
         return str(value)
-    return json.dumps(plain(value), default=str, sort_keys=True)
+    return json.dumps(to_document_value(value), default=str, sort_keys=True)
 
 
-def plain(value: Any, depth: int = 0) -> Any:
+def to_document_value(value: Any, depth: int = 0) -> Any:
     """A value of BSON as a document may hold it. `_id` becomes `id`, unless the document has one of its own."""
     if depth > MAX_DEPTH:
         return value  # refused where it is encoded
     match value:
         case Mapping():
-            fields = {name: plain(item, depth + 1) for name, item in value.items() if name != "_id" or depth}
+            fields = {
+                name: to_document_value(item, depth + 1)
+                for name, item in value.items()
+                if name != "_id" or depth
+            }
             if not depth and "_id" in value:
-                fields.setdefault("id", plain(value["_id"], 1))
+                fields.setdefault("id", to_document_value(value["_id"], 1))
             return fields
         case list() | tuple():
-            return [plain(item, depth + 1) for item in value]
+            return [to_document_value(item, depth + 1) for item in value]
         case bson.ObjectId():
             return str(value)
         case bson.Int64():

@@ -22,29 +22,34 @@ from pymongo.synchronous.change_stream import CollectionChangeStream
 from vedette.clock import Clock
 from vedette.errors import SourceError
 from vedette.sources.journal.seam import CollectionJournal
-from vedette.sources.mongodb.change_events import ChangeRead, key_of, plain, read_event
+from vedette.sources.mongodb.change_events import (
+    MongoChange,
+    document_key,
+    parse_change_event,
+    to_document_value,
+)
 from vedette.sources.mongodb.tokens import resume_tokens
 from vedette.sources.reader import (
-    CHUNK,
-    CHUNK_BYTES,
-    Document,
-    append_scan,
-    image_or_quarantine,
+    MAX_APPEND_BYTES,
+    MAX_APPEND_EVENTS,
+    ScannedDocument,
+    append_scan_diff,
+    encode_or_quarantine,
 )
 from vedette.sources.records import Source, SourceEvent
 from vedette.values import timestamp_to_ms
 
 __all__ = ["MongodbReader"]
 
-LOST = frozenset({136, 260, 280, 286, 10334})
+RESUME_LOST_CODES = frozenset({136, 260, 280, 286, 10334})
 """CappedPositionLost, InvalidResumeToken, ChangeStreamFatalError, ChangeStreamHistoryLost, and BSONObjectTooLarge: an
 event of more than 16 MB, which no stream can pass."""
-REFUSED = frozenset({13, 18, 40573, 40324})
+FATAL_CODES = frozenset({13, 18, 40573, 40324})
 """Unauthorized, AuthenticationFailed, not a replica set."""
 NEW_COLLECTIONS_SECONDS = 10.0
-NOTE_SECONDS = 10.0
+POSITION_SAVE_SECONDS = 10.0
 """How often the places of streams are noted on which nothing happens: the server's log is cut under them, too."""
-REST_SECONDS = 0.05
+IDLE_SECONDS = 0.05
 """Between two looks at streams that had nothing."""
 _SERVER_SECONDS = 10
 
@@ -61,10 +66,10 @@ class MongodbReader:
         self._chosen = [c.strip() for c in source.options.get("collections", "").split(",") if c.strip()]
         self._tokens = resume_tokens(source.options.get("resume_after", ""))
         self._streams: dict[str, CollectionChangeStream[Any]] = {}
-        self._places: dict[str, Any] = {}
-        self._look_again = self._note_again = 0.0
+        self._positions: dict[str, Any] = {}
+        self._next_collection_check = self._next_position_save = 0.0
         self._pause = Flag()
-        with _reaching():
+        with _translate_errors():
             self._client: pymongo.MongoClient[Any] = pymongo.MongoClient(
                 source.address,
                 serverSelectionTimeoutMS=_SERVER_SECONDS * 1000,
@@ -92,23 +97,23 @@ class MongodbReader:
 
     def begin(self, *, scan: bool) -> None:
         self._close_streams()
-        with _reaching():
+        with _translate_errors():
             names = self._names()
-            known = self._tokens if self._journal.token(self._source.name) is None else {}
-            self._places = {
-                name: self._given_place(known[name])
+            known = self._tokens if self._journal.resume_token(self._source.name) is None else {}
+            self._positions = {
+                name: self._position_from_token(known[name])
                 if name in known
                 else self._begin_collection(name, scan=scan)
                 for name in names
             }
             if scan:
-                self._forget_all_but(set(names))
-        self._journal.append(self._source.name, [], json.dumps(self._places))
+                self._delete_other_collections(set(names))
+        self._journal.append(self._source.name, [], json.dumps(self._positions))
 
-    def _forget_all_but(self, names: set[str]) -> None:
+    def _delete_other_collections(self, names: set[str]) -> None:
         """Documents of collections that are no more, nor followed, are gone."""
         gone = set(self._journal.collections(self._source.tenant)) - set(map(self._collection, names))
-        append_scan(self._journal, self._source.name, (), gone, self._now())
+        append_scan_diff(self._journal, self._source.name, (), gone, self._now())
 
     def _names(self) -> list[str]:
         """Views and time series have no change streams."""
@@ -122,11 +127,13 @@ class MongodbReader:
         start = self._server_time()
         if scan:
             documents = self._documents(name)
-            append_scan(self._journal, self._source.name, documents, [self._collection(name)], self._now())
+            append_scan_diff(
+                self._journal, self._source.name, documents, [self._collection(name)], self._now()
+            )
         end = self._server_time()
         return {"at": [start.time, start.inc], "scanned": [end.time, end.inc] if scan else [0, 0]}
 
-    def _given_place(self, token: dict[str, Any]) -> dict[str, Any]:
+    def _position_from_token(self, token: dict[str, Any]) -> dict[str, Any]:
         now = self._server_time()
         return {"at": [now.time, now.inc], "scanned": [0, 0], "token": token}
 
@@ -135,71 +142,75 @@ class MongodbReader:
         told = self._client.admin.command("ping").get("operationTime")
         return told or bson.Timestamp(self._now() // 1000, 0)
 
-    def _documents(self, name: str) -> Iterator[Document]:
+    def _documents(self, name: str) -> Iterator[ScannedDocument]:
         collection = self._collection(name)
-        for raw in self._database[name].find(batch_size=CHUNK):
-            key = key_of(raw["_id"])
-            image = image_or_quarantine(
-                self._journal, self._source.name, f"scan:{collection}:{key}", plain(raw), self._now()
+        for raw in self._database[name].find(batch_size=MAX_APPEND_EVENTS):
+            key = document_key(raw["_id"])
+            image = encode_or_quarantine(
+                self._journal,
+                self._source.name,
+                f"scan:{collection}:{key}",
+                to_document_value(raw),
+                self._now(),
             )
             if image is not None:
-                yield Document(collection, key, image)
+                yield ScannedDocument(collection, key, image)
 
     # --- the stream -----------------------------------------------------------------------------------------
 
     def poll(self, seconds: float) -> tuple[int, int]:
         try:
-            with _reaching():
+            with _translate_errors():
                 self._open_streams()
-                events = self._taken()
+                events = self._read_streams()
             appended = self._append(events)
         except BaseException:
             self._close_streams()  # what was taken and is not in the journal is asked for again
             raise
         if not events and seconds:
-            self._pause.wait(min(seconds, REST_SECONDS))
+            self._pause.wait(min(seconds, IDLE_SECONDS))
         return appended, _bytes(events)
 
-    def _taken(self) -> list[SourceEvent]:
+    def _read_streams(self) -> list[SourceEvent]:
         """What the streams have now; those that were asked come last next time."""
         events: list[SourceEvent] = []
         for name, stream in list(self._streams.items()):
-            if _bytes(events) >= CHUNK_BYTES:
+            if _bytes(events) >= MAX_APPEND_BYTES:
                 break
             self._streams[name] = self._streams.pop(name)
-            for event in self._take(name, stream, events):
+            for event in self._read_stream(name, stream, events):
                 events.append(event)  # noqa: PERF402 - the end of a collection looks at those before it
         return events
 
     def _append(self, events: list[SourceEvent]) -> int:
         now = self._clock.monotonic()
-        if not events and now < self._note_again:
+        if not events and now < self._next_position_save:
             return 0
-        self._note_again = now + NOTE_SECONDS
-        appended, token = 0, json.dumps(self._places)
-        for start in range(0, len(events) or 1, CHUNK):
-            last = start + CHUNK >= len(events)
-            chunk = events[start : start + CHUNK]
+        self._next_position_save = now + POSITION_SAVE_SECONDS
+        appended, token = 0, json.dumps(self._positions)
+        for start in range(0, len(events) or 1, MAX_APPEND_EVENTS):
+            last = start + MAX_APPEND_EVENTS >= len(events)
+            chunk = events[start : start + MAX_APPEND_EVENTS]
             appended += self._journal.append(self._source.name, chunk, token if last else None).appended
         return appended
 
     def _open_streams(self) -> None:
-        if not self._places:
-            self._places = json.loads(self._journal.token(self._source.name) or "{}")
+        if not self._positions:
+            self._positions = json.loads(self._journal.resume_token(self._source.name) or "{}")
         now = self._clock.monotonic()
-        if now >= self._look_again:
-            self._look_again = now + NEW_COLLECTIONS_SECONDS
+        if now >= self._next_collection_check:
+            self._next_collection_check = now + NEW_COLLECTIONS_SECONDS
             names = self._names()
             for name in names:
-                if name not in self._places:
-                    self._places[name] = self._begin_collection(name, scan=True)
+                if name not in self._positions:
+                    self._positions[name] = self._begin_collection(name, scan=True)
             if (
                 not self._streams
             ):  # a reader may have been killed between the scan of a collection and noting its place
-                self._forget_all_but({*names, *self._places})
-        for name in self._places:
+                self._delete_other_collections({*names, *self._positions})
+        for name in self._positions:
             if name not in self._streams:
-                self._streams[name] = self._open_stream(self._database[name], self._places[name])
+                self._streams[name] = self._open_stream(self._database[name], self._positions[name])
 
     def _open_stream(self, collection: Collection[Any], place: dict[str, Any]) -> CollectionChangeStream[Any]:
         where: dict[str, Any] = {"start_at_operation_time": bson.Timestamp(*place["at"])}
@@ -210,25 +221,25 @@ class MongodbReader:
             full_document="updateLookup",
             full_document_before_change=before,
             max_await_time_ms=50,
-            batch_size=CHUNK,
+            batch_size=MAX_APPEND_EVENTS,
             **where,
         )
 
-    def _take(
+    def _read_stream(
         self, name: str, stream: CollectionChangeStream[Any], before: Sequence[SourceEvent]
     ) -> Iterator[SourceEvent]:
         """What one stream has now, up to a chunk. Its place moves as the events are taken; `before`: those so far."""
         size = 0
-        for _ in range(CHUNK):
-            event = stream.try_next() if size < CHUNK_BYTES else None
+        for _ in range(MAX_APPEND_EVENTS):
+            event = stream.try_next() if size < MAX_APPEND_BYTES else None
             if event is None:
                 break
-            change = read_event(event)
+            change = parse_change_event(event)
             if change is not None and change.op == "drop":
-                yield from self._ended(name, change, before)
+                yield from self._drop_collection(name, change, before)
                 return
-            scanned = bson.Timestamp(*self._places[name]["scanned"])
-            self._places[name] = {**self._places[name], "token": event["_id"]}
+            scanned = bson.Timestamp(*self._positions[name]["scanned"])
+            self._positions[name] = {**self._positions[name], "token": event["_id"]}
             if change is not None:
                 overlaps = event["clusterTime"] <= scanned if "clusterTime" in event else False
                 for found in self._events(name, change, overlaps=overlaps):
@@ -236,18 +247,20 @@ class MongodbReader:
                     yield found
         token = stream.resume_token
         if token is not None:
-            self._places[name] = {**self._places[name], "token": token}
+            self._positions[name] = {**self._positions[name], "token": token}
 
-    def _events(self, name: str, change: ChangeRead, *, overlaps: bool) -> Iterator[SourceEvent]:
+    def _events(self, name: str, change: MongoChange, *, overlaps: bool) -> Iterator[SourceEvent]:
         after = change.after
         if overlaps:
             now = self._database[name].find_one({"_id": change.raw_key})
-            after = plain(now) if now is not None else None
+            after = to_document_value(now) if now is not None else None
         elif change.op == "update" and after is None:
             return  # it was deleted since: that is told by an event of its own
         image = None
         if after is not None:
-            image = image_or_quarantine(self._journal, self._source.name, change.event_id, after, self._now())
+            image = encode_or_quarantine(
+                self._journal, self._source.name, change.event_id, after, self._now()
+            )
             if image is None:
                 return
         collection = self._collection(name)
@@ -258,12 +271,14 @@ class MongodbReader:
             return  # the scan has told it
         yield self._event(collection, change.key, change, change.event_id, image)
 
-    def _ended(self, name: str, change: ChangeRead, before: Sequence[SourceEvent]) -> Iterator[SourceEvent]:
+    def _drop_collection(
+        self, name: str, change: MongoChange, before: Sequence[SourceEvent]
+    ) -> Iterator[SourceEvent]:
         """A collection was dropped or renamed. If one of its name is there again, it is scanned: what was renamed to it
         is in no stream."""
         self._streams.pop(name).close()
-        self._places.pop(name)
-        self._look_again = 0.0
+        self._positions.pop(name)
+        self._next_collection_check = 0.0
         collection = self._collection(name)
         keys = self._journal.image_keys(self._source.name, collection)
         for event in before:
@@ -273,11 +288,11 @@ class MongodbReader:
             yield self._event(collection, key, change, f"{change.event_id}:{key}", None)
 
     def _event(
-        self, collection: str, key: str, change: ChangeRead, event_id: str, image: bytes | None
+        self, collection: str, key: str, change: MongoChange, event_id: str, image: bytes | None
     ) -> SourceEvent:
         before = None
         if change.before is not None:
-            before = image_or_quarantine(
+            before = encode_or_quarantine(
                 self._journal, self._source.name, event_id, change.before, self._now()
             )
         return SourceEvent(
@@ -296,8 +311,8 @@ class MongodbReader:
         for stream in self._streams.values():
             with suppress(errors.PyMongoError):
                 stream.close()
-        self._streams, self._places = {}, {}
-        self._look_again = 0.0
+        self._streams, self._positions = {}, {}
+        self._next_collection_check = 0.0
 
     def _collection(self, name: str) -> str:
         return f"{self._source.name}::{name}"
@@ -311,12 +326,18 @@ def _bytes(events: list[SourceEvent]) -> int:
 
 
 @contextmanager
-def _reaching() -> Iterator[None]:
+def _translate_errors() -> Iterator[None]:
     """Errors of the server as ours: E6104 to try again, E6105 the place is lost, E6106 for a person."""
     try:
         yield
     except errors.OperationFailure as problem:
-        code = "E6105" if problem.code in LOST else "E6106" if problem.code in REFUSED else "E6104"
+        code = (
+            "E6105"
+            if problem.code in RESUME_LOST_CODES
+            else "E6106"
+            if problem.code in FATAL_CODES
+            else "E6104"
+        )
         text = f"MongoDB refused ({problem.code}: {str(problem)[:300]})"
         raise SourceError(code, text, fields={"mongodb": problem.code}) from problem
     except errors.ConfigurationError as problem:

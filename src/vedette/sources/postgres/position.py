@@ -18,7 +18,7 @@ from typing import Any
 
 from vedette.sources.postgres.pgoutput import Begin, Relation
 
-__all__ = ["Place", "WatchedTable", "lsn_text"]
+__all__ = ["SlotPosition", "WatchedTable", "lsn_text"]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -37,55 +37,55 @@ class WatchedTable:
     def path(self) -> str:
         return f"{self.schema}.{self.name}"
 
-    def same(self, other: WatchedTable) -> bool:
+    def has_same_key(self, other: WatchedTable) -> bool:
         """Whether documents have the same collection and the same keys, so that nothing need be compared anew."""
         return (self.path, self.keys) == (other.path, other.keys)
 
-    def fits(self, relation: Relation) -> bool:
+    def matches_relation(self, relation: Relation) -> bool:
         """Whether a message about rows of that form is about this table as we know it."""
         told = {column.name for column in relation.columns if column.key}
         keyed = told >= set(self.keys) if relation.identity == "f" else told == set(self.keys)
         return keyed and (relation.schema, relation.name) == (self.schema, self.name)
 
-    def saw(self, begin: Begin) -> bool:
+    def scan_included(self, begin: Begin) -> bool:
         """Whether the scan has seen that transaction. Numbers of transactions come round again, places in the log do
         not: so a number is only looked at for what was committed before the scan."""
         return bool(self.snapshot) and begin.lsn < self.scanned and _saw(self.snapshot, begin.xid)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Place:
+class SlotPosition:
     lsn: int
-    partial: tuple[int, int] = (0, 0)
+    partial_transaction: tuple[int, int] = (0, 0)
     tables: Mapping[int, WatchedTable] = field(default_factory=dict)
 
     @classmethod
-    def of(cls, token: str | None) -> Place | None:
+    def parse(cls, token: str | None) -> SlotPosition | None:
         """None for a token that says nothing of it: that of an older release."""
         facts: dict[str, Any] = json.loads(token or "{}")
         if "tables" not in facts:
             return None
         tables = {int(oid): _table(int(oid), table) for oid, table in facts["tables"].items()}
         number, done = facts["partial"]
-        return cls(lsn=_lsn(facts["lsn"]), partial=(_lsn(number), done), tables=tables)
+        return cls(lsn=_lsn(facts["lsn"]), partial_transaction=(_lsn(number), done), tables=tables)
 
     @property
     def token(self) -> str:
-        number, done = self.partial
+        number, done = self.partial_transaction
         tables = {
             table.oid: [table.schema, table.name, table.keys, table.snapshot, lsn_text(table.scanned)]
             for table in self.tables.values()
         }
         return json.dumps({"lsn": lsn_text(self.lsn), "partial": [lsn_text(number), done], "tables": tables})
 
-    def has(self, begin: Begin) -> bool:
+    def covers(self, begin: Begin) -> bool:
         """Whether all of that transaction is in the journal."""
         return begin.lsn < self.lsn
 
-    def with_tables(self, tables: Iterable[WatchedTable], without: Iterable[int] = ()) -> Place:
+    def with_tables(self, tables: Iterable[WatchedTable], without: Iterable[int] = ()) -> SlotPosition:
         known = {oid: table for oid, table in self.tables.items() if oid not in set(without)}
         known |= {table.oid: table for table in tables}
-        return Place(lsn=self.lsn, partial=self.partial, tables=known)
+        return SlotPosition(lsn=self.lsn, partial_transaction=self.partial_transaction, tables=known)
 
 
 def lsn_text(lsn: int) -> str:

@@ -24,11 +24,11 @@ from vedette.errors import SourceError
 from vedette.hashing import text_hash
 from vedette.sources.journal.seam import CollectionJournal
 from vedette.sources.postgres.pgoutput import Relation
-from vedette.sources.postgres.position import Place, WatchedTable, lsn_text
-from vedette.sources.postgres.tables import identifier, watchable, watched
-from vedette.sources.postgres.transactions import TableChanged, Transactions, collection_of
-from vedette.sources.postgres.values import SETTINGS, Values, key_text
-from vedette.sources.reader import CHUNK, Document, append_scan, image_or_quarantine
+from vedette.sources.postgres.position import SlotPosition, WatchedTable, lsn_text
+from vedette.sources.postgres.tables import identifier, list_tables, select_tables
+from vedette.sources.postgres.transactions import TableChanged, TransactionAssembler, collection_of
+from vedette.sources.postgres.values import SESSION_SETTINGS, Values, key_text
+from vedette.sources.reader import MAX_APPEND_EVENTS, ScannedDocument, append_scan_diff, encode_or_quarantine
 from vedette.sources.records import Source
 from vedette.values import timestamp_to_ms
 
@@ -39,7 +39,7 @@ LOOK_SECONDS = 10.0
 LOCK_TIMEOUT = "1s"
 """How long a new table may keep us waiting, and its writers behind us."""
 _FETCH = 200
-_LINE: dict[str, Any] = {
+CONNECTION_OPTIONS: dict[str, Any] = {
     "application_name": "vedette",
     "connect_timeout": 10,
     "keepalives_idle": 30,
@@ -64,8 +64,8 @@ class PostgresReader:
 
     def _connect(self) -> psycopg.Connection[Any]:
         given = psycopg.conninfo.conninfo_to_dict(self._source.address)
-        db = psycopg.connect(**{**_LINE, **given}, autocommit=True)
-        for name, value in SETTINGS.items():
+        db = psycopg.connect(**{**CONNECTION_OPTIONS, **given}, autocommit=True)
+        for name, value in SESSION_SETTINGS.items():
             db.execute("SELECT set_config(%s, %s, false)", (name, value))
         return db
 
@@ -83,7 +83,7 @@ class PostgresReader:
     def forget(self) -> None:
         """Give the slot and the publication back: a slot that nobody reads keeps the server's log for ever."""
         with self._connected():
-            if self._is_ours():
+            if self._owns_slot():
                 self._drop_slot()
                 self._db.execute(sql.SQL("DROP PUBLICATION IF EXISTS {}").format(sql.Identifier(self._slot)))
 
@@ -91,9 +91,9 @@ class PostgresReader:
 
     def begin(self, *, scan: bool) -> None:
         with self._connected():
-            if not self._is_ours():
-                raise SourceError("E6106", _TAKEN.format(slot=self._slot))
-            tables = watched(self._db, self._chosen)
+            if not self._owns_slot():
+                raise SourceError("E6106", SLOT_TAKEN.format(slot=self._slot))
+            tables = select_tables(self._db, self._chosen)
             if not tables:
                 raise SourceError("E6106", "there is no table with a primary key to watch")
             self._drop_slot()
@@ -103,7 +103,7 @@ class PostgresReader:
                 (self._slot,),
             ).fetchone()
             assert row is not None
-            place = Place(lsn=int(row[0]), tables=tables)
+            place = SlotPosition(lsn=int(row[0]), tables=tables)
             if scan:
                 gone = self._journal.collections(self._source.tenant)
                 place = place.with_tables(self._scan(tables.values(), gone))
@@ -132,7 +132,7 @@ class PostgresReader:
         """A name of this source that another journal does not have, without the address, which is nobody's business."""
         return f"Vedette, source {self._source.name} {text_hash(self._journal.address):016x}"
 
-    def _is_ours(self) -> bool:
+    def _owns_slot(self) -> bool:
         """Whether nobody else reads the slot: there is none, or we made it. One that no publication tells of is ours if
         we have read it."""
         row = self._db.execute(
@@ -141,7 +141,7 @@ class PostgresReader:
             (self._slot,),
         ).fetchone()
         if row is None or row[0] is None:
-            return row is None or self._journal.token(self._source.name) is not None
+            return row is None or self._journal.resume_token(self._source.name) is not None
         return bool(row[0] == self._owner())
 
     # --- scans ----------------------------------------------------------------------------------------------
@@ -158,7 +158,7 @@ class PostgresReader:
             assert row is not None
             collections = {*gone, *map(self._collection, tables)}
             documents = (document for table in tables for document in self._scan_table(table))
-            append_scan(self._journal, self._source.name, documents, sorted(collections), self._now())
+            append_scan_diff(self._journal, self._source.name, documents, sorted(collections), self._now())
         return [
             WatchedTable(
                 oid=table.oid,
@@ -171,16 +171,16 @@ class PostgresReader:
             for table in tables
         ]
 
-    def _scan_table(self, table: WatchedTable) -> Iterator[Document]:
+    def _scan_table(self, table: WatchedTable) -> Iterator[ScannedDocument]:
         collection = self._collection(table)
         for row in self._rows(table):
             key = key_text([row[name] for name in table.keys])
             document = {"id": key, **row}  # unless it has a column of that name
-            image = image_or_quarantine(
+            image = encode_or_quarantine(
                 self._journal, self._source.name, f"scan:{collection}:{key}", document, self._now()
             )
             if image is not None:
-                yield Document(collection, key, image)
+                yield ScannedDocument(collection, key, image)
 
     def _rows(self, table: WatchedTable) -> Iterator[dict[str, Any]]:
         """As the server writes them: psycopg itself has no values for some."""
@@ -196,7 +196,7 @@ class PostgresReader:
             ]
             for row in range(result.ntuples):
                 yield {
-                    name: self._values.of(type_, result.get_value(row, place))
+                    name: self._values.decode(type_, result.get_value(row, place))
                     for name, type_, place in columns
                 }
             if not result.ntuples:
@@ -207,56 +207,58 @@ class PostgresReader:
 
     def poll(self, seconds: float) -> tuple[int, int]:
         """Append whole transactions, then confirm them. A large one is appended in pieces."""
-        place = Place.of(self._journal.token(self._source.name))
+        place = SlotPosition.parse(self._journal.resume_token(self._source.name))
         with self._connected():
-            place = self._checked(place)
+            place = self._verify_slot(place)
             end = self._log_end()
             reading = self._transactions(place)
             try:
                 self._peek(reading)
             except TableChanged as changed:
-                reading.finish()
-                self._take_up(reading.place, [changed.oid])
-            reading.finish()
+                reading.flush()
+                self._rescan_tables(reading.place, [changed.oid])
+            reading.flush()
             if reading.place.lsn > place.lsn:
                 self._advance(reading.place)
             elif not reading.messages:
-                self._rest(place, end, seconds)
+                self._idle(place, end, seconds)
         return reading.events, reading.bytes
 
-    def _transactions(self, place: Place) -> Transactions:
+    def _transactions(self, place: SlotPosition) -> TransactionAssembler:
         relations: dict[int, Relation] = {}  # the server tells them at every peek
-        return Transactions(self._source, self._journal, place, relations, self._current, self._now)
+        return TransactionAssembler(
+            self._source, self._journal, place, relations, self._fetch_columns, self._now
+        )
 
-    def _peek(self, reading: Transactions) -> None:
+    def _peek(self, reading: TransactionAssembler) -> None:
         with self._db.transaction(), self._db.cursor(name="vedette_changes") as cursor:
             cursor.itersize = _FETCH
             cursor.execute(
                 "SELECT data FROM pg_logical_slot_peek_binary_changes(%s, NULL, %s, 'proto_version', '1',"
                 " 'publication_names', %s)",
-                (self._slot, CHUNK, self._slot),
+                (self._slot, MAX_APPEND_EVENTS, self._slot),
             )
             for (data,) in cursor:
-                reading.take(bytes(data))
+                reading.feed(bytes(data))
 
-    def _advance(self, place: Place) -> None:
+    def _advance(self, place: SlotPosition) -> None:
         self._db.execute("SELECT pg_replication_slot_advance(%s, %s)", (self._slot, lsn_text(place.lsn)))
 
-    def _rest(self, place: Place, end: int, seconds: float) -> None:
+    def _idle(self, place: SlotPosition, end: int, seconds: float) -> None:
         """Nothing has happened up to `end`. Now and then see whether the tables are the same, and let the server
         forget what was changed elsewhere: otherwise quiet tables on a busy server would keep all of its log."""
         now = self._clock.monotonic()
         if now >= self._look_again:
             self._look_again = now + LOOK_SECONDS
-            place = self._look(place)
+            place = self._refresh_tables(place)
             if end > place.lsn:
-                place = Place(lsn=end, tables=place.tables)
+                place = SlotPosition(lsn=end, tables=place.tables)
                 self._journal.append(self._source.name, [], place.token)
                 self._advance(place)
         if seconds:
-            self._wait(seconds)
+            self._wait_for_wal(seconds)
 
-    def _wait(self, seconds: float) -> None:
+    def _wait_for_wal(self, seconds: float) -> None:
         """Until the server's log has grown, or the time is over. A slot has no bell that rings in SQL."""
         end = self._clock.monotonic() + seconds
         first = self._log_end()
@@ -269,7 +271,7 @@ class PostgresReader:
         assert row is not None
         return int(row[0])
 
-    def _checked(self, place: Place | None) -> Place:
+    def _verify_slot(self, place: SlotPosition | None) -> SlotPosition:
         """The place, when the slot still has everything that comes after it; else E6105."""
         row = self._db.execute(
             "SELECT coalesce(wal_status, 'lost'), confirmed_flush_lsn - '0/0'::pg_lsn FROM pg_replication_slots"
@@ -286,7 +288,7 @@ class PostgresReader:
         text = f"the slot {self._slot} {what}, and changes since we last read it are lost"
         return SourceError("E6105", text, fields={"source": self._source.name})
 
-    def _current(self, table: WatchedTable, key: dict[str, Any], columns: list[str]) -> dict[str, Any]:
+    def _fetch_columns(self, table: WatchedTable, key: dict[str, Any], columns: list[str]) -> dict[str, Any]:
         """What a row has now in columns that a change did not touch: newer than the change, but never wrong for long,
         since whatever changed them later is still to come."""
         query = sql.SQL("SELECT {} FROM {} WHERE {}").format(
@@ -303,25 +305,29 @@ class PostgresReader:
         if not result.ntuples:
             return {}
         return {
-            name: self._values.of(result.ftype(place), result.get_value(0, place))
+            name: self._values.decode(result.ftype(place), result.get_value(0, place))
             for place, name in enumerate(columns)
         }
 
     # --- tables that come, change and go --------------------------------------------------------------------
 
-    def _look(self, place: Place) -> Place:
-        there = watchable(self._db)
+    def _refresh_tables(self, place: SlotPosition) -> SlotPosition:
+        there = list_tables(self._db)
         gone = [oid for oid in place.tables if oid not in there]
         changed = [
-            oid for oid, table in place.tables.items() if oid in there and not table.same(there[oid][0])
+            oid
+            for oid, table in place.tables.items()
+            if oid in there and not table.has_same_key(there[oid][0])
         ]
         new = (
-            [] if self._chosen else [t for oid, t in watched(self._db, ()).items() if oid not in place.tables]
+            []
+            if self._chosen
+            else [t for oid, t in select_tables(self._db, ()).items() if oid not in place.tables]
         )
-        joined = [table.oid for table in new if self._join(table)]
-        return self._take_up(place, [*gone, *changed, *joined]) if gone or changed or joined else place
+        joined = [table.oid for table in new if self._publish_table(table)]
+        return self._rescan_tables(place, [*gone, *changed, *joined]) if gone or changed or joined else place
 
-    def _join(self, table: WatchedTable) -> bool:
+    def _publish_table(self, table: WatchedTable) -> bool:
         """Make a new table part of the publication. Whoever is writing to it at that moment is waited for: changes of
         before would be in neither scan nor stream."""
         try:
@@ -339,9 +345,9 @@ class PostgresReader:
             pass  # a reader that was killed before it had scanned the table
         return True
 
-    def _take_up(self, place: Place, oids: list[int]) -> Place:
+    def _rescan_tables(self, place: SlotPosition, oids: list[int]) -> SlotPosition:
         """Scan tables as they are now; of those that are gone, or had another name, the documents are gone."""
-        there = watchable(self._db)
+        there = list_tables(self._db)
         found: list[WatchedTable] = []
         for oid in oids:
             table, problem = there.get(oid, (None, ""))
@@ -360,7 +366,7 @@ class PostgresReader:
         return timestamp_to_ms(self._clock.now())
 
 
-_TAKEN = (
+SLOT_TAKEN = (
     "the server has a slot {slot} that this source did not make: another Vedette may read it, and a slot has one "
     "reader. Name another with --option slot=NAME, or, if nobody needs it, SELECT pg_drop_replication_slot('{slot}')"
 )

@@ -11,7 +11,7 @@ from psycopg import sql
 from vedette.errors import SourceError
 from vedette.sources.postgres.position import WatchedTable
 
-__all__ = ["identifier", "watchable", "watched"]
+__all__ = ["identifier", "list_tables", "select_tables"]
 
 # A row is known by what the server tells of a row that is gone: the index that REPLICA IDENTITY names, else the primary
 # key. Unlogged and temporary tables are in no log; partitions are told as rows of the table that they are parts of.
@@ -28,7 +28,7 @@ _TABLES = """
 """
 
 
-def watchable(db: psycopg.Connection[Any]) -> dict[int, tuple[WatchedTable, str]]:
+def list_tables(db: psycopg.Connection[Any]) -> dict[int, tuple[WatchedTable, str]]:
     """The tables by OID, each with the reason why it cannot be watched, or an empty one."""
     return {
         oid: (WatchedTable(oid=oid, schema=schema, name=name, keys=tuple(keys)), _problem(identity, keys))
@@ -36,9 +36,9 @@ def watchable(db: psycopg.Connection[Any]) -> dict[int, tuple[WatchedTable, str]
     }
 
 
-def watched(db: psycopg.Connection[Any], chosen: Collection[str]) -> dict[int, WatchedTable]:
+def select_tables(db: psycopg.Connection[Any], chosen: Collection[str]) -> dict[int, WatchedTable]:
     """The tables that were chosen, or those of `public` that can be watched; E6106 for one that cannot."""
-    there = watchable(db)
+    there = list_tables(db)
     if not chosen:
         return {
             oid: table for oid, (table, problem) in there.items() if table.schema == "public" and not problem

@@ -24,17 +24,17 @@ from vedette.sources.postgres.pgoutput import (
     Updated,
     read_message,
 )
-from vedette.sources.postgres.position import Place, WatchedTable
+from vedette.sources.postgres.position import SlotPosition, WatchedTable
 from vedette.sources.postgres.values import Values, key_text
-from vedette.sources.reader import CHUNK, CHUNK_BYTES, image_or_quarantine
+from vedette.sources.reader import MAX_APPEND_BYTES, MAX_APPEND_EVENTS, encode_or_quarantine
 from vedette.sources.records import Source, SourceEvent
 
-__all__ = ["Lookup", "TableChanged", "Transactions", "collection_of"]
+__all__ = ["FetchColumns", "TableChanged", "TransactionAssembler", "collection_of"]
 
 _EPOCH_MS = 946_684_800_000
 """2000-01-01 in ms: where PostgreSQL's time begins."""
 _RowMessage: TypeAlias = Inserted | Updated | Deleted
-Lookup: TypeAlias = "Callable[[WatchedTable, dict[str, Any], list[str]], dict[str, Any]]"
+FetchColumns: TypeAlias = "Callable[[WatchedTable, dict[str, Any], list[str]], dict[str, Any]]"
 """Of a row with that key, what the table has in those columns now."""
 
 
@@ -49,16 +49,16 @@ def collection_of(source: str, schema: str, table: str) -> str:
     return f"{source}::{table}" if schema == "public" else f"{source}::{schema}.{table}"
 
 
-class Transactions:
+class TransactionAssembler:
     """Takes the messages of one peek. `place` is where the journal is after the last append."""
 
     def __init__(
         self,
         source: Source,
         journal: CollectionJournal,
-        place: Place,
+        place: SlotPosition,
         relations: dict[int, Relation],
-        lookup: Lookup,
+        lookup: FetchColumns,
         now: Callable[[], int],
     ) -> None:
         """`relations`: forms of rows that were told so far; the server tells each once a session, if at all again."""
@@ -67,14 +67,14 @@ class Transactions:
         self._source, self._journal, self._lookup, self._now = source, journal, lookup, now
         self._relations = relations
         self._values = Values()
-        self._waiting: list[SourceEvent] = []
+        self._pending: list[SourceEvent] = []
         self._waiting_bytes = 0
         self._latest: dict[tuple[str, str], bytes | None] = {}
         self._begin: Begin | None = None
         self._index = 0
         self._end = place.lsn
 
-    def take(self, data: bytes) -> None:
+    def feed(self, data: bytes) -> None:
         message = read_message(data)
         self.messages += 1
         match message:
@@ -87,46 +87,46 @@ class Transactions:
             case Inserted() | Updated() | Deleted() | Truncated():
                 self._rows(message)
 
-    def finish(self) -> None:
+    def flush(self) -> None:
         """Append what is waiting, and how far we are."""
-        if self._waiting or self._place() != self.place:
+        if self._pending or self._place() != self.place:
             self._append()
 
     def _rows(self, message: _RowMessage | Truncated) -> None:
         assert self._begin is not None, "rows come inside a transaction"
-        number, done = self.place.partial
-        known = self.place.has(self._begin) or (number == self._begin.lsn and self._index < done)
+        number, done = self.place.partial_transaction
+        known = self.place.covers(self._begin) or (number == self._begin.lsn and self._index < done)
         if not known:
-            for event in self._of(message, self._begin):
+            for event in self._events_of(message, self._begin):
                 self._add(event)
         self._index += 1
 
     def _add(self, event: SourceEvent) -> None:
-        self._waiting.append(event)
+        self._pending.append(event)
         self._waiting_bytes += len(event.after or b"")
         self._latest[event.collection, event.key] = event.after
-        if len(self._waiting) >= CHUNK or self._waiting_bytes >= CHUNK_BYTES:
+        if len(self._pending) >= MAX_APPEND_EVENTS or self._waiting_bytes >= MAX_APPEND_BYTES:
             self._append()
 
-    def _place(self) -> Place:
+    def _place(self) -> SlotPosition:
         """In the middle of a transaction: the messages of it that are done, now or in an earlier look."""
         partial = (0, 0)
         if self._begin is not None:
-            number, done = self.place.partial
+            number, done = self.place.partial_transaction
             partial = (self._begin.lsn, max(self._index, done if number == self._begin.lsn else 0))
-        return Place(lsn=self._end, partial=partial, tables=self.place.tables)
+        return SlotPosition(lsn=self._end, partial_transaction=partial, tables=self.place.tables)
 
     def _append(self) -> None:
         place = self._place()
-        self.events += self._journal.append(self._source.name, self._waiting, place.token).appended
+        self.events += self._journal.append(self._source.name, self._pending, place.token).appended
         self.bytes += self._waiting_bytes
         self.place = place
-        self._waiting, self._waiting_bytes = [], 0
+        self._pending, self._waiting_bytes = [], 0
         self._latest.clear()  # the journal has them now
 
     # --- messages as events ---------------------------------------------------------------------------------
 
-    def _of(self, message: _RowMessage | Truncated, begin: Begin) -> Iterator[SourceEvent]:
+    def _events_of(self, message: _RowMessage | Truncated, begin: Begin) -> Iterator[SourceEvent]:
         if isinstance(message, Truncated):
             for oid in message.relations:
                 table = self._table(oid, begin)
@@ -141,9 +141,9 @@ class Transactions:
     def _table(self, oid: int, begin: Begin) -> WatchedTable | None:
         """The table as we know it; None when its scan has seen this transaction."""
         table = self.place.tables.get(oid)
-        if table is not None and table.saw(begin):
+        if table is not None and table.scan_included(begin):
             return None
-        if table is None or not table.fits(self._relations[oid]):
+        if table is None or not table.matches_relation(self._relations[oid]):
             raise TableChanged(oid)
         return table
 
@@ -168,8 +168,8 @@ class Transactions:
             if row[name] is UNCHANGED:
                 row[name] = told[name]
         key = key_text([row[name] for name in table.keys])
-        self._fill(table, collection, was, row, told if before is not None else {})
-        image = image_or_quarantine(
+        self._fill_unchanged(table, collection, was, row, told if before is not None else {})
+        image = encode_or_quarantine(
             self._journal, self._source.name, self._id(begin), {"id": key, **row}, self._now()
         )
         if was != key:
@@ -182,11 +182,11 @@ class Transactions:
 
     def _cells(self, relation: Relation, row: tuple[Any, ...]) -> dict[str, Any]:
         return {
-            column.name: cell if cell is UNCHANGED else self._values.of(column.type, cell)
+            column.name: cell if cell is UNCHANGED else self._values.decode(column.type, cell)
             for column, cell in zip(relation.columns, row, strict=True)
         }
 
-    def _fill(
+    def _fill_unchanged(
         self, table: WatchedTable, collection: str, key: str, row: dict[str, Any], old: dict[str, Any]
     ) -> None:
         """Large values that the change did not touch and the server did not send: from what we know, else ask."""

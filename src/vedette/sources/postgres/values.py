@@ -20,9 +20,9 @@ from psycopg.pq import Format
 from vedette.sources.images import MAX_DEPTH
 from vedette.values import INT_MAX
 
-__all__ = ["SETTINGS", "Values", "key_text"]
+__all__ = ["SESSION_SETTINGS", "Values", "key_text"]
 
-SETTINGS = {
+SESSION_SETTINGS = {
     "DateStyle": "ISO",
     "IntervalStyle": "postgres",
     "TimeZone": "UTC",
@@ -40,7 +40,7 @@ class Values:
     def __init__(self) -> None:
         self._types = Transformer()
 
-    def of(self, type_: int, cell: bytes | None) -> Any:
+    def decode(self, type_: int, cell: bytes | None) -> Any:
         """`type_`: the OID of its type."""
         if cell is None:
             return None

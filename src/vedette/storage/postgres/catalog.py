@@ -23,17 +23,17 @@ from psycopg import sql
 
 from vedette.clock import Clock, SystemClock
 from vedette.errors import StoreError
-from vedette.storage.meta import BATCH, VERSION, new_facts
-from vedette.storage.names import by_name, check_name
-from vedette.storage.postgres.connections import Connection, Connections, address
-from vedette.storage.postgres.errors import reaching, translated
+from vedette.storage.meta import LAST_BATCH_KEY, VERSION_KEY, initial_meta
+from vedette.storage.names import listing_order, validate_name
+from vedette.storage.postgres.connections import Connection, ConnectionPool, display_url
+from vedette.storage.postgres.errors import translate_connect_errors, translate_errors
 from vedette.storage.postgres.store import PostgresStore
 from vedette.storage.seam import Durability
-from vedette.storage.sqlite.migrations import POSTGRES_MIGRATIONS, Migration, pending
+from vedette.storage.sqlite.migrations import POSTGRES_MIGRATIONS, Migration, pending_migrations
 
-__all__ = ["PostgresHome", "schema_name"]
+__all__ = ["PostgresCatalog", "schema_name"]
 
-LAYOUT = 1
+FORMAT_VERSION = 1
 ADVISORY_LOCK = (0x5645, 0x4454)
 LOCK_PAUSES_SECONDS = (0.05, 0.15, 0.3)
 MAX_IDENTIFIER_BYTES = 63
@@ -50,7 +50,7 @@ _SET_UP = (
 )
 
 
-class PostgresHome:
+class PostgresCatalog:
     """The databases behind one PostgreSQL address, ours alone until `close`."""
 
     def __init__(
@@ -61,56 +61,56 @@ class PostgresHome:
         clock: Clock | None = None,
         migrations: tuple[Migration, ...] = POSTGRES_MIGRATIONS,
     ) -> None:
-        self.place = address(url)
+        self.place = display_url(url)
         self._clock, self._migrations = clock or SystemClock(), migrations
         self._stores: dict[str, PostgresStore] = {}
         self._opening = Lock()
         application = f"vedette engine pid {os.getpid()} on {socket.gethostname()}"[:MAX_IDENTIFIER_BYTES]
-        self._connections = Connections(url, durability=durability, application=application)
-        self._guard: Connection | None = None
+        self._connections = ConnectionPool(url, durability=durability, application=application)
+        self._lock_connection: Connection | None = None
         self._guard_lock = Lock()
         try:
-            with reaching(self.place):
-                self._hold_lock()
+            with translate_connect_errors(self.place):
+                self._ensure_lock()
                 self._set_up()
         except BaseException:
             self.close()
             raise
-        self._connections.before_connect = self._hold_lock
+        self._connections.before_connect = self._ensure_lock
 
     def open(self, name: str) -> PostgresStore:
-        check_name(name)
+        validate_name(name)
         place = f"the database {name!r} of {self.place}"
-        with self._opening, translated(place):
+        with self._opening, translate_errors(place):
             last = self._stores.get(name)
             if last is not None and not last.closed:
                 raise StoreError(
                     "E6002", f"{place} is open already in this process", fields={"pid": os.getpid()}
                 )
-            with self._connections.lend() as db, db.transaction():
+            with self._connections.connection() as db, db.transaction():
                 schema = self._register(db, name)
                 self._migrate(db, schema, place)
             self._stores[name] = store = PostgresStore(self._connections, schema, place)
         return store
 
     def databases(self) -> list[str]:
-        with translated(self.place), self._connections.lend() as db:
+        with translate_errors(self.place), self._connections.connection() as db:
             names = [name for (name,) in db.execute("SELECT name FROM vedette.databases")]
-        return sorted(names, key=by_name)
+        return sorted(names, key=listing_order)
 
     def close(self) -> None:
         for store in self._stores.values():
             store.close()
         self._connections.close()
         with self._guard_lock:
-            if self._guard is not None:
-                self._guard.close()
-            self._guard = None
+            if self._lock_connection is not None:
+                self._lock_connection.close()
+            self._lock_connection = None
 
-    def _hold_lock(self) -> None:
+    def _ensure_lock(self) -> None:
         """Make sure that the engine's lock is ours; E6002 with the holder's name when it is another's."""
         with self._guard_lock:
-            if self._guard is not None and _answers(self._guard):
+            if self._lock_connection is not None and _is_alive(self._lock_connection):
                 return
             guard = self._connections.connect()
             try:
@@ -118,20 +118,22 @@ class PostgresHome:
             except BaseException:
                 guard.close()
                 raise
-            self._guard = guard
+            self._lock_connection = guard
 
     def _set_up(self) -> None:
-        assert self._guard is not None
-        with self._guard.transaction():
+        assert self._lock_connection is not None
+        with self._lock_connection.transaction():
             for statement in _SET_UP:
-                self._guard.execute(statement)
-            rows = self._guard.execute("SELECT value FROM vedette.home WHERE key = 'format'").fetchall()
-            encoding = self._guard.execute("SHOW server_encoding").fetchall()
+                self._lock_connection.execute(statement)
+            rows = self._lock_connection.execute(
+                "SELECT value FROM vedette.home WHERE key = 'format'"
+            ).fetchall()
+            encoding = self._lock_connection.execute("SHOW server_encoding").fetchall()
         if encoding != [("UTF8",)]:
             text = f"{self.place} keeps texts as {encoding[0][0]}: create the database with ENCODING 'UTF8'"
             raise StoreError("E6003", text, fields={"place": self.place})
-        if rows != [(str(LAYOUT),)]:
-            text = f"{self.place} has format {rows[0][0]}, this version of Vedette knows {LAYOUT}: use a newer Vedette"
+        if rows != [(str(FORMAT_VERSION),)]:
+            text = f"{self.place} has format {rows[0][0]}, this Vedette reads {FORMAT_VERSION}: use a newer Vedette"
             raise StoreError("E6004", text, fields={"place": self.place})
 
     def _register(self, db: Connection, name: str) -> str:
@@ -146,13 +148,13 @@ class PostgresHome:
     def _migrate(self, db: Connection, schema: str, place: str) -> None:
         name = sql.Identifier(schema)
         version = _version(db, schema)
-        steps = pending(version, self._migrations, place)
+        steps = pending_migrations(version, self._migrations, place)
         for step in steps:
             for statement in step.statements:
                 db.execute(sql.SQL(statement).format(schema=name))
-        facts = {**new_facts(self._clock), BATCH: "0.0"} if version == 0 else {}
+        facts = {**initial_meta(self._clock), LAST_BATCH_KEY: "0.0"} if version == 0 else {}
         if steps:
-            facts[VERSION] = str(steps[-1].version)
+            facts[VERSION_KEY] = str(steps[-1].version)
         put = sql.SQL(
             "INSERT INTO {}.meta VALUES (%s, %s) ON CONFLICT (key) DO UPDATE SET value = excluded.value"
         )
@@ -185,7 +187,7 @@ def _quoted(name: str) -> str:
     return '"' + name.replace('"', '""') + '"'
 
 
-def _answers(db: Connection) -> bool:
+def _is_alive(db: Connection) -> bool:
     try:
         db.execute("SELECT 1")
     except psycopg.Error:

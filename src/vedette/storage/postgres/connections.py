@@ -14,7 +14,7 @@ from psycopg.conninfo import conninfo_to_dict
 from vedette.errors import StoreError
 from vedette.storage.seam import Durability
 
-__all__ = ["Connection", "Connections", "address"]
+__all__ = ["Connection", "ConnectionPool", "display_url"]
 
 Connection = psycopg.Connection[tuple[Any, ...]]
 
@@ -28,7 +28,7 @@ _DURABLE = """SELECT set_config('synchronous_commit', 'on', false)
 _RELAXED = "SET synchronous_commit = off"
 
 
-def address(url: str) -> str:
+def display_url(url: str) -> str:
     """The server and database as people may see them: without user and password."""
     try:
         parts = conninfo_to_dict(url)
@@ -39,7 +39,7 @@ def address(url: str) -> str:
     return f"postgresql://{parts.get('host') or 'localhost'}{port}/{parts.get('dbname') or ''}"
 
 
-class Connections:
+class ConnectionPool:
     """`lend()` gives a working connection in autocommit mode, waiting while `limit` are in use."""
 
     def __init__(self, url: str, *, durability: Durability, application: str, limit: int = 8) -> None:
@@ -66,14 +66,14 @@ class Connections:
         return db
 
     @contextmanager
-    def lend(self) -> Iterator[Connection]:
+    def connection(self) -> Iterator[Connection]:
         """A connection that comes back when the block ends; a broken one is thrown away."""
         with self._free:
-            db = self._take()
+            db = self._acquire()
             try:
                 yield db
             finally:
-                self._return(db)
+                self._release(db)
 
     def close(self) -> None:
         """Idle connections now, lent ones when they come back."""
@@ -83,19 +83,19 @@ class Connections:
         for db in idle:
             db.close()
 
-    def _take(self) -> Connection:
+    def _acquire(self) -> Connection:
         with self._lock:
             if self._closed:
-                raise StoreError("E6005", f"{address(self._url)} is closed: open it again")
+                raise StoreError("E6005", f"{display_url(self._url)} is closed: open it again")
             while self._idle:
                 db = self._idle.pop()
-                if not _has_news(db):
+                if not _has_unread_input(db):
                     return db
                 db.close()
         self.before_connect()
         return self.connect()
 
-    def _return(self, db: Connection) -> None:
+    def _release(self, db: Connection) -> None:
         healthy = db.info.transaction_status == psycopg.pq.TransactionStatus.IDLE
         with self._lock:
             if healthy and not self._closed:
@@ -104,7 +104,7 @@ class Connections:
         db.close()
 
 
-def _has_news(db: Connection) -> bool:
+def _has_unread_input(db: Connection) -> bool:
     """Whether an idle connection has something to say, unasked: that it is over."""
     poll = select.poll()
     poll.register(db.pgconn.socket, select.POLLIN)

@@ -10,23 +10,23 @@ from typing import Any
 import psycopg
 
 from vedette.hashing import text_hash
-from vedette.storage.postgres.errors import reaching, translated
-from vedette.storage.sql_database import Rows
+from vedette.storage.postgres.errors import translate_connect_errors, translate_errors
+from vedette.storage.sql_database import SqlTransaction
 
-__all__ = ["PostgresPlace"]
+__all__ = ["PostgresDatabase"]
 
 
-class PostgresPlace:
+class PostgresDatabase:
     def __init__(self, address: str, tables: Sequence[str], schema: str) -> None:
         self.address = address
         self._place = psycopg.conninfo.make_conninfo(address, password="")
-        self._schema, self._turn = schema, text_hash(schema) >> 2
+        self._schema, self._lock_key = schema, text_hash(schema) >> 2
         self._lock = RLock()
         self._done = False
-        with reaching(self._place):
+        with translate_connect_errors(self._place):
             self._db = self._connect()
             with self._db.transaction():
-                self._db.execute("SELECT pg_advisory_xact_lock(%s)", (self._turn,))
+                self._db.execute("SELECT pg_advisory_xact_lock(%s)", (self._lock_key,))
                 self._db.execute(f"CREATE SCHEMA IF NOT EXISTS {schema}")
                 for table in tables:
                     text = table.replace("SERIAL", "bigserial PRIMARY KEY").replace("BLOB", "bytea")
@@ -38,27 +38,27 @@ class PostgresPlace:
         return db
 
     @contextmanager
-    def _line(self) -> Iterator[psycopg.Connection[tuple[Any, ...]]]:
+    def _connection(self) -> Iterator[psycopg.Connection[tuple[Any, ...]]]:
         """One that works: a line that was cut is gone for good, so who comes next begins with another."""
-        with self._lock, translated(self._place):
+        with self._lock, translate_errors(self._place):
             if self._db.closed and not self._done:
                 self._db = self._connect()
             yield self._db
 
     @contextmanager
-    def writing(self) -> Iterator[Rows]:
-        with self._line() as db, db.transaction():
-            db.execute("SELECT pg_advisory_xact_lock(%s)", (self._turn,))
+    def write(self) -> Iterator[SqlTransaction]:
+        with self._connection() as db, db.transaction():
+            db.execute("SELECT pg_advisory_xact_lock(%s)", (self._lock_key,))
             yield _PostgresRows(db)
 
     @contextmanager
-    def reading(self) -> Iterator[Rows]:
-        with self._line() as db:
+    def read(self) -> Iterator[SqlTransaction]:
+        with self._connection() as db:
             yield _PostgresRows(db)
 
     def change_count(self) -> object:
         """One number that moves with the registry's version; asking is one round trip."""
-        with self.reading() as rows:
+        with self.read() as rows:
             return rows.execute("SELECT value FROM meta WHERE key = 'version'")
 
     def close(self) -> None:

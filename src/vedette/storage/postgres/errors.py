@@ -10,10 +10,10 @@ from psycopg import errors
 
 from vedette.errors import StoreError
 
-__all__ = ["from_postgres", "is_lost", "reaching", "translated"]
+__all__ = ["from_postgres_error", "is_connection_lost", "translate_connect_errors", "translate_errors"]
 
 # The first that fits. Texts may use {place} and {cause}.
-_KINDS: tuple[tuple[type[psycopg.Error], str, str], ...] = (
+_ERROR_TABLE: tuple[tuple[type[psycopg.Error], str, str], ...] = (
     (
         errors.DiskFull,
         "E6001",
@@ -61,35 +61,37 @@ _OTHER = (
 )
 
 
-def is_lost(problem: psycopg.Error) -> bool:
+def is_connection_lost(problem: psycopg.Error) -> bool:
     """Whether the connection broke, so that nobody told us how the transaction ended."""
     if isinstance(problem, errors.AdminShutdown | errors.CrashShutdown | errors.CannotConnectNow):
         return True
     return isinstance(problem, psycopg.OperationalError) and problem.sqlstate is None
 
 
-def from_postgres(problem: psycopg.Error, place: str) -> StoreError:
+def from_postgres_error(problem: psycopg.Error, place: str) -> StoreError:
     """One of PostgreSQL's errors as a StoreError; its SQLSTATE is kept in the fields."""
     cause = " ".join(str(problem).split()) or type(problem).__name__
-    code, text = next(((code, text) for kind, code, text in _KINDS if isinstance(problem, kind)), _OTHER)
+    code, text = next(
+        ((code, text) for kind, code, text in _ERROR_TABLE if isinstance(problem, kind)), _OTHER
+    )
     fields = {"place": place, "sqlstate": problem.sqlstate}
     return StoreError(code, text.format(place=place, cause=cause), fields=fields)
 
 
 @contextmanager
-def translated(place: str) -> Iterator[None]:
+def translate_errors(place: str) -> Iterator[None]:
     """Whatever PostgreSQL raises inside comes out as a StoreError."""
     try:
         yield
     except psycopg.Error as problem:
-        raise from_postgres(problem, place) from problem
+        raise from_postgres_error(problem, place) from problem
 
 
 @contextmanager
-def reaching(place: str) -> Iterator[None]:
+def translate_connect_errors(place: str) -> Iterator[None]:
     """The same for the first contact, where a failure means another thing: E6003, nothing was there to lose."""
     try:
-        with translated(place):
+        with translate_errors(place):
             yield
     except StoreError as problem:
         if problem.code != "E6001":

@@ -22,26 +22,26 @@ from psycopg import sql
 
 from vedette.errors import StoreError
 from vedette.storage.meta import (
-    BATCH,
-    BOOT,
-    FIRST,
-    TICK,
-    check_meta,
-    damaged,
-    loaded,
-    superseded,
-    tick_went_back,
+    BOOT_KEY,
+    FIRST_OFFSET_KEY,
+    LAST_BATCH_KEY,
+    SEQUENCE_KEY,
+    parse_info,
+    sequence_went_back,
+    store_corrupt,
+    validate_meta_keys,
+    writer_fenced,
 )
-from vedette.storage.meta import trimmed as trimmed_away
-from vedette.storage.postgres.connections import Connection, Connections
-from vedette.storage.postgres.errors import is_lost, translated
-from vedette.storage.seam import Batch, ElementRecord, JournalRow, Loaded
+from vedette.storage.meta import journal_trimmed as trimmed_away
+from vedette.storage.postgres.connections import Connection, ConnectionPool
+from vedette.storage.postgres.errors import is_connection_lost, translate_errors
+from vedette.storage.seam import Batch, ElementRecord, JournalRow, StoreInfo
 
 __all__ = ["PostgresStore"]
 
 RETRY_AFTER_SECONDS = (0.0, 0.2, 1.0, 3.0)
 """Pauses before an append whose connection broke is tried again; about what a restart of the server takes."""
-TRIM_ROWS = 10_000
+TRIM_CHUNK_ROWS = 10_000
 SCAN_ROWS = 10_000
 COPY_ROWS = 256
 
@@ -82,7 +82,7 @@ _STATEMENTS: Final = {
 class PostgresStore:
     """One database in the schema `schema`, which is there already; see vedette.storage.postgres.catalog."""
 
-    def __init__(self, connections: Connections, schema: str, place: str) -> None:
+    def __init__(self, connections: ConnectionPool, schema: str, place: str) -> None:
         self.place = place
         self.closed = False
         self._connections = connections
@@ -93,23 +93,23 @@ class PostgresStore:
         # As bytes: psycopg keeps what it learns about those, and composes the others anew every time.
         self._sql = {key: sql.SQL(text).format(schema=name).as_bytes() for key, text in _STATEMENTS.items()}
 
-    def load(self) -> Loaded:
-        with self._lock, self._lent() as db, db.transaction():
-            facts = self._lock_facts(db)
-            self._boot, self._number = int(facts[BOOT]) + 1, 0
-            values = [(BOOT, str(self._boot)), (BATCH, f"{self._boot}.0")]
+    def open_for_writing(self) -> StoreInfo:
+        with self._lock, self._connection() as db, db.transaction():
+            facts = self._lock_meta(db)
+            self._boot, self._number = int(facts[BOOT_KEY]) + 1, 0
+            values = [(BOOT_KEY, str(self._boot)), (LAST_BATCH_KEY, f"{self._boot}.0")]
             db.execute(self._sql["set"], _columns(values))
-        return self.facts()
+        return self.info()
 
-    def facts(self) -> Loaded:
-        with self._lent() as db, db.transaction():
+    def info(self) -> StoreInfo:
+        with self._connection() as db, db.transaction():
             db.execute("SET TRANSACTION ISOLATION LEVEL REPEATABLE READ")
             meta = dict(db.execute(self._sql["facts"]).fetchall())
             definitions = [text for (text,) in db.execute(self._sql["definitions"])]
-        return loaded(meta, definitions, self.place)
+        return parse_info(meta, definitions, self.place)
 
     def elements(self) -> Iterator[ElementRecord]:
-        with self._lent() as db, db.transaction():
+        with self._connection() as db, db.transaction():
             db.execute("SET TRANSACTION ISOLATION LEVEL REPEATABLE READ")  # nodes and edges of one moment
             for id, type, attributes in self._scan(db, "nodes"):
                 yield ElementRecord(id, type, attributes.encode())
@@ -117,8 +117,8 @@ class PostgresStore:
                 yield ElementRecord(id, type, attributes.encode(), tuple(json.loads(targets)))
 
     def append(self, batch: Batch) -> int:
-        check_meta(batch.meta)
-        with self._lock, translated(self.place):
+        validate_meta_keys(batch.meta)
+        with self._lock, translate_errors(self.place):
             self._number += 1
             # Without an opening of our own the batch has no name by which a second try could know the first.
             pauses = iter(RETRY_AFTER_SECONDS if self._boot is not None else ())
@@ -126,26 +126,26 @@ class PostgresStore:
                 try:
                     return self._append(batch)
                 except psycopg.OperationalError as problem:
-                    pause = next(pauses, None) if is_lost(problem) else None
+                    pause = next(pauses, None) if is_connection_lost(problem) else None
                     if pause is None:
                         raise
                 time.sleep(pause)
 
     def read(self, after: int, limit: int) -> Sequence[JournalRow]:
-        with self._lent() as db:
+        with self._connection() as db:
             rows = [_journal_row(row) for row in db.execute(self._sql["read"], (after, limit))]
-            first = int(self._checked(db.execute(self._sql["own facts"]).fetchall())[FIRST])
+            first = int(self._validate_meta(db.execute(self._sql["own facts"]).fetchall())[FIRST_OFFSET_KEY])
         # Looked at after the rows were: what is not trimmed now was not trimmed then.
         if after + 1 < first:
             raise trimmed_away(self.place, after, first)
         return rows
 
     def last_offset(self) -> int:
-        with self._lent() as db:
+        with self._connection() as db:
             return self._last_offset(db)
 
     def trim(self, before_time_ms: int) -> int:
-        with self._lent() as db:
+        with self._connection() as db:
             young = db.execute(self._sql["first young"], (before_time_ms,)).fetchone()
             cut = int(young[0]) if young else self._last_offset(db) + 1
         while self._trim_some(cut):
@@ -161,14 +161,14 @@ class PostgresStore:
 
     def _append(self, batch: Batch) -> int:
         self._check_open()
-        with self._connections.lend() as db, db.transaction():
-            facts = self._lock_facts(db)
+        with self._connections.connection() as db, db.transaction():
+            facts = self._lock_meta(db)
             name = f"{self._boot}.{self._number}"
-            if self._boot is not None and facts[BATCH] == name:
+            if self._boot is not None and facts[LAST_BATCH_KEY] == name:
                 return self._last_offset(db)  # the try whose answer was lost did write it
-            self._check_writer(facts, batch.tick)
-            own = [(BATCH, name)] if self._boot is not None else []
-            ticks = [(TICK, str(batch.tick))] if batch.tick else []
+            self._check_writer(facts, batch.sequence)
+            own = [(LAST_BATCH_KEY, name)] if self._boot is not None else []
+            ticks = [(SEQUENCE_KEY, str(batch.sequence))] if batch.sequence else []
             with db.pipeline():
                 self._write(db, batch, dict([*own, *ticks, *batch.meta]))
             self._copy(db, batch.journal)
@@ -196,41 +196,41 @@ class PostgresStore:
                 copy.write_row(_journal_values(row))
 
     def _trim_some(self, cut: int) -> bool:
-        with self._lent() as db, db.transaction():
-            self._check_writer(self._lock_facts(db), 0)
-            (last,) = _one(db.execute(self._sql["last old"], (cut, TRIM_ROWS)).fetchone())
+        with self._connection() as db, db.transaction():
+            self._check_writer(self._lock_meta(db), 0)
+            (last,) = _one(db.execute(self._sql["last old"], (cut, TRIM_CHUNK_ROWS)).fetchone())
             if last is None:
                 return False
             db.execute(self._sql["forget"], (last,))
-            db.execute(self._sql["set"], ([FIRST], [str(last + 1)]))
+            db.execute(self._sql["set"], ([FIRST_OFFSET_KEY], [str(last + 1)]))
             return True
 
-    def _lock_facts(self, db: Connection) -> dict[str, str]:
+    def _lock_meta(self, db: Connection) -> dict[str, str]:
         """The store's own facts, and nobody else may write until the transaction ends."""
         with db.pipeline():
             db.execute(self._sql["lock"])
             cursor = db.execute(
                 self._sql["own facts"]
             )  # a statement of its own: it must see what the lock waited for
-        return self._checked(cursor.fetchall())
+        return self._validate_meta(cursor.fetchall())
 
     def _check_writer(self, facts: Mapping[str, str], tick: int) -> None:
-        boot, stored = int(facts[BOOT]), int(facts[TICK])
+        boot, stored = int(facts[BOOT_KEY]), int(facts[SEQUENCE_KEY])
         if self._boot is not None and boot != self._boot:
-            raise superseded(self.place, self._boot, boot)
+            raise writer_fenced(self.place, self._boot, boot)
         if tick and tick < stored:
-            raise tick_went_back(self.place, tick, stored)
+            raise sequence_went_back(self.place, tick, stored)
 
     def _scan(self, db: Connection, statement: str) -> Iterator[tuple[Any, ...]]:
         with db.cursor(name=f"vedette_{statement}") as cursor:
             cursor.itersize = SCAN_ROWS
             yield from cursor.execute(self._sql[statement])
 
-    def _checked(self, rows: Sequence[tuple[Any, ...]]) -> dict[str, str]:
+    def _validate_meta(self, rows: Sequence[tuple[Any, ...]]) -> dict[str, str]:
         facts: dict[str, str] = dict(rows)
-        loaded(facts, (), self.place)
-        if BATCH not in facts or not facts.get(FIRST, "").isdecimal():
-            raise damaged(self.place, "one of its own facts is missing or unreadable")
+        parse_info(facts, (), self.place)
+        if LAST_BATCH_KEY not in facts or not facts.get(FIRST_OFFSET_KEY, "").isdecimal():
+            raise store_corrupt(self.place, "one of its own facts is missing or unreadable")
         return facts
 
     def _last_offset(self, db: Connection) -> int:
@@ -238,9 +238,9 @@ class PostgresStore:
         return int(last)
 
     @contextmanager
-    def _lent(self) -> Iterator[Connection]:
+    def _connection(self) -> Iterator[Connection]:
         self._check_open()
-        with translated(self.place), self._connections.lend() as db:
+        with translate_errors(self.place), self._connections.connection() as db:
             yield db
 
     def _check_open(self) -> None:

@@ -9,15 +9,15 @@ from threading import Condition, Thread
 from vedette.clock import SystemClock
 from vedette.errors import StoreError
 
-__all__ = ["Mover"]
+__all__ = ["BackgroundWorker"]
 
-QUIET_SECONDS, LATEST_SECONDS = 0.005, 0.25
+URGENT_IDLE_SECONDS, URGENT_MAX_DELAY_SECONDS = 0.005, 0.25
 """So long nothing must have been asked for; and so long after it was, it is done whether it is quiet or not."""
-IDLE_SECONDS, MOST_SECONDS = 0.05, 2.0
+LAZY_IDLE_SECONDS, LAZY_MAX_DELAY_SECONDS = 0.05, 2.0
 """The same for what is in no hurry."""
-FEW = 256
+SMALL_REMAINDER_ROWS = 256
 """So little is left for the next time when more comes all the while."""
-LINGER_SECONDS = 10.0
+THREAD_IDLE_SECONDS = 10.0
 """So long the thread waits to be asked before it ends."""
 RETRY_SECONDS = 1.0
 """After a failure: a full disk, say."""
@@ -26,35 +26,35 @@ log = logging.getLogger(__name__)
 _real_time = SystemClock()
 
 
-class Mover:
+class BackgroundWorker:
     """`move` does a part of the work and says how much is left. It is called by one thread at a time, this one."""
 
     def __init__(self, move: Callable[[], int], name: str) -> None:
-        self._move, self._name = move, name
+        self._step, self._name = move, name
         self._asked = 0
-        self._awake = self._soon = self._closed = False
+        self._has_work = self._soon = self._closed = False
         self._since: float | None = None
         """When it was asked for what is not done yet."""
-        self._bell = Condition()
+        self._work_available = Condition()
         self._thread: Thread | None = None
 
-    def ask(self, *, soon: bool = True) -> None:
+    def request(self, *, soon: bool = True) -> None:
         """There is something to do. Hardly costs anything while it is known that there is."""
         self._asked += 1
         self._soon = self._soon or soon
-        if not self._awake:
-            with self._bell:
-                self._awake = True
+        if not self._has_work:
+            with self._work_available:
+                self._has_work = True
                 if self._thread is None and not self._closed:
                     self._thread = Thread(target=self._run, name=self._name, daemon=True)
                     self._thread.start()
-                self._bell.notify()
+                self._work_available.notify()
 
     def close(self) -> None:
         """Stop; what is left is left. Closing twice is nothing."""
-        with self._bell:
+        with self._work_available:
             self._closed = True
-            self._bell.notify()
+            self._work_available.notify()
             thread = self._thread
         if thread is not None:
             thread.join()
@@ -76,39 +76,39 @@ class Mover:
     def _work(self) -> None:
         """Until all is done. While more is asked for, only what is due: many small steps would cost the most."""
         asked = self._asked
-        while left := self._move():
+        while left := self._step():
             if self._closed:
                 return
             if self._asked != asked and not self._is_late():
                 return
-            if self._asked != asked and left < FEW:
+            if self._asked != asked and left < SMALL_REMAINDER_ROWS:
                 self._since = None
                 return
-        with self._bell:
+        with self._work_available:
             self._since = None
-            self._awake = self._asked != asked
-            self._soon = self._soon and self._awake
+            self._has_work = self._asked != asked
+            self._soon = self._soon and self._has_work
 
     def _wait_for_quiet(self) -> bool:
         """Sleep until there is something to do and it is time; False when closed, or when nobody asks for long."""
-        with self._bell:
-            if not self._bell.wait_for(lambda: self._awake or self._closed, LINGER_SECONDS):
+        with self._work_available:
+            if not self._work_available.wait_for(lambda: self._has_work or self._closed, THREAD_IDLE_SECONDS):
                 self._thread = None  # there may be thousands of databases; whoever asks next starts another
                 return False
             if self._since is None:
                 self._since = _real_time.monotonic()
         while not self._closed:
             asked = self._asked
-            self._pause(QUIET_SECONDS if self._soon else IDLE_SECONDS)
+            self._pause(URGENT_IDLE_SECONDS if self._soon else LAZY_IDLE_SECONDS)
             if self._asked == asked or self._is_late():
                 break
         return not self._closed
 
     def _is_late(self) -> bool:
         assert self._since is not None
-        most = LATEST_SECONDS if self._soon else MOST_SECONDS
+        most = URGENT_MAX_DELAY_SECONDS if self._soon else LAZY_MAX_DELAY_SECONDS
         return _real_time.monotonic() >= self._since + most
 
     def _pause(self, seconds: float) -> None:
-        with self._bell:
-            self._bell.wait_for(lambda: self._closed, seconds)
+        with self._work_available:
+            self._work_available.wait_for(lambda: self._closed, seconds)

@@ -14,15 +14,15 @@ from contextlib import closing, contextmanager, suppress
 from pathlib import Path
 
 from vedette.clock import Clock
-from vedette.storage.meta import damaged, new_facts
+from vedette.storage.meta import initial_meta, store_corrupt
 from vedette.storage.seam import Durability
-from vedette.storage.sqlite.errors import translated
-from vedette.storage.sqlite.migrations import APPLICATION_ID, MIGRATIONS, Migration, pending
+from vedette.storage.sqlite.errors import translate_errors
+from vedette.storage.sqlite.migrations import APPLICATION_ID, SQLITE_MIGRATIONS, Migration, pending_migrations
 
 __all__ = [
     "connect",
     "create_file",
-    "lengthen_log",
+    "extend_wal",
     "migrate_file",
     "open_reader",
     "open_writer",
@@ -35,23 +35,23 @@ BUSY_SECONDS = 10.0
 WAL_PAGES = 4_000
 """Write-ahead log pages (4 KiB) before they are copied into the file; the copy runs inside a commit."""
 WAL_BYTES_KEPT = 64 * 1024 * 1024
-LOG_BYTES = WAL_PAGES * (4_096 + 24)
+WAL_BYTES = WAL_PAGES * (4_096 + 24)
 """How long the write-ahead log becomes before it is begun anew."""
-LOG_STEP_BYTES = 1024 * 1024
+WAL_STEP_BYTES = 1024 * 1024
 CACHE_KIB = 32 * 1024
 SYNCHRONOUS: Mapping[Durability, str] = {"fsync": "FULL", "relaxed": "NORMAL"}
 
 
-def create_file(path: Path, clock: Clock, migrations: tuple[Migration, ...] = MIGRATIONS) -> None:
+def create_file(path: Path, clock: Clock, migrations: tuple[Migration, ...] = SQLITE_MIGRATIONS) -> None:
     """Make an empty database at `path`, whole or not at all."""
     draft = path.with_name(f"{path.name}.new")
-    with translated(str(path)):
+    with translate_errors(str(path)):
         for leftover in (draft, draft.with_name(f"{draft.name}-journal")):
             leftover.unlink(missing_ok=True)
         with closing(connect(draft, "rwc")) as db, transaction(db):
             db.execute(f"PRAGMA application_id = {APPLICATION_ID}")
             _apply(db, migrations)
-            db.executemany("INSERT INTO meta (key, value) VALUES (?, ?)", new_facts(clock).items())
+            db.executemany("INSERT INTO meta (key, value) VALUES (?, ?)", initial_meta(clock).items())
         draft.rename(path)
         sync_directory(path.parent)
 
@@ -60,23 +60,25 @@ def check_file(path: Path) -> None:
     """Damage that SQLite would take for a new database, or read as zeros."""
     size = path.stat().st_size
     if size == 0:
-        raise damaged(str(path), "the file is empty")
+        raise store_corrupt(str(path), "the file is empty")
     log = path.with_name(f"{path.name}-wal")
     if log.exists() and log.stat().st_size > 0:
         return  # a copy into the file may have been cut short; SQLite does it again
     with path.open("rb") as file:
         page_size = int.from_bytes(file.read(18)[16:], "big")
     if size % (65_536 if page_size == 1 else page_size or 512):
-        raise damaged(str(path), "the file ends in the middle of a page")
+        raise store_corrupt(str(path), "the file ends in the middle of a page")
 
 
-def migrate_file(db: sqlite3.Connection, place: str, migrations: tuple[Migration, ...] = MIGRATIONS) -> None:
+def migrate_file(
+    db: sqlite3.Connection, place: str, migrations: tuple[Migration, ...] = SQLITE_MIGRATIONS
+) -> None:
     """Bring an existing file to the present format; E6004 when it is not ours or from the future."""
     (application,) = db.execute("PRAGMA application_id").fetchone()
     (version,) = db.execute("PRAGMA user_version").fetchone()
     if application != APPLICATION_ID or version < 1:
-        raise damaged(place, "its header is not that of a database of Vedette")
-    steps = pending(version, migrations, place)
+        raise store_corrupt(place, "its header is not that of a database of Vedette")
+    steps = pending_migrations(version, migrations, place)
     if steps:
         with transaction(db):
             _apply(db, steps)
@@ -122,7 +124,7 @@ def open_reader(path: Path) -> sqlite3.Connection:
     return db
 
 
-def lengthen_log(db: sqlite3.Connection, path: Path, wanted_bytes: int) -> bool:
+def extend_wal(db: sqlite3.Connection, path: Path, wanted_bytes: int) -> bool:
     """Write zeros behind the write-ahead log, a step of them; returns whether it is long enough then.
 
     A sync of a file that grows writes the file system's own log as well, and takes twice as long. To SQLite zeros are
@@ -135,7 +137,7 @@ def lengthen_log(db: sqlite3.Connection, path: Path, wanted_bytes: int) -> bool:
             return True
         try:
             size = os.fstat(file).st_size
-            step = min(LOG_STEP_BYTES, wanted_bytes - size)
+            step = min(WAL_STEP_BYTES, wanted_bytes - size)
             while step > 0:
                 written = os.pwrite(file, bytes(step), size)
                 size, step = size + written, step - written

@@ -16,21 +16,21 @@ from threading import Lock
 
 from vedette.clock import Clock, SystemClock
 from vedette.errors import StoreError
-from vedette.storage.names import by_name, decode_name, encode_name
+from vedette.storage.names import decode_name, encode_name, listing_order
 from vedette.storage.seam import Durability
 from vedette.storage.sqlite.connection import sync_directory
-from vedette.storage.sqlite.errors import translated
+from vedette.storage.sqlite.errors import translate_errors
 from vedette.storage.sqlite.lock import EngineLock
 from vedette.storage.sqlite.store import SqliteStore
 
-__all__ = ["LAYOUT", "DirectoryHome", "list_databases", "read_format"]
+__all__ = ["FORMAT_VERSION", "DataDirectory", "list_databases", "read_format"]
 
-LAYOUT = 1
+FORMAT_VERSION = 1
 _FORMAT = re.compile(r"vedette data directory, format (\d+)\n")
 _ENDING = ".sqlite"
 
 
-class DirectoryHome:
+class DataDirectory:
     """A data directory, made when it is not there, and ours alone until `close`."""
 
     def __init__(
@@ -40,7 +40,7 @@ class DirectoryHome:
         self._durability, self._clock = durability, clock or SystemClock()
         self._stores: dict[str, SqliteStore] = {}
         self._opening = Lock()
-        with translated(str(directory)):
+        with translate_errors(str(directory)):
             directory.mkdir(mode=0o700, parents=True, exist_ok=True)
             self._lock = EngineLock(directory / "engine.lock")
             try:
@@ -74,11 +74,11 @@ class DirectoryHome:
 
 def list_databases(directory: Path) -> list[str]:
     """The names of the databases in a data directory, "default" first. Needs no lock."""
-    with translated(str(directory)):
+    with translate_errors(str(directory)):
         if not _databases(directory).is_dir():
             return []
         names = (decode_name(path.stem) for path in _databases(directory).glob(f"*{_ENDING}"))
-        return sorted((name for name in names if name is not None), key=by_name)
+        return sorted((name for name in names if name is not None), key=listing_order)
 
 
 def read_format(directory: Path) -> int | None:
@@ -97,15 +97,15 @@ def _databases(directory: Path) -> Path:
 def _check_layout(directory: Path) -> None:
     path = directory / "format"
     if not path.exists():
-        _write_durably(path, f"vedette data directory, format {LAYOUT}\n")
+        _write_durably(path, f"vedette data directory, format {FORMAT_VERSION}\n")
         return
     found = _FORMAT.fullmatch(path.read_text(errors="replace"))
-    if found is None or int(found[1]) != LAYOUT:
+    if found is None or int(found[1]) != FORMAT_VERSION:
         what = f"format {found[1]}" if found else "an unknown format"
         raise StoreError(
             "E6004",
-            f"{directory} has {what}, and this version of Vedette knows format {LAYOUT}: open it with the Vedette "
-            "that wrote it or a newer one; nothing was changed",
+            f"{directory} has {what}, and this version of Vedette reads format {FORMAT_VERSION}: open it with the"
+            " Vedette that wrote it or a newer one; nothing was changed",
             fields={"directory": str(directory)},
         )
 

@@ -12,12 +12,12 @@ from contextlib import contextmanager
 
 from vedette.errors import StoreError
 
-__all__ = ["from_os", "from_sqlite", "translated"]
+__all__ = ["from_os_error", "from_sqlite_error", "translate_errors"]
 
 _FULL = frozenset({errno.ENOSPC, errno.EDQUOT, errno.EFBIG})
 
 
-def from_os(problem: OSError, place: str) -> StoreError:
+def from_os_error(problem: OSError, place: str) -> StoreError:
     """E6001 for a full disk, E6003 for everything else that keeps us from using a directory."""
     words = problem.strerror or str(problem)
     if problem.errno in _FULL:
@@ -66,7 +66,7 @@ _OTHER = (
 )
 
 
-def from_sqlite(problem: sqlite3.Error, place: str) -> StoreError:
+def from_sqlite_error(problem: sqlite3.Error, place: str) -> StoreError:
     """One of SQLite's errors as a StoreError; the extended result code is kept in the fields."""
     extended = getattr(problem, "sqlite_errorcode", None)
     name = getattr(problem, "sqlite_errorname", None) or type(problem).__name__
@@ -79,7 +79,7 @@ def from_sqlite(problem: sqlite3.Error, place: str) -> StoreError:
 
 
 @contextmanager
-def translated(place: str) -> Iterator[None]:
+def translate_errors(place: str) -> Iterator[None]:
     """Whatever SQLite or the operating system raises inside comes out as a StoreError."""
     try:
         yield
@@ -88,6 +88,6 @@ def translated(place: str) -> Iterator[None]:
             "E6004", _DAMAGED.format(place=place, cause="(text that is no UTF-8)"), fields={"place": place}
         ) from problem
     except sqlite3.Error as problem:
-        raise from_sqlite(problem, place) from problem
+        raise from_sqlite_error(problem, place) from problem
     except OSError as problem:
-        raise from_os(problem, place) from problem
+        raise from_os_error(problem, place) from problem

@@ -12,7 +12,7 @@ import os
 from pathlib import Path
 
 from vedette.errors import StoreError
-from vedette.storage.sqlite.errors import translated
+from vedette.storage.sqlite.errors import translate_errors
 
 __all__ = ["EngineLock"]
 
@@ -22,10 +22,10 @@ class EngineLock:
 
     def __init__(self, path: Path) -> None:
         self._pid = os.getpid()
-        with translated(str(path.parent)):
+        with translate_errors(str(path.parent)):
             self._descriptor: int | None = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)
             try:
-                self._take(path)
+                self._acquire(path)
                 os.ftruncate(self._descriptor, 0)
                 os.pwrite(self._descriptor, f"{os.getpid()}\n".encode(), 0)
             except BaseException:
@@ -44,7 +44,7 @@ class EngineLock:
         os.close(self._descriptor)
         self._descriptor = None
 
-    def _take(self, path: Path) -> None:
+    def _acquire(self, path: Path) -> None:
         assert self._descriptor is not None
         try:
             fcntl.flock(self._descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)

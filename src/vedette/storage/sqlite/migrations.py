@@ -22,7 +22,7 @@ from dataclasses import dataclass
 
 from vedette.errors import StoreError
 
-__all__ = ["APPLICATION_ID", "MIGRATIONS", "POSTGRES_MIGRATIONS", "Migration", "pending"]
+__all__ = ["APPLICATION_ID", "POSTGRES_MIGRATIONS", "SQLITE_MIGRATIONS", "Migration", "pending_migrations"]
 
 APPLICATION_ID = 0x56445454
 """`VDTT`: what the file command and SQLite show for a file of ours."""
@@ -37,7 +37,7 @@ class Migration:
     statements: tuple[str, ...]
 
 
-MIGRATIONS: tuple[Migration, ...] = (
+SQLITE_MIGRATIONS: tuple[Migration, ...] = (
     Migration(
         version=1,
         summary="definitions, elements, journal, meta",
@@ -87,7 +87,7 @@ POSTGRES_MIGRATIONS: tuple[Migration, ...] = (
 """For PostgreSQL, one schema per database; the version is the meta fact `store.version`."""
 
 
-def pending(version: int, migrations: tuple[Migration, ...], place: str) -> tuple[Migration, ...]:
+def pending_migrations(version: int, migrations: tuple[Migration, ...], place: str) -> tuple[Migration, ...]:
     """The steps that a database of this version still needs; E6004 when it comes from the future."""
     known = migrations[-1].version
     if version > known:

@@ -16,17 +16,24 @@ import msgspec
 
 from vedette.storage.seam import Batch, ElementRecord, JournalRow
 
-__all__ = ["Pending", "PendingElements", "decode_pending", "encode_pending", "net_effect", "rows_of"]
+__all__ = [
+    "PendingBatch",
+    "PendingOverlay",
+    "decode_pending",
+    "encode_pending",
+    "merge_batches",
+    "pending_journal_rows",
+]
 
 _encode = msgspec.msgpack.Encoder().encode
 
 
-class Pending(NamedTuple):
+class PendingBatch(NamedTuple):
     """One batch that waits to be entered."""
 
     offset: int
     """The journal's last offset before it."""
-    tick: int
+    sequence: int
     puts: list[ElementRecord]
     deletes: list[str]
     journal: list[JournalRow]
@@ -42,14 +49,14 @@ class Pending(NamedTuple):
         return len(self.puts) + len(self.deletes) + len(self.journal) + 1
 
 
-_decoder = msgspec.msgpack.Decoder(Pending)
+_decoder = msgspec.msgpack.Decoder(PendingBatch)
 
 
 def encode_pending(offset: int, batch: Batch) -> bytes:
-    return _encode((offset, batch.tick, batch.puts, batch.deletes, batch.journal, batch.meta))
+    return _encode((offset, batch.sequence, batch.puts, batch.deletes, batch.journal, batch.meta))
 
 
-def decode_pending(blob: bytes) -> Pending:
+def decode_pending(blob: bytes) -> PendingBatch:
     """Raises ValueError for bytes that `encode_pending` did not make."""
     try:
         return _decoder.decode(blob)
@@ -57,14 +64,14 @@ def decode_pending(blob: bytes) -> Pending:
         raise ValueError(str(problem)) from problem
 
 
-def rows_of(batches: Iterable[Pending]) -> Iterator[JournalRow]:
+def pending_journal_rows(batches: Iterable[PendingBatch]) -> Iterator[JournalRow]:
     """Journal rows with the offsets that were given to them."""
     for batch in batches:
         for place, row in enumerate(batch.journal, batch.offset + 1):
             yield JournalRow._make((*row[:-1], place))
 
 
-def net_effect(batches: Sequence[Pending]) -> Batch:
+def merge_batches(batches: Sequence[PendingBatch]) -> Batch:
     """What several batches come to, entered at once: first the deletes, then the puts.
 
     An element that was deleted and made again is in both, unlike in a batch of the engine's: it comes after whatever
@@ -80,19 +87,19 @@ def net_effect(batches: Sequence[Pending]) -> Batch:
         records.update([(record.id, record) for record in batch.puts])
         facts.update(batch.meta)
     return Batch(
-        tick=max((batch.tick for batch in batches), default=0),
+        sequence=max((batch.sequence for batch in batches), default=0),
         puts=list(records.values()),
         deletes=list(gone),
-        journal=list(rows_of(batches)),
+        journal=list(pending_journal_rows(batches)),
         meta=tuple(facts.items()),
     )
 
 
-class PendingElements:
+class PendingOverlay:
     """Shows stored elements as they are once the batches are entered; what is new comes after what was there."""
 
-    def __init__(self, batches: Sequence[Pending]) -> None:
-        effect = net_effect(batches)
+    def __init__(self, batches: Sequence[PendingBatch]) -> None:
+        effect = merge_batches(batches)
         self._gone = frozenset(effect.deletes)
         self._nodes = {record.id: record for record in effect.puts if record.targets is None}
         self._edges = {record.id: record for record in effect.puts if record.targets is not None}

@@ -10,20 +10,30 @@ from typing import Any
 
 from vedette.storage.seam import Batch, ElementRecord
 
-__all__ = ["APPEND", "APPEND_AT", "APPEND_ONCE", "enter_batch", "insert_rows", "inserts"]
+__all__ = [
+    "INSERT_JOURNAL",
+    "INSERT_JOURNAL_AT",
+    "INSERT_JOURNAL_ONCE",
+    "apply_batch",
+    "insert_rows",
+    "insert_statements",
+]
 
-CHUNK = 64
+MAX_ROWS_PER_STATEMENT = 64
 """Most rows in one statement. There is a statement for every number up to it, made when it is first needed."""
 
 
-def inserts(into: str, row: str, ending: str = "") -> Sequence[str]:
+def insert_statements(into: str, row: str, ending: str = "") -> Sequence[str]:
     """The statements for 0, 1, 2 … rows."""
     # Names and places of values only: no value is ever part of a statement's text.
-    texts = [f"INSERT INTO {into} VALUES {','.join([row] * size)} {ending}" for size in range(1, CHUNK + 1)]  # noqa: S608
+    texts = [
+        f"INSERT INTO {into} VALUES {','.join([row] * size)} {ending}"  # noqa: S608 - no part of it comes from a user
+        for size in range(1, MAX_ROWS_PER_STATEMENT + 1)
+    ]
     return ("", *texts)
 
 
-_PUT = inserts(
+_PUT = insert_statements(
     "elements (id, type, attributes, targets)",
     "(?, ?, CAST(? AS TEXT), ?)",
     "ON CONFLICT (id) DO UPDATE SET type = excluded.type, attributes = excluded.attributes, targets = excluded.targets",
@@ -34,18 +44,22 @@ _JOURNAL_INTO = (
 )
 # The last value is the row's own offset, which counts for nothing: NULL lets SQLite give the next one.
 _JOURNAL_ROW = "(?, ?, ?, ?, CAST(? AS TEXT), CAST(? AS TEXT), ?, ?, ?, ?, ?, ?, CASE WHEN ? THEN NULL END)"
-APPEND = inserts(_JOURNAL_INTO, _JOURNAL_ROW)
-APPEND_AT = inserts(_JOURNAL_INTO, "(?, ?, ?, ?, CAST(? AS TEXT), CAST(? AS TEXT), ?, ?, ?, ?, ?, ?, ?)")
-APPEND_ONCE = inserts(
+INSERT_JOURNAL = insert_statements(_JOURNAL_INTO, _JOURNAL_ROW)
+INSERT_JOURNAL_AT = insert_statements(
+    _JOURNAL_INTO, "(?, ?, ?, ?, CAST(? AS TEXT), CAST(? AS TEXT), ?, ?, ?, ?, ?, ?, ?)"
+)
+INSERT_JOURNAL_ONCE = insert_statements(
     _JOURNAL_INTO, _JOURNAL_ROW, "ON CONFLICT (source, event_id) WHERE event_id IS NOT NULL DO NOTHING"
 )
 _DELETE = "DELETE FROM elements WHERE id IN (SELECT value FROM json_each(?))"
 _DEFINE = "INSERT INTO definitions (text) VALUES (?)"
-_SET_MANY = inserts("meta (key, value)", "(?, ?)", "ON CONFLICT (key) DO UPDATE SET value = excluded.value")
+_SET_MANY = insert_statements(
+    "meta (key, value)", "(?, ?)", "ON CONFLICT (key) DO UPDATE SET value = excluded.value"
+)
 _UNSET = "DELETE FROM meta WHERE key = ?"
 
 
-def enter_batch(db: sqlite3.Connection, batch: Batch) -> None:
+def apply_batch(db: sqlite3.Connection, batch: Batch) -> None:
     """All of it but its tick and its journal rows."""
     if batch.deletes:
         db.execute(_DELETE, (json.dumps(list(batch.deletes)),))
@@ -68,8 +82,8 @@ def _element_rows(records: Sequence[ElementRecord]) -> Sequence[tuple[Any, ...]]
 def insert_rows(db: sqlite3.Connection, statements: Sequence[str], rows: Sequence[tuple[Any, ...]]) -> int:
     """Returns SQLite's number of the last row inserted."""
     last = 0
-    for start in range(0, len(rows), CHUNK):
-        some = rows[start : start + CHUNK]
+    for start in range(0, len(rows), MAX_ROWS_PER_STATEMENT):
+        some = rows[start : start + MAX_ROWS_PER_STATEMENT]
         last = db.execute(statements[len(some)], list(chain.from_iterable(some))).lastrowid or 0
     return last
 

@@ -10,8 +10,8 @@ from threading import RLock
 
 from vedette.errors import StoreError
 from vedette.storage.sqlite.connection import connect, transaction
-from vedette.storage.sqlite.errors import translated
-from vedette.storage.sqlite.migrations import Migration, pending
+from vedette.storage.sqlite.errors import translate_errors
+from vedette.storage.sqlite.migrations import Migration, pending_migrations
 
 __all__ = ["SharedFile"]
 
@@ -26,7 +26,7 @@ class SharedFile:
     def __init__(self, path: Path, application_id: int, migrations: tuple[Migration, ...]) -> None:
         self.path, self.place = path, str(path)
         self._lock = RLock()
-        with translated(self.place):
+        with translate_errors(self.place):
             path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
             self._db: sqlite3.Connection | None = connect(path, "rwc")
             try:
@@ -36,10 +36,10 @@ class SharedFile:
                 raise
 
     @contextmanager
-    def writing(self, *, durable: bool = False) -> Iterator[sqlite3.Connection]:
+    def write_transaction(self, *, durable: bool = False) -> Iterator[sqlite3.Connection]:
         """One transaction. `durable`: on disk when it returns; otherwise a power failure may take the last ones."""
-        with self._lock, translated(self.place):
-            db = self._opened()
+        with self._lock, translate_errors(self.place):
+            db = self._require_open()
             if durable:
                 db.execute("PRAGMA synchronous = FULL")
             try:
@@ -50,25 +50,25 @@ class SharedFile:
                     db.execute("PRAGMA synchronous = NORMAL")
 
     @contextmanager
-    def reading(self) -> Iterator[sqlite3.Connection]:
+    def read_transaction(self) -> Iterator[sqlite3.Connection]:
         """What is committed, of one moment."""
-        with self._lock, translated(self.place):
-            db = self._opened()
+        with self._lock, translate_errors(self.place):
+            db = self._require_open()
             db.execute("BEGIN")
             try:
                 yield db
             finally:
                 db.execute("COMMIT")
 
-    def foreign_version(self) -> int:
+    def data_version(self) -> int:
         """A number that changes when somebody else, another process or connection, has committed something."""
-        with self._lock, translated(self.place):
-            (version,) = self._opened().execute("PRAGMA data_version").fetchone()
+        with self._lock, translate_errors(self.place):
+            (version,) = self._require_open().execute("PRAGMA data_version").fetchone()
             return int(version)
 
     def close(self) -> None:
         """Closing twice is nothing."""
-        with self._lock, translated(self.place):
+        with self._lock, translate_errors(self.place):
             if self._db is not None:
                 self._db.close()
             self._db = None
@@ -96,13 +96,13 @@ class SharedFile:
                 f"{self.place} is a database of something else: move it out of the way; nothing was changed",
                 fields={"place": self.place},
             )
-        for step in pending(version, migrations, self.place):
+        for step in pending_migrations(version, migrations, self.place):
             for statement in step.statements:
                 db.execute(statement)
             db.execute(f"PRAGMA user_version = {step.version}")
         db.execute(f"PRAGMA application_id = {application_id}")
 
-    def _opened(self) -> sqlite3.Connection:
+    def _require_open(self) -> sqlite3.Connection:
         if self._db is None:
             raise StoreError("E6005", f"{self.place} is closed: open it again", fields={"place": self.place})
         return self._db

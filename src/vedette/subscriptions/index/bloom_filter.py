@@ -9,7 +9,7 @@ from __future__ import annotations
 import numpy as np
 import numpy.typing as npt
 
-from vedette.subscriptions.index.columns import Bools, UInts, mix
+from vedette.subscriptions.index.columns import Bools, UInts, splitmix64
 
 __all__ = ["BITS_PER_KEY", "SEGMENTS", "build_bloom", "may_contain"]
 
@@ -40,7 +40,7 @@ def _bit(places: UInts) -> npt.NDArray[np.uint8]:
 
 def _places(hashes: UInts, bits: int) -> list[UInts]:
     """Double hashing; the second step is odd, so that it never stands still."""
-    first = mix(hashes)
-    second = mix(hashes ^ np.uint64(0xD6E8FEB86659FD93)) | np.uint64(1)
+    first = splitmix64(hashes)
+    second = splitmix64(hashes ^ np.uint64(0xD6E8FEB86659FD93)) | np.uint64(1)
     with np.errstate(over="ignore"):
         return [(first + np.uint64(k) * second) % np.uint64(bits) for k in range(SEGMENTS)]

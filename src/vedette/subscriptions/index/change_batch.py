@@ -7,11 +7,11 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from vedette.filters.document_filter import Environment
-from vedette.subscriptions.index.columns import Bools, Column, Ints, column_of, extract
+from vedette.filters.document_filter import FilterInput
+from vedette.subscriptions.index.columns import Bools, Column, Ints, build_column, extract_field
 from vedette.subscriptions.shape import FieldPath
 
-__all__ = ["DocumentChange", "ImageRows"]
+__all__ = ["DocumentChange", "ImageBatch"]
 
 
 class DocumentChange(NamedTuple):
@@ -24,7 +24,7 @@ class DocumentChange(NamedTuple):
     after: dict[str, Any] | None
 
 
-class ImageRows:
+class ImageBatch:
     """Rows of images; columns are made when a shape first asks for a field."""
 
     def __init__(self, tenant: str, collection: str, changes: Sequence[DocumentChange]) -> None:
@@ -38,7 +38,7 @@ class ImageRows:
         self.change: Ints = rows >> 1
         self.after: Bools = (rows & 1).astype(np.bool_)
         """Whether the row is the image after the change."""
-        self.subject: Bools = self.after | ~there[self.change, 1]
+        self.is_current_image: Bools = self.after | ~there[self.change, 1]
         """Whether the row is the one that a filter about the change itself is asked of."""
         self.offsets: Ints = np.array([change.offset for change in changes], np.int64)[self.change]
         self._numbers: list[int] = self.change.tolist()
@@ -51,26 +51,26 @@ class ImageRows:
     def field(self, path: FieldPath) -> Column:
         column = self._columns.get(path)
         if column is None:
-            column = self._columns[path] = column_of(self._values(path))
+            column = self._columns[path] = build_column(self._values(path))
         return column
 
     def _values(self, path: FieldPath) -> Sequence[Any]:
         root, *names = path
         match root:
             case "doc":
-                return extract(self._documents, names)
+                return extract_field(self._documents, names)
             case "before":
-                return extract([self.changes[n].before for n in self._numbers], names)
+                return extract_field([self.changes[n].before for n in self._numbers], names)
             case "id":
                 return [self.changes[n].key for n in self._numbers]
             case "op":
                 return [self.changes[n].op for n in self._numbers]
         return [self.collection] * len(self._numbers)
 
-    def environment(self, row: int) -> Environment:
+    def filter_environment(self, row: int) -> FilterInput:
         """The same row for the closures."""
         change = self.changes[self._numbers[row]]
-        return Environment(
+        return FilterInput(
             doc=self._documents[row],
             id=change.key,
             collection=self.collection,

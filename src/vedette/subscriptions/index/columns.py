@@ -24,24 +24,23 @@ import pyarrow.compute as pc
 from vedette.values import duration_from_ms, duration_to_ms, timestamp_from_ms, timestamp_to_ms
 
 __all__ = [
-    "ABSENT",
     "BOOL",
     "DURATION",
     "INT",
     "MISSING",
-    "NO_BASE",
+    "MISSING_FIELD",
+    "NO_PARENT",
     "NULL",
     "TEXT",
-    "UNREACHABLE",
     "Bools",
     "Column",
     "Ints",
     "UInts",
-    "column_of",
+    "build_column",
+    "compare_ordered",
     "equal",
-    "extract",
-    "mix",
-    "ordered",
+    "extract_field",
+    "splitmix64",
     "text_hashes",
 ]
 
@@ -49,22 +48,22 @@ Ints: TypeAlias = npt.NDArray[np.int64]
 UInts: TypeAlias = npt.NDArray[np.uint64]
 Bools: TypeAlias = npt.NDArray[np.bool_]
 
-NO_BASE, MISSING, NULL, BOOL, INT, FLOAT, TEXT, TIMESTAMP, DURATION, LIST, MAP = range(11)
+NO_PARENT, MISSING, NULL, BOOL, INT, FLOAT, TEXT, TIMESTAMP, DURATION, LIST, MAP = range(11)
 """Kinds. NO_BASE: there is nothing that could have the field. MISSING: there is, and it has not."""
 
 
-class _Sign:
+class _Marker:
     """Stands for a value that is not there."""
 
 
-class _Unreachable(_Sign):
+class _Unreachable(_Marker):
     pass
 
 
-ABSENT, UNREACHABLE = _Sign(), _Unreachable()
+MISSING_FIELD, NO_PARENT_FIELD = _Marker(), _Unreachable()
 _KIND_OF: dict[type, int] = {
-    _Unreachable: NO_BASE,
-    _Sign: MISSING,
+    _Unreachable: NO_PARENT,
+    _Marker: MISSING,
     type(None): NULL,
     bool: BOOL,
     int: INT,
@@ -75,7 +74,7 @@ _KIND_OF: dict[type, int] = {
     list: LIST,
     dict: MAP,
 }
-_EXACT = 2**53
+MAX_EXACT_INT = 2**53
 """Whole numbers up to here are doubles, too."""
 
 
@@ -106,12 +105,12 @@ class Column:
         if numbers.any():
             doubles = self.doubles + 0.0  # -0.0 becomes 0.0
             words = np.where(numbers, doubles.view(np.uint64) ^ np.uint64(0x4E), words)
-        words = mix(words)
+        words = splitmix64(words)
         texts = self.kinds == TEXT
         return np.where(texts, text_hashes(self), words) if texts.any() else words
 
     @cached_property
-    def keyed(self) -> Bools:
+    def is_hashable(self) -> Bools:
         """Where the value is a scalar that something can be equal to: no list, no map, not NaN, not missing."""
         scalar = (self.kinds >= NULL) & (self.kinds <= DURATION)
         return scalar & ~((self.kinds == FLOAT) & np.isnan(self.doubles))
@@ -156,8 +155,8 @@ def _column(kinds: npt.NDArray[np.uint8], bits: Ints, texts: Any) -> Column:
     return Column(kinds, bits, places, held)
 
 
-def column_of(values: Sequence[Any]) -> Column:
-    """The column of canonical values (`vedette.values`), ABSENT and UNREACHABLE among them."""
+def build_column(values: Sequence[Any]) -> Column:
+    """The column of canonical values (`vedette.values`), including MISSING_FIELD and NO_PARENT_FIELD."""
     count = len(values)
     types = set(map(type, values))
     if len(types) == 1:
@@ -195,25 +194,25 @@ _BITS: tuple[tuple[int, Callable[[Sequence[Any]], Ints]], ...] = (
 )
 
 
-def extract(documents: Sequence[dict[str, Any] | None], path: Sequence[str]) -> list[Any]:
+def extract_field(documents: Sequence[dict[str, Any] | None], path: Sequence[str]) -> list[Any]:
     """What stands at a path in each document."""
     first, *rest = path
     try:
         values = [document[first] for document in documents]  # type: ignore[index]
     except (KeyError, TypeError):
-        values = [UNREACHABLE if d is None else d.get(first, ABSENT) for d in documents]
+        values = [NO_PARENT_FIELD if d is None else d.get(first, MISSING_FIELD) for d in documents]
     for name in rest:
-        values = [v.get(name, ABSENT) if v.__class__ is dict else UNREACHABLE for v in values]
+        values = [v.get(name, MISSING_FIELD) if v.__class__ is dict else NO_PARENT_FIELD for v in values]
     return values
 
 
 # --- hashes -----------------------------------------------------------------------------------------------------
 
-_LONG_TEXT = 64
+HASHED_TEXT_BYTES = 64
 """Bytes; of a longer text only the first and last so many count, and its length."""
 
 
-def mix(words: UInts) -> UInts:
+def splitmix64(words: UInts) -> UInts:
     """The finalizer of splitmix64: every bit of the input moves every bit of the output."""
     with np.errstate(over="ignore"):
         words = (words ^ (words >> np.uint64(30))) * np.uint64(0xBF58476D1CE4E5B9)
@@ -225,11 +224,11 @@ def text_hashes(column: Column) -> UInts:
     """Hashes of the texts of a column, eight bytes at a time over all rows."""
     starts, ends = column.text_offsets[:-1], column.text_offsets[1:]
     lengths = ends - starts
-    heads = _words(column.text_data, starts, np.minimum(lengths, _LONG_TEXT))
-    found = _fold(heads, mix(lengths.astype(np.uint64) + np.uint64(1)))
-    if lengths.max(initial=0) > _LONG_TEXT:
+    heads = _words(column.text_data, starts, np.minimum(lengths, HASHED_TEXT_BYTES))
+    found = _fold(heads, splitmix64(lengths.astype(np.uint64) + np.uint64(1)))
+    if lengths.max(initial=0) > HASHED_TEXT_BYTES:
         # A short text has no tail, whatever its neighbours have.
-        tails = np.where(lengths > _LONG_TEXT, _LONG_TEXT, 0)
+        tails = np.where(lengths > HASHED_TEXT_BYTES, HASHED_TEXT_BYTES, 0)
         found = _fold(_words(column.text_data, ends - tails, tails), found)
     return found
 
@@ -249,7 +248,7 @@ def _fold(words: UInts, found: UInts) -> UInts:
     for place in range(words.shape[1]):
         # Words of zeros at the end change nothing, so that a row's hash does not depend on its neighbours' length.
         column = words[:, place]
-        folded = mix(found * np.uint64(0x9E3779B97F4A7C15) ^ column)
+        folded = splitmix64(found * np.uint64(0x9E3779B97F4A7C15) ^ column)
         found = np.where(column == 0, found, folded)
     return found
 
@@ -283,7 +282,7 @@ _ORDERS: dict[str, tuple[Any, Any]] = {
 }
 
 
-def ordered(op: str, left: Column, right: Column) -> tuple[Bools, Bools]:
+def compare_ordered(op: str, left: Column, right: Column) -> tuple[Bools, Bools]:
     """Where `left op right` is true, and where there is no order: different families, lists, maps, nothing."""
     compare, compare_texts = _ORDERS[op]
     same_kind = left.kinds == right.kinds
@@ -306,8 +305,8 @@ def _arrow(compare: Any, left: Column, right: Column) -> Bools:
 def _compare_numbers(compare: Any, left: Column, right: Column, where: Bools) -> Bools:
     """As doubles; where a whole number is too large to be one, by Python, which is exact."""
     found: Bools = compare(left.doubles, right.doubles)
-    large = (left.kinds == INT) & (np.abs(left.doubles) >= _EXACT)
-    large |= (right.kinds == INT) & (np.abs(right.doubles) >= _EXACT)
+    large = (left.kinds == INT) & (np.abs(left.doubles) >= MAX_EXACT_INT)
+    large |= (right.kinds == INT) & (np.abs(right.doubles) >= MAX_EXACT_INT)
     for place in np.flatnonzero(large & where).tolist():
         found[place] = _PYTHON[compare](_number(left, place), _number(right, place))
     return found

@@ -16,29 +16,29 @@ import numpy.typing as npt
 
 from vedette.subscriptions.index.columns import Ints, UInts
 
-__all__ = ["KeyTable", "key_table"]
+__all__ = ["HashTable", "build_hash_table"]
 
-_LARGE = 4_096
+PREFIX_TABLE_MIN_HASHES = 4_096
 """From so many hashes on they are found by their beginnings."""
-_STEPS = 3
+LINEAR_PROBES = 3
 """So many neighbours are looked at; a hash that stands further back is searched for."""
 
 
-def key_table(hashes: UInts) -> dict[str, npt.NDArray[Any]]:
+def build_hash_table(hashes: UInts) -> dict[str, npt.NDArray[Any]]:
     """The arrays of a table of sorted hashes."""
     different, first = np.unique(hashes, return_index=True)
     arrays: dict[str, npt.NDArray[Any]] = {
         "hash": different,
         "first": np.append(first, len(hashes)).astype(np.uint32),
     }
-    if len(different) >= _LARGE:
+    if len(different) >= PREFIX_TABLE_MIN_HASHES:
         bits = len(different).bit_length() - 1
         beginnings = np.arange(1 << bits, dtype=np.uint64) << np.uint64(64 - bits)
         arrays["start"] = np.searchsorted(different, beginnings).astype(np.uint32)
     return arrays
 
 
-class KeyTable:
+class HashTable:
     """An opened table; its arrays are views of a file."""
 
     def __init__(self, arrays: Mapping[str, npt.NDArray[Any]]) -> None:
@@ -47,12 +47,12 @@ class KeyTable:
         self._start: npt.NDArray[np.uint32] | None = arrays.get("start")
         self._last = len(self._hash) - 1
 
-    def stretches(self, hashes: UInts) -> tuple[Ints, Ints]:
+    def find_ranges(self, hashes: UInts) -> tuple[Ints, Ints]:
         """For each hash the keys low:high that have it; low is high where none has."""
         if self._last < 0:
             nowhere = np.zeros(len(hashes), np.int64)
             return nowhere, nowhere
-        places = self._search(hashes) if self._start is None else self._look_up(self._start, hashes)
+        places = self._search(hashes) if self._start is None else self._find_by_prefix(self._start, hashes)
         low = self._first[places].astype(np.int64)
         return low, np.where(self._hash[places] == hashes, self._first[places + 1], low)
 
@@ -60,12 +60,12 @@ class KeyTable:
         """The place of each hash or, where it is not there, any place."""
         return np.minimum(np.searchsorted(self._hash, hashes), self._last)
 
-    def _look_up(self, start: npt.NDArray[np.uint32], hashes: UInts) -> Ints:
+    def _find_by_prefix(self, start: npt.NDArray[np.uint32], hashes: UInts) -> Ints:
         """The same, by their beginnings."""
         shift = np.uint64(65 - len(start).bit_length())
         places = np.minimum(start[hashes >> shift], self._last).astype(np.int64)
         behind = np.flatnonzero(self._hash[places] < hashes)
-        for _ in range(_STEPS):
+        for _ in range(LINEAR_PROBES):
             behind = behind[places[behind] < self._last]
             places[behind] += 1
             behind = behind[self._hash[places[behind]] < hashes[behind]]

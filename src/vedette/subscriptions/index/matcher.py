@@ -15,13 +15,13 @@ import numpy.typing as npt
 
 from vedette.clock import SystemClock
 from vedette.subscriptions.collection_watch import field_value
-from vedette.subscriptions.index.change_batch import ImageRows
+from vedette.subscriptions.index.change_batch import ImageBatch
 from vedette.subscriptions.index.columns import Bools, Ints, UInts
-from vedette.subscriptions.index.pair_evaluation import CONDITION, truth_of
-from vedette.subscriptions.index.segment import Segment, ShapeRows
-from vedette.subscriptions.policy_view import without
+from vedette.subscriptions.index.pair_evaluation import CONDITION, evaluate_pairs
+from vedette.subscriptions.index.segment import Segment, ShapeGroup
+from vedette.subscriptions.policy_view import drop_attributes
 from vedette.subscriptions.shape import Shape
-from vedette.watch.delta import same
+from vedette.watch.delta import values_equal
 
 __all__ = [
     "ENTER",
@@ -30,10 +30,10 @@ __all__ = [
     "Match",
     "MatchCounts",
     "Matches",
+    "match_by_scan",
     "match_segment",
     "match_segments",
-    "scan",
-    "shown",
+    "redact_by_mask",
 ]
 
 _clock = SystemClock()
@@ -48,9 +48,9 @@ class MatchCounts:
     candidates: int = 0
     matched: int = 0
     faults: int = 0
-    absent: int = 0
+    absent_keys: int = 0
     """Keys asked for that no subscription has."""
-    passed: int = 0
+    false_positives: int = 0
     """Of those, let through by a Bloom filter."""
     times: list[tuple[float, bytes]] = field(default_factory=list)
     """Milliseconds of the exact check, and the form, of each shape that had candidates."""
@@ -59,8 +59,8 @@ class MatchCounts:
         self.candidates += other.candidates
         self.matched += other.matched
         self.faults += other.faults
-        self.absent += other.absent
-        self.passed += other.passed
+        self.absent_keys += other.absent_keys
+        self.false_positives += other.false_positives
         self.times += other.times
 
 
@@ -68,8 +68,8 @@ class Match(NamedTuple):
     """One subscription that one change concerns."""
 
     change: int
-    number: int
-    reason: int
+    subscription: int
+    transition: int
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -79,7 +79,7 @@ class Matches:
     change: Ints
     number: Ints
     gateway: npt.NDArray[np.int32]
-    reason: npt.NDArray[np.uint8]
+    transition: npt.NDArray[np.uint8]
     flags: npt.NDArray[np.uint8]
     shape: npt.NDArray[np.int32]
     """Into `forms`."""
@@ -93,7 +93,7 @@ class Matches:
         return len(self.change)
 
     def __iter__(self) -> Iterator[Match]:
-        columns = (self.change.tolist(), self.number.tolist(), self.reason.tolist())
+        columns = (self.change.tolist(), self.number.tolist(), self.transition.tolist())
         return map(Match._make, zip(*columns, strict=True))
 
     def take(self, rows: Ints) -> Matches:
@@ -101,7 +101,7 @@ class Matches:
             change=self.change[rows],
             number=self.number[rows],
             gateway=self.gateway[rows],
-            reason=self.reason[rows],
+            transition=self.transition[rows],
             flags=self.flags[rows],
             shape=self.shape[rows],
             hidden_before=self.hidden_before[rows],
@@ -114,7 +114,7 @@ class Matches:
 def match_segments(
     segments: Sequence[Segment],
     tombstones: Ints,
-    images: ImageRows,
+    images: ImageBatch,
     *,
     newer_than: int = -1,
     indexed: bool = True,
@@ -142,7 +142,7 @@ def _concatenated(parts: Sequence[Matches]) -> Matches:
         change=np.concatenate([np.empty(0, np.int64), *(part.change for part in parts)]),
         number=np.concatenate([np.empty(0, np.int64), *(part.number for part in parts)]),
         gateway=np.concatenate([np.empty(0, np.int32), *(part.gateway for part in parts)]),
-        reason=np.concatenate([np.empty(0, np.uint8), *(part.reason for part in parts)]),
+        transition=np.concatenate([np.empty(0, np.uint8), *(part.transition for part in parts)]),
         flags=np.concatenate([np.empty(0, np.uint8), *(part.flags for part in parts)]),
         shape=np.concatenate(shapes),
         hidden_before=np.concatenate([np.empty(0, np.uint64), *(part.hidden_before for part in parts)]),
@@ -153,36 +153,41 @@ def _concatenated(parts: Sequence[Matches]) -> Matches:
 
 
 def match_segment(
-    segment: Segment, images: ImageRows, *, newer_than: int = -1, indexed: bool = True
+    segment: Segment, images: ImageBatch, *, newer_than: int = -1, indexed: bool = True
 ) -> Matches:
     """The answer of one segment. Without the index every subscription is a candidate for every image."""
     counts = MatchCounts()
     if indexed:
-        looked_up = segment.look_up(images)
+        looked_up = segment.find_candidates(images)
         pairs, rows = looked_up.images, looked_up.rows
-        counts.absent, counts.passed = looked_up.absent, looked_up.passed
+        counts.absent_keys, counts.false_positives = looked_up.absent_keys, looked_up.false_positives
     else:
         pairs = np.repeat(np.arange(len(images)), len(segment))
         rows = np.tile(np.arange(len(segment)), len(images))
     fresh = (images.offsets[pairs] > segment.boundaries[rows]) & (segment.added[rows] > newer_than)
     pairs, rows = pairs[fresh], rows[fresh]
     counts.candidates = len(rows)
-    exact = _exact(segment, images, pairs, rows, counts)
+    exact = _check_candidates(segment, images, pairs, rows, counts)
     pairs, rows = pairs[exact], rows[exact]
-    joined, reasons = _joined(images, pairs, rows, segment)
+    joined, reasons = _merge_before_and_after(images, pairs, rows, segment)
     changes, rows = joined >> 32, joined & 0xFFFFFFFF
     shapes = (np.searchsorted(segment.shape_starts, rows, "right") - 1).astype(np.int32)
     masks = np.zeros((2, len(rows)), np.uint64)
     for part in segment.shapes:
-        if part.shape.hidden:
+        if part.shape.attribute_masks:
             _mask(
-                segment, part, images, masks, (changes, rows, reasons), np.flatnonzero(shapes == part.place)
+                segment,
+                part,
+                images,
+                masks,
+                (changes, rows, reasons),
+                np.flatnonzero(shapes == part.shape_index),
             )
     found = Matches(
         change=changes,
         number=segment.numbers[rows],
         gateway=segment.gateways[rows],
-        reason=reasons,
+        transition=reasons,
         flags=segment.flags[rows],
         shape=shapes,
         hidden_before=masks[0],
@@ -190,26 +195,26 @@ def match_segment(
         forms=tuple(part.form for part in segment.shapes),
         counts=counts,
     )
-    found = _seen(found, images, segment)
+    found = _drop_hidden_updates(found, images, segment)
     counts.matched = len(found)
     return found
 
 
-def scan(segments: Sequence[Segment], tombstones: Ints, images: ImageRows) -> Matches:
+def match_by_scan(segments: Sequence[Segment], tombstones: Ints, images: ImageBatch) -> Matches:
     """`match_segments` without the index: slow, and what the index is held against."""
     return match_segments(segments, tombstones, images, indexed=False)
 
 
-def _joined(
-    images: ImageRows, pairs: Ints, rows: Ints, segment: Segment
+def _merge_before_and_after(
+    images: ImageBatch, pairs: Ints, rows: Ints, segment: Segment
 ) -> tuple[Ints, npt.NDArray[np.uint8]]:
     """Put the answers about the images before and after one change together."""
     keys = images.change[pairs] << 32 | rows
     sides = np.where(images.after[pairs], ENTER, LEAVE).astype(np.uint8)
-    eventful = np.array([part.shape.eventful for part in segment.shapes], np.bool_)
+    eventful = np.array([part.shape.depends_on_change for part in segment.shapes], np.bool_)
     if eventful.any():  # a filter about the change: the change is what it is
         about = eventful[np.searchsorted(segment.shape_starts, rows, "right") - 1]
-        sides[about] = _own_reason(images)[images.change[pairs[about]]]
+        sides[about] = _transition_of_change(images)[images.change[pairs[about]]]
     order = np.argsort(keys, kind="stable")
     keys, sides = keys[order], sides[order]
     firsts = (
@@ -225,8 +230,8 @@ def _joined(
 
 def _mask(
     segment: Segment,
-    part: ShapeRows,
-    images: ImageRows,
+    part: ShapeGroup,
+    images: ImageBatch,
     masks: UInts,
     found: tuple[Ints, Ints, npt.NDArray[np.uint8]],
     chosen: Ints,
@@ -236,61 +241,65 @@ def _mask(
     for side, bit in enumerate((LEAVE, ENTER)):
         concerned = chosen[(reasons[chosen] & bit) != 0]
         place = np.searchsorted(images.change, changes[concerned], "right" if side else "left") - side
-        for number in range(len(part.shape.hidden)):
-            truth = truth_of(segment, part, number, images, place, rows[concerned] - part.start)
+        for number in range(len(part.shape.attribute_masks)):
+            truth = evaluate_pairs(segment, part, number, images, place, rows[concerned] - part.start)
             masks[side][concerned] |= truth.true.astype(np.uint64) << np.uint64(number)
 
 
-def _seen(found: Matches, images: ImageRows, segment: Segment) -> Matches:
+def _drop_hidden_updates(found: Matches, images: ImageBatch, segment: Segment) -> Matches:
     """Leave out updates of which a subscriber sees nothing, where policies hide attributes from it."""
-    masking = [part.place for part in segment.shapes if part.shape.hidden]
+    masking = [part.shape_index for part in segment.shapes if part.shape.attribute_masks]
     if not masking:
         return found
     unseen, known = [], {}
-    for row in np.flatnonzero((found.reason == UPDATE) & np.isin(found.shape, masking)).tolist():
+    for row in np.flatnonzero((found.transition == UPDATE) & np.isin(found.shape, masking)).tolist():
         columns = (found.change, found.shape, found.hidden_before, found.hidden_after)
         change, place, *bits = (int(column[row]) for column in columns)
         if (change, place, *bits) not in known:
             shape = segment.shapes[place].shape
             one, other = (
-                _told(shape, images.changes[change].key, image, bit)
+                _visible_value(shape, images.changes[change].key, image, bit)
                 for image, bit in zip(images.changes[change][3:], bits, strict=True)
             )
-            known[change, place, *bits] = same(one, other)
+            known[change, place, *bits] = values_equal(one, other)
         if known[change, place, *bits]:
             unseen.append(row)
     return found.take(np.delete(np.arange(len(found)), unseen))
 
 
-def _told(shape: Shape, key: str, image: Mapping[str, Any] | None, bits: int) -> Any:
+def _visible_value(shape: Shape, key: str, image: Mapping[str, Any] | None, bits: int) -> Any:
     """What a subscriber with this shape sees of an image: the row of a WATCH, else the document."""
-    document = shown(shape, image or {}, bits)
-    if shape.returns is None or shape.window:
+    document = redact_by_mask(shape, image or {}, bits)
+    if shape.columns is None or shape.window:
         return document
-    return [field_value(path, key, document, "") for _, path in shape.returns]
+    return [field_value(path, key, document, "") for _, path in shape.columns]
 
 
-def shown(shape: Shape, image: Mapping[str, Any], bits: int) -> Mapping[str, Any]:
+def redact_by_mask(shape: Shape, image: Mapping[str, Any], bits: int) -> Mapping[str, Any]:
     """An image without the attributes whose bits are set."""
     if not bits:
         return image
-    return without(image, [name for number, (name, _) in enumerate(shape.hidden) if bits >> number & 1])
+    return drop_attributes(
+        image, [name for number, (name, _) in enumerate(shape.attribute_masks) if bits >> number & 1]
+    )
 
 
-def _own_reason(images: ImageRows) -> npt.NDArray[np.uint8]:
+def _transition_of_change(images: ImageBatch) -> npt.NDArray[np.uint8]:
     return np.array([(c.before is not None) | (c.after is not None) << 1 for c in images.changes], np.uint8)
 
 
-def _exact(segment: Segment, images: ImageRows, pairs: Ints, rows: Ints, counts: MatchCounts) -> Bools:
+def _check_candidates(
+    segment: Segment, images: ImageBatch, pairs: Ints, rows: Ints, counts: MatchCounts
+) -> Bools:
     """Which candidates are matches, by the whole filter."""
     found = np.zeros(len(rows), np.bool_)
     shapes = np.searchsorted(segment.shape_starts, rows, "right") - 1
     order = np.argsort(shapes, kind="stable")
     edges = np.searchsorted(shapes[order], np.arange(len(segment.shapes) + 1))
     for part in segment.shapes:
-        chosen = order[edges[part.place] : edges[part.place + 1]]
-        if part.shape.eventful:
-            chosen = chosen[images.subject[pairs[chosen]]]
+        chosen = order[edges[part.shape_index] : edges[part.shape_index + 1]]
+        if part.shape.depends_on_change:
+            chosen = chosen[images.is_current_image[pairs[chosen]]]
         if len(chosen):
             begin = _clock.monotonic()
             found[chosen] = _check(segment, part, images, pairs[chosen], rows[chosen] - part.start, counts)
@@ -299,8 +308,8 @@ def _exact(segment: Segment, images: ImageRows, pairs: Ints, rows: Ints, counts:
 
 
 def _check(
-    segment: Segment, part: ShapeRows, images: ImageRows, pairs: Ints, rows: Ints, counts: MatchCounts
+    segment: Segment, part: ShapeGroup, images: ImageBatch, pairs: Ints, rows: Ints, counts: MatchCounts
 ) -> Bools:
-    truth = truth_of(segment, part, CONDITION, images, pairs, rows)
+    truth = evaluate_pairs(segment, part, CONDITION, images, pairs, rows)
     counts.faults += int(np.count_nonzero(truth.fault))
     return truth.true

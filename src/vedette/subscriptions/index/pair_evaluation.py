@@ -8,46 +8,48 @@ from weakref import ref
 
 import numpy as np
 
-from vedette.filters.document_filter import DocumentFilter, Outcome, compile_filter
-from vedette.subscriptions.index.change_batch import ImageRows
+from vedette.filters.document_filter import DocumentFilter, FilterOutcome, compile_filter
+from vedette.subscriptions.index.change_batch import ImageBatch
 from vedette.subscriptions.index.columns import Column, Ints
-from vedette.subscriptions.index.segment import Segment, ShapeRows
-from vedette.subscriptions.index.vectorized_filter import ListColumn, Program, Truth, vectorise
-from vedette.subscriptions.policy_view import ACCEPTED
+from vedette.subscriptions.index.segment import Segment, ShapeGroup
+from vedette.subscriptions.index.vectorized_filter import ListColumn, Program, Truth, compile_vectorized
+from vedette.subscriptions.policy_view import TRUSTED_LIMITS
 from vedette.subscriptions.shape import Constant, FieldPath, bind_tree
-from vedette.subscriptions.spec import shape_of
+from vedette.subscriptions.spec import shape_of_spec
 
-__all__ = ["CONDITION", "truth_of"]
+__all__ = ["CONDITION", "evaluate_pairs"]
 
 CONDITION = -1
 """The tree that a shape is true by; the others, from 0 on, hide its attributes."""
 
 
-def truth_of(
-    segment: Segment, part: ShapeRows, tree: int, images: ImageRows, pairs: Ints, rows: Ints
+def evaluate_pairs(
+    segment: Segment, part: ShapeGroup, tree: int, images: ImageBatch, pairs: Ints, rows: Ints
 ) -> Truth:
     """What a tree of a shape says about images beside rows of that shape, counted from its first."""
     program = _program(part.form, tree)
     if program is not None:
         return program(_SegmentPairs(segment, part, images, pairs, rows))
-    return _by_closures(segment, part, tree, images, pairs, rows)
+    return _evaluate_one_by_one(segment, part, tree, images, pairs, rows)
 
 
 def _tree(form: bytes, tree: int) -> Any:
     """The condition of a shape, or one of those that hide an attribute."""
-    shape = shape_of(form)
-    return shape.tree if tree == CONDITION else shape.hidden[tree][1]
+    shape = shape_of_spec(form)
+    return shape.tree if tree == CONDITION else shape.attribute_masks[tree][1]
 
 
 @lru_cache(maxsize=4096)
 def _program(form: bytes, tree: int) -> Program | None:
-    return vectorise(_tree(form, tree))
+    return compile_vectorized(_tree(form, tree))
 
 
 class _SegmentPairs:
     """Images beside rows of one shape; columns are gathered once."""
 
-    def __init__(self, segment: Segment, part: ShapeRows, images: ImageRows, pairs: Ints, rows: Ints) -> None:
+    def __init__(
+        self, segment: Segment, part: ShapeGroup, images: ImageBatch, pairs: Ints, rows: Ints
+    ) -> None:
         self._segment, self._part, self._images = segment, part, images
         self._pairs, self._rows = pairs, rows
         self._fields: dict[FieldPath, Column] = {}
@@ -60,44 +62,44 @@ class _SegmentPairs:
         return column
 
     def constant(self, index: int) -> Column:
-        return self._segment.constant(self._part.place, index).take(self._rows)
+        return self._segment.constant(self._part.shape_index, index).take(self._rows)
 
     def list(self, index: int) -> ListColumn:
-        starts = self._segment.list_starts(self._part.place, index)
+        starts = self._segment.list_starts(self._part.shape_index, index)
         counts = starts[self._rows + 1] - starts[self._rows]
         owners = np.repeat(np.arange(self.size), counts)
         within = np.arange(len(owners)) - np.repeat(np.cumsum(counts) - counts, counts)
         places = np.repeat(starts[self._rows], counts) + within
-        return ListColumn(self._segment.constant(self._part.place, index).take(places), owners)
+        return ListColumn(self._segment.constant(self._part.shape_index, index).take(places), owners)
 
 
-def _by_closures(
-    segment: Segment, part: ShapeRows, tree: int, images: ImageRows, pairs: Ints, rows: Ints
+def _evaluate_one_by_one(
+    segment: Segment, part: ShapeGroup, tree: int, images: ImageBatch, pairs: Ints, rows: Ints
 ) -> Truth:
     """Pair by pair, for filters that no column code is made of."""
     true, fault = np.zeros(len(rows), np.bool_), np.zeros(len(rows), np.bool_)
     for place, (image, row) in enumerate(zip(pairs.tolist(), rows.tolist(), strict=True)):
-        closure = _closure(part.form, tree, _Constants(segment, part, row))
-        outcome = closure.outcome(images.environment(image))
-        true[place] = outcome is Outcome.MATCH
-        fault[place] = outcome is Outcome.FAILED
+        closure = _closure(part.form, tree, _RowConstants(segment, part, row))
+        outcome = closure.outcome(images.filter_environment(image))
+        true[place] = outcome is FilterOutcome.MATCH
+        fault[place] = outcome is FilterOutcome.FAILED
     return Truth(true, fault)
 
 
-class _Constants:
+class _RowConstants:
     """The constants of one row, told apart by where they stand, so that a compiled filter is found again."""
 
     __slots__ = ("_part", "_segment", "_where")
 
-    def __init__(self, segment: Segment, part: ShapeRows, row: int) -> None:
+    def __init__(self, segment: Segment, part: ShapeGroup, row: int) -> None:
         self._segment, self._part = ref(segment), part  # whoever remembers this keeps no segment mapped
-        self._where = (segment.serial, part.place, row)
+        self._where = (segment.serial, part.shape_index, row)
 
     def __hash__(self) -> int:
         return hash(self._where)
 
     def __eq__(self, other: object) -> bool:
-        return isinstance(other, _Constants) and self._where == other._where
+        return isinstance(other, _RowConstants) and self._where == other._where
 
     def values(self) -> tuple[Constant, ...]:
         segment = self._segment()
@@ -114,5 +116,5 @@ class _Constants:
 
 
 @lru_cache(maxsize=10_000)
-def _closure(form: bytes, tree: int, constants: _Constants) -> DocumentFilter:
-    return compile_filter(bind_tree(_tree(form, tree), constants.values()), limits=ACCEPTED)
+def _closure(form: bytes, tree: int, constants: _RowConstants) -> DocumentFilter:
+    return compile_filter(bind_tree(_tree(form, tree), constants.values()), limits=TRUSTED_LIMITS)

@@ -1,7 +1,7 @@
 """One immutable piece of the index of a collection: subscriptions, their constants by shape, their keys.
 
 Rows are subscriptions, grouped by shape. For each *signature*, the fields of a composite key and the direction of its
-range, there are `bound` and `row` sorted by (hash, bound), and a table that knows where a hash stands (`key_table.py`).
+range, there are `bound` and `row` sorted by (hash, bound), and a table from hashes to row ranges (`hash_table.py`).
 A look-up hashes the same fields of all documents at once, asks the Bloom filter, and then the table; what it finds are
 candidates, never answers.
 """
@@ -22,7 +22,7 @@ import numpy.typing as npt
 from vedette.language.syntax.canonical import canonical_text
 from vedette.subscriptions.index.array_file import Blocks, open_blocks, write_blocks
 from vedette.subscriptions.index.bloom_filter import build_bloom, may_contain
-from vedette.subscriptions.index.change_batch import ImageRows
+from vedette.subscriptions.index.change_batch import ImageBatch
 from vedette.subscriptions.index.columns import (
     DURATION,
     INT,
@@ -31,15 +31,24 @@ from vedette.subscriptions.index.columns import (
     Column,
     Ints,
     UInts,
-    column_of,
-    mix,
+    build_column,
+    splitmix64,
 )
-from vedette.subscriptions.index.hash_table import KeyTable, key_table
-from vedette.subscriptions.required_keys import Alternative, alternatives
+from vedette.subscriptions.index.hash_table import HashTable, build_hash_table
+from vedette.subscriptions.required_keys import KeyAlternative, key_alternatives
 from vedette.subscriptions.shape import Constant, FieldPath, ListSlot, Shape, Slot
-from vedette.subscriptions.spec import shape_of
+from vedette.subscriptions.spec import shape_of_spec
 
-__all__ = ["LOW_PRIORITY", "SHELF", "Entry", "Lookup", "Segment", "ShapeRows", "Shelf", "write_segment"]
+__all__ = [
+    "LOW_PRIORITY",
+    "Candidates",
+    "Segment",
+    "SegmentCache",
+    "SegmentEntry",
+    "ShapeGroup",
+    "worker_cache",
+    "write_segment",
+]
 
 _serials = count()
 
@@ -47,7 +56,7 @@ LOW_PRIORITY = 1
 """A flag of a subscription: it is paused first when gateways are full."""
 
 
-class Entry(NamedTuple):
+class SegmentEntry(NamedTuple):
     """A subscription on its way into a segment."""
 
     number: int
@@ -77,14 +86,14 @@ class Signature(NamedTuple):
     @property
     def salt(self) -> np.uint64:
         text = canonical_text(("key", self.paths, self.range_path, self.rising))
-        return mix(column_of([text]).hashes)[0]
+        return splitmix64(build_column([text]).hashes)[0]
 
 
 # --- building ---------------------------------------------------------------------------------------------------
 
 
 @dataclass(slots=True)
-class _Keys:
+class _KeyEntries:
     """What stands under one signature, while a segment is made."""
 
     hashes: list[UInts]
@@ -92,11 +101,11 @@ class _Keys:
     rows: list[Ints]
 
 
-def write_segment(path: Path, entries: Sequence[Entry]) -> int:
+def write_segment(path: Path, entries: Sequence[SegmentEntry]) -> int:
     """Write the subscriptions as a segment and return the size of its file in bytes."""
-    shapes: dict[str, list[Entry]] = {}
+    shapes: dict[str, list[SegmentEntry]] = {}
     for entry in entries:
-        shapes.setdefault(shape_of(entry.form).text, []).append(entry)
+        shapes.setdefault(shape_of_spec(entry.form).fingerprint, []).append(entry)
     ordered = [entry for group in shapes.values() for entry in group]
     arrays: dict[str, npt.NDArray[Any]] = {
         "numbers": np.array([entry.number for entry in ordered], np.int64),
@@ -105,15 +114,15 @@ def write_segment(path: Path, entries: Sequence[Entry]) -> int:
         "flags": np.array([entry.flags for entry in ordered], np.uint8),
         "added": np.array([entry.added for entry in ordered], np.int64),
     }
-    keys: dict[Signature, _Keys] = {}
+    keys: dict[Signature, _KeyEntries] = {}
     facts, start = [], 0
     for place, group in enumerate(shapes.values()):
-        shape = shape_of(group[0].form)
+        shape = shape_of_spec(group[0].form)
         columns = _constant_columns(shape, [entry.constants for entry in group])
         for index, column in columns.items():
             arrays |= _column_arrays(f"s{place}.c{index}", column)
-        for alternative in alternatives(shape):
-            _enter(keys, alternative, columns, start, len(group))
+        for alternative in key_alternatives(shape):
+            _add_keys(keys, alternative, columns, start, len(group))
         facts.append({"form": group[0].form.decode(), "start": start})
         start += len(group)
     signatures = _sorted_keys(keys, arrays)
@@ -131,9 +140,9 @@ def _constant_columns(shape: Shape, constants: Sequence[tuple[Constant, ...]]) -
         values: list[Any] = [row[index] for row in constants]
         if values and isinstance(values[0], list):
             starts = np.cumsum([0, *map(len, values)])
-            columns[index] = _Lists(starts, column_of([item for items in values for item in items]))
+            columns[index] = _Lists(starts, build_column([item for items in values for item in items]))
         else:
-            columns[index] = column_of(values)
+            columns[index] = build_column(values)
     return columns
 
 
@@ -151,9 +160,9 @@ def _column_arrays(name: str, column: Column | _Lists) -> dict[str, npt.NDArray[
     return arrays
 
 
-def _enter(
-    keys: dict[Signature, _Keys],
-    alternative: Alternative,
+def _add_keys(
+    keys: dict[Signature, _KeyEntries],
+    alternative: KeyAlternative,
     columns: Mapping[int, Column | _Lists],
     start: int,
     count: int,
@@ -163,7 +172,7 @@ def _enter(
     signature = Signature(
         tuple(equality.path for equality in alternative.equalities),
         bound.path if bound is not None else None,
-        bound.rising if bound is not None else True,
+        bound.is_lower_bound if bound is not None else True,
     )
     rows: Ints = np.arange(count)
     for equality in alternative.equalities:  # one list at most: it says how many keys a row has
@@ -174,12 +183,12 @@ def _enter(
     hashes, keyed = np.full(len(rows), signature.salt), np.ones(len(rows), np.bool_)
     for equality in alternative.equalities:
         column = _equality_column(equality.constant, columns, rows)
-        hashes, keyed = _combined(hashes, column), keyed & column.keyed
+        hashes, keyed = _combine_hashes(hashes, column), keyed & column.is_hashable
     bounds = np.zeros(len(rows))
     if bound is not None:
-        bounds, fits = _bounds(_scalar(columns, bound.constant).take(rows), bound.rising)
+        bounds, fits = _sortable_bounds(_scalar(columns, bound.constant).take(rows), bound.is_lower_bound)
         keyed &= fits
-    held = keys.setdefault(signature, _Keys([], [], []))
+    held = keys.setdefault(signature, _KeyEntries([], [], []))
     held.hashes.append(hashes[keyed])
     held.bounds.append(bounds[keyed])
     held.rows.append(rows[keyed] + start)
@@ -189,7 +198,7 @@ def _equality_column(
     constant: Slot | ListSlot | bool, columns: Mapping[int, Column | _Lists], rows: Ints
 ) -> Column:
     if isinstance(constant, bool):
-        return column_of([True] * len(rows))
+        return build_column([True] * len(rows))
     column = columns[constant.index]
     return column.items if isinstance(column, _Lists) else column.take(rows)
 
@@ -200,12 +209,12 @@ def _scalar(columns: Mapping[int, Column | _Lists], slot: Slot) -> Column:
     return column
 
 
-def _combined(hashes: UInts, column: Column) -> UInts:
+def _combine_hashes(hashes: UInts, column: Column) -> UInts:
     with np.errstate(over="ignore"):
-        return mix(hashes * np.uint64(0x9E3779B97F4A7C15) + column.hashes)
+        return splitmix64(hashes * np.uint64(0x9E3779B97F4A7C15) + column.hashes)
 
 
-def _bounds(column: Column, rising: bool) -> tuple[npt.NDArray[np.float64], Bools]:
+def _sortable_bounds(column: Column, rising: bool) -> tuple[npt.NDArray[np.float64], Bools]:
     """Where constants stand in the order, and which can be passed at all. Texts stand at the end that is always met."""
     never = (column.kinds < INT) | (
         column.kinds > DURATION
@@ -215,13 +224,13 @@ def _bounds(column: Column, rising: bool) -> tuple[npt.NDArray[np.float64], Bool
     return bounds, ~(never | np.isnan(bounds))
 
 
-def _sorted_keys(keys: Mapping[Signature, _Keys], arrays: dict[str, npt.NDArray[Any]]) -> list[Any]:
+def _sorted_keys(keys: Mapping[Signature, _KeyEntries], arrays: dict[str, npt.NDArray[Any]]) -> list[Any]:
     gated: list[UInts] = []
     signatures = []
     for place, (signature, held) in enumerate(keys.items()):
         hashes, bounds = np.concatenate(held.hashes), np.concatenate(held.bounds)
         order = np.lexsort((bounds, hashes))
-        arrays |= {f"k{place}.{name}": array for name, array in key_table(hashes[order]).items()}
+        arrays |= {f"k{place}.{name}": array for name, array in build_hash_table(hashes[order]).items()}
         arrays[f"k{place}.row"] = np.concatenate(held.rows)[order].astype(np.uint32)
         if signature.range_path is not None:
             arrays[f"k{place}.bound"] = bounds[order]
@@ -236,27 +245,27 @@ def _sorted_keys(keys: Mapping[Signature, _Keys], arrays: dict[str, npt.NDArray[
 # --- looking up -------------------------------------------------------------------------------------------------
 
 
-class Lookup(NamedTuple):
+class Candidates(NamedTuple):
     """Candidates of a look-up: image rows beside rows of the segment, some perhaps twice; what the Bloom filter did."""
 
     images: Ints
     rows: Ints
-    absent: int
+    absent_keys: int
     """Keys that are not in the index."""
-    passed: int
+    false_positives: int
     """Of those, let through by the Bloom filter: its false positives."""
 
 
-class ShapeRows(NamedTuple):
+class ShapeGroup(NamedTuple):
     """The rows of a segment that have one shape."""
 
-    place: int
+    shape_index: int
     form: bytes
     start: int
 
     @property
     def shape(self) -> Shape:
-        return shape_of(self.form)
+        return shape_of_spec(self.form)
 
 
 class Segment:
@@ -272,7 +281,7 @@ class Segment:
         self.flags: npt.NDArray[np.uint8] = blocks.array("flags")
         self.added: Ints = blocks.array("added")
         self.shapes = [
-            ShapeRows(place, fact["form"].encode(), fact["start"])
+            ShapeGroup(place, fact["form"].encode(), fact["start"])
             for place, fact in enumerate(blocks.facts["shapes"])
         ]
         self.signatures = [
@@ -285,7 +294,7 @@ class Segment:
 
     @classmethod
     def open(cls, path: Path) -> Segment:
-        return SHELF.take(path)
+        return worker_cache.get(path)
 
     def __len__(self) -> int:
         return len(self.numbers)
@@ -318,53 +327,55 @@ class Segment:
             arrays.get(f"{name}.data", np.empty(0, np.uint8)),
         )
 
-    def _table(self, prefix: str) -> KeyTable:
+    def _table(self, prefix: str) -> HashTable:
         arrays = {
             name.removeprefix(prefix): array
             for name, array in self._blocks.arrays.items()
             if name.startswith(prefix)
         }
         # Before there were tables, `hash` had the hash of every key.
-        return KeyTable(arrays if "first" in arrays else key_table(arrays["hash"]))
+        return HashTable(arrays if "first" in arrays else build_hash_table(arrays["hash"]))
 
-    def look_up(self, images: ImageRows) -> Lookup:
+    def find_candidates(self, images: ImageBatch) -> Candidates:
         """Every subscription that can match an image, and some more."""
         found = [self._look_up(place, signature, images) for place, signature in enumerate(self.signatures)]
         nothing = np.empty(0, np.int64)
-        return Lookup(
+        return Candidates(
             np.concatenate([nothing, *(part.images for part in found)]),
             np.concatenate([nothing, *(part.rows for part in found)]),
-            sum(part.absent for part in found),
-            sum(part.passed for part in found),
+            sum(part.absent_keys for part in found),
+            sum(part.false_positives for part in found),
         )
 
-    def _look_up(self, place: int, signature: Signature, images: ImageRows) -> Lookup:
+    def _look_up(self, place: int, signature: Signature, images: ImageBatch) -> Candidates:
         hashes, keyed = np.full(len(images), self._salts[place]), np.ones(len(images), np.bool_)
         for path in signature.paths:
             column = images.field(path)
-            hashes, keyed = _combined(hashes, column), keyed & column.keyed
+            hashes, keyed = _combine_hashes(hashes, column), keyed & column.is_hashable
         chosen = np.flatnonzero(keyed)
         gated = bool(signature.paths) and not signature.fast
         asked = len(chosen)
         if gated:
             chosen = chosen[may_contain(self._blocks.array("bloom"), hashes[chosen])]
-        low, high = self._tables[place].stretches(hashes[chosen])
+        low, high = self._tables[place].find_ranges(hashes[chosen])
         passed = int(np.count_nonzero(low == high)) if gated else 0
         absent = asked - len(chosen) + passed if gated else 0
         if signature.range_path is not None:
-            low, high = self._within(place, signature, images.field(signature.range_path), chosen, low, high)
+            low, high = self._narrow_by_bound(
+                place, signature, images.field(signature.range_path), chosen, low, high
+            )
         counts = np.maximum(high - low, 0)
         within = np.arange(counts.sum()) - np.repeat(np.cumsum(counts) - counts, counts)
         rows = self._blocks.array(f"k{place}.row")[np.repeat(low, counts) + within]
-        return Lookup(np.repeat(chosen, counts), rows.astype(np.int64), absent, passed)
+        return Candidates(np.repeat(chosen, counts), rows.astype(np.int64), absent, passed)
 
-    def _within(
+    def _narrow_by_bound(
         self, place: int, signature: Signature, column: Column, chosen: Ints, low: Ints, high: Ints
     ) -> tuple[Ints, Ints]:
         """Narrow each stretch of equal hashes to the bounds that the document's value passes."""
         bounds = self._blocks.array(f"k{place}.bound")
         taken = column.take(chosen)
-        values, orderable = _bounds(taken, signature.rising)
+        values, orderable = _sortable_bounds(taken, signature.rising)
         edge = bisect_within(bounds, values, low, high, right=signature.rising)
         if signature.rising:
             return np.where(orderable, low, 0), np.where(orderable, edge, 0)
@@ -390,25 +401,25 @@ def bisect_within(
     return low
 
 
-class Shelf:
+class SegmentCache:
     """Segments that this process keeps mapped: those that were used last, up to a number of bytes."""
 
     def __init__(self, most_bytes: int) -> None:
-        self.most_bytes = most_bytes
+        self.max_bytes = most_bytes
         self._held: OrderedDict[Path, tuple[Segment, int]] = OrderedDict()
         self.bytes = 0
 
-    def take(self, path: Path) -> Segment:
+    def get(self, path: Path) -> Segment:
         """Open it, or have it again; others make room, but never the one that is asked for."""
         held = self._held.get(path)
         if held is None:
             held = self._held[path] = Segment(open_blocks(path)), path.stat().st_size
             self.bytes += held[1]
         self._held.move_to_end(path)
-        while self.bytes > self.most_bytes and len(self._held) > 1:
+        while self.bytes > self.max_bytes and len(self._held) > 1:
             _, (_, size) = self._held.popitem(last=False)
             self.bytes -= size
         return held[0]
 
 
-SHELF = Shelf(1 << 30)
+worker_cache = SegmentCache(1 << 30)

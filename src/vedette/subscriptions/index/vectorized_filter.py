@@ -14,10 +14,18 @@ from typing import Any, NamedTuple, Protocol, TypeAlias
 import numpy as np
 
 from vedette.language.syntax.expressions import Attribute, Binary, Call, Conditional, Unary
-from vedette.subscriptions.index.columns import BOOL, MISSING, NO_BASE, Bools, Column, equal, ordered
+from vedette.subscriptions.index.columns import (
+    BOOL,
+    MISSING,
+    NO_PARENT,
+    Bools,
+    Column,
+    compare_ordered,
+    equal,
+)
 from vedette.subscriptions.shape import FieldPath, ListSlot, Slot, as_path
 
-__all__ = ["ListColumn", "Pairs", "Program", "Truth", "vectorise"]
+__all__ = ["ListColumn", "PairColumns", "Program", "Truth", "compile_vectorized"]
 
 
 class Truth(NamedTuple):
@@ -39,7 +47,7 @@ class ListColumn(NamedTuple):
     """For each item, the pair that it belongs to."""
 
 
-class Pairs(Protocol):
+class PairColumns(Protocol):
     """Documents beside constants, row by row."""
 
     @property
@@ -49,19 +57,19 @@ class Pairs(Protocol):
     def list(self, index: int) -> ListColumn: ...
 
 
-Program: TypeAlias = Callable[[Pairs], Truth]
+Program: TypeAlias = Callable[[PairColumns], Truth]
 _FLIPPED = {"<": ">", "<=": ">=", ">": "<", ">=": "<=", "==": "==", "!=": "!="}
 
 
-def vectorise(tree: Any) -> Program | None:
+def compile_vectorized(tree: Any) -> Program | None:
     """The column code of a tree with slots for constants; None when some part of it has none."""
     try:
         return _program(tree)
-    except _NoColumnCode:
+    except _NotVectorizable:
         return None
 
 
-class _NoColumnCode(Exception):
+class _NotVectorizable(Exception):
     pass
 
 
@@ -94,7 +102,7 @@ def _program(node: Any) -> Program:
 def _path(node: Any) -> FieldPath:
     path = as_path(node)
     if path is None:
-        raise _NoColumnCode
+        raise _NotVectorizable
     return path
 
 
@@ -108,20 +116,20 @@ def _truth_of(column: Column) -> Truth:
 
 
 def _comparison(op: str, path: FieldPath, index: int) -> Program:
-    def compare(pairs: Pairs) -> Truth:
+    def compare(pairs: PairColumns) -> Truth:
         values, constants = pairs.field(path), pairs.constant(index)
         missing = values.kinds <= MISSING
         if op in ("==", "!="):
             same = equal(values, constants)
             return Truth((same if op == "==" else ~same) & ~missing, missing)
-        true, unordered = ordered(op, values, constants)
+        true, unordered = compare_ordered(op, values, constants)
         return Truth(true, unordered)
 
     return compare
 
 
 def _member(path: FieldPath, index: int) -> Program:
-    def member(pairs: Pairs) -> Truth:
+    def member(pairs: PairColumns) -> Truth:
         values, (items, owners) = pairs.field(path), pairs.list(index)
         found = np.zeros(pairs.size, np.bool_)
         found[owners[equal(values.take(owners), items)]] = True
@@ -132,9 +140,9 @@ def _member(path: FieldPath, index: int) -> Program:
 
 
 def _presence(path: FieldPath) -> Program:
-    def present(pairs: Pairs) -> Truth:
+    def present(pairs: PairColumns) -> Truth:
         kinds = pairs.field(path).kinds
-        return Truth(kinds > MISSING, kinds == NO_BASE)
+        return Truth(kinds > MISSING, kinds == NO_PARENT)
 
     return present
 
@@ -143,7 +151,7 @@ def _presence(path: FieldPath) -> Program:
 
 
 def _both(left: Program, right: Program) -> Program:
-    def both(pairs: Pairs) -> Truth:
+    def both(pairs: PairColumns) -> Truth:
         one, other = left(pairs), right(pairs)
         true = one.true & other.true
         return Truth(true, ~(true | one.false | other.false))
@@ -152,7 +160,7 @@ def _both(left: Program, right: Program) -> Program:
 
 
 def _negated(operand: Program) -> Program:
-    def negated(pairs: Pairs) -> Truth:
+    def negated(pairs: PairColumns) -> Truth:
         truth = operand(pairs)
         return Truth(truth.false, truth.fault)
 
@@ -160,7 +168,7 @@ def _negated(operand: Program) -> Program:
 
 
 def _holds(condition: Program) -> Program:
-    def holds(pairs: Pairs) -> Truth:
+    def holds(pairs: PairColumns) -> Truth:
         true = condition(pairs).true
         return Truth(true, np.zeros_like(true))
 
@@ -168,7 +176,7 @@ def _holds(condition: Program) -> Program:
 
 
 def _choice(test: Program, then: Program, otherwise: Program) -> Program:
-    def choose(pairs: Pairs) -> Truth:
+    def choose(pairs: PairColumns) -> Truth:
         tested, one, other = test(pairs), then(pairs), otherwise(pairs)
         true = (tested.true & one.true) | (tested.false & other.true)
         fault = tested.fault | (tested.true & one.fault) | (tested.false & other.fault)

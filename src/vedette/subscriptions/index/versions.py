@@ -22,9 +22,9 @@ from vedette.clock import Clock, SystemClock
 from vedette.errors import SubscriptionError
 from vedette.subscriptions.index.array_file import open_blocks, write_blocks
 from vedette.subscriptions.index.columns import Ints
-from vedette.subscriptions.index.segment import Entry, Segment, write_segment
-from vedette.subscriptions.registry.registry import Registered, SubscriptionRegistry
-from vedette.subscriptions.spec import shape_of
+from vedette.subscriptions.index.segment import Segment, SegmentEntry, write_segment
+from vedette.subscriptions.registry.registry import RegisteredSubscription, SubscriptionRegistry
+from vedette.subscriptions.spec import shape_of_spec
 from vedette.values import timestamp_to_ms
 
 __all__ = ["CollectionFiles", "Compactor", "IndexVersion", "Manifest", "latest_version", "open_version"]
@@ -34,13 +34,13 @@ KEEP_MS = 600_000
 """A version is kept so long, in ms, and the youngest ones in any case: a batch that runs again asks for it."""
 REBUILD_MS = 86_400_000
 """A collection's index is built anew after a day, whatever happened (seeds/realtime-watching.md §1)."""
-MOST_DEAD = 0.25
+MAX_ENDED_RATIO = 0.25
 """The share of ended subscriptions in an index at which it is built anew."""
-_REMEMBERED = 500
+MAX_BOUNDARIES = 500
 """Boundaries that a manifest remembers; between them it is vague (`_remembered`)."""
-_FORGETFUL = 1_000
+LEGACY_BOUNDARY_LIMIT = 1_000
 """Earlier releases wrote down so many and forgot those before."""
-_MAKING = 2
+INDEX_FORMAT = 2
 """Version of the segment format; segments of an older version are rebuilt. 2: key salts and shapes are computed from
 the canonical text of expressions."""
 
@@ -83,15 +83,15 @@ class Manifest(msgspec.Struct, frozen=True, kw_only=True):
 
     def with_boundary(self, version: int, boundary: int) -> list[tuple[int, int]]:
         """The boundaries of a manifest that comes next, with new subscriptions."""
-        return _remembered([*self._known(), (version, boundary)])
+        return _compact_boundaries([*self._known(), (version, boundary)])
 
     def _known(self) -> list[tuple[int, int]]:
-        if len(self.boundaries) < _FORGETFUL:
+        if len(self.boundaries) < LEGACY_BOUNDARY_LIMIT:
             return self.boundaries
         return [(self.boundaries[0][0] - 1, 0), *self.boundaries]
 
 
-def _remembered(boundaries: Iterable[tuple[int, int]]) -> list[tuple[int, int]]:
+def _compact_boundaries(boundaries: Iterable[tuple[int, int]]) -> list[tuple[int, int]]:
     """What is needed to know the lowest boundary after any version, and never too high a one.
 
     A pair says nothing when a later one is as low, so boundaries rise, too: while a source is quiet one pair is all.
@@ -102,7 +102,7 @@ def _remembered(boundaries: Iterable[tuple[int, int]]) -> list[tuple[int, int]]:
         while kept and kept[-1][1] >= pair[1]:
             kept.pop()
         kept.append(pair)
-    while len(kept) > _REMEMBERED:
+    while len(kept) > MAX_BOUNDARIES:
         at = min(range(len(kept) - 1), key=lambda place: kept[place + 1][1] - kept[place][1])
         kept[at : at + 2] = [(kept[at + 1][0], kept[at][1])]
     return kept
@@ -165,12 +165,12 @@ class Compactor:
         folder.mkdir(parents=True, exist_ok=True)
         self._registry, self._folder = registry, folder
         self._clock = clock or SystemClock()
-        self._seen: object = None
-        self._doubted: set[tuple[str, str]] = set()
+        self._published_counter: object = None
+        self._rebuild_requested: set[tuple[str, str]] = set()
         self._names = count()
         self._latest = open_version(folder, latest_version(folder)).manifest
-        if self._latest.making < _MAKING:
-            self._doubted = {
+        if self._latest.making < INDEX_FORMAT:
+            self._rebuild_requested = {
                 (tenant, name) for tenant, held in self._latest.collections.items() for name in held
             }
 
@@ -178,26 +178,26 @@ class Compactor:
     def manifest(self) -> Manifest:
         return self._latest
 
-    def doubt(self, tenant: str, collection: str) -> None:
+    def request_rebuild(self, tenant: str, collection: str) -> None:
         """The Bloom filter of a collection is wrong too often: build its index anew with the next publication."""
-        self._doubted.add((tenant, collection))
+        self._rebuild_requested.add((tenant, collection))
 
     def publish(self) -> Manifest:
         """Bring the files up to the registry; returns the manifest in force, the old one when nothing changed."""
-        changes = self._registry.change_count()
-        if changes == self._seen and not self._doubted:
+        changes = self._registry.change_counter()
+        if changes == self._published_counter and not self._rebuild_requested:
             return self._latest
         before = self._latest
-        version = self._registry.advance() if self._doubted else self._registry.version()
+        version = self._registry.bump_version() if self._rebuild_requested else self._registry.version()
         if version != before.version:
-            self._latest = self._written(before, version)
-            self._doubted.clear()
-            self._forget()
-        self._seen = changes
+            self._latest = self._write_version(before, version)
+            self._rebuild_requested.clear()
+            self._delete_unused_files()
+        self._published_counter = changes
         return self._latest
 
-    def _written(self, before: Manifest, version: int) -> Manifest:
-        touched = {*self._registry.collections(before.version), *self._doubted}
+    def _write_version(self, before: Manifest, version: int) -> Manifest:
+        touched = {*self._registry.collections(before.version), *self._rebuild_requested}
         collections = {tenant: dict(held) for tenant, held in before.collections.items()}
         lowest: list[int] = []
         for tenant, collection in sorted(touched):
@@ -210,7 +210,7 @@ class Compactor:
             published_ms=self._now(),
             boundaries=boundaries,
             collections=collections,
-            making=_MAKING,
+            making=INDEX_FORMAT,
         )
         draft = self._folder / ".manifest"
         draft.write_bytes(msgspec.json.encode(manifest))
@@ -226,13 +226,17 @@ class Compactor:
         upto: int,
         note: Callable[[int], None],
     ) -> CollectionFiles:
-        fresh = list(self._registry.added(tenant, collection, after, upto))
+        fresh = list(self._registry.added_between(tenant, collection, after, upto))
         for row in fresh:
             note(row.boundary)
-        ended = self._registry.ended(tenant, collection, after, upto)
+        ended = self._registry.ended_between(tenant, collection, after, upto)
         dead = old.dead + len(ended)
         stale = old.built_ms and self._now() - old.built_ms > REBUILD_MS
-        if (tenant, collection) in self._doubted or stale or dead > MOST_DEAD * (old.rows + len(fresh)):
+        if (
+            (tenant, collection) in self._rebuild_requested
+            or stale
+            or dead > MAX_ENDED_RATIO * (old.rows + len(fresh))
+        ):
             return self._rebuilt(tenant, collection, upto)
         segments = list(old.segments)
         if fresh:
@@ -244,25 +248,25 @@ class Compactor:
         )
 
     def _rebuilt(self, tenant: str, collection: str, upto: int) -> CollectionFiles:
-        rows = list(self._registry.added(tenant, collection, 0, upto))
+        rows = list(self._registry.added_between(tenant, collection, 0, upto))
         segments = [self._segment(rows, 0, upto)] if rows else []
         return CollectionFiles(segments=segments, built_ms=self._now())
 
     def _merged(self, tenant: str, collection: str, segments: list[SegmentFile]) -> list[SegmentFile]:
         while len(segments) > 1 and segments[-2].rows < 2 * segments[-1].rows:
             older, newer = segments[-2:]
-            rows = list(self._registry.added(tenant, collection, older.after, newer.upto))
+            rows = list(self._registry.added_between(tenant, collection, older.after, newer.upto))
             segments[-2:] = [self._segment(rows, older.after, newer.upto)]
         return segments
 
-    def _segment(self, rows: list[Registered], after: int, upto: int) -> SegmentFile:
+    def _segment(self, rows: list[RegisteredSubscription], after: int, upto: int) -> SegmentFile:
         name = self._new_name("segment")
         entries = [
-            Entry(row.number, row.gateway, row.boundary, row.flags, row.form, row.constants, row.added)
+            SegmentEntry(row.number, row.gateway, row.boundary, row.flags, row.form, row.constants, row.added)
             for row in rows
         ]
         size = write_segment(self._folder / name, entries)
-        windowed = sum(bool(shape_of(entry.form).window) for entry in entries)
+        windowed = sum(bool(shape_of_spec(entry.form).window) for entry in entries)
         return SegmentFile(name, after, upto, len(rows), size, windowed)
 
     def _tombstones(self, old: str | None, ended: list[int]) -> str:
@@ -281,7 +285,7 @@ class Compactor:
             if not (self._folder / (name := f"{what}-{number:09d}.blk")).exists()
         )
 
-    def _forget(self) -> None:
+    def _delete_unused_files(self) -> None:
         """Remove versions that nobody asks for any more, then files that no version names."""
         versions = _versions(self._folder)
         kept = []

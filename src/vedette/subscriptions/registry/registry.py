@@ -21,18 +21,18 @@ import msgspec
 from vedette.clock import Clock, SystemClock
 from vedette.errors import SubscriptionError
 from vedette.sources.images import decode_image, encode_image
-from vedette.storage.sql_database import Rows, open_place
+from vedette.storage.sql_database import SqlTransaction, open_database
 from vedette.subscriptions.shape import Constant
-from vedette.subscriptions.spec import Form, take_apart
+from vedette.subscriptions.spec import SubscriptionSpec, split_constants
 from vedette.values import timestamp_to_ms
 
 __all__ = [
     "REGISTRY_FILE",
     "Gateway",
-    "Lagging",
-    "Mode",
+    "PartitionMode",
     "Quotas",
-    "Registered",
+    "ReducedMode",
+    "RegisteredSubscription",
     "SubscriptionRegistry",
     "SubscriptionRequest",
 ]
@@ -40,9 +40,9 @@ __all__ = [
 _audit = logging.getLogger("vedette.audit")
 REGISTRY_FILE = "subscriptions.db"
 _PAGE = 50_000
-Lagging: TypeAlias = Literal["shedding", "degraded"]
-Mode: TypeAlias = Literal["normal"] | Lagging
-_LAGGING: tuple[Lagging, ...] = ("shedding", "degraded")
+ReducedMode: TypeAlias = Literal["shedding", "degraded"]
+PartitionMode: TypeAlias = Literal["normal"] | ReducedMode
+_LAGGING: tuple[ReducedMode, ...] = ("shedding", "degraded")
 _TABLES = (
     "CREATE TABLE IF NOT EXISTS meta (key TEXT PRIMARY KEY, value INTEGER NOT NULL) STRICT",
     "INSERT INTO meta VALUES ('version', 0) ON CONFLICT DO NOTHING",
@@ -81,13 +81,13 @@ class SubscriptionRequest(msgspec.Struct, frozen=True, kw_only=True):
     """The gateway's own name of it."""
     tenant: str
     collection: str
-    form: Form
+    form: SubscriptionSpec
     boundary: int
     """The offset of the snapshot; changes after it concern the subscription."""
     low_priority: bool = False
 
 
-class Registered(NamedTuple):
+class RegisteredSubscription(NamedTuple):
     """A row as the compactor reads it."""
 
     number: int
@@ -118,7 +118,7 @@ class SubscriptionRegistry:
         path = address
         if not str(address).startswith("postgres") and Path(address).is_dir():
             path = Path(address) / REGISTRY_FILE
-        self._place = open_place(path, _TABLES, "vedette_subscriptions")
+        self._place = open_database(path, _TABLES, "vedette_subscriptions")
         self._clock = clock or SystemClock()
         self._quotas = quotas or Quotas()
 
@@ -128,10 +128,10 @@ class SubscriptionRegistry:
 
     # --- gateways -------------------------------------------------------------------------------------------
 
-    def join(self, name: str, address: str, seconds: float) -> Gateway:
+    def acquire_lease(self, name: str, address: str, seconds: float) -> Gateway:
         """Enter a gateway, or prolong its lease; it leaves when the lease runs out."""
         until = self._now() + int(seconds * 1000)
-        with self._place.writing() as rows:
+        with self._place.write() as rows:
             ((number,),) = rows.execute(
                 "INSERT INTO gateways (name, address, expires_ms) VALUES (?, ?, ?) ON CONFLICT (name)"
                 " DO UPDATE SET address = excluded.address, expires_ms = excluded.expires_ms RETURNING number",
@@ -141,7 +141,7 @@ class SubscriptionRegistry:
 
     def gateways(self) -> list[Gateway]:
         """Those whose lease has not run out, by number."""
-        with self._place.reading() as rows:
+        with self._place.read() as rows:
             found = rows.execute(
                 "SELECT number, name, address, expires_ms FROM gateways WHERE expires_ms > ? ORDER BY number",
                 (self._now(),),
@@ -150,43 +150,43 @@ class SubscriptionRegistry:
 
     def set_fan_out(self, count: int) -> None:
         """How many gateways get changes unfiltered, while the index is unsure; 0 is none."""
-        with self._place.writing() as rows:
+        with self._place.write() as rows:
             rows.execute(
                 "INSERT INTO meta VALUES ('fan_out', ?) ON CONFLICT (key) DO UPDATE SET value = excluded.value",
                 (count,),
             )
 
     def fan_out(self) -> int:
-        with self._place.reading() as rows:
+        with self._place.read() as rows:
             found = rows.execute("SELECT value FROM meta WHERE key = 'fan_out'")
         return int(found[0][0]) if found else 0
 
-    def set_mode(self, partition: int, mode: Mode) -> None:
+    def set_mode(self, partition: int, mode: PartitionMode) -> None:
         """How changes of a partition are told while it is behind: shedding or degraded; normal ends it."""
-        with self._place.writing() as rows:
+        with self._place.write() as rows:
             rows.execute("DELETE FROM meta WHERE key = ?", (f"mode:{partition}",))
             if mode != "normal":
                 rows.execute("INSERT INTO meta VALUES (?, ?)", (f"mode:{partition}", _LAGGING.index(mode)))
 
-    def modes(self) -> dict[int, Lagging]:
+    def modes(self) -> dict[int, ReducedMode]:
         """Partitions whose mode is not normal."""
-        with self._place.reading() as rows:
+        with self._place.read() as rows:
             found = rows.execute("SELECT key, value FROM meta WHERE key LIKE ?", ("mode:%",))
         return {int(key.removeprefix("mode:")): _LAGGING[value] for key, value in found}
 
-    def leave(self, name: str) -> None:
+    def release_lease(self, name: str) -> None:
         """A gateway goes in good order: its subscriptions end at once."""
-        with self._place.writing() as rows:
+        with self._place.write() as rows:
             for (number,) in rows.execute("SELECT number FROM gateways WHERE name = ?", (name,)):
                 self._remove(rows, number)
 
-    def give_up(self, number: int) -> None:
+    def evict(self, number: int) -> None:
         """Deliveries for a gateway were dropped. If it is alive after all it has another number when it joins again."""
-        with self._place.writing() as rows:
+        with self._place.write() as rows:
             self._remove(rows, number)
 
-    def _remove(self, rows: Rows, number: int) -> None:
-        self._end(rows, "gateway = ?", (number,))
+    def _remove(self, rows: SqlTransaction, number: int) -> None:
+        self._end_where(rows, "gateway = ?", (number,))
         rows.execute("DELETE FROM gateways WHERE number = ?", (number,))
 
     # --- subscriptions --------------------------------------------------------------------------------------
@@ -198,10 +198,10 @@ class SubscriptionRegistry:
         """
         taken = [self._taken_apart(request) for request in requests]
         until = self._now() + int(seconds * 1000)
-        with self._place.writing() as rows:
+        with self._place.write() as rows:
             owner = self._gateway(rows, gateway)
             version = self._next_version(rows)
-            self._count(rows, owner, requests)
+            self.charge(rows, owner, requests)
             numbers = [
                 self._insert(rows, owner, request, shape, constants, version, until)
                 for request, (shape, constants) in zip(requests, taken, strict=True)
@@ -211,12 +211,12 @@ class SubscriptionRegistry:
         return numbers
 
     def _taken_apart(self, request: SubscriptionRequest) -> tuple[str, bytes]:
-        shape, constants = take_apart(request.form)
-        return shape.text, encode_image({"constants": list(constants)})
+        shape, constants = split_constants(request.form)
+        return shape.fingerprint, encode_image({"constants": list(constants)})
 
     def _insert(
         self,
-        rows: Rows,
+        rows: SqlTransaction,
         gateway: int,
         request: SubscriptionRequest,
         shape: str,
@@ -244,7 +244,7 @@ class SubscriptionRegistry:
     def renew(self, gateway: str, seconds: float, ids: Sequence[str] | None = None) -> int:
         """Prolong some or all subscriptions of a gateway; returns how many. E6202 when one named is not there."""
         until = self._now() + int(seconds * 1000)
-        with self._place.writing() as rows:
+        with self._place.write() as rows:
             owner = self._gateway(rows, gateway)
             if ids is None:
                 found = rows.execute(
@@ -256,7 +256,7 @@ class SubscriptionRegistry:
                 self._renew_one(rows, owner, id, until)
             return len(ids)
 
-    def _renew_one(self, rows: Rows, gateway: int, id: str, until: int) -> None:
+    def _renew_one(self, rows: SqlTransaction, gateway: int, id: str, until: int) -> None:
         found = rows.execute(
             "UPDATE subscriptions SET expires_ms = ? WHERE gateway = ? AND id = ? AND ended IS NULL RETURNING 1",
             (until, gateway, id),
@@ -267,57 +267,59 @@ class SubscriptionRegistry:
 
     def unregister(self, gateway: str, ids: Sequence[str]) -> None:
         """End subscriptions; one that is not there is nothing (idempotent)."""
-        with self._place.writing() as rows:
+        with self._place.write() as rows:
             owner = self._gateway(rows, gateway)
             for id in ids:
-                self._end(rows, "gateway = ? AND id = ?", (owner, id))
+                self._end_where(rows, "gateway = ? AND id = ?", (owner, id))
 
     def expire(self) -> int:
         """End what was not renewed in time; returns how many."""
-        with self._place.writing() as rows:
-            return self._end(rows, "expires_ms <= ?", (self._now(),))
+        with self._place.write() as rows:
+            return self._end_where(rows, "expires_ms <= ?", (self._now(),))
 
     def count(self, scope: str = "all") -> int:
         """Subscriptions in force: `all`, `tenant:NAME`, `collection:TENANT/NAME` or `gateway:NUMBER`."""
-        with self._place.reading() as rows:
+        with self._place.read() as rows:
             found = rows.execute("SELECT held FROM counts WHERE scope = ?", (scope,))
         return int(found[0][0]) if found else 0
 
     # --- for the compactor ----------------------------------------------------------------------------------
 
     def version(self) -> int:
-        with self._place.reading() as rows:
+        with self._place.read() as rows:
             return self._version(rows)
 
     def version_of(self, number: int) -> int:
         """The version that a subscription came with; the latest when it has ended meanwhile and is forgotten."""
-        with self._place.reading() as rows:
+        with self._place.read() as rows:
             found = rows.execute("SELECT added FROM subscriptions WHERE number = ?", (number,))
             return int(found[0][0]) if found else self._version(rows)
 
-    def advance(self) -> int:
+    def bump_version(self) -> int:
         """A new version with the same subscriptions, for an index that is built anew."""
-        with self._place.writing() as rows:
+        with self._place.write() as rows:
             return self._next_version(rows)
 
-    def change_count(self) -> object:
+    def change_counter(self) -> object:
         """Something that is different after anybody has written; cheap to ask."""
         return self._place.change_count()
 
     def collections(self, after: int = 0) -> list[tuple[str, str]]:
         """Tenants and collections whose subscriptions changed after that version."""
-        with self._place.reading() as rows:
+        with self._place.read() as rows:
             found = rows.execute(
                 "SELECT DISTINCT tenant, collection FROM subscriptions WHERE added > ? OR ended > ? ORDER BY 1, 2",
                 (after, after),
             )
         return [(tenant, collection) for tenant, collection in found]
 
-    def added(self, tenant: str, collection: str, after: int, upto: int) -> Iterator[Registered]:
+    def added_between(
+        self, tenant: str, collection: str, after: int, upto: int
+    ) -> Iterator[RegisteredSubscription]:
         """Subscriptions of a collection that came in these versions and are in force in the last of them."""
         number = 0
         while True:
-            with self._place.reading() as rows:
+            with self._place.read() as rows:
                 page = rows.execute(
                     "SELECT number, gateway, form, constants, flags, boundary, added FROM subscriptions"
                     " JOIN shapes ON shapes.id = shape WHERE tenant = ? AND collection = ? AND added > ? AND added <= ?"
@@ -326,24 +328,24 @@ class SubscriptionRegistry:
                 )
             for number, gateway, form, constants, flags, boundary, added in page:
                 values = tuple(decode_image(constants)["constants"])
-                yield Registered(
+                yield RegisteredSubscription(
                     number, gateway, tenant, collection, bytes(form), values, flags, boundary, added
                 )
             if len(page) < _PAGE:
                 return
 
-    def ended(self, tenant: str, collection: str, after: int, upto: int) -> list[int]:
+    def ended_between(self, tenant: str, collection: str, after: int, upto: int) -> list[int]:
         """Numbers of subscriptions that ended in these versions."""
-        with self._place.reading() as rows:
+        with self._place.read() as rows:
             found = rows.execute(
                 "SELECT number FROM subscriptions WHERE tenant = ? AND collection = ? AND ended > ? AND ended <= ?",
                 (tenant, collection, after, upto),
             )
         return sorted(number for (number,) in found)
 
-    def forget_ended(self, upto: int) -> None:
+    def delete_ended(self, upto: int) -> None:
         """Drop the rows of subscriptions that ended in or before that version: no index file shows them any more."""
-        with self._place.writing() as rows:
+        with self._place.write() as rows:
             rows.execute("DELETE FROM subscriptions WHERE ended <= ?", (upto,))
 
     def close(self) -> None:
@@ -354,21 +356,21 @@ class SubscriptionRegistry:
     def _now(self) -> int:
         return timestamp_to_ms(self._clock.now())
 
-    def _version(self, rows: Rows) -> int:
+    def _version(self, rows: SqlTransaction) -> int:
         return int(rows.execute("SELECT value FROM meta WHERE key = 'version'")[0][0])
 
-    def _next_version(self, rows: Rows) -> int:
+    def _next_version(self, rows: SqlTransaction) -> int:
         rows.execute("UPDATE meta SET value = value + 1 WHERE key = 'version'")
         return self._version(rows)
 
-    def _gateway(self, rows: Rows, name: str) -> int:
+    def _gateway(self, rows: SqlTransaction, name: str) -> int:
         found = rows.execute("SELECT number FROM gateways WHERE name = ?", (name,))
         if not found:
             text = f"there is no gateway '{name}': it must join before it registers subscriptions"
             raise SubscriptionError("E6202", text, fields={"gateway": name})
         return int(found[0][0])
 
-    def _count(self, rows: Rows, gateway: int, requests: Sequence[SubscriptionRequest]) -> None:
+    def charge(self, rows: SqlTransaction, gateway: int, requests: Sequence[SubscriptionRequest]) -> None:
         wanted: dict[str, int] = {"all": len(requests), f"gateway:{gateway}": len(requests)}
         for request in requests:
             for scope in (f"tenant:{request.tenant}", f"collection:{request.tenant}/{request.collection}"):
@@ -387,7 +389,7 @@ class SubscriptionRegistry:
                 text = f"{scope} would have {held} subscriptions, {limit} is the most: end some, or raise the limit"
                 raise SubscriptionError("E6203", text, fields={"scope": scope, "limit": limit})
 
-    def _end(self, rows: Rows, which: str, values: tuple[Any, ...]) -> int:
+    def _end_where(self, rows: SqlTransaction, which: str, values: tuple[Any, ...]) -> int:
         found = rows.execute(
             f"SELECT number, gateway, tenant, collection FROM subscriptions WHERE ended IS NULL AND {which}",  # noqa: S608 - ours
             values,

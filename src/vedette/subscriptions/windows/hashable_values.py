@@ -13,7 +13,7 @@ from typing import Any, NamedTuple
 
 from vedette.values import duration_from_ms, duration_to_ms, is_nan
 
-__all__ = ["hashable", "milliseconds", "summed", "unwrapped"]
+__all__ = ["from_hashable", "merge_sums", "milliseconds", "to_hashable"]
 
 
 class _Frozen(NamedTuple):
@@ -24,22 +24,22 @@ class _Frozen(NamedTuple):
     parts: tuple[Any, ...]
 
 
-def hashable(value: Any) -> Any:
+def to_hashable(value: Any) -> Any:
     """The value, or what stands for it where it holds a map."""
     return _frozen(value) if _holds_map(value) else value
 
 
-def unwrapped(value: Any) -> Any:
+def from_hashable(value: Any) -> Any:
     """What `hashable` was given; also of a list of such."""
     if isinstance(value, list):
-        return [unwrapped(item) for item in value]
+        return [from_hashable(item) for item in value]
     if not isinstance(value, _Frozen):
         return value
     match value.kind:
         case "map":
-            return {name: unwrapped(item) for name, item in value.parts}
+            return {name: from_hashable(item) for name, item in value.parts}
         case "list":
-            return [unwrapped(item) for item in value.parts]
+            return [from_hashable(item) for item in value.parts]
     return nan if value.kind == "NaN" else value.parts[0]
 
 
@@ -63,7 +63,7 @@ def milliseconds(value: Any) -> int | None:
     return duration_to_ms(value) if isinstance(value, timedelta) else None
 
 
-def summed(numbers: Any, durations: Any) -> Any:
+def merge_sums(numbers: Any, durations: Any) -> Any:
     """The result of SUM or AVG: of the numbers, where there are any, else of the durations, which came in milliseconds.
     Null for more than a duration can be."""
     if numbers is not None or durations is None:

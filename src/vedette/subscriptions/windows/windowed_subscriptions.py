@@ -10,12 +10,12 @@ from typing import NamedTuple
 import msgspec
 import numpy as np
 
-from vedette.subscriptions.collection_watch import WatchForm
-from vedette.subscriptions.index.segment import Segment, ShapeRows
+from vedette.subscriptions.collection_watch import CollectionWatch
+from vedette.subscriptions.index.segment import Segment, ShapeGroup
 from vedette.subscriptions.index.versions import open_version
-from vedette.subscriptions.spec import Form, watch_of
+from vedette.subscriptions.spec import SubscriptionSpec, watch_of_spec
 
-__all__ = ["WindowedSubscription", "watch_form", "windowed_subscriptions"]
+__all__ = ["WindowedSubscription", "watch_of_json", "windowed_subscriptions"]
 
 
 class WindowedSubscription(NamedTuple):
@@ -30,18 +30,18 @@ class WindowedSubscription(NamedTuple):
     boundary: int
     added: int
     union: str
-    leader: int
+    state_owner: int
     """The number by which its windows are told: its own, or the least of those that make one watch with it."""
 
     @property
-    def watch(self) -> WatchForm:
-        return watch_form(self.form)
+    def watch(self) -> CollectionWatch:
+        return watch_of_json(self.form)
 
 
 @lru_cache(maxsize=1024)
-def watch_form(form: str) -> WatchForm:
+def watch_of_json(form: str) -> CollectionWatch:
     """The watch of a form that is known to be one."""
-    watch = watch_of(msgspec.json.decode(form, type=Form))
+    watch = watch_of_spec(msgspec.json.decode(form, type=SubscriptionSpec))
     assert watch is not None, "a windowed subscription is a WATCH"
     return watch
 
@@ -62,23 +62,23 @@ def windowed_subscriptions(folder: Path, version: int) -> dict[int, WindowedSubs
                         found |= _of(segment, part, tenant, collection)
             for number in ended.tolist():
                 found.pop(number, None)
-    return _led(found)
+    return _assign_owners(found)
 
 
-def _led(found: dict[int, WindowedSubscription]) -> dict[int, WindowedSubscription]:
+def _assign_owners(found: dict[int, WindowedSubscription]) -> dict[int, WindowedSubscription]:
     leaders: dict[tuple[int, str], int] = {}
     for number in sorted(found):
         each = found[number]
         if each.union:
             leader = leaders.setdefault((each.gateway, each.union), number)
-            found[number] = each._replace(leader=leader)
+            found[number] = each._replace(state_owner=leader)
     return found
 
 
-def _of(segment: Segment, part: ShapeRows, tenant: str, collection: str) -> dict[int, WindowedSubscription]:
+def _of(segment: Segment, part: ShapeGroup, tenant: str, collection: str) -> dict[int, WindowedSubscription]:
     later = segment.shape_starts[segment.shape_starts > part.start]
     end = int(later.min()) if len(later) else len(segment)
-    created, union = (segment.constant(part.place, part.shape.constants - back) for back in (2, 1))
+    created, union = (segment.constant(part.shape_index, part.shape.constants - back) for back in (2, 1))
     found = {}
     for row in np.arange(part.start, end).tolist():
         number = int(segment.numbers[row])

@@ -22,16 +22,16 @@ from datetime import datetime, timedelta
 from functools import cache
 from typing import Any, NamedTuple
 
-from vedette.filters.document_filter import DocumentFilter, Environment, compile_filter
+from vedette.filters.document_filter import DocumentFilter, FilterInput, compile_filter
 from vedette.language.syntax.expressions import Call, Expression
-from vedette.subscriptions.collection_watch import AggregateColumn, WatchForm, field_value
-from vedette.subscriptions.windows.hashable_values import hashable, milliseconds, summed, unwrapped
+from vedette.subscriptions.collection_watch import AggregateColumn, CollectionWatch, field_value
+from vedette.subscriptions.windows.hashable_values import from_hashable, merge_sums, milliseconds, to_hashable
 from vedette.values import timestamp_from_ms, timestamp_to_ms
 from vedette.watch.aggregates import Contribution, Groups
-from vedette.watch.delta import ADDED, CHANGED, REMOVED, Delta, same
+from vedette.watch.delta import ADDED, CHANGED, REMOVED, Delta, values_equal
 from vedette.watch.windows import WindowState
 
-__all__ = ["Document", "WindowChange", "WindowEvent", "WindowedWatch", "windows_due"]
+__all__ = ["Document", "WindowChange", "WindowEvent", "WindowedWatch", "window_ends_between"]
 
 Document = Mapping[str, Any]
 
@@ -64,7 +64,7 @@ class WindowEvent(NamedTuple):
     """Events of the window that were more than it holds."""
 
 
-MOST_EVENTS = 100_000
+MAX_WINDOW_EVENTS = 100_000
 """That a window without aggregates holds: one over a busy collection must not fill the memory of the workers."""
 
 
@@ -102,28 +102,28 @@ class _Kind(NamedTuple):
 class WindowedWatch:
     """One subscription. `held` is its state, which outlives this object; everything else is made anew."""
 
-    def __init__(self, form: WatchForm, created: datetime, held: _Held | None = None) -> None:
+    def __init__(self, form: CollectionWatch, created: datetime, held: _Held | None = None) -> None:
         self._form = form
         self._sliding = form.options.window.kind == "sliding"
         if held is None:
             calls = _calls(form.aggregates)
             held = _Held(WindowState(form.options.window, created), calls, Groups(calls))
-        self.held = held
+        self.state = held
 
     @property
     def late(self) -> int:
-        return self.held.late
+        return self.state.late
 
     # --- in
 
-    def begin(self, collection: str, offset: int, documents: Iterable[tuple[str, Document]]) -> None:
+    def load_snapshot(self, collection: str, offset: int, documents: Iterable[tuple[str, Document]]) -> None:
         """The documents (key, image) of a collection that match, at an offset of the journal."""
-        self.held.joined[collection] = offset
+        self.state.joined[collection] = offset
         for key, document in documents:
-            self.held.groups.change(self._contribution(collection, key, document), 1)
+            self.state.groups.change(self._contribution(collection, key, document), 1)
 
-    def take(self, change: WindowChange) -> None:
-        held, window = self.held, self.held.window
+    def apply(self, change: WindowChange) -> None:
+        held, window = self.state, self.state.window
         moment = timestamp_from_ms(min(change.time_ms, change.appended_ms))
         moment = max(moment, held.latest.get(change.partition, moment))
         held.latest[change.partition] = moment
@@ -133,7 +133,7 @@ class WindowedWatch:
             moment = opened
         if self._form.aggregates and not self._sliding and moment < window.end:
             self._aggregate(change, moment)  # which only asks what is there at the end
-        elif not self._form.aggregates and len(held.pending) + held.kept >= MOST_EVENTS:
+        elif not self._form.aggregates and len(held.pending) + held.kept >= MAX_WINDOW_EVENTS:
             held.dropped += 1
         else:
             insort(held.pending, (moment, change.offset, change), key=lambda each: each[:2])
@@ -143,14 +143,14 @@ class WindowedWatch:
     def advance(self, watermark: datetime) -> list[WindowEvent]:
         """End the windows that are over."""
         found: list[WindowEvent] = []
-        while self.held.window.end <= watermark:
-            self._apply(self.held.window.end)
+        while self.state.window.end <= watermark:
+            self._apply(self.state.window.end)
             found += self._grouped() if self._form.aggregates else self._collected()
         return found
 
     def _apply(self, end: datetime) -> None:
         """Changes of before the window's end, in order."""
-        held = self.held
+        held = self.state
         count = 0
         for moment, _, change in held.pending:
             if moment >= end:
@@ -171,14 +171,14 @@ class WindowedWatch:
             delta = Delta(ADDED, after, None, (change.collection, change.key))
         elif after is None:
             delta = Delta(REMOVED, before, None, (change.collection, change.key))
-        elif same(before, after):
+        elif values_equal(before, after):
             return
         else:
             delta = Delta(CHANGED, after, before, (change.collection, change.key))
-        self.held.window.collect(delta, change.offset, moment)
+        self.state.window.collect(delta, change.offset, moment)
 
     def _aggregate(self, change: WindowChange, moment: datetime) -> None:
-        held = self.held
+        held = self.state
         for image, times in ((change.before, -1), (change.after, 1)):
             if image is not None and change.offset > held.joined.get(change.collection, -1):
                 held.groups.change(self._contribution(change.collection, change.key, image), times)
@@ -192,7 +192,7 @@ class WindowedWatch:
             held.window.touch(name, moment)
 
     def _collected(self) -> list[WindowEvent]:
-        held = self.held
+        held = self.state
         start, end, entries = held.window.close()
         held.kept = len(entries) if self._sliding else 0
         if not entries:
@@ -210,7 +210,7 @@ class WindowedWatch:
 
     def _grouped(self) -> list[WindowEvent]:
         """Every group is told at every window end; the first time all of them as `initial`."""
-        held, window = self.held, self.held.window
+        held, window = self.state, self.state.window
         groups = held.groups
         if self._sliding:
             recent = window.recent()
@@ -240,16 +240,18 @@ class WindowedWatch:
             found = groups.results(identity)
             if found is None:
                 continue
-            keys = dict(zip((name for name, _ in self._form.columns), map(unwrapped, found[0]), strict=True))
+            keys = dict(
+                zip((name for name, _ in self._form.columns), map(from_hashable, found[0]), strict=True)
+            )
             values = _values(self._form.aggregates, found[1])
             rows[identity] = {
-                name: values[name] if name in values else keys[name] for name in self._form.order
+                name: values[name] if name in values else keys[name] for name in self._form.column_order
             }
         return rows
 
     def _next(self) -> int:
-        self.held.position += 1
-        return self.held.position
+        self.state.position += 1
+        return self.state.position
 
     # --- aggregates
 
@@ -268,7 +270,7 @@ class WindowedWatch:
         parts: list[tuple[bool, Any]] = []
         for column in self._form.aggregates:
             parts += _parts(column, collection, key, document)
-        return tuple(map(hashable, row.values())), parts
+        return tuple(map(to_hashable, row.values())), parts
 
 
 def _calls(aggregates: Sequence[AggregateColumn]) -> tuple[_Kind, ...]:
@@ -283,7 +285,9 @@ def _values(aggregates: Sequence[AggregateColumn], results: Iterable[Any]) -> di
     """By column, what was kept by `_calls`."""
     left = iter(results)
     return {
-        column.column: summed(next(left), next(left)) if column.name in _SUMS else unwrapped(next(left))
+        column.column: merge_sums(next(left), next(left))
+        if column.name in _SUMS
+        else from_hashable(next(left))
         for column in aggregates
     }
 
@@ -299,15 +303,15 @@ def _parts(column: AggregateColumn, collection: str, key: str, document: Documen
 def _part(column: AggregateColumn, collection: str, key: str, document: Document) -> tuple[bool, Any]:
     """Whether a document counts for an aggregate, and its value."""
     if column.where is not None:
-        environment = Environment(doc=document, id=key, collection=collection)
+        environment = FilterInput(doc=document, id=key, collection=collection)
         if not _compiled(column.where).matches(environment):
             return False, None
     if column.operand is None:
         return True, None
     value = field_value(column.operand, key, document, collection)
     if column.name == "COLLECT":  # keeps nulls, too
-        return True, ((collection, key), hashable(value))
-    return value is not None and _fits(column.name, value), hashable(value)
+        return True, ((collection, key), to_hashable(value))
+    return value is not None and _fits(column.name, value), to_hashable(value)
 
 
 _SUMS = ("SUM", "AVG")
@@ -326,7 +330,7 @@ def _compiled(condition: Expression) -> DocumentFilter:
     return compile_filter(Call("holds", (condition,)))
 
 
-def windows_due(form: WatchForm, created: datetime, before_ms: int, now_ms: int) -> bool:
+def window_ends_between(form: CollectionWatch, created: datetime, before_ms: int, now_ms: int) -> bool:
     """Whether a window ends when the watermark goes from one moment to the other."""
     interval = form.options.window.interval // timedelta(milliseconds=1) or 1
     begin = timestamp_to_ms(created)

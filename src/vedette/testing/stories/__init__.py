@@ -62,6 +62,14 @@ What a statement must answer, below it; what is not said is not looked at, but a
 from vedette.testing.stories.embedded_host import EmbeddedHost
 from vedette.testing.stories.host import StoryHost
 from vedette.testing.stories.parser import Story, StoryFormatError, read_stories
-from vedette.testing.stories.runner import StoryFailed, tell
+from vedette.testing.stories.runner import StoryFailed, run_story
 
-__all__ = ["EmbeddedHost", "Story", "StoryFailed", "StoryFormatError", "StoryHost", "read_stories", "tell"]
+__all__ = [
+    "EmbeddedHost",
+    "Story",
+    "StoryFailed",
+    "StoryFormatError",
+    "StoryHost",
+    "read_stories",
+    "run_story",
+]

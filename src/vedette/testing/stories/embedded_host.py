@@ -13,7 +13,7 @@ from vedette.engine.data_directory import Vedette, open_vedette
 from vedette.engine.reactor import Reactor
 from vedette.engine.session.session import Session
 from vedette.errors import VedetteError
-from vedette.settings import checked
+from vedette.settings import validated
 from vedette.testing.clock import ManualClock
 from vedette.testing.stories.host import HostSession
 
@@ -28,7 +28,7 @@ class EmbeddedHost:
 
     def __init__(self, location: str | os.PathLike[str], settings: Mapping[str, Any]) -> None:
         self._location = location
-        self._settings = checked({"manage_gc": False, **settings})
+        self._settings = validated({"manage_gc": False, **settings})
         self._clock = ManualClock()
         self._home = self._open()
 
@@ -45,10 +45,10 @@ class EmbeddedHost:
         assert isinstance(session, Session)
         session.watch_limits = (per_session, total)
 
-    def lose(self, session: HostSession) -> None:
+    def disconnect(self, session: HostSession) -> None:
         assert isinstance(session, Session)
         session.close(lost=True)
-        session.database.wait(session.turn)
+        session.database.wait_durable(session.lock_scope)
 
     def react(self, name: str, text: str, *, failing: bool) -> _ReactorWatch:
         calls: list[Event] = []
@@ -63,7 +63,7 @@ class EmbeddedHost:
     def advance(self, seconds: float) -> None:
         self._clock.advance(seconds)
 
-    def reopen(self) -> None:
+    def restart(self) -> None:
         self._home.close()
         self._home = self._open()
 

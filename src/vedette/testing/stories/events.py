@@ -22,13 +22,13 @@ from vedette.change import Event
 from vedette.testing.stories.values import Names, render
 from vedette.values import duration_to_text
 
-__all__ = ["PAYLOADS", "ShownEvent", "differ", "read_event", "show_event"]
+__all__ = ["EVENT_FIELDS", "EventText", "compare_events", "event_text", "parse_event"]
 
 _NOTED = re.compile(
     r"^(?P<head>.*?) \((?P<notes>(?:tick|position|dropped|window|delivery|attempt) [^()]*)\)$"
 )
 
-PAYLOADS: Mapping[str, tuple[frozenset[str], frozenset[str]]] = {
+EVENT_FIELDS: Mapping[str, tuple[frozenset[str], frozenset[str]]] = {
     "initial": (frozenset({"matches"}), frozenset({"window_start", "window_end", "dropped"})),
     "added": (frozenset({"match"}), frozenset({"window_start", "window_end", "dropped"})),
     "removed": (frozenset({"match"}), frozenset({"window_start", "window_end", "dropped"})),
@@ -40,14 +40,14 @@ PAYLOADS: Mapping[str, tuple[frozenset[str], frozenset[str]]] = {
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class ShownEvent:
+class EventText:
     """An event as text: its head, the lines below it, and notes by name."""
 
     head: str
     body: tuple[str, ...] = ()
     notes: Mapping[str, str] = field(default_factory=dict)
 
-    def fits(self, found: ShownEvent) -> bool:
+    def matches(self, found: EventText) -> bool:
         """Whether what was found is what this line of a story expects; notes not named are not looked at."""
         asked = {"dropped": "0", **self.notes}
         return (self.head, self.body) == (found.head, found.body) and all(
@@ -59,20 +59,20 @@ class ShownEvent:
         return [f"{self.head} ({notes})" if notes else self.head, *(f"  {line}" for line in self.body)]
 
 
-def read_event(line: str, below: Sequence[str]) -> ShownEvent:
+def parse_event(line: str, below: Sequence[str]) -> EventText:
     """What a line of a story, and those indented below it, expect."""
     noted = _NOTED.match(line)
     head = noted["head"] if noted is not None else line
     notes = dict(note.split(" ", 1) for note in noted["notes"].split(", ")) if noted is not None else {}
     kind = head.partition(" ")[0]
-    if kind not in PAYLOADS:
-        raise ValueError(f"no event begins with '{kind}'; known are {', '.join(PAYLOADS)}, or (nothing)")
+    if kind not in EVENT_FIELDS:
+        raise ValueError(f"no event begins with '{kind}'; known are {', '.join(EVENT_FIELDS)}, or (nothing)")
     if kind == "initial" and not below and head != "initial (nothing)":
         raise ValueError("below `initial` stand its rows; without any it is `initial (nothing)`")
-    return ShownEvent(head=head, body=tuple(sorted(below)), notes=notes)
+    return EventText(head=head, body=tuple(sorted(below)), notes=notes)
 
 
-def show_event(event: Event, names: Names, start: datetime) -> ShownEvent:
+def event_text(event: Event, names: Names, start: datetime) -> EventText:
     """What a story would have to say to expect this event."""
     notes = {"tick": str(event.tick), "position": str(event.position), "dropped": str(event.dropped)}
     if event.delivery_id is not None:
@@ -90,11 +90,11 @@ def show_event(event: Event, names: Names, start: datetime) -> ShownEvent:
         body = [_row(match, names) for match in event.matches]
         head += "" if body else " (nothing)"
     if event.events is not None:
-        body = [show_event(inner, names, start).head for inner in event.events]
+        body = [event_text(inner, names, start).head for inner in event.events]
     if event.match is not None:
         before = f"{_row(event.prev, names)} -> " if event.prev is not None else ""
         head = f"{head} {before}{_row(event.match, names)}"
-    return ShownEvent(head=head, body=tuple(sorted(body)), notes=notes)
+    return EventText(head=head, body=tuple(sorted(body)), notes=notes)
 
 
 def _since(moment: datetime, start: datetime) -> str:
@@ -105,32 +105,32 @@ def _row(match: Mapping[str, Any], names: Names) -> str:
     return " | ".join(render(value, names) for value in match.values())
 
 
-def differ(
-    expected: Sequence[ShownEvent], found: Sequence[ShownEvent], *, in_order: bool
-) -> list[tuple[ShownEvent | None, ShownEvent | None]]:
+def compare_events(
+    expected: Sequence[EventText], found: Sequence[EventText], *, in_order: bool
+) -> list[tuple[EventText | None, EventText | None]]:
     """Pairs of what was expected and what came instead. Events of one commit may come in any order, unless told so."""
     if not in_order:
         sizes = [len(list(group)) for _, group in groupby(found, key=_commit)]
         expected = [event for part in _parts(expected, sizes) for event in sorted(part, key=_sorting)]
         found = [event for part in _parts(found, sizes) for event in sorted(part, key=_sorting)]
     shared = min(len(expected), len(found))
-    wrong: list[tuple[ShownEvent | None, ShownEvent | None]] = []
-    wrong += [(e, f) for e, f in zip(expected, found, strict=False) if not e.fits(f)]
+    wrong: list[tuple[EventText | None, EventText | None]] = []
+    wrong += [(e, f) for e, f in zip(expected, found, strict=False) if not e.matches(f)]
     wrong += [(event, None) for event in expected[shared:]]
     return wrong + [(None, event) for event in found[shared:]]
 
 
-def _commit(event: ShownEvent) -> tuple[bool, str]:
+def _commit(event: EventText) -> tuple[bool, str]:
     """What events of one commit have in common. The snapshot stands apart; deliveries come in the order of the line."""
     alone = "position" if event.head.startswith("consumed") else "tick"
     return event.head.startswith("initial"), event.notes[alone]
 
 
-def _sorting(event: ShownEvent) -> tuple[str, tuple[str, ...]]:
+def _sorting(event: EventText) -> tuple[str, tuple[str, ...]]:
     return event.head, event.body
 
 
-def _parts(events: Sequence[ShownEvent], sizes: Iterable[int]) -> list[Sequence[ShownEvent]]:
+def _parts(events: Sequence[EventText], sizes: Iterable[int]) -> list[Sequence[EventText]]:
     """The events cut into parts of these sizes; what is left over is the last part."""
     parts, at = [], 0
     for size in sizes:

@@ -73,7 +73,7 @@ class StoryHost(Protocol):
         """Bound the watches of a session, and of all, as a gateway does for its clients."""
         ...
 
-    def lose(self, session: HostSession) -> None:
+    def disconnect(self, session: HostSession) -> None:
         """Let a session end as if whoever held it were gone without a word."""
         ...
 
@@ -85,7 +85,7 @@ class StoryHost(Protocol):
         """Let time pass; what falls due on the way has happened when it returns."""
         ...
 
-    def reopen(self) -> None:
+    def restart(self) -> None:
         """Stop and start again with what was kept. Sessions are gone."""
         ...
 

@@ -11,11 +11,11 @@ from typing import Any, TypeAlias
 
 from vedette.testing.stories.steps import (
     Attach,
-    Called,
     Confirm,
-    Errors,
-    Limit,
-    Lose,
+    ExpectErrors,
+    LoseSession,
+    NameRows,
+    SetLimits,
     WatchStep,
     read_reactor,
     read_told,
@@ -23,12 +23,12 @@ from vedette.testing.stories.steps import (
 
 __all__ = [
     "Advance",
-    "Close",
+    "CloseSession",
     "Define",
+    "Execute",
     "Expected",
-    "Open",
+    "OpenSession",
     "Reopen",
-    "Say",
     "Step",
     "Story",
     "StoryFormatError",
@@ -65,7 +65,7 @@ class Expected:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Say:
+class Execute:
     """A statement or a script, in a session, with parameters."""
 
     line: int
@@ -84,7 +84,7 @@ class Define:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Open:
+class OpenSession:
     """A session for an actor; `actor` is a binding of any session."""
 
     line: int
@@ -94,7 +94,7 @@ class Open:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Close:
+class CloseSession:
     line: int
     session: str
 
@@ -110,7 +110,7 @@ class Reopen:
     line: int
 
 
-Step: TypeAlias = Say | Define | Open | Close | Advance | Reopen | WatchStep
+Step: TypeAlias = Execute | Define | OpenSession | CloseSession | Advance | Reopen | WatchStep
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -123,11 +123,11 @@ class Story:
     steps: tuple[Step, ...]
     watches: str | None = None
     """How much its watches look at: `one element` each, which every host can do, or `several elements`."""
-    pending: str | None = None
+    xfail: str | None = None
     """The feature that it waits for; such a story is expected to fail."""
 
     @property
-    def needs_keeping(self) -> bool:
+    def needs_restart(self) -> bool:
         """Whether it only makes sense where the data outlives the process."""
         return any(isinstance(step, Reopen) for step in self.steps)
 
@@ -159,7 +159,7 @@ class _Reader:
             ".define": self._define,
             ".settings": self._read_settings,
             ".session": self._session,
-            ".close": lambda rest: self._steps.append(Close(line=self._at, session=rest)),
+            ".close": lambda rest: self._steps.append(CloseSession(line=self._at, session=rest)),
             ".with": self._with,
             ".advance": lambda rest: self._steps.append(Advance(line=self._at, seconds=self._seconds(rest))),
             ".reopen": lambda rest: self._steps.append(Reopen(line=self._at)),
@@ -170,7 +170,7 @@ class _Reader:
             ".attach": self._attach,
             ".confirm": lambda rest: self._steps.append(Confirm(line=self._at, watch=rest)),
             ".called": self._called,
-            ".lose": lambda rest: self._steps.append(Lose(line=self._at, session=rest)),
+            ".lose": lambda rest: self._steps.append(LoseSession(line=self._at, session=rest)),
             ".limits": self._limits,
             ".reactor": self._reactor,
         }
@@ -218,7 +218,7 @@ class _Reader:
         if statement is not None:
             text = "\n".join([statement["text"], *self._block()])
             self._steps.append(
-                Say(
+                Execute(
                     line=at,
                     session=statement["session"],
                     text=text,
@@ -257,7 +257,7 @@ class _Reader:
         if word != "as":
             raise self._wrong("write `.session name as #binding`")
         self._steps.append(
-            Open(line=self._at, session=name, actor=actor.removeprefix("#"), expected=self._expected())
+            OpenSession(line=self._at, session=name, actor=actor.removeprefix("#"), expected=self._expected())
         )
 
     def _with(self, rest: str) -> None:
@@ -282,7 +282,7 @@ class _Reader:
         if not records:
             raise self._wrong("below `.errors` stands a line `E8005 words` for each record, or (nothing)")
         known = () if records == ["(nothing)"] else tuple(records)
-        self._steps.append(Errors(line=line, watch=rest, records=known))
+        self._steps.append(ExpectErrors(line=line, watch=rest, records=known))
 
     def _attach(self, rest: str) -> None:
         """`.attach board`, `.attach #board by ann`: by name, by handle."""
@@ -298,12 +298,14 @@ class _Reader:
         )
 
     def _called(self, rest: str) -> None:
-        self._steps.append(Called(line=self._at, names=tuple(rest.split(", "))))
+        self._steps.append(NameRows(line=self._at, names=tuple(rest.split(", "))))
 
     def _limits(self, rest: str) -> None:
         try:
             session, own, total = rest.split()
-            self._steps.append(Limit(line=self._at, session=session, per_session=int(own), total=int(total)))
+            self._steps.append(
+                SetLimits(line=self._at, session=session, per_session=int(own), total=int(total))
+            )
         except ValueError as error:
             raise self._wrong("write `.limits session 2 5`: two of its own, five in all") from error
 

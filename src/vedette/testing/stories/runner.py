@@ -10,82 +10,82 @@ from vedette.testing.stories.host import HostResult, HostSession, HostWatch, Sto
 from vedette.testing.stories.parser import (
     COUNTS,
     Advance,
-    Close,
+    CloseSession,
     Define,
+    Execute,
     Expected,
-    Open,
+    OpenSession,
     Reopen,
-    Say,
     Step,
     Story,
 )
 from vedette.testing.stories.steps import (
     Attach,
-    Called,
     Confirm,
-    Errors,
-    Limit,
-    Lose,
-    React,
-    Told,
+    ExpectErrors,
+    ExpectEvents,
+    LoseSession,
+    NameRows,
+    SetLimits,
+    StartReactor,
     named_watch,
 )
 from vedette.testing.stories.values import render_row
-from vedette.testing.stories.watches import Listening
+from vedette.testing.stories.watches import WatchExpectations
 from vedette.values import timestamp_from_text
 
-__all__ = ["StoryFailed", "tell"]
+__all__ = ["StoryFailed", "run_story"]
 
 
 class StoryFailed(AssertionError):
     """A step did not do what the story says."""
 
 
-def tell(story: Story, host: StoryHost, *, keeps: bool) -> None:
+def run_story(story: Story, host: StoryHost, *, persistent: bool) -> None:
     """Run a story on a fresh host; where the data is kept, it must be the very same after a restart."""
-    teller = _Teller(story, host)
+    teller = StoryRunner(story, host)
     try:
         teller.run()
-        if keeps:
-            teller.check_kept()
+        if persistent:
+            teller.check_persisted()
     finally:
         host.close()
 
 
-class _Teller:
+class StoryRunner:
     def __init__(self, story: Story, host: StoryHost) -> None:
         self._story = story
         self._host = host
         self._sessions: dict[str, HostSession] = {}
         self._names: dict[str, str] = {}
-        self._listening = Listening(self._names)
+        self._listening = WatchExpectations(self._names)
         self._last: HostResult | None = None
-        self._acts: dict[type, Callable[[Any], None]] = {
-            Say: self._say,
+        self._handlers: dict[type, Callable[[Any], None]] = {
+            Execute: self._say,
             Define: self._define,
-            Open: self._open_session,
-            Close: lambda step: self._session(step.session).close(),
+            OpenSession: self._open_session,
+            CloseSession: lambda step: self._session(step.session).close(),
             Advance: lambda step: host.advance(step.seconds),
             Reopen: lambda step: self._reopen(),
-            Told: lambda step: self._check(step, self._listening.told(step)),
-            Errors: lambda step: self._check(step, self._listening.errors(step)),
+            ExpectEvents: lambda step: self._check(step, self._listening.events(step)),
+            ExpectErrors: lambda step: self._check(step, self._listening.errors(step)),
             Attach: self._attach,
             Confirm: lambda step: self._check(step, self._listening.confirm(step.watch)),
-            Called: self._call,
-            Lose: lambda step: host.lose(self._sessions.pop(step.session)),
-            React: self._react,
-            Limit: lambda step: host.limit(self._session(step.session), step.per_session, step.total),
+            NameRows: self._call,
+            LoseSession: lambda step: host.disconnect(self._sessions.pop(step.session)),
+            StartReactor: self._react,
+            SetLimits: lambda step: host.limit(self._session(step.session), step.per_session, step.total),
         }
 
     def run(self) -> None:
         for step in self._story.steps:
-            self._acts[type(step)](step)
+            self._handlers[type(step)](step)
             self._host.validate()
-        left = self._listening.leftover()
+        left = self._listening.unexpected()
         if left is not None:
             raise StoryFailed(f"{self._place(self._story.line)}: {left}")
 
-    def check_kept(self) -> None:
+    def check_persisted(self) -> None:
         """What was committed is there again, element by element."""
         before = self._host.contents()
         self._reopen()
@@ -96,15 +96,15 @@ class _Teller:
 
     def _reopen(self) -> None:
         self._sessions = {}
-        self._listening.lose()
-        self._host.reopen()
+        self._listening.disconnect()
+        self._host.restart()
 
     # --- steps ------------------------------------------------------------------------------------------------
 
-    def _say(self, step: Say) -> None:
+    def _say(self, step: Execute) -> None:
         session = self._session(step.session)
         parameters = {name: self._parameter(value) for name, value in step.parameters.items()}
-        name, text = named_watch(step.text), self._listening.spelled(step.text)
+        name, text = named_watch(step.text), self._listening.substitute_ids(step.text)
         if name is not None and not step.script:
             self._hold(step, name, step.expected, lambda: session.watch(text, parameters))
             self._learn(session)
@@ -120,7 +120,7 @@ class _Teller:
         if self._last is not None:
             self._compare(step, step.expected, self._last)
 
-    def _call(self, step: Called) -> None:
+    def _call(self, step: NameRows) -> None:
         ids = [row[0] for row in self._last.rows] if self._last is not None else []
         if len(ids) != len(step.names):
             raise self._failed(step, f"{len(step.names)} names for {len(ids)} rows")
@@ -138,7 +138,7 @@ class _Teller:
         handle = (self._listening.handle(step.watch) or step.watch) if step.by_handle else step.watch
         self._hold(step, step.watch, step.expected, lambda: session.attach(handle))
 
-    def _react(self, step: React) -> None:
+    def _react(self, step: StartReactor) -> None:
         reactor = self._host.react(step.name, step.text, failing=step.failing)
         self._listening.hold(step.name, reactor)
 
@@ -149,7 +149,7 @@ class _Teller:
     def _define(self, step: Define) -> None:
         self._attempt(step, step.expected, lambda: self._host.define(step.text))
 
-    def _open_session(self, step: Open) -> None:
+    def _open_session(self, step: OpenSession) -> None:
         ids = {name: id for id, name in self._names.items()}
 
         def act() -> HostSession:
@@ -189,18 +189,20 @@ class _Teller:
 
     def _compare_error(self, step: Step, expected: Expected, error: VedetteError) -> None:
         text = str(error)
-        if not text.startswith(f"{error.words}: {error.code} {error.name}: "):
+        if not text.startswith(f"{error.category}: {error.code} {error.name}: "):
             raise self._failed(step, f"the error does not begin with its class, code and name: {text}")
         if expected.code is None or error.code not in expected.code.split("/"):
             raise self._failed(step, f"expected {expected.code or 'success'}, got {text}") from error
-        missing = [words for words in map(self._listening.spelled, expected.words) if words not in text]
+        missing = [
+            words for words in map(self._listening.substitute_ids, expected.words) if words not in text
+        ]
         if missing:
             raise self._failed(step, f"expected the words {missing} in: {text}") from error
         said = [words for words in expected.absent if words in text or words in str(error.fields)]
         if said:
             raise self._failed(step, f"the error must not say {said}: {text} {error.fields}") from error
 
-    def _compare(self, step: Say, expected: Expected, result: HostResult) -> None:
+    def _compare(self, step: Execute, expected: Expected, result: HostResult) -> None:
         if expected.columns is not None and " | ".join(result.columns) != expected.columns:
             raise self._failed(step, f"expected columns {expected.columns}, got {' | '.join(result.columns)}")
         if expected.count is not None and len(result.rows) != expected.count:
@@ -213,16 +215,18 @@ class _Teller:
                 raise self._failed(step, f"expected {expected.counts}, got {counts}")
         self._compare_warnings(step, expected, result)
 
-    def _compare_rows(self, step: Say, expected: list[str], found: list[str]) -> None:
+    def _compare_rows(self, step: Execute, expected: list[str], found: list[str]) -> None:
         if "ORDER BY" not in step.text:
             expected, found = sorted(expected), sorted(found)
         if expected != found:
             lines = "\n  ".join(["expected", *expected, "got", *(found or ["(nothing)"])])
             raise self._failed(step, lines)
 
-    def _compare_warnings(self, step: Say, expected: Expected, result: HostResult) -> None:
+    def _compare_warnings(self, step: Execute, expected: Expected, result: HostResult) -> None:
         text = "\n".join(result.warnings)
-        missing = [words for words in map(self._listening.spelled, expected.warnings) if words not in text]
+        missing = [
+            words for words in map(self._listening.substitute_ids, expected.warnings) if words not in text
+        ]
         if missing or (expected.quiet and text):
             raise self._failed(step, f"expected the warnings {expected.warnings}, got {text!r}")
 

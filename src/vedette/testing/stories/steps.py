@@ -6,17 +6,17 @@ import re
 from dataclasses import dataclass
 from typing import Any, TypeAlias
 
-from vedette.testing.stories.events import ShownEvent, read_event
+from vedette.testing.stories.events import EventText, parse_event
 
 __all__ = [
     "Attach",
-    "Called",
     "Confirm",
-    "Errors",
-    "Limit",
-    "Lose",
-    "React",
-    "Told",
+    "ExpectErrors",
+    "ExpectEvents",
+    "LoseSession",
+    "NameRows",
+    "SetLimits",
+    "StartReactor",
     "WatchStep",
     "named_watch",
     "read_reactor",
@@ -31,21 +31,21 @@ _TOLD = re.compile(
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Told:
+class ExpectEvents:
     """What each of these watches is told since it was last asked."""
 
     line: int
     watches: tuple[str, ...]
-    events: tuple[ShownEvent, ...]
+    events: tuple[EventText, ...]
     limit: int | None = None
     in_order: bool = False
     """Without it, events of one commit may come in any order."""
-    again: bool = False
+    redelivered: bool = False
     """All of it was told before: what a reliable watch may do after a restart."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Errors:
+class ExpectErrors:
     """The records that a watch has for its owner, each by its code and words of it."""
 
     line: int
@@ -73,7 +73,7 @@ class Confirm:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Called:
+class NameRows:
     """Names for the ids in the first column of the last result, row by row."""
 
     line: int
@@ -81,7 +81,7 @@ class Called:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Lose:
+class LoseSession:
     """Whoever held the session is gone without a word."""
 
     line: int
@@ -89,7 +89,7 @@ class Lose:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Limit:
+class SetLimits:
     """A session that may have so many watches, of so many in all."""
 
     line: int
@@ -99,7 +99,7 @@ class Limit:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class React:
+class StartReactor:
     """A program that is called for every event of a watch, under a name that outlives it."""
 
     line: int
@@ -109,7 +109,9 @@ class React:
     """Whether every call ends with an error."""
 
 
-WatchStep: TypeAlias = Told | Errors | Attach | Confirm | Called | Lose | Limit | React
+WatchStep: TypeAlias = (
+    ExpectEvents | ExpectErrors | Attach | Confirm | NameRows | LoseSession | SetLimits | StartReactor
+)
 
 
 def named_watch(text: str) -> str | None:
@@ -118,7 +120,7 @@ def named_watch(text: str) -> str | None:
     return found["name"] if found is not None else None
 
 
-def read_told(line: int, rest: str, lines: list[str]) -> Told:
+def read_told(line: int, rest: str, lines: list[str]) -> ExpectEvents:
     """`.told a, b first 2 in order` with the lines below it."""
     found = _TOLD.match(rest)
     if found is None:
@@ -132,19 +134,21 @@ def read_told(line: int, rest: str, lines: list[str]) -> Told:
     if not blocks:
         raise ValueError("below `.told` stands what the watch is told, or (nothing)")
     nothing = [head for head, _ in blocks] == ["(nothing)"]
-    return Told(
+    return ExpectEvents(
         line=line,
         watches=tuple(found["watches"].split(", ")),
-        events=() if nothing else tuple(read_event(head, below) for head, below in blocks),
+        events=() if nothing else tuple(parse_event(head, below) for head, below in blocks),
         limit=int(found["limit"]) if found["limit"] is not None else None,
         in_order=found["order"] is not None,
-        again=found["again"] is not None,
+        redelivered=found["again"] is not None,
     )
 
 
-def read_reactor(line: int, rest: str) -> React:
+def read_reactor(line: int, rest: str) -> StartReactor:
     """`.reactor mailer = WATCH …`; `.reactor mailer failing = WATCH …`: each call fails."""
     found = _REACTOR.match(rest)
     if found is None:
         raise ValueError("write `.reactor name = WATCH …`, or `.reactor name failing = WATCH …`")
-    return React(line=line, name=found["name"], text=found["text"], failing=found["failing"] is not None)
+    return StartReactor(
+        line=line, name=found["name"], text=found["text"], failing=found["failing"] is not None
+    )

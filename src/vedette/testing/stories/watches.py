@@ -8,17 +8,17 @@ from datetime import datetime
 
 from vedette.change import Event
 from vedette.testing.clock import START
-from vedette.testing.stories.events import PAYLOADS, differ, show_event
+from vedette.testing.stories.events import EVENT_FIELDS, compare_events, event_text
 from vedette.testing.stories.host import HostWatch
-from vedette.testing.stories.steps import Errors, Told
+from vedette.testing.stories.steps import ExpectErrors, ExpectEvents
 
-__all__ = ["Listening"]
+__all__ = ["WatchExpectations"]
 
 _ALWAYS = frozenset({"type", "tick", "position"})
 _MENTION = re.compile(r"#(?P<reference>\w+)|\{(?P<text>\w+)\}")
 
 
-class _Held:
+class _TrackedWatch:
     """One watch and what it told so far."""
 
     def __init__(self, watch: HostWatch) -> None:
@@ -34,7 +34,7 @@ class _Held:
         """Whether positions tell what was told already: those of deliveries do not after a restart."""
 
 
-class Listening:
+class WatchExpectations:
     """Watches by name. Methods return what is wrong, or None."""
 
     def __init__(self, names: dict[str, str], start: datetime = START) -> None:
@@ -43,7 +43,7 @@ class Listening:
         self._called: dict[str, str] = {}
         """Names of deliveries and of what `.called` names, to ids."""
         self._start = start
-        self._held: dict[str, _Held] = {}
+        self._held: dict[str, _TrackedWatch] = {}
 
     def hold(self, name: str, watch: HostWatch) -> None:
         """A new watch, or one that was taken up again; what it told before is remembered."""
@@ -51,13 +51,13 @@ class Listening:
         if known is not None and known.id == watch.id:
             known.watch = watch
         else:
-            self._held[name] = _Held(watch)
+            self._held[name] = _TrackedWatch(watch)
 
     def call(self, name: str, id: str) -> None:
         """From here on, the story's name for this id."""
         self._called[name], self._names[id] = id, name
 
-    def spelled(self, text: str) -> str:
+    def substitute_ids(self, text: str) -> str:
         """A text of the story with ids in the place of such names: `#d1`, `{d1}`."""
 
         def id_of(found: re.Match[str]) -> str:
@@ -68,7 +68,7 @@ class Listening:
 
         return _MENTION.sub(id_of, text)
 
-    def lose(self) -> None:
+    def disconnect(self) -> None:
         """The host starts again: nobody holds anything any more."""
         for held in self._held.values():
             held.watch = None
@@ -77,7 +77,7 @@ class Listening:
     def handle(self, name: str) -> str | None:
         return self._held[name].id if name in self._held else None
 
-    def told(self, step: Told) -> str | None:
+    def events(self, step: ExpectEvents) -> str | None:
         for name in step.watches:
             held = self._held.get(name)
             if held is None or held.watch is None:
@@ -89,19 +89,19 @@ class Listening:
                 return f"{name}: {wrong}"
         return None
 
-    def _compare(self, step: Told, found: Sequence[Event]) -> str | None:
+    def _compare(self, step: ExpectEvents, found: Sequence[Event]) -> str | None:
         for event in found:
             if (wrong := _payload(event)) is not None:
                 return wrong
         self._name_deliveries(step, found)
-        shown = [show_event(event, self._names, self._start) for event in found]
-        if not differ(step.events, shown, in_order=step.in_order):
+        shown = [event_text(event, self._names, self._start) for event in found]
+        if not compare_events(step.events, shown, in_order=step.in_order):
             return None
         lines = ["expected", *(f"  {line}" for event in step.events for line in event.lines())]
         lines += ["was told", *(f"  {line}" for event in shown for line in event.lines())]
         return "\n  ".join(lines)
 
-    def _name_deliveries(self, step: Told, found: Sequence[Event]) -> None:
+    def _name_deliveries(self, step: ExpectEvents, found: Sequence[Event]) -> None:
         """A name that is new stands for the first delivery with that row which has no name yet."""
         for expected in step.events:
             name = expected.notes.get("delivery")
@@ -109,16 +109,16 @@ class Listening:
                 continue
             for event in found:
                 nameless = event.delivery_id is not None and event.delivery_id not in self._names
-                if nameless and show_event(event, self._names, self._start).head == expected.head:
+                if nameless and event_text(event, self._names, self._start).head == expected.head:
                     self.call(name, str(event.delivery_id))
                     break
 
-    def errors(self, step: Errors) -> str | None:
+    def errors(self, step: ExpectErrors) -> str | None:
         held = self._held.get(step.watch)
         if held is None or held.watch is None:
             return f"nobody holds a watch '{step.watch}'"
         found = [(record.code, str(record)) for record in held.watch.errors()]
-        asked = [self.spelled(words).partition(" ")[::2] for words in step.records]
+        asked = [self.substitute_ids(words).partition(" ")[::2] for words in step.records]
         fits = len(found) == len(asked) and all(
             one == other and words in text for (one, text), (other, words) in zip(found, asked, strict=True)
         )
@@ -131,7 +131,7 @@ class Listening:
         held.watch.ack(held.last)
         return None
 
-    def leftover(self) -> str | None:
+    def unexpected(self) -> str | None:
         """What a story that is over was not asked about: it must say everything that its watches are told."""
         for name, held in self._held.items():
             if held.watch is None:
@@ -141,28 +141,28 @@ class Listening:
                 return f"{name} has errors that the story does not mention: {records}"
             found = held.watch.poll() if held.asked and held.watch.status == "active" else ()
             if found:
-                lines = (line for e in found for line in show_event(e, self._names, self._start).lines())
+                lines = (line for e in found for line in event_text(e, self._names, self._start).lines())
                 return "\n  ".join([f"{name} was told more than the story says:", *lines])
         return None
 
 
 def _payload(event: Event) -> str | None:
     """Events say exactly what the seeds and surface.md have them say."""
-    required, optional = PAYLOADS[event.type]
+    required, optional = EVENT_FIELDS[event.type]
     fields = event.to_dict().keys() - _ALWAYS
     if required <= fields <= required | optional:
         return None
     return f"an event of type {event.type} has the fields {sorted(fields)}, not {sorted(required)}"
 
 
-def _count(held: _Held, found: Sequence[Event], step: Told) -> str | None:
+def _count(held: _TrackedWatch, found: Sequence[Event], step: ExpectEvents) -> str | None:
     """Positions are consecutive; they jump only where an event says how many were dropped."""
     held.consumes = held.consumes or any(event.delivery_id is not None for event in found)
     if not held.counted:
         return None
     for event in found:
         if event.position in held.positions:
-            if not step.again:
+            if not step.redelivered:
                 return f"position {event.position} was told twice"
             continue
         held.positions.add(event.position)

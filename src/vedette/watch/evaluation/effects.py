@@ -9,133 +9,143 @@ from collections.abc import Iterable, Sequence
 from typing import Any
 
 from vedette.errors import VedetteError
-from vedette.language.compile.affected_matches import Difference
-from vedette.language.compile.execution_context import Context, Row
+from vedette.language.compile.affected_matches import ElementChange
+from vedette.language.compile.execution_context import ExecutionContext, Row
 from vedette.values import timestamp_from_ms
-from vedette.watch.buffer import Outcome
-from vedette.watch.delta import ADDED, CHANGED, REMOVED, Delta, frozen
-from vedette.watch.evaluation.rows import Scene, own_row, shape_matches, tell_shape, watches_of
+from vedette.watch.buffer import AppendResult
+from vedette.watch.delta import ADDED, CHANGED, REMOVED, Delta, value_key
+from vedette.watch.evaluation.rows import (
+    CommitViews,
+    affected_matches,
+    evaluate_rows,
+    row_for_watch,
+    watches_of,
+)
 from vedette.watch.numbered_table import NumberedTable
 from vedette.watch.shapes.shape import WatchShape
 from vedette.watch.status import WatchStatus
 from vedette.watch.watch import Watch, WatchDetails
 
 __all__ = [
-    "SetOff",
-    "Told",
-    "WatchHub",
-    "compared",
+    "CommitEffects",
+    "ShapeIndex",
+    "TriggerEffects",
+    "comparable_rows",
+    "count_deltas",
     "count_row",
-    "counted_deltas",
-    "evaluate",
-    "orders_of",
-    "tell_anew",
+    "current_rows",
+    "order_values_by_identity",
+    "reevaluate",
 ]
 
 
-_CANCELLED, _OVERFLOW = WatchStatus.CANCELLED, Outcome.OVERFLOW
+_CANCELLED, _OVERFLOW = WatchStatus.CANCELLED, AppendResult.OVERFLOW
 _NO_SHAPES: dict[int, WatchShape] = {}
 
 
-class Told:
+class CommitEffects:
     """What one commit led to: the watches with something new, those that overflowed, and triggers to carry out."""
 
     def __init__(self, tick: int, sequence: int, now_ms: int) -> None:
         self.tick, self.sequence, self.now_ms = tick, sequence, now_ms
-        self.evaluated_ms = now_ms
+        self.evaluated_at_ms = now_ms
         """What time it was: a transaction may have begun long before it is committed."""
-        self.watches: dict[int, Watch] = {}
+        self.notified: dict[int, Watch] = {}
         """Those that have something new."""
         self.overflowed: list[Watch] = []
-        self.failed: dict[int, tuple[Watch, VedetteError]] = {}
+        self.failures: dict[int, tuple[Watch, VedetteError]] = {}
         """Watches that could not be evaluated, with the reason."""
-        self.repeated = False
+        self.is_replay = False
         """Whether it is worked out again, from the log: what was acted upon then is not acted upon again."""
         self.triggers: list[tuple[Watch, Row]] = []
         self.sample = 0
         """The number of a watch whose events are wanted for a check."""
         self.sampled: list[Delta] = []
 
-    def push(self, watch: Watch, delta: Delta, row: Row | None) -> None:
+    def add_delta(self, watch: Watch, delta: Delta, row: Row | None) -> None:
         """Let the watch know; an overflow is noted for the caller, who cancels."""
         if watch.status is _CANCELLED:
             return
         if watch.number == self.sample:
             self.sampled.append(delta)
         details = watch.known_details
-        if details is not None and not self._passes(watch, details, delta, row):
+        if details is not None and not self._route(watch, details, delta, row):
             return
         if watch.shape.columns:
-            self.deliver(watch, delta)
+            self.append_event(watch, delta)
 
-    def _passes(self, watch: Watch, details: WatchDetails, delta: Delta, row: Row | None) -> bool:
+    def _route(self, watch: Watch, details: WatchDetails, delta: Delta, row: Row | None) -> bool:
         """Triggers, windows and readers that are behind: whether the event goes into the buffer nevertheless."""
         if details.actions is not None and delta.type == ADDED and row is not None:
             self.triggers.append((watch, row))
-        if not watch.shape.columns or (details.behind is not None and not self.repeated):
+        if not watch.shape.columns or (details.followed_sequence is not None and not self.is_replay):
             return False  # the log remembers it for its reader
         if details.window is None:
             return True
         if not watch.shape.aggregates:
-            details.window.collect(delta, self.tick, timestamp_from_ms(self.evaluated_ms))
+            details.window.collect(delta, self.tick, timestamp_from_ms(self.evaluated_at_ms))
         return False
 
-    def fail(self, watch: Watch, error: VedetteError) -> None:
+    def add_failure(self, watch: Watch, error: VedetteError) -> None:
         """What the commit means for the watch cannot be said: the caller ends it."""
-        self.failed.setdefault(watch.number, (watch, error))
+        self.failures.setdefault(watch.number, (watch, error))
 
-    def deliver(self, watch: Watch, delta: Delta) -> None:
+    def append_event(self, watch: Watch, delta: Delta) -> None:
         """Put the event into the watch's buffer."""
-        if watch.push(delta, self.tick, self.sequence, self.now_ms) is _OVERFLOW:
+        if watch.append_event(delta, self.tick, self.sequence, self.now_ms) is _OVERFLOW:
             self.overflowed.append(watch)
-        self.watches[watch.number] = watch
+        self.notified[watch.number] = watch
 
 
-class SetOff(Told):
+class TriggerEffects(CommitEffects):
     """Sets off actions and tells nobody."""
 
-    def deliver(self, watch: Watch, delta: Delta) -> None:
+    def append_event(self, watch: Watch, delta: Delta) -> None:
         pass
 
 
-class WatchHub:
+class ShapeIndex:
     """Shapes by what they are made of, watches by number."""
 
-    def __init__(self, elder: WatchHub | None = None) -> None:
+    def __init__(self, elder: ShapeIndex | None = None) -> None:
         """`elder`: another hub of the same database, with which it shares the watches it knows."""
         self.watches: NumberedTable[Watch] = elder.watches if elder is not None else NumberedTable()
         self.shapes: dict[int, WatchShape] = {}
         """All that have a watch."""
         self._by_type: dict[str, dict[int, WatchShape]] = {}
-        self.layered: dict[int, WatchShape] = {}
+        self.layer0_shapes: dict[int, WatchShape] = {}
         """Shapes that look at Layer 0."""
-        self._always: dict[int, WatchShape] = {}
+        self._time_dependent_shapes: dict[int, WatchShape] = {}
         """Shapes that look at the time: every commit and tick concerns them."""
 
     def next_number(self) -> int:
         return self.watches.next_number()
 
     @property
-    def looks_at_time(self) -> bool:
-        return bool(self._always)
+    def has_time_dependent_shapes(self) -> bool:
+        return bool(self._time_dependent_shapes)
 
     # --- watches come and go ----------------------------------------------------------------------------------
 
     def add(self, watch: Watch) -> None:
         shape = watch.shape
-        if not shape.index.size:
+        if not shape.ShapeIndex.size:
             self._enter_shape(shape)
-        shape.index.add(shape.key_of(watch.constants), shape.range_constant(watch.constants), watch)
+        shape.ShapeIndex.add(
+            shape.key_of_constants(watch.constants), shape.range_of_constants(watch.constants), watch
+        )
         self.watches[watch.number] = watch
 
     def remove(self, watch: Watch) -> None:
         """Stop matching for it; the watch itself stays known to those who hold it."""
         shape = watch.shape
-        shape.index.remove(shape.key_of(watch.constants), shape.range_constant(watch.constants), watch)
-        if not shape.index.size:
+        shape.ShapeIndex.remove(
+            shape.key_of_constants(watch.constants), shape.range_of_constants(watch.constants), watch
+        )
+        if not shape.ShapeIndex.size:
             self._leave_shape(shape)
 
-    def forget(self, watch: Watch) -> None:
+    def discard(self, watch: Watch) -> None:
         self.watches.pop(watch.number)
 
     def _enter_shape(self, shape: WatchShape) -> None:
@@ -143,9 +153,9 @@ class WatchHub:
         for name in shape.types:
             self._by_type.setdefault(name, {})[id(shape)] = shape
         if shape.time_dependent or "_TickState" in shape.types:
-            self._always[id(shape)] = shape
-        if shape.layered:
-            self.layered[id(shape)] = shape
+            self._time_dependent_shapes[id(shape)] = shape
+        if shape.reads_layer0:
+            self.layer0_shapes[id(shape)] = shape
 
     def _leave_shape(self, shape: WatchShape) -> None:
         self.shapes.pop(id(shape), None)
@@ -153,17 +163,17 @@ class WatchHub:
             held = self._by_type.get(name)
             if held is not None:
                 held.pop(id(shape), None)
-        self._always.pop(id(shape), None)
-        self.layered.pop(id(shape), None)
+        self._time_dependent_shapes.pop(id(shape), None)
+        self.layer0_shapes.pop(id(shape), None)
 
     # --- a commit ---------------------------------------------------------------------------------------------
 
-    def concerned(self, changes: Sequence[Difference]) -> list[WatchShape]:
+    def affected_shapes(self, changes: Sequence[ElementChange]) -> list[WatchShape]:
         """Shapes that the changes can concern."""
-        if len(changes) == 1 and not self._always:  # most commits
+        if len(changes) == 1 and not self._time_dependent_shapes:  # most commits
             before, after = changes[0]
             return list(self._by_type.get((after or before).type, _NO_SHAPES).values())  # type: ignore[union-attr]
-        found: dict[int, WatchShape] = dict(self._always)
+        found: dict[int, WatchShape] = dict(self._time_dependent_shapes)
         for before, after in changes:
             element = after if after is not None else before
             held = self._by_type.get(element.type) if element is not None else None
@@ -171,72 +181,87 @@ class WatchHub:
                 found.update(held)
         return list(found.values())
 
-    def tell(
-        self, shapes: Iterable[WatchShape], changes: Sequence[Difference], scene: Scene, told: Told
+    def evaluate_commit(
+        self,
+        shapes: Iterable[WatchShape],
+        changes: Sequence[ElementChange],
+        scene: CommitViews,
+        told: CommitEffects,
     ) -> None:
         for shape in shapes:
             if shape.strategy == "rows":
-                tell_shape(shape, changes, scene, told.push, told.fail)
+                evaluate_rows(shape, changes, scene, told.add_delta, told.add_failure)
             elif shape.strategy == "reevaluated":
-                _tell_all_anew(shape, scene, told)
+                reevaluate_shape(shape, scene, told)
             else:
-                _tell_counted(shape, changes, scene, told)
+                evaluate_counted(shape, changes, scene, told)
 
 
 # --- groups and distinct rows -----------------------------------------------------------------------------------
 
 
-def _tell_counted(shape: WatchShape, changes: Sequence[Difference], scene: Scene, told: Told) -> None:
+def evaluate_counted(
+    shape: WatchShape, changes: Sequence[ElementChange], scene: CommitViews, told: CommitEffects
+) -> None:
     """Count rows in and out of each watch's groups (or distinct rows), then tell what is different."""
     touched: dict[int, tuple[Watch, dict[Any, None]]] = {}
-    for identity, before, after in shape_matches(shape, changes, scene):
+    for identity, before, after in affected_matches(shape, changes, scene):
         if shape.aggregates and after is not None:
             _touch_windows(shape, identity, before, after, scene, told)
         for row, sign in ((before, -1), (after, 1)):
-            for watch in shape.candidates(row) if row is not None else ():
+            for watch in shape.find_watches(row) if row is not None else ():
                 if watch.details.window is not None and shape.aggregates:
                     continue
                 try:
-                    own = own_row(shape, watch, row, scene.own(watch, after=sign > 0))
+                    own = row_for_watch(shape, watch, row, scene.context_for(watch, after=sign > 0))
                     if own is not None:
                         _, marked = touched.setdefault(watch.number, (watch, {}))
                         marked[count_row(watch, own, sign)] = None
                 except VedetteError as error:
-                    told.fail(watch, error)
+                    told.add_failure(watch, error)
     for watch, marked in touched.values():
-        _tell_counts(watch, marked, scene.own(watch, after=True), told)
+        _tell_counts(watch, marked, scene.context_for(watch, after=True), told)
 
 
-def _tell_counts(watch: Watch, marked: Iterable[Any], context: Context, told: Told) -> None:
+def _tell_counts(watch: Watch, marked: Iterable[Any], context: ExecutionContext, told: CommitEffects) -> None:
     try:
-        for delta in counted_deltas(watch, marked, context):
-            told.push(watch, delta, None)
+        for delta in count_deltas(watch, marked, context):
+            told.add_delta(watch, delta, None)
     except VedetteError as error:
-        told.fail(watch, error)
+        told.add_failure(watch, error)
 
 
 def _touch_windows(
-    shape: WatchShape, identity: Any, before: Row | None, after: Row, scene: Scene, told: Told
+    shape: WatchShape, identity: Any, before: Row | None, after: Row, scene: CommitViews, told: CommitEffects
 ) -> None:
-    windowed = [watch for watch in shape.candidates(after) if watch.details.window is not None]
+    windowed = [watch for watch in shape.find_watches(after) if watch.details.window is not None]
     if windowed:
-        earlier = {watch.number for watch in shape.candidates(before)} if before is not None else ()
+        earlier = {watch.number for watch in shape.find_watches(before)} if before is not None else ()
         for watch in windowed:
-            _touch_window(watch, identity, before if watch.number in earlier else None, after, scene, told)
+            _mark_changed_in_window(
+                watch, identity, before if watch.number in earlier else None, after, scene, told
+            )
 
 
-def _touch_window(
-    watch: Watch, identity: Any, before: Row | None, after: Row | None, scene: Scene, told: Told
+def _mark_changed_in_window(
+    watch: Watch,
+    identity: Any,
+    before: Row | None,
+    after: Row | None,
+    scene: CommitViews,
+    told: CommitEffects,
 ) -> None:
     """Sliding windows over aggregates count the matches that were added or changed."""
     shape = watch.shape
     try:
-        new = own_row(shape, watch, after, scene.own(watch, after=True))
-        old = own_row(shape, watch, before, scene.own(watch, after=False))
-        if new is not None and (old is None or shape.taken(old) != shape.taken(new)):
-            watch.details.window.touch(identity, timestamp_from_ms(told.evaluated_ms))
+        new = row_for_watch(shape, watch, after, scene.context_for(watch, after=True))
+        old = row_for_watch(shape, watch, before, scene.context_for(watch, after=False))
+        if new is not None and (
+            old is None or shape.aggregate_input_key(old) != shape.aggregate_input_key(new)
+        ):
+            watch.details.window.touch(identity, timestamp_from_ms(told.evaluated_at_ms))
     except VedetteError as error:
-        told.fail(watch, error)
+        told.add_failure(watch, error)
 
 
 def count_row(watch: Watch, row: Row, sign: int) -> Any:
@@ -245,14 +270,14 @@ def count_row(watch: Watch, row: Row, sign: int) -> Any:
     if shape.strategy == "groups":
         return details.start_groups(shape).change(shape.contribution(row), sign)
     projected = shape.projected(row)
-    identity = frozen(projected)
-    details.rows[identity] = details.rows.get(identity, 0) + sign
-    if sign > 0 or identity not in details.last_rows:
-        details.last_rows.setdefault(identity, projected)
+    identity = value_key(projected)
+    details.distinct_counts[identity] = details.distinct_counts.get(identity, 0) + sign
+    if sign > 0 or identity not in details.group_rows:
+        details.group_rows.setdefault(identity, projected)
     return identity
 
 
-def counted_deltas(watch: Watch, identities: Iterable[Any], context: Context) -> Iterable[Delta]:
+def count_deltas(watch: Watch, identities: Iterable[Any], context: ExecutionContext) -> Iterable[Delta]:
     details = watch.details
     for identity in identities:
         if watch.shape.strategy == "distinct":
@@ -261,101 +286,101 @@ def counted_deltas(watch: Watch, identities: Iterable[Any], context: Context) ->
         assert details.groups is not None
         results = details.groups.results(identity)
         new = watch.shape.group_row(context, *results) if results is not None else None
-        old = details.last_rows.get(identity)
-        yield from _difference(watch.shape, identity, old, new)
+        old = details.group_rows.get(identity)
+        yield from _row_delta(watch.shape, identity, old, new)
         if new is None:
-            details.last_rows.pop(identity, None)
+            details.group_rows.pop(identity, None)
         else:
-            details.last_rows[identity] = new
+            details.group_rows[identity] = new
 
 
 def _distinct_delta(watch: Watch, identity: Any) -> Iterable[Delta]:
     details = watch.details
-    count = details.rows[identity]
-    row = details.last_rows[identity]
-    told = details.result if details.result is not None else {}
-    details.result = told
+    count = details.distinct_counts[identity]
+    row = details.group_rows[identity]
+    told = details.last_result if details.last_result is not None else {}
+    details.last_result = told
     if count > 0 and identity not in told:
         told[identity] = row
         yield Delta(ADDED, row, None, identity)
     elif count <= 0:
-        del details.rows[identity]
-        details.last_rows.pop(identity, None)
+        del details.distinct_counts[identity]
+        details.group_rows.pop(identity, None)
         if told.pop(identity, None) is not None:
             yield Delta(REMOVED, row, None, identity)
 
 
-def _difference(
+def _row_delta(
     shape: WatchShape, identity: Any, old: dict[str, Any] | None, new: dict[str, Any] | None
 ) -> Iterable[Delta]:
     if old is None and new is not None:
         yield Delta(ADDED, new, None, identity)
     elif new is None and old is not None:
         yield Delta(REMOVED, old, None, identity)
-    elif new is not None and old is not None and shape.differs(old, new):
+    elif new is not None and old is not None and shape.rows_differ(old, new):
         yield Delta(CHANGED, new, old, identity)
 
 
 # --- evaluated anew ---------------------------------------------------------------------------------------------
 
 
-def evaluate(watch: Watch, context: Context) -> dict[Any, dict[str, Any]]:
+def current_rows(watch: Watch, context: ExecutionContext) -> dict[Any, dict[str, Any]]:
     """Everything that the watch matches in the context's view: identity ▸ row. What a fresh MATCH would say."""
     shape = watch.shape
-    rows = shape.query.run(context)
+    rows = shape.full_query.run(context)
     if not shape.aggregates:
         found = {shape.identity(row): shape.projected(row) for row in rows}
-        return {frozen(row): row for row in found.values()} if shape.distinct else found
+        return {value_key(row): row for row in found.values()} if shape.distinct else found
     assert shape.returns is not None
-    return shape.grouped(rows, context)
+    return shape.evaluate_groups(rows, context)
 
 
-def compared(watch: Watch, context: Context) -> dict[Any, Any]:
+def comparable_rows(watch: Watch, context: ExecutionContext) -> dict[Any, Any]:
     """What is different for the watch when this is: its rows, or with windows what groups take from each match."""
     shape = watch.shape
     if not shape.aggregates or watch.details.window is None:
-        return evaluate(watch, context)
-    return {shape.identity(row): shape.taken(row) for row in shape.query.run(context)}
+        return current_rows(watch, context)
+    return {shape.identity(row): shape.aggregate_input_key(row) for row in shape.full_query.run(context)}
 
 
-def orders_of(watch: Watch, context: Context) -> dict[Any, tuple[Any, ...]]:
+def order_values_by_identity(watch: Watch, context: ExecutionContext) -> dict[Any, tuple[Any, ...]]:
     """Where each match stands in the watch's order: identity ▸ values; empty when it has none."""
     shape = watch.shape
     if not shape.order or shape.aggregates:
         return {}
     found: dict[Any, tuple[Any, ...]] = {}
-    for row in shape.query.run(context):
-        identity = frozen(shape.projected(row)) if shape.distinct else shape.identity(row)
-        found.setdefault(identity, shape.order_of(row))
+    for row in shape.full_query.run(context):
+        identity = value_key(shape.projected(row)) if shape.distinct else shape.identity(row)
+        found.setdefault(identity, shape.order_values(row))
     return found
 
 
-def _tell_all_anew(shape: WatchShape, scene: Scene, told: Told) -> None:
+def reevaluate_shape(shape: WatchShape, scene: CommitViews, told: CommitEffects) -> None:
     for watch in watches_of(shape):
         try:
-            tell_anew(watch, scene.own(watch, after=True), told)
+            reevaluate(watch, scene.context_for(watch, after=True), told)
         except VedetteError as error:
-            told.fail(watch, error)
+            told.add_failure(watch, error)
 
 
-def tell_anew(watch: Watch, context: Context, told: Told) -> None:
+def reevaluate(watch: Watch, context: ExecutionContext, told: CommitEffects) -> None:
     """Evaluate the watch afresh and tell it what is different from what it was told last."""
     details = watch.details
-    old, new = details.result or {}, compared(watch, context)
-    details.result = new
-    details.evaluated_before_ms, details.evaluated_ms = details.evaluated_ms, told.evaluated_ms
+    old, new = details.last_result or {}, comparable_rows(watch, context)
+    details.last_result = new
+    details.previously_evaluated_at_ms, details.evaluated_ms = details.evaluated_ms, told.evaluated_at_ms
     if details.window is not None and watch.shape.aggregates:
         for identity, taken in new.items():
             if old.get(identity) != taken:
-                details.window.touch(identity, timestamp_from_ms(told.evaluated_ms))
+                details.window.touch(identity, timestamp_from_ms(told.evaluated_at_ms))
         return
     acting = details.actions is not None
-    matches = {watch.shape.identity(m): m for m in watch.shape.query.run(context)} if acting else {}
-    former, details.orders = details.orders, orders_of(watch, context)
+    matches = {watch.shape.identity(m): m for m in watch.shape.full_query.run(context)} if acting else {}
+    former, details.last_order_values = details.last_order_values, order_values_by_identity(watch, context)
     for identity, row in new.items():
-        for delta in _difference(watch.shape, identity, old.get(identity), row):
-            delta.order = details.orders.get(identity, ())
-            told.push(watch, delta, matches.get(identity))
+        for delta in _row_delta(watch.shape, identity, old.get(identity), row):
+            delta.order = details.last_order_values.get(identity, ())
+            told.add_delta(watch, delta, matches.get(identity))
     for identity, row in old.items():
         if identity not in new:
-            told.push(watch, Delta(REMOVED, row, None, identity, former.get(identity, ())), None)
+            told.add_delta(watch, Delta(REMOVED, row, None, identity, former.get(identity, ())), None)

@@ -11,121 +11,125 @@ from typing import Any, cast
 
 from vedette.element import Element, View
 from vedette.errors import VedetteError
-from vedette.gil import in_turns
-from vedette.language.compile.affected_matches import Difference
-from vedette.language.compile.execution_context import Context, Row
-from vedette.watch.delta import ADDED, CHANGED, REMOVED, Delta, same
+from vedette.gil import interruptible
+from vedette.language.compile.affected_matches import ElementChange
+from vedette.language.compile.execution_context import ExecutionContext, Row
+from vedette.watch.delta import ADDED, CHANGED, REMOVED, Delta, values_equal
 from vedette.watch.shapes.shape import WatchShape
 from vedette.watch.watch import Watch
 
-__all__ = ["Moment", "Scene", "own_row", "shape_matches", "tell_shape", "watches_of"]
+__all__ = ["CommitViews", "NowFunction", "affected_matches", "evaluate_rows", "row_for_watch", "watches_of"]
 
-Moment = Callable[[], Any]
+NowFunction = Callable[[], Any]
 Push = Callable[[Watch, Delta, "Row | None"], None]
 Fail = Callable[[Watch, VedetteError], None]
 """Told about a watch whose conditions or projections cannot be evaluated."""
-SightOf = Callable[[Watch, Context], None]
+ApplyPolicyView = Callable[[Watch, ExecutionContext], None]
 """Puts the eyes of the watch's actor before a context's view."""
 
 
-def _nobody_looks() -> Any:
+def _fail_if_read() -> Any:
     raise AssertionError("a shape that was thought to look at its element alone looks around")
 
 
-_NOWHERE = Context(view=cast(View, None), now=_nobody_looks)
+_UNUSED_CONTEXT = ExecutionContext(view=cast(View, None), now=_fail_if_read)
 """For shapes that look at nothing but their element."""
 
 
-class Scene:
+class CommitViews:
     """One change of the graph: the views before and after it, and the contexts that watches look through.
 
     `before` and `after` are contexts without a watch; they are made when they are first asked for.
     """
 
-    __slots__ = ("_after", "_before", "_earlier_view", "_now", "_own", "_sight", "_tick", "_view")
+    __slots__ = ("_after", "_before", "_make_before_view", "_now", "_own", "_sight", "_tick", "_view")
 
     def __init__(
         self,
         before: Callable[[], View],
         after: View,
-        now: Moment,
+        now: NowFunction,
         tick: int,
-        sight: SightOf | None = None,
+        sight: ApplyPolicyView | None = None,
     ) -> None:
         """`before` puts the earlier view together; it is called at most once."""
-        self._earlier_view, self._view = before, after
+        self._make_before_view, self._view = before, after
         self._now, self._tick, self._sight = now, tick, sight
-        self._before: Context | None = None
-        self._after: Context | None = None
-        self._own: dict[tuple[int, bool], Context] = {}
+        self._before: ExecutionContext | None = None
+        self._after: ExecutionContext | None = None
+        self._own: dict[tuple[int, bool], ExecutionContext] = {}
 
     @property
-    def before(self) -> Context:
+    def before(self) -> ExecutionContext:
         if self._before is None:
-            self._before = Context(self._earlier_view(), self._now, tick=self._tick)
+            self._before = ExecutionContext(self._make_before_view(), self._now, tick=self._tick)
         return self._before
 
     @property
-    def after(self) -> Context:
+    def after(self) -> ExecutionContext:
         if self._after is None:
-            self._after = Context(self._view, self._now, tick=self._tick)
+            self._after = ExecutionContext(self._view, self._now, tick=self._tick)
         return self._after
 
-    def own(self, watch: Watch, *, after: bool) -> Context:
+    def context_for(self, watch: Watch, *, after: bool) -> ExecutionContext:
         """The context of one watch: its constants, its actor."""
         key = (watch.number, after)
         known = self._own.get(key)
         if known is None:
             shared = self.after if after else self.before
-            known = Context(
+            known = ExecutionContext(
                 view=shared.view, constants=watch.constants, now=self._now, tick=self._tick, actor=watch.actor
             )
-            if self._sight is not None and (watch.actor is not None or watch.shape.layered):
+            if self._sight is not None and (watch.actor is not None or watch.shape.reads_layer0):
                 self._sight(watch, known)
             self._own[key] = known
         return known
 
 
-def tell_shape(
-    shape: WatchShape, changes: Sequence[Difference], scene: Scene, push: Push, fail: Fail
+def evaluate_rows(
+    shape: WatchShape, changes: Sequence[ElementChange], scene: CommitViews, push: Push, fail: Fail
 ) -> None:
     """Find what the changes mean for every watch of the shape."""
-    matches = _single_matches if shape.single is not None else shape_matches
-    for identity, before, after in in_turns(matches(shape, changes, scene)):
-        _tell(shape, identity, before, after, scene, push, fail)
+    matches = _single_matches if shape.single_node is not None else affected_matches
+    for identity, before, after in interruptible(matches(shape, changes, scene)):
+        _compare_sides(shape, identity, before, after, scene, push, fail)
 
 
-def shape_matches(
-    shape: WatchShape, changes: Sequence[Difference], scene: Scene
+def affected_matches(
+    shape: WatchShape, changes: Sequence[ElementChange], scene: CommitViews
 ) -> Sequence[tuple[Any, Row | None, Row | None]]:
-    if shape.single is not None:
+    if shape.single_node is not None:
         return _single_matches(shape, changes, scene)
-    before, after = shape.matches.find_around(scene.before, scene.after, changes)
-    if shape.matches.collapses:
-        _complete(shape, before, scene.after, after)
-        _complete(shape, after, scene.before, before)
+    before, after = shape.finder.find_before_and_after(scene.before, scene.after, changes)
+    if shape.finder.may_find_duplicates:
+        _find_missing_side(shape, before, scene.after, after)
+        _find_missing_side(shape, after, scene.before, before)
     merged = [(shape.identity(row), row, after.get(key)) for key, row in before.items()]
     return merged + [(shape.identity(row), None, row) for key, row in after.items() if key not in before]
 
 
-def _complete(shape: WatchShape, these: dict[Any, Row], context: Context, others: dict[Any, Row]) -> None:
+def _find_missing_side(
+    shape: WatchShape, these: dict[Any, Row], context: ExecutionContext, others: dict[Any, Row]
+) -> None:
     """Another edge without a name may hold a match up: what is missing on one side is looked for there, whole."""
     for identity, row in these.items():
         if identity not in others:
-            held = shape.matches.holds(context, row)
+            held = shape.finder.reevaluate(context, row)
             if held is not None:
                 others[identity] = held
 
 
 def _single_matches(
-    shape: WatchShape, changes: Sequence[Difference], scene: Scene
+    shape: WatchShape, changes: Sequence[ElementChange], scene: CommitViews
 ) -> Sequence[tuple[Any, Row | None, Row | None]]:
     """A pattern of one node: the changes are the matches."""
-    assert shape.single is not None
-    types = shape.single.types
-    earlier, later = (_NOWHERE, _NOWHERE) if shape.blind else (scene.before, scene.after)
+    assert shape.single_node is not None
+    types = shape.single_node.types
+    earlier, later = (
+        (_UNUSED_CONTEXT, _UNUSED_CONTEXT) if shape.is_self_contained else (scene.before, scene.after)
+    )
     matches = []
-    for old, new in in_turns(changes):
+    for old, new in interruptible(changes):
         element: Element = new or old  # type: ignore[assignment]
         if element.type in types:
             before = _row(shape, earlier, old) if old is not None else None
@@ -135,12 +139,12 @@ def _single_matches(
     return matches
 
 
-def _row(shape: WatchShape, context: Context, element: Element) -> Row | None:
-    row = shape.blank.copy()
+def _row(shape: WatchShape, context: ExecutionContext, element: Element) -> Row | None:
+    row = shape.empty_row.copy()
     row[0] = context
-    row[shape.slot] = element
-    if shape.closed_closures:
-        for closure in shape.closed_closures:
+    row[shape.single_register] = element
+    if shape.shared_tests:
+        for closure in shape.shared_tests:
             if not closure(row):
                 return None
     return row
@@ -149,26 +153,26 @@ def _row(shape: WatchShape, context: Context, element: Element) -> Row | None:
 # --- one match --------------------------------------------------------------------------------------------------
 
 
-def _tell(
+def _compare_sides(
     shape: WatchShape,
     identity: Any,
     before: Row | None,
     after: Row | None,
-    scene: Scene,
+    scene: CommitViews,
     push: Push,
     fail: Fail,
 ) -> None:
-    earlier = shape.candidates(before) if before is not None else ()
-    later = shape.candidates(after) if after is not None else ()
+    earlier = shape.find_watches(before) if before is not None else ()
+    later = shape.find_watches(after) if after is not None else ()
     if not earlier and not later:
         return
-    if shape.private:
-        deltas = _Deltas(shape, identity)
+    if shape.needs_per_watch_check:
+        deltas = _DeltaCache(shape, identity)
         was, now = _by_number(earlier), _by_number(later)
         for number, watch in {**was, **now}.items():
             old, new = before if number in was else None, after if number in now else None
             try:
-                _tell_one(shape, watch, old, new, scene, push, deltas)
+                _compare_for_watch(shape, watch, old, new, scene, push, deltas)
             except VedetteError as error:
                 fail(watch, error)
     elif not earlier:
@@ -180,17 +184,17 @@ def _tell(
         for watch in earlier:
             push(watch, delta, before)
     else:
-        deltas = _Deltas(shape, identity)
-        _tell_shared(_by_number(earlier), _by_number(later), before, after, push, deltas)
+        deltas = _DeltaCache(shape, identity)
+        _compare_shared(_by_number(earlier), _by_number(later), before, after, push, deltas)
 
 
-def _tell_shared(
+def _compare_shared(
     was: dict[int, Watch],
     now: dict[int, Watch],
     before: Row | None,
     after: Row | None,
     push: Push,
-    deltas: _Deltas,
+    deltas: _DeltaCache,
 ) -> None:
     """The match was there and is: for each watch it may have come, gone or changed."""
     for number, watch in now.items():
@@ -210,25 +214,25 @@ def _by_number(watches: Collection[Watch]) -> dict[int, Watch]:
 
 
 def watches_of(shape: WatchShape) -> list[Watch]:
-    return shape.index.everything()
+    return shape.ShapeIndex.all_watches()
 
 
-def _tell_one(
+def _compare_for_watch(
     shape: WatchShape,
     watch: Watch,
     before: Row | None,
     after: Row | None,
-    scene: Scene,
+    scene: CommitViews,
     push: Push,
-    shared: _Deltas,
+    shared: _DeltaCache,
 ) -> None:
     """A watch with conditions, a projection or eyes of its own is asked."""
-    old = own_row(shape, watch, before, scene.own(watch, after=False))
-    new = own_row(shape, watch, after, scene.own(watch, after=True))
+    old = row_for_watch(shape, watch, before, scene.context_for(watch, after=False))
+    new = row_for_watch(shape, watch, after, scene.context_for(watch, after=True))
     if old is None and new is None:
         return
-    own = shape.open_projection or watch.actor is not None
-    deltas = _Deltas(shape, shared.identity) if own else shared
+    own = shape.projects_constants or watch.actor is not None
+    deltas = _DeltaCache(shape, shared.identity) if own else shared
     if old is None:
         push(watch, deltas.added(new), new)
     elif new is None:
@@ -239,17 +243,17 @@ def _tell_one(
             push(watch, delta, new)
 
 
-def own_row(shape: WatchShape, watch: Watch, row: Row | None, context: Context) -> Row | None:
+def row_for_watch(shape: WatchShape, watch: Watch, row: Row | None, context: ExecutionContext) -> Row | None:
     """The match as this watch sees it, or None when its own conditions or its actor's sight do not let it through."""
     if row is None:
         return None
-    if shape.turnable or (watch.actor is not None and shape.judged):
-        return shape.verify.holds(context, row)
-    if not shape.residual_closures and not shape.open_projection:
+    if shape.has_symmetric_choice or (watch.actor is not None and shape.depends_on_actor):
+        return shape.actor_finder.reevaluate(context, row)
+    if not shape.residual_tests and not shape.projects_constants:
         return row
     own = row.copy()
     own[0] = context
-    for closure in shape.residual_closures:
+    for closure in shape.residual_tests:
         if not closure(own):
             return None
     return own
@@ -257,10 +261,10 @@ def own_row(shape: WatchShape, watch: Watch, row: Row | None, context: Context) 
 
 def _delta(type: str, shape: WatchShape, identity: Any, row: Row | None) -> Delta:
     assert row is not None
-    return Delta(type, shape.projected(row), None, identity, shape.order_of(row) if shape.order else ())
+    return Delta(type, shape.projected(row), None, identity, shape.order_values(row) if shape.order else ())
 
 
-class _Deltas:
+class _DeltaCache:
     """The events of one match, each made at most once."""
 
     __slots__ = ("_added", "_changed", "_removed", "identity", "shape")
@@ -287,8 +291,8 @@ class _Deltas:
         if self._changed is None:
             shape = self.shape
             old, new = shape.projected(before), shape.projected(after)
-            equal = same(old, new) and not shape.moves(before, after)
+            equal = values_equal(old, new) and not shape.changes_queue_order(before, after)
             self._changed = (
-                None if equal else Delta(CHANGED, new, old, self.identity, shape.order_of(after)),
+                None if equal else Delta(CHANGED, new, old, self.identity, shape.order_values(after)),
             )
         return self._changed[0]

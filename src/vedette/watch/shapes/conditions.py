@@ -11,27 +11,33 @@ from dataclasses import replace
 
 from vedette.language.resolve import tree as resolved
 from vedette.language.resolve.queries import ResolvedReturn
-from vedette.language.resolve.tree import Condition, Constant, Operation, ResolvedPattern, can_fail
+from vedette.language.resolve.tree import (
+    BinaryOperation,
+    ConstantRef,
+    ResolvedExpression,
+    ResolvedPattern,
+    can_raise,
+)
 
 __all__ = [
-    "ends_anywhere",
-    "evaluated",
-    "is_open",
-    "prunes",
-    "split",
-    "tells_time",
-    "without_constants",
+    "can_be_shared",
+    "classify_conditions",
+    "computed_expressions",
+    "depends_on_time",
+    "has_wildcard_end",
+    "mentions_constant",
+    "with_wildcard_targets",
 ]
 
-_FLIPPED = {"<": ">", ">": "<", "<=": ">=", ">=": "<="}
-_HASHABLE = frozenset({"String", "Int", "Float", "Bool", "Timestamp", "Duration", "ID", "Node", "Edge"})
-_RANGED = frozenset({"String", "Int", "Float", "Timestamp", "Duration"})
+_MIRRORED_OPERATORS = {"<": ">", ">": "<", "<=": ">=", ">=": "<="}
+_KEY_TYPES = frozenset({"String", "Int", "Float", "Bool", "Timestamp", "Duration", "ID", "Node", "Edge"})
+_RANGE_TYPES = frozenset({"String", "Int", "Float", "Timestamp", "Duration"})
 _TIME = frozenset({"now", "wall_time", "logical_time"})
 
 
-def evaluated(
-    returns: ResolvedReturn | None, order: Sequence[tuple[Condition, bool]]
-) -> tuple[Condition, ...]:
+def computed_expressions(
+    returns: ResolvedReturn | None, order: Sequence[tuple[ResolvedExpression, bool]]
+) -> tuple[ResolvedExpression, ...]:
     """Whatever a watch computes from a match: projections, inputs of aggregates, what it is ordered by."""
     projections = returns.projections if returns is not None else ()
     calls = returns.aggregates if returns is not None else ()
@@ -39,75 +45,85 @@ def evaluated(
     return (*projections, *(condition for condition, _ in order), *inputs)
 
 
-def ends_anywhere(element: resolved.PatternElement) -> bool:
+def has_wildcard_end(element: resolved.ResolvedPart) -> bool:
     """A path with a wildcard end yields a row for each such end, which no variable tells apart."""
-    return isinstance(element, resolved.PathElement) and None in (element.source, element.target)
+    return isinstance(element, resolved.ResolvedPath) and None in (element.source, element.target)
 
 
-def split(
-    opened: Sequence[Condition], shared: Sequence[Condition]
-) -> tuple[list[tuple[Condition, int]], tuple[Condition, str, int] | None, list[Condition]]:
+def classify_conditions(
+    opened: Sequence[ResolvedExpression], shared: Sequence[ResolvedExpression]
+) -> tuple[
+    list[tuple[ResolvedExpression, int]], tuple[ResolvedExpression, str, int] | None, list[ResolvedExpression]
+]:
     """Sort conditions with constants into keys, at most one range, and the rest.
 
     Only the `shared` ones may be keys: their other side must have one value, whoever is asking.
     """
-    keys: list[tuple[Condition, int]] = []
-    ranged: tuple[Condition, str, int] | None = None
-    residual: list[Condition] = []
+    keys: list[tuple[ResolvedExpression, int]] = []
+    ranged: tuple[ResolvedExpression, str, int] | None = None
+    residual: list[ResolvedExpression] = []
     for condition in opened:
-        sides = _sides(condition)
+        sides = _comparison_with_constant(condition)
         if sides is None or condition not in shared:
             residual.append(condition)
             continue
         side, op, constant = sides
-        if op == "=" and _same(side, constant, _HASHABLE):
+        if op == "=" and _has_comparable_types(side, constant, _KEY_TYPES):
             keys.append((side, constant.index))
-        elif op in _FLIPPED and ranged is None and _same(side, constant, _RANGED):
+        elif (
+            op in _MIRRORED_OPERATORS
+            and ranged is None
+            and _has_comparable_types(side, constant, _RANGE_TYPES)
+        ):
             ranged = (side, op, constant.index)
         else:
             residual.append(condition)
     return keys, ranged, residual
 
 
-def _reads(condition: Condition, attributes: frozenset[str]) -> bool:
-    parts = resolved.subexpressions(condition)
+def _reads(condition: ResolvedExpression, attributes: frozenset[str]) -> bool:
+    parts = resolved.walk_expression(condition)
     return any(
-        isinstance(p, (resolved.AttributeOf, resolved.DynamicAttribute)) and p.name in attributes
+        isinstance(p, (resolved.AttributeAccess, resolved.DynamicAttributeAccess)) and p.name in attributes
         for p in parts
     )
 
 
-def prunes(condition: Condition, guarded: bool, masked: frozenset[str]) -> bool:
+def can_be_shared(condition: ResolvedExpression, guarded: bool, masked: frozenset[str]) -> bool:
     """Whether a condition that fails on the graph as it is also fails for every actor, who may see less of it.
 
     What may raise is left for last and for each watch alone: conditions before it may guard against that.
     """
-    if can_fail(condition):
+    if can_raise(condition):
         return False
     if not guarded:
         return True
-    return not _reads(condition, masked) and not any(map(_looks_further, resolved.subexpressions(condition)))
+    return not _reads(condition, masked) and not any(
+        map(reads_unbound_elements, resolved.walk_expression(condition))
+    )
 
 
-def _looks_further(part: Condition) -> bool:
+def reads_unbound_elements(part: ResolvedExpression) -> bool:
     """Whether it looks at elements that the pattern does not bind: nested patterns, followed references."""
-    if isinstance(part, (resolved.ExistsIn, resolved.PatternFold)):
+    if isinstance(part, (resolved.ResolvedExists, resolved.ResolvedPatternAggregate)):
         return True
     base = getattr(part, "base", None)
-    return base is not None and not isinstance(base, resolved.Slot)
+    return base is not None and not isinstance(base, resolved.VariableRef)
 
 
-def _sides(condition: Condition) -> tuple[Condition, str, Constant] | None:
-    if not isinstance(condition, Operation):
+def _comparison_with_constant(
+    condition: ResolvedExpression,
+) -> tuple[ResolvedExpression, str, ConstantRef] | None:
+    if not isinstance(condition, BinaryOperation):
         return None
-    if isinstance(condition.right, Constant) and not is_open(condition.left):
+    if isinstance(condition.right, ConstantRef) and not mentions_constant(condition.left):
         return condition.left, condition.op, condition.right
-    if isinstance(condition.left, Constant) and not is_open(condition.right):
-        return condition.right, _FLIPPED.get(condition.op, condition.op), condition.left
+    if isinstance(condition.left, ConstantRef) and not mentions_constant(condition.right):
+        return condition.right, _MIRRORED_OPERATORS.get(condition.op, condition.op), condition.left
     return None
 
 
-def _same(side: Condition, constant: Constant, kinds: frozenset[str]) -> bool:
+def _has_comparable_types(side: ResolvedExpression, constant: ConstantRef, kinds: frozenset[str]) -> bool:
     left, right = side.type, constant.type
     if left.kind not in kinds or right.kind not in kinds:
         return False
@@ -115,40 +131,40 @@ def _same(side: Condition, constant: Constant, kinds: frozenset[str]) -> bool:
     return references or left.kind == right.kind or (left.is_numeric and right.is_numeric)
 
 
-def is_open(condition: Condition) -> bool:
-    return any(isinstance(part, Constant) for part in resolved.subexpressions(condition))
+def mentions_constant(condition: ResolvedExpression) -> bool:
+    return any(isinstance(part, ConstantRef) for part in resolved.walk_expression(condition))
 
 
-def tells_time(condition: Condition) -> bool:
+def depends_on_time(condition: ResolvedExpression) -> bool:
     return any(
-        isinstance(part, resolved.ContextValue) and part.name in _TIME
-        for part in resolved.subexpressions(condition)
+        isinstance(part, resolved.ContextFunction) and part.name in _TIME
+        for part in resolved.walk_expression(condition)
     )
 
 
-def without_constants(condition: Condition) -> Condition:
+def with_wildcard_targets(condition: ResolvedExpression) -> ResolvedExpression:
     """The condition with constant targets of nested edges made wildcards: only its structure is of interest."""
 
-    def change(part: Condition) -> Condition | None:
-        if isinstance(part, (resolved.ExistsIn, resolved.PatternFold)):
+    def change(part: ResolvedExpression) -> ResolvedExpression | None:
+        if isinstance(part, (resolved.ResolvedExists, resolved.ResolvedPatternAggregate)):
             return replace(part, pattern=_open_targets(part.pattern))
         return None
 
-    return resolved.rebuild(condition, change)
+    return resolved.transform_expression(condition, change)
 
 
 def _open_targets(pattern: ResolvedPattern) -> ResolvedPattern:
-    elements: list[resolved.PatternElement] = []
+    elements: list[resolved.ResolvedPart] = []
     for element in pattern.elements:
-        if isinstance(element, resolved.EdgeElement):
+        if isinstance(element, resolved.ResolvedEdge):
             elements.append(replace(element, targets=tuple(_open_target(t) for t in element.targets)))
-        elif isinstance(element, resolved.PathElement):
+        elif isinstance(element, resolved.ResolvedPath):
             source, target = _open_target(element.source), _open_target(element.target)
             elements.append(replace(element, source=source, target=target))
         else:
             elements.append(element)
-    return ResolvedPattern(tuple(elements), tuple(without_constants(c) for c in pattern.where))
+    return ResolvedPattern(tuple(elements), tuple(with_wildcard_targets(c) for c in pattern.where))
 
 
-def _open_target(target: int | Condition | None) -> int | Condition | None:
-    return None if target is None or (not isinstance(target, int) and is_open(target)) else target
+def _open_target(target: int | ResolvedExpression | None) -> int | ResolvedExpression | None:
+    return None if target is None or (not isinstance(target, int) and mentions_constant(target)) else target

@@ -11,17 +11,17 @@ from collections.abc import Callable, Collection
 from itertools import islice
 from typing import Any, Generic, Protocol, TypeVar
 
-__all__ = ["KeyIndex", "Keyed", "RangeList"]
+__all__ = ["HasNumber", "KeyIndex", "SortedWatches"]
 
 
-class Keyed(Protocol):
+class HasNumber(Protocol):
     number: int
 
 
-Item = TypeVar("Item", bound=Keyed)
+Item = TypeVar("Item", bound=HasNumber)
 
 
-class RangeList(Generic[Item]):
+class SortedWatches(Generic[Item]):
     """Watches sorted by their constant."""
 
     __slots__ = ("constants", "items")
@@ -45,7 +45,7 @@ class RangeList(Generic[Item]):
 class KeyIndex(Generic[Item]):
     """Watches by key. Most keys hold one watch: it stands there itself, several stand in a dict."""
 
-    __slots__ = ("_below", "_entries", "_op", "_place", "find", "size")
+    __slots__ = ("_bisect", "_entries", "_op", "_selects_lower_constants", "find", "size")
 
     find: Callable[[Any, Any], Collection[Item]]
     """Watches under the key whose range condition holds for the value (null and NaN satisfy none)."""
@@ -53,10 +53,10 @@ class KeyIndex(Generic[Item]):
     def __init__(self, range_op: str | None) -> None:
         self._entries: dict[Any, Any] = {}
         self._op = range_op
-        self._below = range_op in (">", ">=")
+        self._selects_lower_constants = range_op in (">", ">=")
         """Whether the condition holds for the constants below the row's value."""
-        self._place = bisect_left if range_op in (">", "<=") else bisect_right
-        self.find = self._at_key if range_op is None else self._in_range
+        self._bisect = bisect_left if range_op in (">", "<=") else bisect_right
+        self.find = self._find_by_key if range_op is None else self._find_by_range
         self.size = 0
 
     def add(self, key: Any, constant: Any, item: Item) -> None:
@@ -65,7 +65,7 @@ class KeyIndex(Generic[Item]):
         held = self._entries.get(key)
         if self._op is not None:
             if held is None:
-                held = self._entries[key] = RangeList()
+                held = self._entries[key] = SortedWatches()
             held.add(constant, item)
         elif held is None:
             self._entries[key] = item
@@ -88,31 +88,31 @@ class KeyIndex(Generic[Item]):
         else:
             del self._entries[key]
 
-    def _at_key(self, key: Any, value: Any) -> Collection[Item]:  # noqa: ARG002 - there is no range
+    def _find_by_key(self, key: Any, value: Any) -> Collection[Item]:  # noqa: ARG002 - there is no range
         held = self._entries.get(key)
         if held is None:
             return ()
         return held.values() if type(held) is dict else (held,)
 
-    def _in_range(self, key: Any, value: Any) -> Collection[Item]:
+    def _find_by_range(self, key: Any, value: Any) -> Collection[Item]:
         held = self._entries.get(key)
         if held is None or value is None or value != value:  # noqa: PLR0124 - NaN is not equal to itself
             return ()
-        place = self._place(held.constants, value)
+        place = self._bisect(held.constants, value)
         items: list[Item] = held.items
-        return items[:place] if self._below else items[place:]
+        return items[:place] if self._selects_lower_constants else items[place:]
 
     def sample(self, turn: int) -> Item | None:
         """Some watch, another one each turn."""
         held = next(islice(self._entries.values(), turn % min(len(self._entries), 1000), None), None)
-        if isinstance(held, RangeList):
+        if isinstance(held, SortedWatches):
             return held.items[turn % len(held.items)] if held.items else None
         return next(iter(held.values())) if type(held) is dict else held
 
-    def everything(self) -> list[Item]:
+    def all_watches(self) -> list[Item]:
         found: list[Item] = []
         for held in self._entries.values():
-            if isinstance(held, RangeList):
+            if isinstance(held, SortedWatches):
                 found.extend(held.items)
             elif type(held) is dict:
                 found.extend(held.values())
@@ -124,7 +124,7 @@ class KeyIndex(Generic[Item]):
         """Raise AssertionError unless sizes and order agree; for tests."""
         total = 0
         for held in self._entries.values():
-            if isinstance(held, RangeList):
+            if isinstance(held, SortedWatches):
                 assert held.constants == sorted(held.constants)
                 assert len(held.constants) == len(held.items) > 0
                 total += len(held.items)

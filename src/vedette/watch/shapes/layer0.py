@@ -9,48 +9,54 @@ from collections.abc import Iterable, Iterator, Sequence
 from typing import Any
 
 from vedette.language.resolve import tree as resolved
-from vedette.language.resolve.tree import Condition, EdgeElement, NodeElement, PatternElement, ResolvedPattern
+from vedette.language.resolve.tree import (
+    ResolvedEdge,
+    ResolvedExpression,
+    ResolvedNode,
+    ResolvedPart,
+    ResolvedPattern,
+)
 
 __all__ = [
-    "COUNTERS",
-    "FOLLOWED",
-    "can_be_followed",
+    "INCREMENTAL_TYPES",
+    "VOLATILE_ATTRIBUTES",
     "counter_columns",
-    "looks_at_layer0",
+    "is_incremental",
+    "reads_layer0",
     "without_counters",
 ]
 
-COUNTERS = frozenset({"events_delivered", "events_pending", "last_event_at"})
+VOLATILE_ATTRIBUTES = frozenset({"events_delivered", "events_pending", "last_event_at"})
 """Attributes of `_Watch` that change with every event."""
-FOLLOWED = frozenset({"_Watch", "_Session", "_session_has_watch"})
+INCREMENTAL_TYPES = frozenset({"_Watch", "_Session", "_session_has_watch"})
 """Types of Layer 0 whose changes are told one by one; a watch of any other is evaluated anew."""
 
 
-def looks_at_layer0(pattern: ResolvedPattern, conditions: Iterable[Condition]) -> bool:
+def reads_layer0(pattern: ResolvedPattern, conditions: Iterable[ResolvedExpression]) -> bool:
     return any(map(_is_layer0, _elements(pattern, conditions)))
 
 
-def _elements(pattern: ResolvedPattern, conditions: Iterable[Condition]) -> Iterator[PatternElement]:
+def _elements(pattern: ResolvedPattern, conditions: Iterable[ResolvedExpression]) -> Iterator[ResolvedPart]:
     """The elements of the pattern, and of all patterns inside the conditions."""
     yield from pattern.elements
     for condition in conditions:
-        for part in resolved.subexpressions(condition):
-            if isinstance(part, (resolved.ExistsIn, resolved.PatternFold)):
+        for part in resolved.walk_expression(condition):
+            if isinstance(part, (resolved.ResolvedExists, resolved.ResolvedPatternAggregate)):
                 yield from part.pattern.elements
 
 
-def _is_layer0(element: PatternElement) -> bool:
-    if isinstance(element, NodeElement):
+def _is_layer0(element: ResolvedPart) -> bool:
+    if isinstance(element, ResolvedNode):
         names = element.types
     else:
-        names = element.edges if isinstance(element, EdgeElement) else (element.edge,)
+        names = element.edge_types if isinstance(element, ResolvedEdge) else (element.edge,)
     return bool(names) and all(name.startswith("_") for name in names)
 
 
-def can_be_followed(
+def is_incremental(
     elements: Iterable[str],
-    tested: Iterable[Condition],
-    counted: Iterable[Condition],
+    tested: Iterable[ResolvedExpression],
+    counted: Iterable[ResolvedExpression],
 ) -> bool:
     """Whether changes of single watches and sessions say all that a watch over them must know.
 
@@ -58,28 +64,30 @@ def can_be_followed(
     later. Counters change untold, so nothing may be kept that depends on them; and an actor sees other watches than
     the system context does, which only the elements of a pattern are judged for, not what is nested in it.
     """
-    if not FOLLOWED.issuperset(elements):
+    if not INCREMENTAL_TYPES.issuperset(elements):
         return False
-    if any(isinstance(condition, resolved.Slot) for condition in counted):
+    if any(isinstance(condition, resolved.VariableRef) for condition in counted):
         return False
-    parts = (part for condition in (*tested, *counted) for part in resolved.subexpressions(condition))
-    return not any(_looks_further(part) or getattr(part, "name", None) in COUNTERS for part in parts)
+    parts = (part for condition in (*tested, *counted) for part in resolved.walk_expression(condition))
+    return not any(
+        _looks_further(part) or getattr(part, "name", None) in VOLATILE_ATTRIBUTES for part in parts
+    )
 
 
-def _looks_further(part: Condition) -> bool:
+def _looks_further(part: ResolvedExpression) -> bool:
     base = getattr(part, "base", None)
-    nested = isinstance(part, (resolved.ExistsIn, resolved.PatternFold))
-    return nested or (base is not None and not isinstance(base, resolved.Slot))
+    nested = isinstance(part, (resolved.ResolvedExists, resolved.ResolvedPatternAggregate))
+    return nested or (base is not None and not isinstance(base, resolved.VariableRef))
 
 
-def counter_columns(columns: Sequence[str], projections: Sequence[Condition]) -> frozenset[str]:
+def counter_columns(columns: Sequence[str], projections: Sequence[ResolvedExpression]) -> frozenset[str]:
     """Names of columns that are counters."""
     return frozenset(
         name
         for name, projection in zip(columns, projections, strict=True)
-        if isinstance(projection, resolved.AttributeOf)
-        and projection.name in COUNTERS
-        and "_Watch" in projection.places
+        if isinstance(projection, resolved.AttributeAccess)
+        and projection.name in VOLATILE_ATTRIBUTES
+        and "_Watch" in projection.index_by_type
     )
 
 
@@ -91,4 +99,4 @@ def without_counters(row: dict[str, Any], columns: frozenset[str]) -> dict[str, 
 def _plain(value: Any) -> Any:
     if not isinstance(value, dict) or value.get("_type") != "_Watch":
         return value
-    return {name: each for name, each in value.items() if name not in COUNTERS}
+    return {name: each for name, each in value.items() if name not in VOLATILE_ATTRIBUTES}

@@ -6,43 +6,45 @@ from collections.abc import Iterable, Mapping
 from typing import Final
 
 from vedette.language.resolve import tree as resolved
-from vedette.language.resolve.tree import Condition, ResolvedPattern
+from vedette.language.resolve.tree import ResolvedExpression, ResolvedPattern
 
-__all__ = ["Attention", "attention"]
+__all__ = ["RelevantAttributes", "relevant_attributes"]
 
-Attention = Mapping[int, Mapping[str, frozenset[int]] | None]
+RelevantAttributes = Mapping[int, Mapping[str, frozenset[int]] | None]
 """Register of an element ▸ type ▸ places of the attributes that are looked at; None: the element as a whole."""
 
-_ENDURING: Final = (resolved.IdOf, resolved.TypeOf, resolved.TargetsOf, resolved.TypeIs)
+_IMMUTABLE_PROPERTIES: Final = (resolved.IdOf, resolved.TypeOf, resolved.TargetsOf, resolved.TypeIs)
 """What an element keeps as long as it is there."""
 
 
-def attention(pattern: ResolvedPattern, conditions: Iterable[Condition]) -> Attention | None:
+def relevant_attributes(
+    pattern: ResolvedPattern, conditions: Iterable[ResolvedExpression]
+) -> RelevantAttributes | None:
     """What the conditions look at in the pattern's elements; None when nested patterns make that hard to say."""
     found: dict[int, dict[str, set[int]] | None] = {
-        element.slot: {}
+        element.register: {}
         for element in pattern.elements
-        if isinstance(element, (resolved.NodeElement, resolved.EdgeElement))
+        if isinstance(element, (resolved.ResolvedNode, resolved.ResolvedEdge))
     }
-    pending = [*pattern.where, *resolved.children(resolved.ExistsIn(pattern)), *conditions]
+    pending = [*pattern.where, *resolved.child_expressions(resolved.ResolvedExists(pattern)), *conditions]
     while pending:
         part = pending.pop()
         base = getattr(part, "base", None)
-        if isinstance(part, (resolved.ExistsIn, resolved.PatternFold)):
+        if isinstance(part, (resolved.ResolvedExists, resolved.ResolvedPatternAggregate)):
             return None
-        if isinstance(part, resolved.Slot):
-            found[part.slot] = None
-        elif isinstance(part, _ENDURING) and isinstance(base, resolved.Slot):
+        if isinstance(part, resolved.VariableRef):
+            found[part.register] = None
+        elif isinstance(part, _IMMUTABLE_PROPERTIES) and isinstance(base, resolved.VariableRef):
             continue
-        elif isinstance(part, (resolved.AttributeOf, resolved.DynamicAttribute)) and isinstance(
-            base, resolved.Slot
+        elif isinstance(part, (resolved.AttributeAccess, resolved.DynamicAttributeAccess)) and isinstance(
+            base, resolved.VariableRef
         ):
-            known = found.setdefault(base.slot, {})
+            known = found.setdefault(base.register, {})
             if known is not None:
-                for name, place in part.places.items():
+                for name, place in part.index_by_type.items():
                     known.setdefault(name, set()).add(place)
         else:
-            pending.extend(resolved.children(part))
+            pending.extend(resolved.child_expressions(part))
     return {slot: _frozen(places) for slot, places in found.items()}
 
 

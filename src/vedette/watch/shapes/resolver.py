@@ -11,29 +11,29 @@ from dataclasses import dataclass, replace
 
 from vedette.language.resolve import tree as resolved
 from vedette.language.resolve.patterns import PatternResolver
-from vedette.language.resolve.scope import QUERY, Frame, Place, Scope
+from vedette.language.resolve.scope import QUERY_SITE, AnalysisContext, ExpressionSite, Scope
 from vedette.language.resolve.tree import (
-    Condition,
-    Constant,
-    EdgeElement,
+    BinaryOperation,
+    ConstantRef,
     IdOf,
-    NodeElement,
-    Operation,
-    PathElement,
+    ResolvedEdge,
+    ResolvedExpression,
+    ResolvedNode,
+    ResolvedPath,
     ResolvedPattern,
-    Slot,
+    VariableRef,
 )
 from vedette.language.resolve.types import concrete_types
 from vedette.language.syntax import expressions as syntax
 from vedette.language.types import BOOL, ID, Type, node_type
 
-__all__ = ["Capture", "WatchResolver", "without_hidden"]
+__all__ = ["SessionValue", "WatchResolver", "restore_constant_targets"]
 
-_CAPTURED = frozenset({"current_actor", "current_session", "self"})
+_SESSION_FUNCTIONS = frozenset({"current_actor", "current_session", "self"})
 
 
 @dataclass(frozen=True, slots=True)
-class Capture:
+class SessionValue:
     """A value taken from the session when a watch is created: `reference` with its name, else a context function."""
 
     kind: str
@@ -44,80 +44,82 @@ class Capture:
 class WatchResolver(PatternResolver):
     """Resolves the pattern, conditions and projections of one WATCH into one frame."""
 
-    def __init__(self, frame: Frame, place: Place = QUERY) -> None:
+    def __init__(self, frame: AnalysisContext, place: ExpressionSite = QUERY_SITE) -> None:
         super().__init__(frame, place)
-        self.captures: list[Capture] = []
-        self.keys: list[Condition] = []
+        self.session_values: list[SessionValue] = []
+        self.target_conditions: list[ResolvedExpression] = []
         """Conditions that bind hidden variables to constants."""
-        self._outermost = True
+        self._before_top_pattern = True
         """Until the watch's own pattern begins; whatever is resolved after it is nested in RETURN or an option."""
-        self._at_top = False
+        self._in_top_pattern = False
 
-    def pattern(
+    def resolve_pattern(
         self, pattern: syntax.Pattern, where: syntax.Expression | None, scope: Scope
     ) -> resolved.ResolvedPattern:
-        outermost, self._outermost = self._outermost, False
-        around, self._at_top = self._at_top, outermost
+        outermost, self._before_top_pattern = self._before_top_pattern, False
+        around, self._in_top_pattern = self._in_top_pattern, outermost
         try:
-            return super().pattern(pattern, where, scope)
+            return super().resolve_pattern(pattern, where, scope)
         finally:
-            self._at_top = around
+            self._in_top_pattern = around
 
-    def _captured(self, capture: Capture, type_: Type) -> Constant:
-        if capture not in self.captures:
-            self.captures.append(capture)
-        return Constant(len(self.frame.constants) + self.captures.index(capture), type_)
+    def _capture(self, capture: SessionValue, type_: Type) -> ConstantRef:
+        if capture not in self.session_values:
+            self.session_values.append(capture)
+        return ConstantRef(len(self.frame.constant_types) + self.session_values.index(capture), type_)
 
-    def _reference(self, reference: syntax.IdReference, scope: Scope) -> Condition:
+    def _reference(self, reference: syntax.IdReference, scope: Scope) -> ResolvedExpression:
         found = super()._reference(reference, scope)
-        if isinstance(found, resolved.Reference):
-            if isinstance(found.name, Constant):
-                return Constant(found.name.index, ID)
-            return self._captured(Capture("reference", found.name, found.quoted), ID)
-        if isinstance(found, resolved.ContextValue):
-            return self._captured(Capture(found.name), node_type())
+        if isinstance(found, resolved.ElementReference):
+            if isinstance(found.name, ConstantRef):
+                return ConstantRef(found.name.index, ID)
+            return self._capture(SessionValue("reference", found.name, found.quoted), ID)
+        if isinstance(found, resolved.ContextFunction):
+            return self._capture(SessionValue(found.name), node_type())
         return found
 
-    def _context(self, name: str, call: syntax.Call) -> Condition:
+    def _context(self, name: str, call: syntax.Call) -> ResolvedExpression:
         found = super()._context(name, call)
-        if isinstance(found, resolved.ContextValue) and found.name in _CAPTURED:
-            return self._captured(Capture(found.name), found.type)
+        if isinstance(found, resolved.ContextFunction) and found.name in _SESSION_FUNCTIONS:
+            return self._capture(SessionValue(found.name), found.type)
         return found
 
     def _target(
-        self, target: syntax.Target, type_: Type, scope: Scope, into: list[resolved.PatternElement]
-    ) -> int | Condition | None:
+        self, target: syntax.EdgeTarget, type_: Type, scope: Scope, into: list[resolved.ResolvedPart]
+    ) -> int | ResolvedExpression | None:
         found = super()._target(target, type_, scope, into)
-        if not isinstance(found, Constant) or not self._at_top:
+        if not isinstance(found, ConstantRef) or not self._in_top_pattern:
             return found
-        slot = self.frame.register()
-        hidden = Slot(slot, f"${slot}", type_)
-        into.append(NodeElement(slot, hidden.name, concrete_types(self.frame, type_), type_, implicit=True))
-        self.keys.append(Operation("=", IdOf(hidden), found, BOOL))
+        slot = self.frame.allocate_register()
+        hidden = VariableRef(slot, f"${slot}", type_)
+        into.append(ResolvedNode(slot, hidden.name, concrete_types(self.frame, type_), type_, implicit=True))
+        self.target_conditions.append(BinaryOperation("=", IdOf(hidden), found, BOOL))
         return slot
 
 
-def without_hidden(pattern: ResolvedPattern) -> ResolvedPattern:
+def restore_constant_targets(pattern: ResolvedPattern) -> ResolvedPattern:
     """The pattern as it was written: constants stand as targets again. So MATCH would look for it, and judge it."""
-    constants: dict[int, Condition] = {}
+    constants: dict[int, ResolvedExpression] = {}
     where = []
     for condition in pattern.where:
         match condition:
-            case Operation(left=IdOf(base=Slot(slot=slot, name=name)), right=constant) if name[0] == "$":
+            case BinaryOperation(left=IdOf(base=VariableRef(register=slot, name=name)), right=constant) if (
+                name[0] == "$"
+            ):
                 constants[slot] = constant
             case _:
                 where.append(condition)
 
-    def plain(target: int | Condition | None) -> int | Condition | None:
+    def plain(target: int | ResolvedExpression | None) -> int | ResolvedExpression | None:
         return constants.get(target, target) if isinstance(target, int) else target
 
-    elements: list[resolved.PatternElement] = []
+    elements: list[resolved.ResolvedPart] = []
     for element in pattern.elements:
         match element:
-            case EdgeElement():
+            case ResolvedEdge():
                 elements.append(replace(element, targets=tuple(map(plain, element.targets))))
-            case PathElement():
+            case ResolvedPath():
                 elements.append(replace(element, source=plain(element.source), target=plain(element.target)))
-            case NodeElement() if element.slot not in constants:
+            case ResolvedNode() if element.register not in constants:
                 elements.append(element)
     return ResolvedPattern(tuple(elements), tuple(where))

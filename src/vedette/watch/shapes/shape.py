@@ -14,43 +14,43 @@ from itertools import compress
 from typing import Any
 
 from vedette.element import Element
-from vedette.language.compile.affected_matches import AffectedMatches
+from vedette.language.compile.affected_matches import AffectedMatchFinder
 from vedette.language.compile.execution_context import Row
-from vedette.language.compile.patterns import PatternChains, turnable_pairs
-from vedette.language.compile.queries import BindingQuery, image_of
-from vedette.language.functions.aggregates import make_aggregate
+from vedette.language.compile.patterns import PatternCompiler, symmetric_pairs
+from vedette.language.compile.queries import BindingQuery, element_to_dict
+from vedette.language.functions.aggregates import accumulator_factory
 from vedette.language.functions.comparison import distinct_key
 from vedette.language.plan.planner import PlanContext
 from vedette.language.resolve import tree as resolved
 from vedette.language.resolve.queries import ResolvedQuery, ResolvedReturn
 from vedette.language.resolve.tree import (
-    Condition,
-    EdgeElement,
-    NodeElement,
+    ResolvedEdge,
+    ResolvedExpression,
+    ResolvedNode,
     ResolvedPattern,
-    can_fail,
+    can_raise,
 )
 from vedette.language.syntax.statements import Watch
 from vedette.values import is_nan
-from vedette.watch.aggregates import Contribution, maintained
-from vedette.watch.delta import frozen, same
+from vedette.watch.aggregates import Contribution, are_incremental
+from vedette.watch.delta import value_key, values_equal
 from vedette.watch.shapes.conditions import (
-    ends_anywhere,
-    evaluated,
-    is_open,
-    prunes,
-    split,
-    tells_time,
-    without_constants,
+    can_be_shared,
+    classify_conditions,
+    computed_expressions,
+    depends_on_time,
+    has_wildcard_end,
+    mentions_constant,
+    with_wildcard_targets,
 )
 from vedette.watch.shapes.key_index import KeyIndex
-from vedette.watch.shapes.layer0 import can_be_followed, counter_columns, looks_at_layer0, without_counters
-from vedette.watch.shapes.relevant_attributes import attention
-from vedette.watch.shapes.resolver import Capture, without_hidden
+from vedette.watch.shapes.layer0 import counter_columns, is_incremental, reads_layer0, without_counters
+from vedette.watch.shapes.relevant_attributes import relevant_attributes
+from vedette.watch.shapes.resolver import SessionValue, restore_constant_targets
 
 __all__ = ["ResolvedWatch", "WatchShape"]
 
-_NEVER = object()
+_UNMATCHABLE_KEY = object()
 """The key of a watch that compares with NaN: nothing is equal to it, above or below."""
 
 
@@ -61,16 +61,16 @@ class ResolvedWatch:
     pattern: ResolvedPattern
     """All elements and all conditions, constants included."""
     returns: ResolvedReturn | None
-    order: tuple[tuple[Condition, bool], ...]
-    captures: tuple[Capture, ...]
-    size: int
+    order: tuple[tuple[ResolvedExpression, bool], ...]
+    captures: tuple[SessionValue, ...]
+    register_count: int
     statement: Watch
     """As it was first written; its literals are the first watch's."""
-    sight: tuple[Condition, ...] = ()
+    policy_conditions: tuple[ResolvedExpression, ...] = ()
     """Conditions of policies about the pattern's elements, for watches of actors: what they look at matters too."""
-    consumes: bool = False
+    is_consume: bool = False
     """mode: consume: matches are known by all their elements, and their order matters as much as their looks."""
-    wide: frozenset[str] = frozenset()
+    full_scan_types: frozenset[str] = frozenset()
     """Types whose changes may concern any match: policies look at them for what the pattern does not bind."""
 
 
@@ -88,89 +88,109 @@ class WatchShape:
         """`guarded` shapes are of actors under policies; `masked` are attributes that a policy may hide from them."""
         self.resolved = watch
         self.schema = context.schema
-        self.size = watch.size
-        closed = tuple(c for c in watch.pattern.where if not is_open(c) and prunes(c, guarded, masked))
-        opened = sorted((c for c in watch.pattern.where if c not in closed), key=can_fail)
-        shared = [c for c in opened if prunes(c, guarded, masked)]
-        self.keys, self.range, self.residual = split(opened, shared)
+        self.register_count = watch.register_count
+        closed = tuple(
+            c for c in watch.pattern.where if not mentions_constant(c) and can_be_shared(c, guarded, masked)
+        )
+        opened = sorted((c for c in watch.pattern.where if c not in closed), key=can_raise)
+        shared = [c for c in opened if can_be_shared(c, guarded, masked)]
+        self.keys, self.range, self.residual = classify_conditions(opened, shared)
         self._compared = [index for _, index in self.keys] + [r[2] for r in (self.range,) if r is not None]
         self._make_key_indexes(context)
-        chains = PatternChains(context)
-        self.key_closures = [chains.id(side) for side, _ in self.keys]
-        self.range_closure = chains.condition(self.range[0]) if self.range is not None else None
-        self.residual_closures = [chains.condition(c) for c in self.residual]
-        self.open_pattern = ResolvedPattern(watch.pattern.elements, closed)
+        chains = PatternCompiler(context)
+        self.key_expressions = [chains.compile_element_id(side) for side, _ in self.keys]
+        self.range_expression = chains.compile_expression(self.range[0]) if self.range is not None else None
+        self.residual_tests = [chains.compile_expression(c) for c in self.residual]
+        self.shared_pattern = ResolvedPattern(watch.pattern.elements, closed)
         self.returns = watch.returns
-        self.turnable = bool(opened or guarded) and bool(turnable_pairs(watch.pattern, frozenset()))
+        self.has_symmetric_choice = bool(opened or guarded) and bool(
+            symmetric_pairs(watch.pattern, frozenset())
+        )
         """In which order a symmetric edge counts is for each watch to say: it depends on what it lets through."""
         projections = watch.returns.projections if watch.returns is not None else ()
-        looked_at = (*opened, *evaluated(watch.returns, watch.order), *watch.sight)
+        looked_at = (*opened, *computed_expressions(watch.returns, watch.order), *watch.policy_conditions)
         self._set_sight(watch, projections, guarded)
-        self.matches = AffectedMatches(
-            self.open_pattern,
-            [without_constants(c) for c in looked_at],
+        self.finder = AffectedMatchFinder(
+            self.shared_pattern,
+            [with_wildcard_targets(c) for c in looked_at],
             chains,
-            watch.size,
-            every_row=self.every_row,
-            canonical=not self.turnable,
-            wide=watch.wide,
+            watch.register_count,
+            every_row=self.identify_unnamed,
+            canonical=not self.has_symmetric_choice,
+            wide=watch.full_scan_types,
             attention=None
-            if guarded or watch.consumes or self.layered
-            else attention(self.open_pattern, self.computed(opened)),
+            if guarded or watch.is_consume or self.reads_layer0
+            else relevant_attributes(self.shared_pattern, self.computed(opened)),
         )
         self.columns = watch.returns.columns if watch.returns is not None else ()
-        self.project = [chains.condition(p) for p in projections]
-        self.order = [(chains.condition(c), descending) for c, descending in watch.order]
-        self.directions = [descending for _, descending in watch.order]
-        self.open_projection = any(map(is_open, evaluated(watch.returns, watch.order)))
-        self.exports = [_exporter(p, context) for p in projections]
-        self.query = BindingQuery(ResolvedQuery(pattern=self.plain), chains, watch.size)
+        self.project = [chains.compile_expression(p) for p in projections]
+        self.order = [(chains.compile_expression(c), descending) for c, descending in watch.order]
+        self.descending = [descending for _, descending in watch.order]
+        self.projects_constants = any(
+            map(mentions_constant, computed_expressions(watch.returns, watch.order))
+        )
+        self.exporters = [_exporter(p, context) for p in projections]
+        self.full_query = BindingQuery(
+            ResolvedQuery(pattern=self.written_pattern), chains, watch.register_count
+        )
         """All matches for one watch's constants: the initial snapshot, and the oracle."""
-        self.index: KeyIndex[Any] = KeyIndex(self.range[1] if self.range is not None else None)
-        risky = any(map(can_fail, evaluated(watch.returns, watch.order)))
-        self.private = bool(self.residual) or self.open_projection or self.judged or self.turnable or risky
+        self.ShapeIndex: KeyIndex[Any] = KeyIndex(self.range[1] if self.range is not None else None)
+        risky = any(map(can_raise, computed_expressions(watch.returns, watch.order)))
+        self.needs_per_watch_check = (
+            bool(self.residual)
+            or self.projects_constants
+            or self.depends_on_actor
+            or self.has_symmetric_choice
+            or risky
+        )
         """Whether watches found by key must each be asked."""
-        self.verify = self._verifier(chains) if self.judged or self.turnable else self.matches
+        self.actor_finder = (
+            self._verifier(chains) if self.depends_on_actor or self.has_symmetric_choice else self.finder
+        )
         self._prepare_rows(self._single_element(looked_at, closed))
-        self.closed_closures = [chains.condition(c) for c in closed]
+        self.shared_tests = [chains.compile_expression(c) for c in closed]
         self._prepare_groups(watch.returns, chains)
         self._classify(watch, projections)
 
-    def _prepare_rows(self, single: NodeElement | None) -> None:
-        self.candidates = self._finder()
-        self.single = single
-        self.slot = single.slot if single is not None else 0
-        self.blank: Row = [None] * self.size
+    def _prepare_rows(self, single: ResolvedNode | None) -> None:
+        self.find_watches = self.compile_watch_lookup()
+        self.single_node = single
+        self.single_register = single.register if single is not None else 0
+        self.empty_row: Row = [None] * self.register_count
         """The row of a single element before that stands in its slot."""
 
-    def computed(self, opened: Sequence[Condition]) -> tuple[Condition, ...]:
+    def computed(self, opened: Sequence[ResolvedExpression]) -> tuple[ResolvedExpression, ...]:
         """Everything that is computed from a match, but for the conditions that all its watches share."""
-        keys = self.returns.keys if self.returns is not None else ()
-        return (*opened, *evaluated(self.returns, self.resolved.order), *keys)
+        keys = self.returns.group_keys if self.returns is not None else ()
+        return (*opened, *computed_expressions(self.returns, self.resolved.order), *keys)
 
-    def _set_sight(self, watch: ResolvedWatch, projections: Sequence[Condition], guarded: bool) -> None:
-        self.guarded = guarded
+    def _set_sight(
+        self, watch: ResolvedWatch, projections: Sequence[ResolvedExpression], guarded: bool
+    ) -> None:
+        self.checks_policies = guarded
         """Watches of actors while policies exist: each match is judged with the actor's eyes."""
-        self.layered = looks_at_layer0(watch.pattern, (*watch.pattern.where, *projections, *watch.sight))
+        self.reads_layer0 = reads_layer0(
+            watch.pattern, (*watch.pattern.where, *projections, *watch.policy_conditions)
+        )
         """Whether it looks at Layer 0, which is stored nowhere: watches, sessions, the ontology."""
-        self.judged = guarded or self.layered
+        self.depends_on_actor = guarded or self.reads_layer0
         """Whether actors may see less of it than the system context: each match is judged with their eyes."""
 
-    def _classify(self, watch: ResolvedWatch, projections: Sequence[Condition]) -> None:
-        self.time_dependent = any(tells_time(c) for c in (*watch.pattern.where, *projections))
-        self._exporting = any(export is not None for export in self.exports)
+    def _classify(self, watch: ResolvedWatch, projections: Sequence[ResolvedExpression]) -> None:
+        self.time_dependent = any(depends_on_time(c) for c in (*watch.pattern.where, *projections))
+        self._exporting = any(export is not None for export in self.exporters)
         self._counters = counter_columns(self.columns, projections)
-        self.strategy = self._choose_strategy()
-        alone = self.single is not None and self.strategy == "rows"
-        self.blind = alone and not (self.private or watch.consumes)
+        self.strategy = self.choose_strategy()
+        alone = self.single_node is not None and self.strategy == "rows"
+        self.is_self_contained = alone and not (self.needs_per_watch_check or watch.is_consume)
         """Whether its element says all: no other element, no constant, no time and no actor is looked at."""
 
-    def _choose_strategy(self) -> str:
+    def choose_strategy(self) -> str:
         """rows: each match is an event; groups, distinct: counts are kept; reevaluated: computed anew and compared."""
-        maintainable = self.returns is None or maintained(self.returns.aggregates)
-        if (self.aggregates or self.distinct) and any(map(ends_anywhere, self.plain.elements)):
+        maintainable = self.returns is None or are_incremental(self.returns.aggregates)
+        if (self.aggregates or self.distinct) and any(map(has_wildcard_end, self.written_pattern.elements)):
             return "reevaluated"
-        if self.time_dependent or not maintainable or (self.layered and not self._can_be_followed()):
+        if self.time_dependent or not maintainable or (self.reads_layer0 and not self._can_be_followed()):
             return "reevaluated"
         if self.aggregates:
             return "groups"
@@ -178,18 +198,22 @@ class WatchShape:
 
     def _can_be_followed(self) -> bool:
         watch = self.resolved
-        tested = (*watch.pattern.where, *watch.sight, *(condition for condition, _ in watch.order))
+        tested = (
+            *watch.pattern.where,
+            *watch.policy_conditions,
+            *(condition for condition, _ in watch.order),
+        )
         counted = self._counted() if self.aggregates or self.distinct else ()
-        return can_be_followed(self.types, tested, counted)
+        return is_incremental(self.types, tested, counted)
 
-    def _counted(self) -> tuple[Condition, ...]:
+    def _counted(self) -> tuple[ResolvedExpression, ...]:
         """What rows are kept by when they are counted: their own values, or their part in a group."""
         assert self.returns is not None
         if self.distinct and not self.aggregates:
             return self.returns.projections
         calls = [part for call in self.returns.aggregates for part in (call.operand, call.where)]
-        wholes = (part for part in calls if part is not None and not isinstance(part, resolved.Slot))
-        return (*self.returns.keys, *wholes)
+        wholes = (part for part in calls if part is not None and not isinstance(part, resolved.VariableRef))
+        return (*self.returns.group_keys, *wholes)
 
     # --- facts ------------------------------------------------------------------------------------------------
 
@@ -198,9 +222,9 @@ class WatchShape:
         return self.returns is not None and bool(self.returns.aggregates)
 
     @property
-    def every_row(self) -> bool:
+    def identify_unnamed(self) -> bool:
         """Whether matches are told apart by all their elements, named or not."""
-        return self.aggregates or self.distinct or self.resolved.consumes
+        return self.aggregates or self.distinct or self.resolved.is_consume
 
     @property
     def distinct(self) -> bool:
@@ -209,45 +233,45 @@ class WatchShape:
     @property
     def group_keys(self) -> bool:
         """Whether an aggregating shape has a group key; without one there is always exactly one row."""
-        return self.returns is not None and bool(self.returns.keys)
+        return self.returns is not None and bool(self.returns.group_keys)
 
     def touches(self, type_name: str) -> bool:
-        return type_name in self.matches.anchors or type_name in self.matches.wide
+        return type_name in self.finder.anchors or type_name in self.finder.wide
 
     @property
     def types(self) -> frozenset[str]:
         """Types whose changes concern this shape."""
-        return frozenset(self.matches.anchors) | self.matches.wide
+        return frozenset(self.finder.anchors) | self.finder.wide
 
-    def key_of(self, constants: Sequence[Any]) -> Any:
+    def key_of_constants(self, constants: Sequence[Any]) -> Any:
         """The key under which a watch with these constants stands."""
         if any(is_nan(constants[index]) for index in self._compared):
-            return _NEVER
+            return _UNMATCHABLE_KEY
         if len(self.keys) == 1:
             return constants[self.keys[0][1]]
         return tuple([constants[index] for _, index in self.keys])
 
-    def _finder(self) -> Callable[[Row], Collection[Any]]:
+    def compile_watch_lookup(self) -> Callable[[Row], Collection[Any]]:
         """What finds the watches whose key and range let a row through."""
-        keys, ranged = self.key_closures, self.range_closure
+        keys, ranged = self.key_expressions, self.range_expression
         if len(keys) != 1:
-            return lambda row: self.index.find(
+            return lambda row: self.ShapeIndex.find(
                 tuple([key(row) for key in keys]) if keys else (), None if ranged is None else ranged(row)
             )
         key = keys[0]
         if ranged is None:
-            return lambda row: self.index.find(key(row), None)
-        return lambda row: self.index.find(key(row), ranged(row))
+            return lambda row: self.ShapeIndex.find(key(row), None)
+        return lambda row: self.ShapeIndex.find(key(row), ranged(row))
 
     @cached_property
-    def plain(self) -> ResolvedPattern:
+    def written_pattern(self) -> ResolvedPattern:
         """The pattern with constants as targets, as MATCH would have it."""
-        return without_hidden(self.resolved.pattern)
+        return restore_constant_targets(self.resolved.pattern)
 
     @cached_property
     def _identifying(self) -> tuple[int, ...]:
-        bound = (e for e in self.plain.elements if isinstance(e, (NodeElement, EdgeElement)))
-        return tuple(e.slot for e in bound if self.every_row or e.name is not None)
+        bound = (e for e in self.written_pattern.elements if isinstance(e, (ResolvedNode, ResolvedEdge)))
+        return tuple(e.register for e in bound if self.identify_unnamed or e.name is not None)
 
     @property
     def leading(self) -> int:
@@ -259,23 +283,23 @@ class WatchShape:
     def first(self) -> int | None:
         """Where the first element of the pattern stands in an identity; None when that is a path."""
         element = self.first_element
-        known = element is not None and element.slot in self._identifying
-        return self._identifying.index(element.slot) if known and element is not None else None
+        known = element is not None and element.register in self._identifying
+        return self._identifying.index(element.register) if known and element is not None else None
 
     @cached_property
-    def first_element(self) -> NodeElement | EdgeElement | None:
+    def first_element(self) -> ResolvedNode | ResolvedEdge | None:
         """The element that a consumer claims; None when the pattern begins with a path."""
-        for element in self.plain.elements:
-            if isinstance(element, NodeElement) and element.implicit:
+        for element in self.written_pattern.elements:
+            if isinstance(element, ResolvedNode) and element.implicit:
                 continue
-            return element if isinstance(element, (NodeElement, EdgeElement)) else None
+            return element if isinstance(element, (ResolvedNode, ResolvedEdge)) else None
         return None
 
     def identity(self, row: list[Any]) -> tuple[str, ...]:
         """What a match is known by: the ids of its named elements (B1); of all, where rows are counted."""
         return tuple([row[slot].id for slot in self._identifying])
 
-    def range_constant(self, constants: Sequence[Any]) -> Any:
+    def range_of_constants(self, constants: Sequence[Any]) -> Any:
         return constants[self.range[2]] if self.range is not None else None
 
     def projected(self, row: list[Any]) -> dict[str, Any]:
@@ -284,29 +308,33 @@ class WatchShape:
         if self._exporting:
             values = [
                 value if export is None else export(value)
-                for value, export in zip(values, self.exports, strict=True)
+                for value, export in zip(values, self.exporters, strict=True)
             ]
         return dict(zip(self.columns, values))  # noqa: B905 - one for each: this is every event's way
 
-    def order_of(self, row: list[Any]) -> tuple[Any, ...]:
+    def order_values(self, row: list[Any]) -> tuple[Any, ...]:
         return tuple([closure(row) for closure, _ in self.order]) if self.order else ()
 
-    def moves(self, before: list[Any], after: list[Any]) -> bool:
+    def changes_queue_order(self, before: list[Any], after: list[Any]) -> bool:
         """Whether a match that looks the same has another place in the order of a queue."""
-        return self.resolved.consumes and bool(self.order) and self.order_of(before) != self.order_of(after)
+        return (
+            self.resolved.is_consume
+            and bool(self.order)
+            and self.order_values(before) != self.order_values(after)
+        )
 
     # --- groups -----------------------------------------------------------------------------------------------
 
     def contribution(self, row: list[Any]) -> Contribution:
         """A row's part in its group."""
         inputs = []
-        for operand, where, keeps_null in self._inputs:
+        for operand, where, keeps_null in self._aggregate_inputs:
             counts = where is None or bool(where(row))
             value = operand(row) if counts and operand is not None else True
             inputs.append((counts and (keeps_null or value is not None), value))
         return tuple([closure(row) for closure in self._keys]), inputs
 
-    def taken(self, row: list[Any]) -> Any:
+    def aggregate_input_key(self, row: list[Any]) -> Any:
         """What groups and aggregates take from a match, to be compared: a match that looks the same has not changed."""
         keys, inputs = self.contribution(row)
         return [_comparable(value) for value in keys], [
@@ -315,36 +343,38 @@ class WatchShape:
 
     def group_row(self, context: Any, key_values: tuple[Any, ...], results: list[Any]) -> dict[str, Any]:
         """The row of a group: its key, its aggregates, and what is computed from them."""
-        row: list[Any] = [None] * (self.size + len(key_values))
+        row: list[Any] = [None] * (self.register_count + len(key_values))
         row[0] = context
-        row[self.size :] = key_values
+        row[self.register_count :] = key_values
         for slot, result in zip(self._result_slots, results, strict=True):
             row[slot] = result
         values = [closure(row) for closure in self._group_project]
         return {
             name: value if export is None else export(value)
-            for name, value, export in zip(self.columns, values, self.exports, strict=True)
+            for name, value, export in zip(self.columns, values, self.exporters, strict=True)
         }
 
-    def grouped(self, rows: list[list[Any]], context: Any) -> dict[Any, dict[str, Any]]:
+    def evaluate_groups(self, rows: list[list[Any]], context: Any) -> dict[Any, dict[str, Any]]:
         """Rows of all groups, computed from all matches: what a fresh evaluation says."""
         assert self.returns is not None
         groups: dict[Any, tuple[tuple[Any, ...], list[Any]]] = {}
-        for row in sorted(rows, key=self._age):  # what COLLECT yields must not depend on the way it was found
+        for row in sorted(
+            rows, key=self._creation_order
+        ):  # what COLLECT yields must not depend on the way it was found
             key_values = tuple([closure(row) for closure in self._keys])
             identity = tuple([distinct_key(value) for value in key_values])
             if identity not in groups:
-                groups[identity] = (key_values, [make() for make in self._makers])
+                groups[identity] = (key_values, [make() for make in self._aggregate_factories])
             for add, _ in groups[identity][1]:
                 add(row)
         if not groups and not self._keys:
-            groups[()] = ((), [make() for make in self._makers])
+            groups[()] = ((), [make() for make in self._aggregate_factories])
         return {
             identity: self.group_row(context, key_values, [result() for _, result in states])
             for identity, (key_values, states) in groups.items()
         }
 
-    def _age(self, row: list[Any]) -> list[tuple[int, str]]:
+    def _creation_order(self, row: list[Any]) -> list[tuple[int, str]]:
         return [(len(id), id) for id in self.identity(row)]
 
     @cached_property
@@ -354,86 +384,90 @@ class WatchShape:
         calls = [isinstance(p, resolved.AggregateCall) and p.name == "COLLECT" for p in projections]
         return frozenset(compress(self.columns, calls))
 
-    def differs(self, old: dict[str, Any], new: dict[str, Any]) -> bool:
+    def rows_differ(self, old: dict[str, Any], new: dict[str, Any]) -> bool:
         """Whether a reader would call two rows different; COLLECT promises no order, watches' counters are no news."""
-        if self.layered:
+        if self.reads_layer0:
             old, new = without_counters(old, self._counters), without_counters(new, self._counters)
         if not self._collected:
-            return not same(old, new)
+            return not values_equal(old, new)
         return any(
-            not same(old[name], value)
+            not values_equal(old[name], value)
             if name not in self._collected
-            else Counter(map(frozen, old[name])) != Counter(map(frozen, value))
+            else Counter(map(value_key, old[name])) != Counter(map(value_key, value))
             for name, value in new.items()
         )
 
-    def _prepare_groups(self, returns: ResolvedReturn | None, chains: PatternChains) -> None:
+    def _prepare_groups(self, returns: ResolvedReturn | None, chains: PatternCompiler) -> None:
         if returns is None or not returns.aggregates:
             return
-        keys = returns.keys
-        self._keys = [chains.condition(key) for key in keys]
-        self._inputs = [
+        keys = returns.group_keys
+        self._keys = [chains.compile_expression(key) for key in keys]
+        self._aggregate_inputs = [
             (
-                None if call.operand is None else chains.condition(call.operand),
-                None if call.where is None else chains.condition(call.where),
+                None if call.operand is None else chains.compile_expression(call.operand),
+                None if call.where is None else chains.compile_expression(call.where),
                 call.operand is None,
             )
             for call in returns.aggregates
         ]
-        self._makers = [
-            make_aggregate(call, operand, where)
-            for call, (operand, where, _) in zip(returns.aggregates, self._inputs, strict=True)
+        self._aggregate_factories = [
+            accumulator_factory(call, operand, where)
+            for call, (operand, where, _) in zip(returns.aggregates, self._aggregate_inputs, strict=True)
         ]
-        self._result_slots = [call.slot for call in returns.aggregates]
+        self._result_slots = [call.register for call in returns.aggregates]
         held = {
-            key: resolved.AggregateCall("KEY", None, False, None, None, self.size + place, key.type)
+            key: resolved.AggregateCall("KEY", None, False, None, None, self.register_count + place, key.type)
             for place, key in enumerate(keys)
         }
         self._group_project = [
-            chains.condition(resolved.rebuild(p, lambda part: held.get(part) if part in keys else None))
+            chains.compile_expression(
+                resolved.transform_expression(p, lambda part: held.get(part) if part in keys else None)
+            )
             for p in returns.projections
         ]
 
     # --- building ---------------------------------------------------------------------------------------------
 
-    def _verifier(self, chains: PatternChains) -> AffectedMatches:
+    def _verifier(self, chains: PatternCompiler) -> AffectedMatchFinder:
         """Judges one match with one watch's constants and its actor's eyes."""
-        return AffectedMatches(self.plain, (), chains, self.size, every_row=self.every_row)
+        return AffectedMatchFinder(
+            self.written_pattern, (), chains, self.register_count, every_row=self.identify_unnamed
+        )
 
     def _single_element(
-        self, looked_at: Sequence[Condition], closed: Sequence[Condition]
-    ) -> NodeElement | None:
+        self, looked_at: Sequence[ResolvedExpression], closed: Sequence[ResolvedExpression]
+    ) -> ResolvedNode | None:
         """The one node of a pattern that has nothing else to look at: the commonest watch, and the quickest."""
-        elements = self.open_pattern.elements
+        elements = self.shared_pattern.elements
         nested = any(
-            isinstance(part, (resolved.ExistsIn, resolved.PatternFold))
+            isinstance(part, (resolved.ResolvedExists, resolved.ResolvedPatternAggregate))
             for condition in (*looked_at, *closed)
-            for part in resolved.subexpressions(condition)
+            for part in resolved.walk_expression(condition)
         )
-        if len(elements) != 1 or not isinstance(elements[0], NodeElement) or nested or self.matches.wide:
+        if len(elements) != 1 or not isinstance(elements[0], ResolvedNode) or nested or self.finder.wide:
             return None
         return elements[0]
 
     def _make_key_indexes(self, context: PlanContext) -> None:
         """Key columns create the index they need, or each new watch would scan the graph for its snapshot."""
         for side, _ in self.keys:
-            if isinstance(side, resolved.AttributeOf) and isinstance(side.base, resolved.Slot):
+            if isinstance(side, resolved.AttributeAccess) and isinstance(side.base, resolved.VariableRef):
                 owners = {
-                    holder.attributes[side.name].owner
-                    for name in side.places
+                    holder.attributes[side.name].declared_in
+                    for name in side.index_by_type
                     if (holder := context.schema.nodes.get(name) or context.schema.edges.get(name))
                     is not None
-                    and not holder.protected
+                    and not holder.is_layer0
                 }
                 if len(owners) == 1:
                     context.ensure_index(owners.pop(), side.name)
 
 
 def _comparable(value: Any) -> Any:
-    return (value.id, frozen(list(value.values))) if isinstance(value, Element) else frozen(value)
+    return (value.id, value_key(list(value.values))) if isinstance(value, Element) else value_key(value)
 
 
-def _exporter(projection: Condition, context: PlanContext) -> Callable[[Any], Any] | None:
+def _exporter(projection: ResolvedExpression, context: PlanContext) -> Callable[[Any], Any] | None:
     if projection.type.kind not in ("Node", "Edge", "List", "Any", "Union"):
         return None
 
@@ -441,7 +475,7 @@ def _exporter(projection: Condition, context: PlanContext) -> Callable[[Any], An
         if isinstance(value, list):
             return [export(item) for item in value]
         return (
-            image_of(value, context.schema)
+            element_to_dict(value, context.schema)
             if hasattr(value, "values") and hasattr(value, "targets")
             else value
         )

@@ -12,8 +12,8 @@ import typer
 
 from vedette.cli.output.display import TableDisplay
 from vedette.cli.output.json_output import json_line, result_record
-from vedette.cli.output.tables import plain_table, summary
-from vedette.cli.output.values import value_text, visible
+from vedette.cli.output.tables import ascii_table, format_summary
+from vedette.cli.output.values import escape_controls, format_value
 from vedette.cli.parameters import read_parameters, read_value
 from vedette.engine.context.result import Result
 
@@ -40,13 +40,13 @@ TASK = {"id": "n1_2", "_type": "Task", "title": 'a "b"', "due": None}
     ],
 )
 def test_values_are_shown_on_one_line(value: Any, text: str) -> None:
-    assert value_text(value) == text
+    assert format_value(value) == text
 
 
 def test_no_control_character_reaches_the_terminal() -> None:
     every = "".join(map(chr, [*range(0x20), *range(0x7F, 0xA0), 0x2028, 0xD800]))
-    assert visible(every).isprintable()
-    assert len(visible(every)) == len(every), "columns stay where they are"
+    assert escape_controls(every).isprintable()
+    assert len(escape_controls(every)) == len(every), "columns stay where they are"
 
 
 @pytest.mark.parametrize(
@@ -83,11 +83,11 @@ def test_a_result_as_json_has_all_its_parts() -> None:
 
 def test_a_result_in_one_line() -> None:
     result = Result()
-    assert summary(result) == "ok"
+    assert format_summary(result) == "ok"
     result.created, result.linked = 1_200, 1
-    assert summary(result, 0.00314) == "1,200 created, 1 linked (3.1 ms)"
-    assert summary(Result(columns=("t",), rows=[(1,)]), 2.5) == "1 row (2.50 s)"
-    assert summary(Result(columns=("t",), handle="w1")) == "0 rows, handle w1"
+    assert format_summary(result, 0.00314) == "1,200 created, 1 linked (3.1 ms)"
+    assert format_summary(Result(columns=("t",), rows=[(1,)]), 2.5) == "1 row (2.50 s)"
+    assert format_summary(Result(columns=("t",), handle="w1")) == "0 rows, handle w1"
 
 
 @pytest.mark.parametrize(
@@ -124,7 +124,7 @@ def test_a_parameter_needs_a_name_and_a_value(wrong: str) -> None:
 
 def test_a_plain_table_is_as_wide_as_what_it_holds() -> None:
     rows = [("écrire", 7, None), ("書く", -12, "x" * 100)]
-    assert list(plain_table(("title", "n", "note"), rows)) == [
+    assert list(ascii_table(("title", "n", "note"), rows)) == [
         f"+--------+-----+-{'-' * 100}-+",
         f"| title  |   n | note{' ' * 96} |",
         f"+--------+-----+-{'-' * 100}-+",
@@ -132,14 +132,14 @@ def test_a_plain_table_is_as_wide_as_what_it_holds() -> None:
         f"| 書く   | -12 | {'x' * 100} |",
         f"+--------+-----+-{'-' * 100}-+",
     ]
-    assert list(plain_table(("a",), [])) == ["+---+", "| a |", "+---+", "+---+"]
+    assert list(ascii_table(("a",), [])) == ["+---+", "| a |", "+---+", "+---+"]
 
 
 def test_a_terminal_shows_no_more_than_can_be_read(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("FORCE_COLOR", "1")
     display = TableDisplay()
     display.out.file = display.err.file = shown = io.StringIO()
-    display.listing(("n",), [(n,) for n in range(1_500)])
+    display.show_table(("n",), [(n,) for n in range(1_500)])
     text = shown.getvalue()
     assert "999" in text
     assert "1000" not in text

@@ -6,10 +6,10 @@ from typing import Any
 
 import pytest
 
-from vedette.gateway.collections.publish import Telling
+from vedette.gateway.collections.publish import CollectionPublisher
 from vedette.gateway.collections.stream import StreamState
-from vedette.transport.causal_order import CausalHold
-from vedette.transport.ingest_messages import Complete, Deliver, DeliveredChange, WindowTold
+from vedette.transport.causal_order import CausalBuffer
+from vedette.transport.ingest_messages import Complete, Deliver, DeliveredChange, WindowResult
 
 
 class Heard:
@@ -17,8 +17,8 @@ class Heard:
 
     def __init__(self, *, version: int, causal: bool) -> None:
         self.version, self.registered, self.partitions = version, (7,), {1: 1}
-        self.state = StreamState.STANDING
-        self.hold: CausalHold[Any] | None = CausalHold() if causal else None
+        self.state = StreamState.REGISTERED
+        self.hold: CausalBuffer[Any] | None = CausalBuffer() if causal else None
         self.told: list[int] = []
 
     def hears(self, change: DeliveredChange) -> bool:
@@ -27,7 +27,7 @@ class Heard:
     def tell_change(self, change: Any, reason: Any) -> tuple[int, bytes]:
         return change.record.offset, b""
 
-    def tell_window(self, told: WindowTold, reached: int) -> tuple[int, bytes]:
+    def tell_window(self, told: WindowResult, reached: int) -> tuple[int, bytes]:
         assert reached == 9
         return 100 + told.position, b""
 
@@ -47,13 +47,13 @@ def change(offset: int) -> DeliveredChange:
 def test_a_batch_that_was_over_before_counts(version: int, live: bool, causal: bool) -> None:
     """Nobody says again that it is over; in causal order its changes would wait for the next one."""
     stream = Heard(version=version, causal=causal)
-    telling = Telling(stream, lambda *_: None)  # type: ignore[arg-type]
-    telling.expect()
+    telling = CollectionPublisher(stream, lambda *_: None)  # type: ignore[arg-type]
+    telling.registration_started()
     telling.take(Deliver(number=1, changes=[change(8), change(9)]))
     telling.take(Complete(offset=9, share=0, shares=1, version=4))
     telling.add(stream, {})  # type: ignore[arg-type]
-    telling.tell_early(stream)  # type: ignore[arg-type]
-    telling.expected()
+    telling.publish_early(stream)  # type: ignore[arg-type]
+    telling.registration_finished()
     assert stream.told == ([8, 9] if live or not causal else [])
     assert (stream.state is StreamState.LIVE) is live
     telling.take(Complete(offset=9, share=0, shares=1, version=5))
@@ -64,12 +64,12 @@ def test_a_batch_that_was_over_before_counts(version: int, live: bool, causal: b
 def test_the_end_of_a_window_that_was_over_before_is_told() -> None:
     """Its repeat is no news."""
     stream = Heard(version=3, causal=False)
-    telling = Telling(stream, lambda *_: None)  # type: ignore[arg-type]
-    end = WindowTold(subscription=7, position=1, payload=b"")
-    telling.expect()
+    telling = CollectionPublisher(stream, lambda *_: None)  # type: ignore[arg-type]
+    end = WindowResult(subscription=7, position=1, payload=b"")
+    telling.registration_started()
     telling.take(Complete(offset=9, share=0, shares=1, version=4))
     telling.take(Deliver(number=1, windows=[end]))
     telling.add(stream, {})  # type: ignore[arg-type]
-    telling.tell_early(stream)  # type: ignore[arg-type]
+    telling.publish_early(stream)  # type: ignore[arg-type]
     telling.take(Deliver(number=2, windows=[end]))
     assert stream.told == [101]

@@ -10,26 +10,32 @@ from vedette.clock import SystemClock
 from vedette.errors import StoreError, VedetteError
 from vedette.filters.cel_parser import parse_cel
 from vedette.filters.document_filter import compile_filter
-from vedette.gateway.collections.registry_thread import Ending, Looking, Opened, Opening, Registrar
-from vedette.gateway.collections.stream import Wanted
+from vedette.gateway.collections.registry_thread import (
+    RegisterJob,
+    RegistryThread,
+    SnapshotJob,
+    StreamRegistered,
+    UnregisterJob,
+)
+from vedette.gateway.collections.stream import CollectionRequest
 from vedette.subscriptions.registry.registry import Quotas
-from vedette.subscriptions.spec import Form
+from vedette.subscriptions.spec import SubscriptionSpec
 
-WANTED = Wanted(
+WANTED = CollectionRequest(
     key=b"k",
     collections=("shop::orders",),
-    form=Form(kind="cel", source="true"),
+    form=SubscriptionSpec(kind="cel", source="true"),
     condition=compile_filter(parse_cel("true")),
 )
 
 
 def test_a_store_that_is_not_there_is_said_and_holds_nobody_up(tmp_path: Path):
-    answers: list[Opened | VedetteError] = []
+    answers: list[StreamRegistered | VedetteError] = []
 
     def call(work: Callable[[], object]) -> None:
         work()
 
-    registrar = Registrar(
+    registrar = RegistryThread(
         tmp_path / "nowhere" / "collections.db",
         name="engine",
         address="in",
@@ -39,9 +45,9 @@ def test_a_store_that_is_not_there_is_said_and_holds_nobody_up(tmp_path: Path):
         lapsed=lambda: None,
         removed=lambda _: None,
     )
-    registrar.post(Opening(ids=("1",), tenant="default", wanted=WANTED, done=answers.append))
+    registrar.post(RegisterJob(registration_ids=("1",), tenant="default", wanted=WANTED, done=answers.append))
     registrar.post(
-        Looking(
+        SnapshotJob(
             tenant="default",
             collections={},
             wanted=WANTED,
@@ -50,7 +56,7 @@ def test_a_store_that_is_not_there_is_said_and_holds_nobody_up(tmp_path: Path):
             done=answers.append,  # type: ignore[arg-type]
         )
     )
-    registrar.post(Ending(ids=("1",)))
+    registrar.post(UnregisterJob(registration_ids=("1",)))
     stopping = Thread(target=registrar.stop)
     stopping.start()
     stopping.join(60)

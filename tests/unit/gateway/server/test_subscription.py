@@ -5,8 +5,8 @@ from __future__ import annotations
 from hypothesis import given
 from hypothesis import strategies as st
 
-from vedette.gateway.server.backpressure import Load, Outbox, Watermarks
-from vedette.gateway.server.subscription import Hold, Phase, Subscription
+from vedette.gateway.server.backpressure import Load, LoadMonitor, OutboxMeter
+from vedette.gateway.server.subscription import HoldReason, Phase, Subscription
 
 moves = st.lists(
     st.sampled_from(["event", "pause", "unpause", "clog", "free", "ack", "answer", "part", "lose"]),
@@ -23,21 +23,21 @@ def test_no_move_makes_a_hole(script: list[str], most: int | None):
     for move in script:
         if move == "event":
             log.append(len(log) + 1)
-            if sub.offer(log[-1]):
+            if sub.try_send(log[-1]):
                 got.append(log[-1])
         elif move in ("pause", "clog"):
-            sub.hold(Hold.PAUSED if move == "pause" else Hold.CLOGGED)
+            sub.hold(HoldReason.PAUSED if move == "pause" else HoldReason.OUTBOX_FULL)
         elif move in ("unpause", "free"):
-            if sub.release(Hold.PAUSED if move == "unpause" else Hold.CLOGGED):
+            if sub.release(HoldReason.PAUSED if move == "unpause" else HoldReason.OUTBOX_FULL):
                 asked.append(sub.seq)
         elif move == "ack":
-            if got and sub.acknowledged(got[-1]):
+            if got and sub.on_ack(got[-1]):
                 asked.append(sub.seq)
         elif move in ("answer", "part") and asked:
             answer_replay(sub, log, asked, got, chunk=2 if move == "part" else len(log) + 1)
         elif move == "lose" and asked and sub.phase is Phase.CATCHING:
             asked.clear()
-            assert sub.spoil()
+            assert sub.mark_stale()
         sub.validate()
         assert got == log[: len(got)], "a hole, a repeat or a wrong order"
         if sub.phase is Phase.LIVE:
@@ -55,31 +55,31 @@ def answer_replay(sub: Subscription, log: list[int], asked: list[int], got: list
             more = True
             break
         if seq > sub.seq:
-            sub.sent(seq)
+            sub.mark_sent(seq)
             got.append(seq)
-    if sub.caught_up(more=more):
+    if sub.on_replay(more=more):
         asked.append(sub.seq)
 
 
 def test_stale_is_told_once_and_final():
     sub = Subscription("s", stream=1, seq=0, key=b"")
-    assert sub.spoil()
-    assert not sub.spoil()
-    assert not sub.offer(1)
-    sub.hold(Hold.PAUSED)
-    assert not sub.release(Hold.PAUSED)
+    assert sub.mark_stale()
+    assert not sub.mark_stale()
+    assert not sub.try_send(1)
+    sub.hold(HoldReason.PAUSED)
+    assert not sub.release(HoldReason.PAUSED)
     assert sub.phase is Phase.STALE
 
 
 @given(st.lists(st.integers(0, 120), max_size=40))
 def test_watermarks_have_hysteresis(levels: list[int]):
-    marks, load = Watermarks(100), Load.NORMAL
+    marks, load = LoadMonitor(100), Load.NORMAL
     for level in levels:
         before, load = load, marks.measure(level)
         if level >= 90:
-            assert load is Load.HARD
+            assert load is Load.SHED_ALL
         elif level >= 70:
-            assert load is max(before, Load.SOFT)
+            assert load is max(before, Load.SHED_LOW_PRIORITY)
         elif level >= 60:
             assert load is before
         else:
@@ -88,7 +88,7 @@ def test_watermarks_have_hysteresis(levels: list[int]):
 
 @given(st.lists(st.tuples(st.booleans(), st.integers(0, 60)), max_size=40))
 def test_an_outbox_clogs_at_high_and_frees_at_low(steps: list[tuple[bool, int]]):
-    outbox, clogged = Outbox(100, 30), False
+    outbox, clogged = OutboxMeter(100, 30), False
     for add, amount in steps:
         if add:
             changed = outbox.add(amount)

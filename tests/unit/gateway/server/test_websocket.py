@@ -12,10 +12,10 @@ from hypothesis import strategies as st
 from websockets.frames import Frame, Opcode
 
 from vedette.gateway.limits import GatewayLimits
-from vedette.gateway.server.auth import OpenDoor
+from vedette.gateway.server.auth import LoopbackAuthenticator
 from vedette.gateway.server.listener import GatewayServer
-from vedette.gateway.server.router import Switchboard
-from vedette.gateway.server.websocket import WebSocketShell
+from vedette.gateway.server.router import ConnectionRouter
+from vedette.gateway.server.websocket import WebSocketConnection
 from vedette.testing import ManualClock
 
 HANDSHAKE = (
@@ -76,8 +76,10 @@ def test_any_pieces(script: list[tuple[int, str]], data: st.DataObject):
 
 async def feed(stream: bytes, places: list[int], count: int) -> None:
     clock = ManualClock()
-    board = Switchboard(limits=GatewayLimits(), authority=OpenDoor(), clock=clock, ask=lambda _: True)
-    shell, transport = WebSocketShell(GatewayServer(board, clock=clock)), Recorder()
+    board = ConnectionRouter(
+        limits=GatewayLimits(), authority=LoopbackAuthenticator(), clock=clock, ask=lambda _: True
+    )
+    shell, transport = WebSocketConnection(GatewayServer(board, clock=clock)), Recorder()
     shell.connection_made(transport)
     for start, end in pairwise(places):
         shell.data_received(stream[start:end])

@@ -13,10 +13,10 @@ from websockets.frames import Frame, Opcode
 
 from vedette.gateway.limits import GatewayLimits
 from vedette.gateway.server import router as switchboard
-from vedette.gateway.server.auth import OpenDoor
+from vedette.gateway.server.auth import LoopbackAuthenticator
 from vedette.gateway.server.listener import GatewayServer
-from vedette.gateway.server.router import FEW_RUNS, Switchboard
-from vedette.gateway.server.websocket import WebSocketShell
+from vedette.gateway.server.router import FEW_RUNS, ConnectionRouter
+from vedette.gateway.server.websocket import WebSocketConnection
 from vedette.gateway.server.write_batcher import MOST_HELD_BYTES
 from vedette.gateway.wire import broker_link as link
 from vedette.gateway.wire.close_codes import CloseCode
@@ -35,7 +35,7 @@ class Line(asyncio.Transport):
     def __init__(self) -> None:
         super().__init__()
         self.writes: list[bytes] = []
-        self.shell: WebSocketShell | None = None
+        self.shell: WebSocketConnection | None = None
         self.taken = True
         self.waiting = self.high = 0
         self.over = self.broken = False
@@ -73,20 +73,23 @@ class Gateway:
 
     def __init__(self, limits: GatewayLimits | None = None) -> None:
         self.clock = ManualClock()
-        self.board = Switchboard(
-            limits=limits or GatewayLimits(), authority=OpenDoor(), clock=self.clock, ask=lambda _: True
+        self.board = ConnectionRouter(
+            limits=limits or GatewayLimits(),
+            authority=LoopbackAuthenticator(),
+            clock=self.clock,
+            ask=lambda _: True,
         )
         server = GatewayServer(self.board, clock=self.clock)
         self.lines = [Line() for _ in range(CLIENTS)]
         for line in self.lines:
-            line.shell = WebSocketShell(server)
+            line.shell = WebSocketConnection(server)
             line.shell.connection_made(line)
             line.shell.data_received(HANDSHAKE)
             line.shell.data_received(said({"type": "auth", "id": "a", "payload": {"database": "d"}}))
         self.conns = list(self.board.connections)
-        self.board.said([link.Opened(conn=conn, id="a") for conn in self.conns])
+        self.board.deliver([link.ConnectionOpened(conn=conn, id="a") for conn in self.conns])
         for stream in range(STREAMS):
-            self.board.said([subscribed(self.conns[stream % CLIENTS], stream)])
+            self.board.deliver([subscribed(self.conns[stream % CLIENTS], stream)])
         for line in self.lines:
             line.writes.clear()
 
@@ -99,11 +102,13 @@ def said(message: dict[str, Any]) -> bytes:
 
 
 def subscribed(conn: int, stream: int) -> link.Subscribed:
-    return link.Subscribed(conn=conn, sub=f"s{stream}", stream=stream, seq=0, first=[b"{}"], head=b"<")
+    return link.Subscribed(
+        conn=conn, sub_id=f"s{stream}", stream=stream, seq=0, messages=[b"{}"], event_prefix=b"<"
+    )
 
 
-def told(stream: int, seq: int, size: int = 1) -> link.Told:
-    return link.Told(stream=stream, seq=seq, tail=b"%d" % seq + b"x" * size + b">", at=0.0)
+def told(stream: int, seq: int, size: int = 1) -> link.StreamEvent:
+    return link.StreamEvent(stream=stream, seq=seq, suffix=b"%d" % seq + b"x" * size + b">", committed_at=0.0)
 
 
 def records(script: list[tuple[str, int]], conns: list[int]) -> list[Any]:
@@ -117,16 +122,20 @@ def records(script: list[tuple[str, int]], conns: list[int]) -> list[Any]:
             case "large":
                 batch.append(told(stream, seq, MOST_HELD_BYTES // 2))
             case "answer":
-                batch.append(link.Answer(conn=conn, data=b'{"answer":%d}' % seq))
+                batch.append(link.Reply(conn=conn, data=b'{"answer":%d}' % seq))
             case "stale":
-                batch.append(link.Stale(conn=conns[stream % CLIENTS], sub=f"s{stream}", reason="gap"))
+                batch.append(
+                    link.ResyncRequired(conn=conns[stream % CLIENTS], sub=f"s{stream}", reason="gap")
+                )
             case "left":
-                batch.append(link.Unsubscribed(conn=conns[stream % CLIENTS], sub=f"s{stream}", data=b"{}"))
+                batch.append(link.Unsubscribed(conn=conns[stream % CLIENTS], sub_id=f"s{stream}", data=b"{}"))
             case "again":
                 batch.append(subscribed(conns[stream % CLIENTS], stream))
             case "closed":
                 payload = {"code": "internal", "message": "no"}
-                batch.append(link.Failed(conn=conn, id=None, payload=payload, close=CloseCode.TRY_LATER))
+                batch.append(
+                    link.RequestFailed(conn=conn, id=None, payload=payload, close=CloseCode.TRY_LATER)
+                )
             case "broken":
                 batch.append(object())
     return batch
@@ -142,11 +151,11 @@ def test_everyone_hears_the_same_bytes_as_without(script: list[tuple[str, int]])
         corked, plain = Gateway(), Gateway()
         with pytest.MonkeyPatch.context() as patch:
             patch.setattr(switchboard, "FEW_RUNS", 0)
-            corked.board.said(records(script, corked.conns))
+            corked.board.deliver(records(script, corked.conns))
             patch.setattr(switchboard, "FEW_RUNS", 1_000)
-            plain.board.said(records(script, plain.conns))
+            plain.board.deliver(records(script, plain.conns))
         assert corked.heard() == plain.heard()
-        assert corked.board.tally == plain.board.tally
+        assert corked.board.counters == plain.board.counters
         for one, other in zip(corked.lines, plain.lines, strict=True):
             assert len(one.writes) <= len(other.writes)
 
@@ -156,9 +165,9 @@ def test_everyone_hears_the_same_bytes_as_without(script: list[tuple[str, int]])
 def test_a_socket_is_written_to_once_for_all_its_streams():
     async def once() -> None:
         gateway = Gateway()
-        gateway.board.said([told(stream, 1) for stream in range(STREAMS)])
+        gateway.board.deliver([told(stream, 1) for stream in range(STREAMS)])
         assert [len(line.writes) for line in gateway.lines] == [1] * CLIENTS
-        assert gateway.board.tally.delivered == STREAMS
+        assert gateway.board.counters.delivered == STREAMS
 
     asyncio.run(once())
 
@@ -166,7 +175,7 @@ def test_a_socket_is_written_to_once_for_all_its_streams():
 def test_few_runs_are_written_as_they_come():
     async def directly() -> None:
         gateway = Gateway()
-        gateway.board.said([told(stream, 1) for stream in range(FEW_RUNS)])
+        gateway.board.deliver([told(stream, 1) for stream in range(FEW_RUNS)])
         assert sum(len(line.writes) for line in gateway.lines) == FEW_RUNS
 
     asyncio.run(directly())
@@ -175,7 +184,7 @@ def test_few_runs_are_written_as_they_come():
 def test_what_is_held_is_bounded():
     async def bounded() -> None:
         gateway, size = Gateway(), MOST_HELD_BYTES // 4
-        gateway.board.said([told(stream, seq, size) for seq in range(1, 9) for stream in range(STREAMS)])
+        gateway.board.deliver([told(stream, seq, size) for seq in range(1, 9) for stream in range(STREAMS)])
         for line in gateway.lines:
             assert len(line.writes) == 8
             assert all(len(each) < MOST_HELD_BYTES + 2 * size for each in line.writes)
@@ -188,11 +197,11 @@ def test_who_takes_nothing_falls_behind_in_mid_batch_and_the_others_do_not():
         gateway = Gateway(GatewayLimits(outbox_high_bytes=MOST_HELD_BYTES, outbox_low_bytes=1024))
         stuck, size = gateway.lines[0], MOST_HELD_BYTES // 4
         stuck.taken = False
-        gateway.board.said([told(stream, seq, size) for seq in range(1, 9) for stream in range(STREAMS)])
+        gateway.board.deliver([told(stream, seq, size) for seq in range(1, 9) for stream in range(STREAMS)])
         assert len(b"".join(stuck.writes)) < 2 * MOST_HELD_BYTES
         assert all(len(line.writes) == 8 for line in gateway.lines[1:])
         connection = gateway.board.connections[gateway.conns[0]]
-        assert connection.clogged
+        assert connection.outbox_full
         assert all(sub.holds for sub in connection.subscriptions.values())
 
     asyncio.run(behind())
@@ -202,10 +211,10 @@ def test_what_goes_wrong_with_one_socket_ends_that_one():
     async def alone() -> None:
         gateway = Gateway()
         gateway.lines[0].broken = True
-        gateway.board.said([told(stream, 1) for stream in range(STREAMS)])
+        gateway.board.deliver([told(stream, 1) for stream in range(STREAMS)])
         assert [len(line.writes) for line in gateway.lines] == [0, 1, 1]
         gateway.lines[0].broken = False
-        gateway.board.said([told(stream, 2) for stream in range(STREAMS)])
+        gateway.board.deliver([told(stream, 2) for stream in range(STREAMS)])
         assert [b"2x>" in b"".join(line.writes) for line in gateway.lines] == [False, True, True]
 
     asyncio.run(alone())
@@ -215,7 +224,9 @@ def test_a_client_that_has_gone_in_mid_batch_costs_the_others_nothing():
     async def gone() -> None:
         gateway = Gateway()
         batch = [told(stream, 1) for stream in range(STREAMS)]
-        gateway.board.said([*batch, link.Drain(seconds=1.0), *[told(stream, 2) for stream in range(STREAMS)]])
+        gateway.board.deliver(
+            [*batch, link.Drain(seconds=1.0), *[told(stream, 2) for stream in range(STREAMS)]]
+        )
         for line in gateway.lines:
             frames = b"".join(line.writes)
             assert frames.count(b"1x>") == STREAMS // CLIENTS, "what came before the goodbye is before it"
@@ -236,10 +247,13 @@ def test_the_delay_of_an_event_ends_with_its_write():
 
         gateway.lines[0].write = slowly  # type: ignore[method-assign]
         began = gateway.clock.monotonic()
-        gateway.board.said(
-            [link.Told(stream=stream, seq=1, tail=b">", at=began) for stream in range(STREAMS)]
+        gateway.board.deliver(
+            [
+                link.StreamEvent(stream=stream, seq=1, suffix=b">", committed_at=began)
+                for stream in range(STREAMS)
+            ]
         )
-        (delays,) = gateway.board.tally.delays.values()
+        (delays,) = gateway.board.counters.delays.values()
         assert delays.seconds == pytest.approx(3.0 * STREAMS)
 
     asyncio.run(timed())

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from hypothesis import given
 from hypothesis import strategies as st
 
-from vedette.gateway.streams.replay_window import ReplayWindow, StreamHistory, WindowBounds
+from vedette.gateway.streams.replay_window import ReplayLimits, ReplayWindow, StreamHistory
 
 STREAMS = 3
 
@@ -16,7 +16,7 @@ STREAMS = 3
 class Model:
     """Every event ever told, with its stream, size and time."""
 
-    bounds: WindowBounds
+    bounds: ReplayLimits
     told: list[tuple[int, int, int, float]] = field(default_factory=list)
     trimmed: set[int] = field(default_factory=set)
 
@@ -51,9 +51,9 @@ steps = st.lists(
 def test_bounds_hold_oldest_leaves_first_and_reach_is_exact(
     script: list[tuple[str, int, int]], most: int, size: int
 ):
-    bounds = WindowBounds(seconds=10.0, events=most, bytes=size)
+    bounds = ReplayLimits(seconds=10.0, events=most, bytes=size)
     window, model = ReplayWindow(bounds), Model(bounds)
-    histories = [StreamHistory(lost_until=0, last_seq=0) for _ in range(STREAMS)]
+    histories = [StreamHistory(evicted_seq=0, last_seq=0) for _ in range(STREAMS)]
     now, seq = 0.0, 0
     lost: set[int] = set()
     for step, which, amount in script:
@@ -65,7 +65,7 @@ def test_bounds_hold_oldest_leaves_first_and_reach_is_exact(
             now += which
             window.expire(now)
         else:
-            window.trim(histories[which], amount)
+            window.discard_up_to(histories[which], amount)
             model.trimmed |= {s for w, s, _, _ in model.told if w == which and s <= amount}
         kept = {event[1] for event in model.kept(now)} - lost
         lost |= {event[1] for event in model.told} - kept
@@ -83,6 +83,6 @@ def check_reach(histories: list[StreamHistory], model: Model, kept: set[int]) ->
         for place in range((own[-1] if own else 0) + 2):
             later = [s for s in own if s > place]
             whole = all(s in kept for s in later) and place <= (own[-1] if own else 0)
-            assert history.reaches(place) == whole
+            assert history.can_replay_from(place) == whole
             if whole:
-                assert [event.seq for event in history.after(place)] == later
+                assert [event.seq for event in history.events_after(place)] == later

@@ -14,9 +14,16 @@ from hypothesis import strategies as st
 from websockets.frames import Frame, Opcode
 
 from vedette.gateway.server.outbound import text_frame
-from vedette.gateway.wire.broker_link import Told, decode_batch, encode_batch
+from vedette.gateway.wire.broker_link import StreamEvent, decode_batch, encode_batch
 from vedette.gateway.wire.crc32c import crc32c
-from vedette.gateway.wire.messages import INBOUND, FrameError, live_params, message, read_message, wire_value
+from vedette.gateway.wire.messages import (
+    MESSAGE_TYPES,
+    MessageError,
+    decode_message,
+    decode_params,
+    encode_message,
+    to_wire,
+)
 
 SAMPLES: dict[str, dict[str, Any]] = {
     "auth": {"token": "t", "database": "d", "version": 1},
@@ -44,21 +51,21 @@ json_values = st.recursive(
 
 
 def test_every_type_has_a_sample():
-    assert set(SAMPLES) == set(INBOUND)
+    assert set(SAMPLES) == set(MESSAGE_TYPES)
 
 
 @pytest.mark.parametrize("type", sorted(SAMPLES))
 def test_extra_keys_are_ignored_and_fields_arrive(type: str):
     payload = SAMPLES[type]
     text = json.dumps({"type": type, "id": "7", "new": 1, "payload": {**payload, "later": {"x": [1]}}})
-    found = read_message(text)
+    found = decode_message(text)
     assert (found.type, found.id) == (type, "7")
     assert msgspec.to_builtins(found.payload) | payload == msgspec.to_builtins(found.payload)
 
 
 def test_a_resume_has_its_fields_beside_its_type_or_inside():
-    beside = read_message('{"type": "resume", "token": "t", "lastSeq": 12345}').payload
-    inside = read_message('{"type": "resume", "payload": {"token": "t", "lastSeq": 12345}}').payload
+    beside = decode_message('{"type": "resume", "token": "t", "lastSeq": 12345}').payload
+    inside = decode_message('{"type": "resume", "payload": {"token": "t", "lastSeq": 12345}}').payload
     assert beside == inside
     assert beside.lastSeq == 12345
 
@@ -81,30 +88,30 @@ def test_a_resume_has_its_fields_beside_its_type_or_inside():
     ],
 )
 def test_what_cannot_be_understood_has_a_code(text: str, code: str):
-    with pytest.raises(FrameError) as error:
-        read_message(text)
+    with pytest.raises(MessageError) as error:
+        decode_message(text)
     assert error.value.code == code
     assert len(error.value.text) < 400
 
 
 @given(st.binary(max_size=200))
 def test_any_bytes_are_a_message_or_a_frame_error(data: bytes):
-    with contextlib.suppress(FrameError):
-        read_message(data)
+    with contextlib.suppress(MessageError):
+        decode_message(data)
 
 
-@given(st.sampled_from(sorted(INBOUND)) | st.text(max_size=10), json_values, json_values)
+@given(st.sampled_from(sorted(MESSAGE_TYPES)) | st.text(max_size=10), json_values, json_values)
 def test_any_json_is_a_message_or_a_frame_error(type: str, payload: Any, id: Any):
     try:
-        read_message(json.dumps({"type": type, "payload": payload, "id": id}))
-    except FrameError as error:
+        decode_message(json.dumps({"type": type, "payload": payload, "id": id}))
+    except MessageError as error:
         if error.code not in ("invalid_frame", "unknown_type", "invalid_payload", "invalid_auth"):
             raise
 
 
 @given(st.text(min_size=1, max_size=20), json_values, st.none() | st.text(max_size=10))
 def test_messages_are_json_with_the_envelope(type: str, payload: Any, id: str | None):
-    found = json.loads(message(type, payload, id))
+    found = json.loads(encode_message(type, payload, id))
     assert found["type"] == type
     assert found.get("id") == id
     assert found.get("payload") == payload
@@ -112,7 +119,7 @@ def test_messages_are_json_with_the_envelope(type: str, payload: Any, id: str | 
 
 def test_values_of_time_as_surface_has_them():
     moment = datetime(2026, 1, 2, 3, 4, 5, 678_000, UTC)
-    assert wire_value({"a": [moment], "b": (timedelta(seconds=1.5),)}) == {
+    assert to_wire({"a": [moment], "b": (timedelta(seconds=1.5),)}) == {
         "a": ["2026-01-02T03:04:05.678Z"],
         "b": [1500],
     }
@@ -120,15 +127,15 @@ def test_values_of_time_as_surface_has_them():
         "t": {"type": "timestamp", "value": "2026-01-02T03:04:05.678Z"},
         "d": {"type": "duration", "value": 1500},
     }
-    assert live_params(given) == {"t": moment, "d": timedelta(seconds=1.5)}
+    assert decode_params(given) == {"t": moment, "d": timedelta(seconds=1.5)}
 
 
 @pytest.mark.parametrize(
     "value", [{}, {"type": "timestamp", "value": "soon"}, {"type": "duration", "value": 10**30}]
 )
 def test_parameters_that_are_objects_are_refused(value: Any):
-    with pytest.raises(FrameError):
-        live_params({"p": value})
+    with pytest.raises(MessageError):
+        decode_params({"p": value})
 
 
 @pytest.mark.parametrize("size", [0, 1, 125, 126, 127, 65_535, 65_536, 70_000])
@@ -143,7 +150,7 @@ def test_crc32c_of_the_check_vector():
 
 @given(st.lists(st.tuples(st.integers(0, 2**53), st.binary(max_size=20)), max_size=5))
 def test_link_batches_survive_their_bytes(items: list[tuple[int, bytes]]):
-    records = [Told(stream=1, seq=seq, tail=tail, at=1.5) for seq, tail in items]
+    records = [StreamEvent(stream=1, seq=seq, suffix=tail, committed_at=1.5) for seq, tail in items]
     data = encode_batch(records)
     assert int.from_bytes(data[:4], "big") == len(data) - 4
     assert decode_batch(data[4:], from_gateway=False) == records

@@ -16,7 +16,7 @@ from vedette.handshake.config import HealthConfig, WatchFolderConfig, WatchType
 from vedette.handshake.degradation import DegradationLevel, LoadObservation
 from vedette.handshake.exclusions import Exclusion, ExclusionType
 from vedette.handshake.failures import Failure, FailureKind
-from vedette.handshake.health import WatchHealth, after_error, after_good_file
+from vedette.handshake.health import WatchHealth, record_error, record_success
 from vedette.handshake.tables import HandshakeTables
 from vedette.testing import ManualClock
 
@@ -66,10 +66,10 @@ def test_health_in_the_table_is_health_in_memory(tables: HandshakeTables, clock:
     for event in events:
         clock.advance(7)
         if event == "e":
-            health = after_error(health, clock.now(), "/srv/docs/x is damaged", config, chance)
+            health = record_error(health, clock.now(), "/srv/docs/x is damaged", config, chance)
             tables.record_error("docs", failure(clock, "/srv/docs/x"))
         else:
-            health = after_good_file(health, clock.now(), config)
+            health = record_success(health, clock.now(), config)
             tables.record_success("docs", "/srv/docs/x")
         assert tables.watch("docs").health == health
     assert (health.circuit.state, health.enabled, health.disabled_by) == ("open", False, "circuit")
@@ -98,12 +98,12 @@ def test_a_source_has_health_and_is_a_watch_too(tables: HandshakeTables, clock: 
         watch_type=WatchType.SOURCE,
         enabled=False,
     )
-    assert not tables.ensure_watch(shop).health.enabled
+    assert not tables.register_source(shop).health.enabled
     tables.enable_watch("shop")
     for _ in range(3):
         tables.record_error("shop", failure(clock, "orders", FailureKind.NETWORK))
     tables.update_watch("shop", watch_priority=9)
-    again = tables.ensure_watch(replace(shop, path="mongodb://other/shop"))
+    again = tables.register_source(replace(shop, path="mongodb://other/shop"))
     assert (again.config.watch_priority, again.health.health_status) == (9, "backoff")
     assert again.config.path == "mongodb://other/shop"
     assert again.health.enabled
@@ -135,7 +135,7 @@ def test_the_fifth_failure_in_a_row_excludes_a_file_once(tables: HandshakeTables
     assert (made.value, made.error_count, made.is_permanent) == ("/srv/docs/a.pdf", 5, True)
     tables.record_error("docs", failure(clock))
     assert [each.error_count for each in tables.exclusions("docs")] == [6], "counted, not added up"
-    assert tables.lift_exclusion("docs", "/srv/docs/a.pdf")[0].value == "/srv/docs/a.pdf"
+    assert tables.remove_exclusions("docs", "/srv/docs/a.pdf")[0].value == "/srv/docs/a.pdf"
     assert tables.exclusions("docs") == []
     assert tables.record_error("docs", failure(clock)).excluded == (), "its count begins anew"
 
@@ -164,9 +164,9 @@ def test_a_reset_may_clear_the_patterns_too(tables: HandshakeTables, clock: Manu
 def test_a_circuit_cools_when_it_is_looked_at(tables: HandshakeTables, clock: ManualClock) -> None:
     for number in range(20):
         tables.record_error("docs", failure(clock, f"/srv/docs/{number}.pdf"))
-    assert tables.look_at_watch("docs").health.circuit.state == "open"
+    assert tables.refresh_watch("docs").health.circuit.state == "open"
     clock.advance(3_600)
-    assert tables.look_at_watch("docs").health.circuit.state == "half_open"
+    assert tables.refresh_watch("docs").health.circuit.state == "half_open"
     recorded = tables.record_outcomes("docs", succeeded=["/srv/docs/a", "/srv/docs/b", "/srv/docs/c"])
     assert (recorded.health.enabled, recorded.health.health_status) == (True, "degraded")
     assert tables.mark_healthy("docs").health_status == "healthy"
@@ -182,7 +182,7 @@ def test_exclusions_end_and_are_kept_apart_by_type(tables: HandshakeTables, cloc
             created_at=clock.now(),
             expires_at=clock.now() + timedelta(hours=1),
         )
-        tables.exclude("docs", exclusion)
+        tables.add_exclusion("docs", exclusion)
         assert exclusion in tables.exclusions("docs")
     assert len(tables.exclusions("docs")) == 3
     clock.advance(3_600)
@@ -193,52 +193,52 @@ def test_exclusions_end_and_are_kept_apart_by_type(tables: HandshakeTables, cloc
 def test_notes_between_daemon_and_command_line(tables: HandshakeTables, clock: ManualClock) -> None:
     assert tables.pause_watch("docs").paused_at == clock.now()
     assert tables.resume_watch("docs").paused_at is None
-    assert tables.note_mode("docs", "polling").watch_mode == "polling"
-    first = tables.note_available("docs", "its disk is gone").unavailable_since
+    assert tables.set_watch_mode("docs", "polling").watch_mode == "polling"
+    first = tables.set_availability("docs", "its disk is gone").unavailable_since
     clock.advance(5)
-    assert tables.note_available("docs", "still gone").unavailable_since == first
-    assert tables.note_available("docs", None).unavailable_reason is None
+    assert tables.set_availability("docs", "still gone").unavailable_since == first
+    assert tables.set_availability("docs", None).unavailable_reason is None
     asked = tables.request_rescan("docs").rescan_requested_at
     assert asked is not None
-    assert tables.note_scan("docs", asked - timedelta(seconds=1)).rescan_requested_at == asked
-    done = tables.note_scan("docs", asked)
+    assert tables.record_scan("docs", asked - timedelta(seconds=1)).rescan_requested_at == asked
+    done = tables.record_scan("docs", asked)
     assert (done.rescan_requested_at, done.last_scan) == (None, asked)
 
 
 def test_load_pauses_and_resumes_watches(tables: HandshakeTables, clock: ManualClock) -> None:
     watches = [("docs", 7), ("logs", 2)]
-    assert tables.system.degradation().level is DegradationLevel.NORMAL
-    decision = tables.system.check_load(LoadObservation(queue_depth=3_000), watches)
+    assert tables.system_state.degradation().level is DegradationLevel.NORMAL
+    decision = tables.system_state.check_load(LoadObservation(queue_depth=3_000), watches)
     assert decision.newly_paused == ("logs",)
-    stored = tables.system.degradation()
+    stored = tables.system_state.degradation()
     assert (stored.level, stored.paused_watch_ids) == (DegradationLevel.MODERATE, ("logs",))
     assert stored.polling_interval_multiplier == 2.0
     for seconds in (60, 10, 10):
         clock.advance(seconds)
-        decision = tables.system.check_load(LoadObservation(queue_depth=0, throughput=None), watches)
+        decision = tables.system_state.check_load(LoadObservation(queue_depth=0, throughput=None), watches)
     assert (decision.state.level, decision.resumed) == (DegradationLevel.LIGHT, ("logs",))
 
 
 def test_the_sink_s_breaker_is_kept(tables: HandshakeTables, clock: ManualClock) -> None:
     for _ in range(5):
-        tables.system.sink_failed()
-    assert tables.system.sink_flow(10, 0).tasks == 0
+        tables.system_state.record_sink_failure()
+    assert tables.system_state.admit_sink_tasks(10, 0).max_tasks == 0
     clock.advance(30)
-    assert tables.system.sink_flow(10, 0).tasks == 1
-    assert tables.system.sink().state == "half_open"
-    tables.system.sink_succeeded()
-    assert tables.system.sink_flow(10, 0).tasks == 10
+    assert tables.system_state.admit_sink_tasks(10, 0).max_tasks == 1
+    assert tables.system_state.sink_breaker().state == "half_open"
+    tables.system_state.record_sink_success()
+    assert tables.system_state.admit_sink_tasks(10, 0).max_tasks == 10
 
 
 def test_capacity_is_kept(tables: HandshakeTables) -> None:
-    assert tables.system.request_capacity("docs", 2_000, 0).granted
-    assert not tables.system.request_capacity("docs", 1, 0).granted
-    assert tables.system.release_capacity("docs", 500, 0).held == {"docs": 1_500}
-    assert tables.system.withdraw_capacity("docs", 0).held == {}
-    assert tables.system.correct_capacity({"docs": 3, "logs": 0}, 3).held == {"docs": 3}
-    assert tables.system.correct_capacity({"docs": 3}, 8_000).throttling
-    assert tables.system.correct_capacity({}, 5_000).throttling, "until it falls below the low mark"
-    assert not tables.system.correct_capacity({}, 4_999).throttling
+    assert tables.system_state.request_capacity("docs", 2_000, 0).granted
+    assert not tables.system_state.request_capacity("docs", 1, 0).granted
+    assert tables.system_state.release_capacity("docs", 500, 0).tasks_by_watch == {"docs": 1_500}
+    assert tables.system_state.withdraw_capacity("docs", 0).tasks_by_watch == {}
+    assert tables.system_state.reconcile_capacity({"docs": 3, "logs": 0}, 3).tasks_by_watch == {"docs": 3}
+    assert tables.system_state.reconcile_capacity({"docs": 3}, 8_000).throttling
+    assert tables.system_state.reconcile_capacity({}, 5_000).throttling, "until it falls below the low mark"
+    assert not tables.system_state.reconcile_capacity({}, 4_999).throttling
 
 
 def test_ids_are_unique_and_paths_may_not_be(tables: HandshakeTables) -> None:

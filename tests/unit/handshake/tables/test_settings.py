@@ -9,7 +9,7 @@ import pytest
 from vedette.errors import FolderError
 from vedette.handshake.config import DegradationConfig
 from vedette.handshake.degradation import LoadObservation
-from vedette.handshake.tables.settings import Tuning
+from vedette.handshake.tables.settings import HandshakeSettings
 from vedette.settings import load_settings
 from vedette.testing import ManualClock
 
@@ -31,20 +31,20 @@ min_per_watch = 5
 
 
 def test_without_a_file_they_are_the_documents(tmp_path: Path) -> None:
-    assert Tuning.at(tmp_path) == Tuning()
-    assert Tuning().degradation == DegradationConfig()
+    assert HandshakeSettings.load(tmp_path) == HandshakeSettings()
+    assert HandshakeSettings().degradation == DegradationConfig()
 
 
 def test_they_act(tmp_path: Path) -> None:
     (tmp_path / "vedette.toml").write_text(TEXT)
     assert load_settings(tmp_path).embedder == "hashing"
-    tuning = Tuning.at(tmp_path)
+    tuning = HandshakeSettings.load(tmp_path)
     assert tuning.health.backoff.max_delay_ms == 60_000
     with tuning.open(tmp_path, ManualClock()) as tables:
-        decision = tables.system.check_load(LoadObservation(queue_depth=3, memory_usage=0.3), [])
-        assert decision.state.level.word == "moderate"
-        assert not tables.system.request_capacity("w", 41, 0).granted
-        assert tables.system.request_capacity("w", 40, 0).granted
+        decision = tables.system_state.check_load(LoadObservation(queue_depth=3, memory_usage=0.3), [])
+        assert decision.state.level.label == "moderate"
+        assert not tables.system_state.request_capacity("w", 41, 0).granted
+        assert tables.system_state.request_capacity("w", 40, 0).granted
 
 
 @pytest.mark.parametrize(
@@ -59,4 +59,4 @@ def test_they_act(tmp_path: Path) -> None:
 def test_what_makes_no_sense_is_refused(tmp_path: Path, text: str, words: str) -> None:
     (tmp_path / "vedette.toml").write_text(text)
     with pytest.raises(FolderError, match=f"E4502 .*{words}"):
-        Tuning.at(tmp_path)
+        HandshakeSettings.load(tmp_path)

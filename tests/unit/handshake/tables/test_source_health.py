@@ -13,7 +13,7 @@ from vedette.errors import SourceError
 from vedette.handshake.degradation import LoadObservation
 from vedette.handshake.priority import effective_priority
 from vedette.handshake.tables import HandshakeTables
-from vedette.handshake.tables.source_health import HandshakeCare, source_watch
+from vedette.handshake.tables.source_health import StoredSourceHealth, source_watch
 from vedette.sources.journal.seam import open_journal
 from vedette.sources.reader import run_reader
 from vedette.sources.records import Source
@@ -35,34 +35,34 @@ def tables(tmp_path: Path, clock: ManualClock) -> Iterator[HandshakeTables]:
 
 
 @pytest.fixture
-def care(tables: HandshakeTables, clock: ManualClock) -> HandshakeCare:
-    return HandshakeCare(SHOP, tables, clock, random.Random(1))
+def care(tables: HandshakeTables, clock: ManualClock) -> StoredSourceHealth:
+    return StoredSourceHealth(SHOP, tables, clock, random.Random(1))
 
 
-def test_it_is_a_watch_without_its_password(tables: HandshakeTables, care: HandshakeCare) -> None:
+def test_it_is_a_watch_without_its_password(tables: HandshakeTables, care: StoredSourceHealth) -> None:
     (row,) = tables.watches()
     assert (row.watch_id, row.config.collection) == ("source:shop", "shop::*")
     assert row.config.path == "mongodb://ada:***@db/shop"
-    assert care.pause() == 0
-    care.removed()
-    care.removed()
+    assert care.seconds_until_allowed() == 0
+    care.unregister()
+    care.unregister()
     assert tables.watches() == []
 
 
 def test_it_backs_off_and_comes_back(
-    tables: HandshakeTables, care: HandshakeCare, clock: ManualClock
+    tables: HandshakeTables, care: StoredSourceHealth, clock: ManualClock
 ) -> None:
     for status in ("degraded", "degraded", "backoff"):
-        assert care.pause() == 0
-        assert care.failed(DOWN) > 0
+        assert care.seconds_until_allowed() == 0
+        assert care.record_failure(DOWN) > 0
         assert tables.watch("source:shop").health.health_status == status
-    assert care.pause() > 0
+    assert care.seconds_until_allowed() > 0
     clock.advance(20)  # 8 s, doubled for the network, and the jitter
-    assert care.pause() == 0
+    assert care.seconds_until_allowed() == 0
     for _ in range(5):
-        care.succeeded()
+        care.record_success()
         clock.advance(0.3)
-        assert care.pause() == 0
+        assert care.seconds_until_allowed() == 0
     row = tables.watch("source:shop")
     assert (row.health.health_status, row.health.consecutive_errors, row.health.total_errors) == (
         "healthy",
@@ -71,46 +71,48 @@ def test_it_backs_off_and_comes_back(
     )
     assert effective_priority(5, row.health, clock.now()) == 6
     assert tables.exclusions("source:shop") == []
-    assert {str(each.pattern.type) for each in tables.patterns("source:shop")} == {"network", "time_based"}
+    assert {str(each.key.type) for each in tables.patterns("source:shop")} == {"network", "time_based"}
 
 
 def test_its_circuit_opens_and_a_reset_acts_at_once(
-    tables: HandshakeTables, care: HandshakeCare, clock: ManualClock
+    tables: HandshakeTables, care: StoredSourceHealth, clock: ManualClock
 ) -> None:
     while tables.watch("source:shop").health.circuit.state != "open":
         clock.advance(400)
-        assert care.pause() == 0
-        care.failed(DOWN)
+        assert care.seconds_until_allowed() == 0
+        care.record_failure(DOWN)
     assert tables.watch("source:shop").health.disabled_by == "circuit"
-    assert care.pause() > 0
+    assert care.seconds_until_allowed() > 0
     clock.advance(3_600)
-    assert care.pause() == 0, "a trial by itself after the cooldown"
-    care.failed(DOWN)
-    assert care.pause() > 0
+    assert care.seconds_until_allowed() == 0, "a trial by itself after the cooldown"
+    care.record_failure(DOWN)
+    assert care.seconds_until_allowed() > 0
     tables.reset_errors("source:shop")
     tables.enable_watch("source:shop")
-    assert care.pause() == 0
+    assert care.seconds_until_allowed() == 0
 
 
-def test_what_people_and_load_say(tables: HandshakeTables, care: HandshakeCare, clock: ManualClock) -> None:
+def test_what_people_and_load_say(
+    tables: HandshakeTables, care: StoredSourceHealth, clock: ManualClock
+) -> None:
     tables.pause_watch("source:shop")
-    assert care.pause() > 0
+    assert care.seconds_until_allowed() > 0
     tables.resume_watch("source:shop")
-    assert care.pause() == 0
+    assert care.seconds_until_allowed() == 0
     clock.advance(1)
     tables.disable_watch("source:shop")
-    assert care.pause() > 0
+    assert care.seconds_until_allowed() > 0
     tables.enable_watch("source:shop")
     load = LoadObservation(queue_depth=5_000, throughput=None, memory_usage=0.1)
-    tables.system.check_load(load, [("source:shop", 5)])
-    assert care.pause() > 0, "severe load pauses priority 5 and lower"
+    tables.system_state.check_load(load, [("source:shop", 5)])
+    assert care.seconds_until_allowed() > 0, "severe load pauses priority 5 and lower"
 
 
 def test_priority_outlives_a_restart(tables: HandshakeTables, clock: ManualClock) -> None:
     for _ in range(2):
-        HandshakeCare(SHOP, tables, clock, random.Random(1))
+        StoredSourceHealth(SHOP, tables, clock, random.Random(1))
         tables.update_watch("source:shop", watch_priority=8)
-    assert tables.ensure_watch(source_watch(SHOP)).config.watch_priority == 8
+    assert tables.register_source(source_watch(SHOP)).config.watch_priority == 8
 
 
 class Flaky:
@@ -140,7 +142,7 @@ def test_a_reader_in_its_care(tmp_path: Path, tables: HandshakeTables, clock: Ma
     journal = open_journal(tmp_path)
     journal.add_source(SHOP)
     stop = Event()
-    care = HandshakeCare(SHOP, tables, clock, random.Random(1))
+    care = StoredSourceHealth(SHOP, tables, clock, random.Random(1))
     run_reader(Flaky(2, stop), journal, SHOP, stop, clock, care)
     row = tables.watch("source:shop")
     assert (row.health.health_status, row.health.total_errors) == ("degraded", 2)

@@ -13,9 +13,9 @@ from hypothesis import strategies as st
 from vedette.errors import QueryError
 from vedette.language.functions.operators import (
     ARITHMETIC,
-    implementation,
-    negation,
+    negation_for,
     negation_type,
+    operator_for,
     result_type,
 )
 from vedette.language.types import (
@@ -42,8 +42,8 @@ NUMBER = union_of((INT, FLOAT))
 
 def run(op, left, right):
     """With the static types of the values, and again as if nobody knew them."""
-    known = implementation(op, type_of_value(left), type_of_value(right))(left, right)
-    found = implementation(op, ANY_VALUE, ANY_VALUE)(left, right)
+    known = operator_for(op, type_of_value(left), type_of_value(right))(left, right)
+    found = operator_for(op, ANY_VALUE, ANY_VALUE)(left, right)
     assert type(known) is type(found)
     assert known == found or known != known  # noqa: PLR0124 - NaN
     return known
@@ -177,7 +177,7 @@ def test_result_types(op, left, right, expected):
 
 
 def test_a_union_is_decided_by_the_values():
-    add = implementation("+", NUMBER, NUMBER)
+    add = operator_for("+", NUMBER, NUMBER)
     assert (add(1, 2), add(1, 2.0)) == (3, 3.0)
     with pytest.raises(QueryError, match="Invalid operator '\\+' for types Bool and Int") as caught:
         add(True, 1)
@@ -196,12 +196,12 @@ def test_unary_minus():
     assert negation_type(ANY_VALUE) == ANY_VALUE
     assert negation_type(NULL) == NULL
     assert negation_type(union_of((STRING, BOOL))) is None
-    assert negation(INT)(INT_MIN) == INT_MIN
-    assert negation(ANY_VALUE)(HOUR) == -HOUR
+    assert negation_for(INT)(INT_MIN) == INT_MIN
+    assert negation_for(ANY_VALUE)(HOUR) == -HOUR
     with pytest.raises(QueryError, match="for type String"):
-        negation(ANY_VALUE)("x")
+        negation_for(ANY_VALUE)("x")
     with pytest.raises(QueryError):
-        negation(DURATION)(timedelta.max)
+        negation_for(DURATION)(timedelta.max)
 
 
 # --- properties -------------------------------------------------------------------------------------------------
@@ -220,7 +220,7 @@ def test_integers_wrap_as_a_machine_does(left, right):
     assert run("+", left, right) == machine(left + right)
     assert run("-", left, right) == machine(left - right)
     assert run("*", left, right) == machine(left * right)
-    assert negation(INT)(left) == machine(-left)
+    assert negation_for(INT)(left) == machine(-left)
 
 
 @given(INTS, INTS)
@@ -254,7 +254,7 @@ def test_the_value_has_the_type_that_was_promised(op, left, right):
     promised = result_type(op, type_of_value(left), type_of_value(right))
     if promised is None:
         with pytest.raises(QueryError):
-            implementation(op, ANY_VALUE, ANY_VALUE)(left, right)
+            operator_for(op, ANY_VALUE, ANY_VALUE)(left, right)
         return
     try:
         found = run(op, left, right)

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from vedette.element import Element
 from vedette.errors import QueryError
-from vedette.language.functions.registry import FUNCTIONS, function_named, implementation
+from vedette.language.functions.registry import FUNCTIONS, callable_for, function_named
 from vedette.language.types import (
     ANY_VALUE,
     BOOL,
@@ -36,11 +36,11 @@ def call(name, *arguments):
     """As the compiler would: with the static types of the values, and again as if nobody knew them."""
     function = FUNCTIONS[name]
     types = tuple(map(type_of_value, arguments))
-    promised = function.result(types)
+    promised = function.result_type(types)
     assert not isinstance(promised, str), promised
-    found = implementation(function, types)(*arguments)
+    found = callable_for(function, types)(*arguments)
     assert promised.kind == "Any" or type_of_value(found).kind == promised.kind
-    uncertain = implementation(function, (ANY_VALUE,) * len(arguments))(*arguments)
+    uncertain = callable_for(function, (ANY_VALUE,) * len(arguments))(*arguments)
     assert uncertain == found or found != found  # noqa: PLR0124 - NaN
     return found
 
@@ -295,17 +295,17 @@ NUMBER = union_of((INT, FLOAT))
     ],
 )
 def test_static_types(name, types, expected):
-    assert FUNCTIONS[name].result(types) == expected
+    assert FUNCTIONS[name].result_type(types) == expected
 
 
 def test_values_of_unknown_types_are_checked_at_run_time():
-    lower = implementation(FUNCTIONS["lower"], (ANY_VALUE,))
+    lower = callable_for(FUNCTIONS["lower"], (ANY_VALUE,))
     assert lower("A") == "a"
     with pytest.raises(QueryError, match="must be String, not Int") as caught:
         lower(1)
     assert caught.value.code == "E2102"
     with pytest.raises(QueryError, match="two values of one type"):
-        implementation(FUNCTIONS["min"], (ANY_VALUE, INT))("a", 1)
+        callable_for(FUNCTIONS["min"], (ANY_VALUE, INT))("a", 1)
 
 
 def test_names_are_case_insensitive():

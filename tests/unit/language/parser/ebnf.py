@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 
 from vedette.language.parser.lexer import Token, tokenize
-from vedette.language.syntax.grammar import CLOSED_WORDS, RESERVED_WORDS
+from vedette.language.syntax.grammar import NON_CALLABLE_KEYWORDS, RESERVED_KEYWORDS
 
 __all__ = ["Grammar", "read_page"]
 
@@ -22,8 +22,8 @@ _BLOCK = re.compile(r"^```ebnf\n(.*?)^```", re.MULTILINE | re.DOTALL)
 _SYMBOL = re.compile(r'\(\*.*?\*\)|"[^"]*"|[A-Za-z]+|[=|()?*+]', re.DOTALL)
 _CLASSES: dict[str, Callable[[Token], bool]] = {
     "Name": lambda token: token.kind == "name",
-    "Identifier": lambda token: token.kind == "name" and token.word not in RESERVED_WORDS,
-    "CallName": lambda token: token.kind == "name" and token.word not in CLOSED_WORDS,
+    "Identifier": lambda token: token.kind == "name" and token.symbol not in RESERVED_KEYWORDS,
+    "CallName": lambda token: token.kind == "name" and token.symbol not in NON_CALLABLE_KEYWORDS,
     "String": lambda token: token.kind == "string",
     "Int": lambda token: token.kind == "int",
     "Float": lambda token: token.kind == "float",
@@ -104,7 +104,7 @@ class Grammar:
             return inner
         if symbol.startswith('"'):
             word = symbol.strip('"').upper()
-            return lambda reading, place: reading.step(place, reading.tokens[place].word == word)
+            return lambda reading, place: reading.step(place, reading.tokens[place].symbol == word)
         self.mentioned.add(symbol)
         if symbol in _CLASSES:
             test = _CLASSES[symbol]

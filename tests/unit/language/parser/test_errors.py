@@ -13,7 +13,7 @@ from vedette.language.parser import (
     parse_statement,
     parse_watch_options,
 )
-from vedette.language.parser.limits import Limits
+from vedette.language.parser.limits import ParserLimits
 from vedette.language.syntax.statements import Tick
 
 
@@ -94,7 +94,7 @@ def test_one_statement_exactly() -> None:
 
 def test_mistakes_are_collected_up_to_a_bound() -> None:
     with pytest.raises(ParseError) as raised:
-        parse_script("KILL 5; " * 50, limits=Limits(max_diagnostics=9))
+        parse_script("KILL 5; " * 50, limits=ParserLimits(max_diagnostics=9))
     assert len(raised.value.diagnostics) == 9
 
 

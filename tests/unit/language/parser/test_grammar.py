@@ -16,7 +16,7 @@ from tests.unit.language.parser.corpus import (
 )
 from tests.unit.language.parser.ebnf import read_page
 from vedette.errors import ParseError
-from vedette.language.syntax.grammar import CLOSED_WORDS, RESERVED_WORDS
+from vedette.language.syntax.grammar import NON_CALLABLE_KEYWORDS, RESERVED_KEYWORDS
 
 PAGE = DOCS / "reference" / "grammar.md"
 GRAMMAR = read_page(PAGE)
@@ -32,8 +32,8 @@ def test_the_page_lists_the_reserved_words() -> None:
     text = PAGE.read_text(encoding="utf-8")
     reserved = text.partition("may be called:")[2].partition(". Closed")
     closed = reserved[2].partition("either:")[2].partition("\n## ")[0]
-    assert set(reserved[0].split()) == RESERVED_WORDS
-    assert set(closed.replace(".", "").split()) == CLOSED_WORDS
+    assert set(reserved[0].split()) == RESERVED_KEYWORDS
+    assert set(closed.replace(".", "").split()) == NON_CALLABLE_KEYWORDS
 
 
 @pytest.mark.parametrize("case", accepted_scripts(), ids=str)

@@ -8,7 +8,7 @@ import pytest
 
 from vedette.errors import ParseError
 from vedette.language.parser.lexer import tokenize
-from vedette.language.parser.limits import Limits
+from vedette.language.parser.limits import ParserLimits
 
 
 def kinds(text: str) -> list[str]:
@@ -79,13 +79,13 @@ def test_values(text: str, value: object) -> None:
 
 def test_names_keep_their_case_and_compare_without() -> None:
     token = tokenize("Match").tokens[0]
-    assert (token.text, token.word) == ("Match", "MATCH")
+    assert (token.text, token.symbol) == ("Match", "MATCH")
 
 
 def test_places_and_ordinals() -> None:
     tokens = tokenize('a = 5 AND "x" < 30s').tokens
     assert [token.span for token in tokens[:3]] == [(0, 1), (2, 3), (4, 5)]
-    assert [(token.text, token.ordinal) for token in tokens if token.ordinal >= 0] == [
+    assert [(token.text, token.literal_index) for token in tokens if token.literal_index >= 0] == [
         ("5", 0),
         ('"x"', 1),
         ("30s", 2),
@@ -98,7 +98,7 @@ def test_ids_and_parameters_are_no_literals() -> None:
 
 def test_doc_comments_stand_before_their_token() -> None:
     lexed = tokenize("--- one\n---   two\n-- plain\nnode A {\n---three\na: Int }\n---- a line\n---")
-    assert lexed.docs == {0: "one\n  two", 3: "three", 7: ""}
+    assert lexed.doc_comments == {0: "one\n  two", 3: "three", 7: ""}
 
 
 def test_a_byte_order_mark_is_skipped() -> None:
@@ -117,21 +117,21 @@ def test_control_characters_are_nowhere_allowed(character: str, around: str) -> 
 
 
 def test_a_text_that_is_too_long() -> None:
-    tokenize("a" * 100, Limits(max_source_characters=100))
+    tokenize("a" * 100, ParserLimits(max_source_characters=100))
     with pytest.raises(ParseError, match=r"E1003.* 101 characters") as raised:
-        tokenize("a" * 101, Limits(max_source_characters=100))
+        tokenize("a" * 101, ParserLimits(max_source_characters=100))
     assert raised.value.code == "E1003"
 
 
 def test_too_many_tokens() -> None:
-    tokenize("a " * 100, Limits(max_tokens=100))
+    tokenize("a " * 100, ParserLimits(max_tokens=100))
     with pytest.raises(ParseError, match="E1003"):
-        tokenize("a " * 101, Limits(max_tokens=100))
+        tokenize("a " * 101, ParserLimits(max_tokens=100))
 
 
 def test_mistakes_are_collected_up_to_a_bound() -> None:
     with pytest.raises(ParseError) as raised:
-        tokenize("' " * 50, Limits(max_diagnostics=7))
+        tokenize("' " * 50, ParserLimits(max_diagnostics=7))
     assert len(raised.value.diagnostics) == 7
     assert raised.value.fields == {"line": 1, "column": 1}
 

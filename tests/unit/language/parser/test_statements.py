@@ -156,7 +156,7 @@ def test_edges_in_patterns() -> None:
     assert statement.blocks[0].pattern.elements == (
         EdgePattern("e", (Variable("a"), Wildcard()), None, "+", 2, 5),
         EdgePattern("f", (IdReference("x"),), "y"),
-        EdgePattern(None, (Variable("a"),), "g", reference=True),
+        EdgePattern(None, (Variable("a"),), "g", written_as_reference=True),
         EdgePattern("h", (Variable("a"), Variable("b")), None, "*", None, 3),
     )
 

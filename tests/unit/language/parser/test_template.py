@@ -7,19 +7,19 @@ from datetime import timedelta
 import pytest
 
 from tests.unit.language.parser.corpus import Case, accepted_scripts, rejected_scripts
-from vedette.language.parser import parse_lifted
+from vedette.language.parser import parse_template
 from vedette.language.parser.lexer import LITERAL_KINDS, tokenize
-from vedette.language.parser.template import lift
+from vedette.language.parser.template import extract_literals
 from vedette.values import Value
 
 TAGS = {"string": "s", "int": "i", "float": "f", "timestamp": "t", "duration": "d"}
 
 
 def test_skeleton_and_literals() -> None:
-    lifted = lift('WATCH t1: T WHERE t1.a2 > 5 AND t1.b = "x" [ack_timeout: 30s] RETURN t1')
+    lifted = extract_literals('WATCH t1: T WHERE t1.a2 > 5 AND t1.b = "x" [ack_timeout: 30s] RETURN t1')
     assert lifted is not None
     assert lifted.literals == (5, "x", timedelta(seconds=30))
-    assert lifted.skeleton == (
+    assert lifted.key == (
         "WATCH t1: T WHERE t1.a2 > ",
         "i",
         " AND t1.b = ",
@@ -32,13 +32,13 @@ def test_skeleton_and_literals() -> None:
 
 @pytest.mark.parametrize("case", accepted_scripts(), ids=str)
 def test_the_lexer_finds_the_same(case: Case) -> None:
-    lifted = lift(case.text)
+    lifted = extract_literals(case.text)
     if lifted is None:
         return
     lexed = tokenize(case.text)
     assert lifted.literals == lexed.literals
     tags = [TAGS[token.kind] for token in lexed.tokens if token.kind in LITERAL_KINDS]
-    assert list(lifted.skeleton[1::2]) == tags
+    assert list(lifted.key[1::2]) == tags
 
 
 def test_most_of_the_corpus_is_lifted() -> None:
@@ -49,7 +49,7 @@ def test_most_of_the_corpus_is_lifted() -> None:
         if "--" not in case.text and "/*" not in case.text and '#"' not in case.text
     ]
     assert len(plain) > 40
-    assert all(lift(case.text) for case in plain)
+    assert all(extract_literals(case.text) for case in plain)
 
 
 @pytest.mark.parametrize(
@@ -69,7 +69,7 @@ def test_most_of_the_corpus_is_lifted() -> None:
     ],
 )
 def test_what_is_a_literal(text: str, literals: tuple[Value, ...]) -> None:
-    lifted = lift(text)
+    lifted = extract_literals(text)
     assert lifted is not None
     assert lifted.literals == literals
     assert lifted.literals == tokenize(text).literals
@@ -92,7 +92,7 @@ def test_what_is_a_literal(text: str, literals: tuple[Value, ...]) -> None:
     ],
 )
 def test_what_is_left_to_the_lexer(text: str) -> None:
-    assert lift(text) is None
+    assert extract_literals(text) is None
 
 
 @pytest.mark.parametrize(
@@ -108,22 +108,22 @@ def test_what_is_left_to_the_lexer(text: str) -> None:
     ],
 )
 def test_what_must_not_share_a_skeleton(left: str, right: str) -> None:
-    first, second = lift(left), lift(right)
+    first, second = extract_literals(left), extract_literals(right)
     assert first is not None
     assert second is not None
-    assert first.skeleton != second.skeleton
+    assert first.key != second.key
 
 
 def test_a_rejected_text_never_has_the_skeleton_of_an_accepted_one() -> None:
-    accepted = {lifted.skeleton for case in accepted_scripts() if (lifted := lift(case.text))}
-    rejected = {lifted.skeleton for case in rejected_scripts() if (lifted := lift(case.text))}
+    accepted = {lifted.key for case in accepted_scripts() if (lifted := extract_literals(case.text))}
+    rejected = {lifted.key for case in rejected_scripts() if (lifted := extract_literals(case.text))}
     assert not accepted & rejected
 
 
 def test_literals_that_the_tree_bakes_in_are_pinned() -> None:
     text = 'MATCH e+(a, b) [depth: 2..5] WHERE a.x = 7 RETURN COLLECT(b.y WHERE b.z = "q")[limit: 3] LIMIT 9'
-    lifted = parse_lifted(text)
+    lifted = parse_template(text)
     assert lifted.literals == (2, 5, 7, "q", 3, 9)
-    assert lifted.pinned == {0, 1, 4}
-    least = parse_lifted("TICK -9223372036854775808; MATCH () RETURN -9223372036854775808")
-    assert least.pinned == {0, 1}
+    assert lifted.inlined_literals == {0, 1, 4}
+    least = parse_template("TICK -9223372036854775808; MATCH () RETURN -9223372036854775808")
+    assert least.inlined_literals == {0, 1}

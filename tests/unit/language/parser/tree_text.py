@@ -11,6 +11,7 @@ from vedette.language.syntax.expressions import (
     Binary,
     Call,
     EdgePattern,
+    EdgeTarget,
     Exists,
     Expression,
     IdReference,
@@ -21,7 +22,6 @@ from vedette.language.syntax.expressions import (
     Parameter,
     Pattern,
     PatternAggregate,
-    Target,
     TypeTest,
     Unary,
     Variable,
@@ -100,5 +100,5 @@ def _element(element: NodePattern | EdgePattern) -> str:
     return f"{element.variable}: {element.type.name}"
 
 
-def _target(target: Target) -> str:
+def _target(target: EdgeTarget) -> str:
     return "_" if isinstance(target, Wildcard) else shape(target)

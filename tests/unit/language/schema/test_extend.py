@@ -60,7 +60,7 @@ def test_aliases_accumulate_and_the_use_site_wins():
     found = attribute(
         "type Number = Int [0..10] [indexed]; type Rank = Number [>= 1, default = 4]; node T { a: Rank [<= 5] }"
     )
-    assert found.checks == (Modifier(">=", 1), Modifier("<=", 5))
+    assert found.value_modifiers == (Modifier(">=", 1), Modifier("<=", 5))
     assert found.indexed
     assert found.default is not None
 
@@ -71,7 +71,7 @@ def test_an_alias_may_be_optional_and_is_so_in_the_next_text_too():
     )
     node = schema.nodes["T"]
     assert node.attributes["a"].optional
-    assert node.attributes["b"].checks == (Modifier("length", (2, 2)),)
+    assert node.attributes["b"].value_modifiers == (Modifier("length", (2, 2)),)
 
 
 def test_unique_implies_indexed():
@@ -97,17 +97,17 @@ def test_a_diamond_has_each_attribute_once_and_every_check():
     both = define_all(DIAMOND).nodes["Both"]
     assert list(both.layout) == ["name", "n", "l", "r", "own"]
     assert list(both.layout.values()) == [0, 1, 2, 3, 4]
-    assert both.attributes["n"].checks == (Modifier(">=", 0), Modifier("<=", 9))
+    assert both.attributes["n"].value_modifiers == (Modifier(">=", 0), Modifier("<=", 9))
     assert both.attributes["n"].default is not None
     assert both.attributes["name"].required
-    assert both.attributes["name"].owner == "Thing"
+    assert both.attributes["name"].declared_in == "Thing"
     assert both.ancestors == {"Both", "Left", "Right", "Thing"}
 
 
 def test_descendants_of_old_types_grow():
     schema = define_all(DIAMOND, "node Below: Both {}")
     assert schema.nodes["Thing"].descendants == {"Thing", "Left", "Right", "Both", "Below"}
-    assert schema.concrete(frozenset({"Right"})) == ("Right", "Both", "Below")
+    assert schema.concrete_subtypes(frozenset({"Right"})) == ("Right", "Both", "Below")
 
 
 def test_an_inherited_attribute_is_the_same_object():
@@ -125,14 +125,14 @@ def test_new_attributes_stand_at_the_end_of_every_subtype():
 def test_a_loosened_parent_loosens_its_children_unless_they_declare_it_themselves():
     schema = define_all(DIAMOND, "node Thing { name: String?, n: Int [>= -5] }")
     assert schema.nodes["Left"].attributes["name"].optional
-    assert schema.nodes["Left"].attributes["n"].checks == (Modifier(">=", -5),)
+    assert schema.nodes["Left"].attributes["n"].value_modifiers == (Modifier(">=", -5),)
     assert not schema.nodes["Both"].attributes["name"].optional
-    assert Modifier(">=", 0) in schema.nodes["Right"].attributes["n"].checks
+    assert Modifier(">=", 0) in schema.nodes["Right"].attributes["n"].value_modifiers
 
 
 def test_an_attribute_that_its_parent_gets_later_belongs_to_the_parent():
     schema = define_all("node A {} node B: A { x: Int }", "node A { x: Int? }")
-    assert schema.nodes["B"].attributes["x"].owner == "A"
+    assert schema.nodes["B"].attributes["x"].declared_in == "A"
 
 
 def test_a_doc_comment_stays_when_the_next_text_has_none():
@@ -246,7 +246,7 @@ def test_layer0_has_what_the_seed_says():
         "_watch_valid_status",
         "_watch_valid_on_full",
     ]
-    assert all(node.sealed and node.protected for node in schema.nodes.values())
+    assert all(node.sealed and node.is_layer0 for node in schema.nodes.values())
 
 
 # --- properties -------------------------------------------------------------------------------------------------

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from tests.unit.language.schema.schema_cases import define_all
 from vedette.errors import AnalysisError, ConstraintViolation, VedetteError
 from vedette.language.schema.model import AttributeType
-from vedette.language.schema.validator import compile_checks, missing_required
+from vedette.language.schema.validator import compile_validator, missing_required
 from vedette.values import INT_MAX, Value
 
 EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
@@ -52,7 +52,7 @@ def attribute(written: str) -> AttributeType:
     ],
 )
 def test_what_is_stored(written, value, stored):
-    found = compile_checks(attribute(written))(value)
+    found = compile_validator(attribute(written))(value)
     assert found == stored
     assert type(found) is type(stored)
 
@@ -82,7 +82,7 @@ def test_what_is_stored(written, value, stored):
 )
 def test_wrong_types(written, value):
     with pytest.raises(AnalysisError, match="attribute 'a' of type 'T' is declared") as caught:
-        compile_checks(attribute(written))(value)
+        compile_validator(attribute(written))(value)
     assert caught.value.code == "E2003"
 
 
@@ -120,7 +120,7 @@ def test_wrong_types(written, value):
 )
 def test_violations(written, value, code, words):
     with pytest.raises(ConstraintViolation) as caught:
-        compile_checks(attribute(written))(value)
+        compile_validator(attribute(written))(value)
     error = caught.value
     assert error.code == code
     assert words in error.text
@@ -145,11 +145,11 @@ def test_violations(written, value, code, words):
     ],
 )
 def test_values_that_pass(written, value):
-    compile_checks(attribute(written))(value)
+    compile_validator(attribute(written))(value)
 
 
 def test_the_error_names_the_type_at_hand_and_shortens_the_value():
-    check = compile_checks(attribute("String [length: 0..5]"), "Sub")
+    check = compile_validator(attribute("String [length: 0..5]"), "Sub")
     with pytest.raises(ConstraintViolation) as caught:
         check("x" * 500)
     assert "of type 'Sub'" in caught.value.text
@@ -188,7 +188,7 @@ WRITTEN = [
 
 @given(st.sampled_from(WRITTEN), VALUES)
 def test_a_stored_value_may_be_stored_again(written, value):
-    check = compile_checks(attribute(written))
+    check = compile_validator(attribute(written))
     try:
         stored: Value = check(value)
     except VedetteError:

@@ -14,16 +14,16 @@ import pytest
 from pyspark.sql.streaming.state import GroupState
 
 from vedette.pipeline.datasource import JournalStream
-from vedette.pipeline.queries.windows import _payload, fold, window_rows
-from vedette.pipeline.task import PipelineContext
-from vedette.pipeline.worker_cache import close_kept
-from vedette.policy.collection_policies import SightRule
+from vedette.pipeline.queries.windows import SelectWindowRows, _encode_window_event, handleInputRows
+from vedette.pipeline.task import PipelineConfig
+from vedette.pipeline.worker_cache import close_connections
+from vedette.policy.collection_policies import ViewRule
 from vedette.sources.images import decode_image, encode_image
 from vedette.sources.journal.seam import open_journal
 from vedette.sources.records import Source, SourceEvent
 from vedette.subscriptions.index.versions import Compactor
 from vedette.subscriptions.registry.registry import SubscriptionRegistry, SubscriptionRequest
-from vedette.subscriptions.spec import Form
+from vedette.subscriptions.spec import SubscriptionSpec
 from vedette.subscriptions.windows.windowed_watch import WindowEvent
 from vedette.testing import ManualClock
 
@@ -55,10 +55,10 @@ class Windows:
         self.journal = open_journal(home, self.clock)
         self.journal.add_source(Source(name="shop", kind="mongodb", address="", partitions=2))
         self.registry = SubscriptionRegistry(home, clock=self.clock)
-        self.registry.join("g", "here:1", 3600)
+        self.registry.acquire_lease("g", "here:1", 3600)
         self.compactor = Compactor(self.registry, home / "index", self.clock)
-        self.context = PipelineContext(
-            journal=self.journal.address, registry=self.registry.address, index=home / "index"
+        self.context = PipelineConfig(
+            journal_url=self.journal.address, registry_url=self.registry.address, index_folder=home / "index"
         )
         options = {
             "journal": self.journal.address,
@@ -87,9 +87,9 @@ class Windows:
             )
         self.journal.append("shop", events, None)
 
-    def watch(self, text: str, *names: str, sight: tuple[SightRule, ...] | None = None) -> list[int]:
+    def watch(self, text: str, *names: str, sight: tuple[ViewRule, ...] | None = None) -> list[int]:
         union = text if len(names) > 1 else ""
-        form = Form(kind="watch", source=text, time=self.clock.now(), sight=sight, union=union)
+        form = SubscriptionSpec(kind="watch", source=text, time=self.clock.now(), sight=sight, union=union)
         boundary = self.journal.last_offset()
         wishes = [
             SubscriptionRequest(
@@ -110,10 +110,10 @@ class Windows:
         if end == self.offset:
             return
         for part in self.stream.partitions(self.offset, end):
-            rows = pa.Table.from_batches(window_rows(self.context)(self.stream.read(part))).to_pandas()
+            rows = pa.Table.from_batches(SelectWindowRows(self.context)(self.stream.read(part))).to_pandas()
             for number, frame in rows.groupby("subscription"):
                 state = self.states.setdefault(number, HeldState())
-                for out in fold((number,), iter([frame]), cast(GroupState, state)):
+                for out in handleInputRows((number,), iter([frame]), cast(GroupState, state)):
                     self._take(number, out)
         self.offset = end
 
@@ -139,7 +139,7 @@ class Windows:
 def windows(tmp_path: Path) -> Iterator[Windows]:
     windows = Windows(tmp_path)
     yield windows
-    close_kept()
+    close_connections()
     windows.registry.close()
     windows.journal.close()
 
@@ -170,8 +170,8 @@ def test_a_union_is_one_watch(windows: Windows):
 def test_windows_count_what_is_seen(windows: Windows):
     """Hidden documents do not count, hidden values are null, and what changes there is no news."""
     sight = (
-        SightRule(allow=True, attribute=None, variable="o", condition="o.owner = 1"),
-        SightRule(allow=False, attribute="n", variable="o", condition="o.locked"),
+        ViewRule(allow=True, attribute=None, variable="o", condition="o.owner = 1"),
+        ViewRule(allow=False, attribute="n", variable="o", condition="o.locked"),
     )
     windows.write(
         ORDERS,
@@ -220,5 +220,5 @@ def test_windows_count_what_is_seen(windows: Windows):
 )
 def test_a_window_that_cannot_be_told_is_dropped_and_said(event: WindowEvent, dropped: int):
     """It must not fail: the windows of all others would end with it, at every try."""
-    told = decode_image(_payload(event))
+    told = decode_image(_encode_window_event(event))
     assert told == {"type": event.type, "window_start": NOW, "window_end": NOW, "dropped": dropped}

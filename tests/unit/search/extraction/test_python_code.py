@@ -12,24 +12,24 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from vedette.search.document import Part
-from vedette.search.extraction.python_code import python_parts
+from vedette.search.document import Section
+from vedette.search.extraction.python_code import python_sections
 
 LIBRARY = sorted(Path(sysconfig.get_path("stdlib")).glob("*.py"))[::2]
 
 
-def parsed(text: str) -> list[Part]:
+def parsed(text: str) -> list[Section]:
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
         return sorted(definitions(ast.parse(text).body, ""), key=lambda part: part.start)
 
 
-def definitions(body: list[ast.stmt], owner: str) -> Iterator[Part]:
+def definitions(body: list[ast.stmt], owner: str) -> Iterator[Section]:
     for node in body:
         if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef):
             first = min([node.lineno, *(each.lineno for each in node.decorator_list)])
             word = "class" if isinstance(node, ast.ClassDef) else "def"
-            yield Part(start=first - 1, title=f"{word} {owner}{node.name}")
+            yield Section(start=first - 1, title=f"{word} {owner}{node.name}")
             if isinstance(node, ast.ClassDef):
                 yield from definitions(node.body, f"{owner}{node.name}.")
 
@@ -37,7 +37,7 @@ def definitions(body: list[ast.stmt], owner: str) -> Iterator[Part]:
 @pytest.mark.parametrize("path", LIBRARY, ids=lambda path: path.name)
 def test_the_standard_library_as_its_parser_sees_it(path: Path) -> None:
     text = path.read_text(encoding="utf-8", errors="replace")
-    assert list(python_parts(text)) == parsed(text)
+    assert list(python_sections(text)) == parsed(text)
 
 
 ODD = {
@@ -58,16 +58,16 @@ ODD = {
 
 @pytest.mark.parametrize("text", ODD.values(), ids=ODD)
 def test_odd_texts_as_the_parser_sees_them(text: str) -> None:
-    assert list(python_parts(text)) == parsed(text)
+    assert list(python_sections(text)) == parsed(text)
 
 
 @given(st.text(st.sampled_from(list("\"'\\#\n @adefclss:(")), max_size=200))
 def test_any_text_has_parts_within_it_and_in_order(text: str) -> None:
-    starts = [part.start for part in python_parts(text)]
+    starts = [part.start for part in python_sections(text)]
     assert all(0 <= start <= text.count("\n") for start in starts)
 
 
 @pytest.mark.parametrize("piece", ['\\"""', "'''\\", '"\\\n', "'", "\"\"\"\n'''", "@\n", " ", "def f(\n "])
 def test_no_text_takes_longer_than_its_length_allows(piece: str) -> None:
     """Looked at in its square, one of these would take hours."""
-    assert len(list(python_parts(piece * 300_000))) >= 0
+    assert len(list(python_sections(piece * 300_000))) >= 0

@@ -18,9 +18,9 @@ from vedette.handshake.config import WatchFolderConfig
 from vedette.handshake.tables import HandshakeTables
 from vedette.search.file_queue import task_records as queue_images
 from vedette.search.file_queue.engine_queue import QUEUE_DATABASE, EngineFileQueue
-from vedette.search.file_queue.task_table import QueueTable, TaskImage
+from vedette.search.file_queue.task_table import TaskRecord, TaskTable
 from vedette.search.file_queue.tasks import FileOperation, FileQueue, FileTask, TaskStatus
-from vedette.search.folders.intake import FolderFeed
+from vedette.search.folders.intake import FolderIntake
 from vedette.sources.files.file_stamp import ChangeKind, FileChange, FileStamp
 from vedette.testing import ManualClock
 from vedette.testing.file_queue import MemoryFileQueue
@@ -55,16 +55,16 @@ def test_a_restart(tmp_path: Path, image: str) -> None:
         with sqlite3.connect(tmp_path / "handshake.db") as plain:
             plain.execute("DELETE FROM file_tasks")
     with opened(tmp_path, clock) as queue:
-        (row,) = queue.rows(status=TaskStatus.DEAD)
+        (row,) = queue.list_tasks(status=TaskStatus.DEAD)
         assert (row.task.path, row.error, row.attempts) == ("/dead", "damaged", 1)
-        assert queue.held() == {"w": 3}
+        assert queue.tasks_per_watch() == {"w": 3}
         assert [each.task.path for each in queue.claim(9, "me")] == ["/held", "/waits"], (
             "none is delayed but /late"
         )
         clock.advance(8)
-        assert [(each.task.path, each.attempts) for each in queue.claim(9, "me")] == [("/late", 1)]
-        assert queue.retry() == 1
-        assert [(each.task.path, each.attempts) for each in queue.claim(9, "me")] == [("/dead", 0)]
+        assert [(each.task.path, each.failed_attempts) for each in queue.claim(9, "me")] == [("/late", 1)]
+        assert queue.retry_dead_letters() == 1
+        assert [(each.task.path, each.failed_attempts) for each in queue.claim(9, "me")] == [("/dead", 0)]
 
 
 def test_any_sqlite_tool_reads_the_view(tmp_path: Path) -> None:
@@ -87,7 +87,7 @@ def test_any_sqlite_tool_reads_the_view(tmp_path: Path) -> None:
                 shown = plain.execute(VIEW).fetchall()
             assert shown == wanted
             queue.put([task("/late", priority=0)])
-            queue.show()
+            queue.flush_view()
             assert plain.execute(VIEW).fetchall()[-1] == ("/late", "pending", 0, None, None, 1)
 
 
@@ -97,18 +97,18 @@ def test_a_table_that_cannot_be_written_takes_nothing_back(
     """What is put is put; the table is written as soon as that works."""
     with opened(tmp_path, ManualClock()) as queue:
 
-        def full(table: QueueTable, images: Iterable[TaskImage], gone: Iterable[str] = ()) -> None:
+        def full(table: TaskTable, images: Iterable[TaskRecord], gone: Iterable[str] = ()) -> None:
             raise StoreError("E6001", "the disk is full")
 
         with monkeypatch.context() as broken:
-            broken.setattr(QueueTable, "write", full)
+            broken.setattr(TaskTable, "write", full)
             queue.put([task("/a")])
-        assert [row.task.path for row in queue.rows()] == ["/a"]
+        assert [row.task.path for row in queue.list_tasks()] == ["/a"]
         (claim,) = queue.claim(1, "me")
         with monkeypatch.context() as broken:
-            broken.setattr(QueueTable, "write", full)
+            broken.setattr(TaskTable, "write", full)
             queue.put([task("/a", "delete")])
-        (row,) = queue.rows()
+        (row,) = queue.list_tasks()
         assert (row.status, row.task.operation) == (TaskStatus.IN_PROGRESS, FileOperation.DELETE)
         queue.ack([claim.claim_id])
         assert queue.claim(1, "me")[0].task.operation is FileOperation.DELETE
@@ -118,19 +118,19 @@ def test_a_crowd_is_put_in_several_commits_and_all_of_it_is_there(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """More than one commit, more than may be unwritten in the table, and some paths twice."""
-    monkeypatch.setattr(queue_images, "MOST_UNWRITTEN", 700)
+    monkeypatch.setattr(queue_images, "MAX_DIRTY_TASKS", 700)
     paths = [f"/{number:05}" for number in range(1_300)]
     with opened(tmp_path, SystemClock()) as queue:
         queue.put([task(path) for path in paths] + [task(path, "delete") for path in paths[:3]])
         assert queue.depth() == len(paths)
     with opened(tmp_path, SystemClock()) as queue:
         assert queue.depth() == len(paths)
-        assert [row.task.path for row in queue.rows(limit=20_000)] == paths
+        assert [row.task.path for row in queue.list_tasks(limit=20_000)] == paths
         claims = queue.claim(600, "me")
         assert {claim.task.operation for claim in claims[:3]} == {FileOperation.DELETE}
         assert queue.ack([claim.claim_id for claim in claims]) == []
-        assert queue.held() == {"w": len(paths) - 600}
-        assert [row.task.path for row in queue.rows(limit=1)] == paths[600:601]
+        assert queue.tasks_per_watch() == {"w": len(paths) - 600}
+        assert [row.task.path for row in queue.list_tasks(limit=1)] == paths[600:601]
 
 
 @pytest.mark.parametrize("restarted", [False, True])
@@ -161,8 +161,8 @@ def test_a_scan_is_over_when_its_tasks_can_be_seen(tmp_path: Path) -> None:
     change = FileChange(kind=ChangeKind.CREATED, path="a", stamp=FileStamp(1, 1, 1, 1, 1))
     with opened(tmp_path, SystemClock()) as queue, HandshakeTables(tmp_path / "handshake.db") as tables:
         tables.add_watch(WatchFolderConfig(watch_id="w", path="/root", collection="c"))
-        feed = FolderFeed("w", tables, queue, SystemClock())
-        assert feed.take([change]) == [change]
+        feed = FolderIntake("w", tables, queue, SystemClock())
+        assert feed.accept([change]) == [change]
         feed.scanned(SystemClock().now())
         with sqlite3.connect(f"file:{tmp_path}/handshake.db?mode=ro", uri=True) as plain:
             assert plain.execute("SELECT path FROM ingestion_queue").fetchall() == [("/root/a",)]

@@ -23,13 +23,13 @@ from vedette.search.file_queue.engine_queue import QUEUE_DATABASE, EngineFileQue
 from vedette.search.file_queue.tasks import FileOperation, FileQueue, FileTask
 from vedette.search.folders import daemon
 from vedette.search.folders.daemon import DaemonTiming, FolderDaemon
-from vedette.search.folders.sync import folder_of
-from vedette.search.ingestion import Ingestion
-from vedette.sources.files.file_state import SeenFiles
+from vedette.search.folders.sync import open_folder
+from vedette.search.ingestion import VectorIngestor
+from vedette.sources.files.file_state import FileStateStore
 from vedette.sources.files.folder import Folder
 from vedette.sources.files.watcher import WatcherTiming
 from vedette.testing.file_queue import MemoryFileQueue
-from vedette.testing.vectors import MemoryVectors
+from vedette.testing.vectors import MemoryVectorStore
 
 PATIENCE_SECONDS = 60
 
@@ -38,22 +38,22 @@ class Running:
     def __init__(self, base: Path, queue: FileQueue) -> None:
         self.base, self.root = base, base / "root"
         self.root.mkdir()
-        self.store, self.queue = MemoryVectors(), queue
+        self.store, self.queue = MemoryVectorStore(), queue
         self.command_line = HandshakeTables(base / "handshake.db")
         self.start()
 
     def start(self) -> None:
         self.tables = HandshakeTables(self.base / "handshake.db")
-        self.seen = SeenFiles(self.base / "folders.db")
+        self.seen = FileStateStore(self.base / "folders.db")
         self.daemon = FolderDaemon(
             self.tables,
             self.seen,
             self.queue,
-            Ingestion(HashingEmbedder(16), self.store, SystemClock()),
+            VectorIngestor(HashingEmbedder(16), self.store, SystemClock()),
             SystemClock(),
             worker_id="daemon",
-            timing=DaemonTiming(idle_seconds=0.01, watches_seconds=0.02, load_seconds=0.1),
-            watching=WatcherTiming(retry_seconds=0.05, tick_milliseconds=20),
+            timing=DaemonTiming(idle_seconds=0.01, watch_refresh_seconds=0.02, load_check_seconds=0.1),
+            watcher_timing=WatcherTiming(retry_seconds=0.05, tick_milliseconds=20),
         )
         self.thread = Thread(target=self.daemon.run)
         self.thread.start()
@@ -82,7 +82,7 @@ class Running:
                 return
             assert self.thread.is_alive()
             Event().wait(0.02)
-        raise AssertionError((self.stored() ^ self.actual(), self.queue.rows()[:5]))
+        raise AssertionError((self.stored() ^ self.actual(), self.queue.list_tasks()[:5]))
 
     def settle(self) -> None:
         self.wait(lambda: self.stored() == self.actual() and self.queue.depth() == 0)
@@ -135,14 +135,14 @@ def test_the_command_line_acts_at_once(running: Running) -> None:
     running.command_line.resume_watch("w")
     running.settle()
     running.command_line.disable_watch("w")
-    running.wait(lambda: running.daemon.watched() == set())
+    running.wait(lambda: running.daemon.watched_ids() == set())
     (running.root / "b").write_text("x")
     running.command_line.enable_watch("w")
     running.settle()
     running.command_line.update_watch("w", ignore_patterns=("c",))
-    running.wait(lambda: running.daemon.watched() == {"w"})
+    running.wait(lambda: running.daemon.watched_ids() == {"w"})
     running.command_line.remove_watch("w")
-    running.wait(lambda: running.daemon.watched() == set())
+    running.wait(lambda: running.daemon.watched_ids() == set())
 
 
 def test_a_restart_goes_on_where_it_stopped(running: Running) -> None:
@@ -151,13 +151,13 @@ def test_a_restart_goes_on_where_it_stopped(running: Running) -> None:
     (running.root / "gone").write_text("x")
     running.settle()
     running.stop()
-    written = running.store.replacements
+    written = running.store.files_written
     (running.root / "gone").unlink()
     (running.root / "new").write_text("x")
     running.start()
     running.settle()
     assert running.stored() == {"kept", "new"}
-    assert running.store.replacements == written + 1, "what did not change is not written again"
+    assert running.store.files_written == written + 1, "what did not change is not written again"
 
 
 def give_to_nobody(base: Path) -> None:
@@ -172,12 +172,12 @@ def test_a_watch_that_does_not_start_leaves_the_others_alone(
 ) -> None:
     broken = True
 
-    def sometimes(row: WatchRow, seen: SeenFiles, clock: Clock) -> Folder:
+    def sometimes(row: WatchRow, seen: FileStateStore, clock: Clock) -> Folder:
         if broken and row.watch_id == "a":
             raise RuntimeError("no more threads")
-        return folder_of(row, seen, clock)
+        return open_folder(row, seen, clock)
 
-    monkeypatch.setattr(daemon, "folder_of", sometimes)
+    monkeypatch.setattr(daemon, "open_folder", sometimes)
     running = Running(tmp_path, MemoryFileQueue(SystemClock()))
     try:
         (running.root / "file").write_text("words")
@@ -185,9 +185,12 @@ def test_a_watch_that_does_not_start_leaves_the_others_alone(
         running.add("b")
         running.settle()
         reason = running.command_line.watch("a").unavailable_reason
-        assert (running.daemon.watched(), reason) == ({"b"}, "its watcher does not start: no more threads")
+        assert (running.daemon.watched_ids(), reason) == (
+            {"b"},
+            "its watcher does not start: no more threads",
+        )
         broken = False
-        running.wait(lambda: running.daemon.watched() == {"a", "b"})
+        running.wait(lambda: running.daemon.watched_ids() == {"a", "b"})
         running.wait(lambda: running.command_line.watch("a").unavailable_reason is None)
     finally:
         running.stop()
@@ -221,10 +224,10 @@ def test_rights_that_are_taken_away_and_given_back() -> None:
                 (made.root / "shut").chmod(0o644)
                 (made.root / "closed/b").write_text("other words")
             assert kept == {"closed/deep/a", "closed/b", "shut", "open/new"}
-            found = {each.pattern.type for each in made.tables.patterns("w")}
+            found = {each.key.type for each in made.tables.patterns("w")}
             assert PatternType.PERMISSION in found
             made.settle()
-            made.wait(lambda: made.store.replacements == 6)
+            made.wait(lambda: made.store.files_written == 6)
             assert made.tables.watch("w").health.consecutive_errors == 0
         finally:
             made.stop()
@@ -241,9 +244,9 @@ def test_tasks_of_a_watch_that_was_removed_are_forgotten(tmp_path: Path, queue: 
         priority=5,
     )
     queue.put([task])
-    store, seen = MemoryVectors(), SeenFiles(tmp_path / "folders.db")
+    store, seen = MemoryVectorStore(), FileStateStore(tmp_path / "folders.db")
     with HandshakeTables(tmp_path / "handshake.db") as tables:
-        ingestion = Ingestion(HashingEmbedder(16), store, SystemClock())
+        ingestion = VectorIngestor(HashingEmbedder(16), store, SystemClock())
         daemon = FolderDaemon(tables, seen, queue, ingestion, SystemClock(), worker_id="daemon")
         daemon.step()
     seen.close()

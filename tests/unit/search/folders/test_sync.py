@@ -14,11 +14,11 @@ from vedette.handshake.config import WatchFolderConfig
 from vedette.handshake.exclusions import Exclusion, ExclusionType
 from vedette.handshake.tables import HandshakeTables
 from vedette.search.embedding import HashingEmbedder
-from vedette.search.folders.sync import FolderRun, RunReport
-from vedette.search.ingestion import Ingestion
-from vedette.sources.files.file_state import SeenFiles
+from vedette.search.folders.sync import FolderSync, SyncReport
+from vedette.search.ingestion import VectorIngestor
+from vedette.sources.files.file_state import FileStateStore
 from vedette.testing import ManualClock
-from vedette.testing.vectors import MemoryVectors
+from vedette.testing.vectors import MemoryVectorStore
 
 
 class Bench:
@@ -27,8 +27,8 @@ class Bench:
         self.root.mkdir()
         self.clock = ManualClock()
         self.tables = HandshakeTables(base / "handshake.db", clock=self.clock)
-        self.seen = SeenFiles(base / "folders.db")
-        self.store = MemoryVectors()
+        self.seen = FileStateStore(base / "folders.db")
+        self.store = MemoryVectorStore()
         self.tables.add_watch(WatchFolderConfig(watch_id="w", path=str(self.root), collection="docs"))
 
     def write(self, name: str, text: str | bytes = "words") -> None:
@@ -37,9 +37,9 @@ class Bench:
         path.write_bytes(text.encode() if isinstance(text, str) else text)
         os.utime(path, (1_700_000_000, 1_700_000_000))
 
-    def run(self) -> RunReport:
-        ingestion = Ingestion(HashingEmbedder(16), self.store, self.clock)
-        return FolderRun("w", self.tables, self.seen, self.clock, ingestion).run()
+    def run(self) -> SyncReport:
+        ingestion = VectorIngestor(HashingEmbedder(16), self.store, self.clock)
+        return FolderSync("w", self.tables, self.seen, self.clock, ingestion).run()
 
     def stored(self) -> set[str]:
         return {str(Path(path).relative_to(self.root)) for path in self.store.paths("docs")}
@@ -56,12 +56,12 @@ def bench(tmp_path: Path) -> Iterator[Bench]:
 def test_passes_follow_the_folder(bench: Bench) -> None:
     for name in ("a", "b", "c/d"):
         bench.write(name, f"words of {name}")
-    assert bench.run() == RunReport(changes=3, ingested=3)
-    assert bench.run() == RunReport()
+    assert bench.run() == SyncReport(changes=3, ingested=3)
+    assert bench.run() == SyncReport()
     bench.write("a", "other words")
     (bench.root / "b").unlink()
     (bench.root / "c").rename(bench.root / "e")
-    assert bench.run() == RunReport(changes=3, ingested=2, removed=2)
+    assert bench.run() == SyncReport(changes=3, ingested=2, removed=2)
     assert bench.stored() == {"a", "e/d"}
     row = bench.tables.watch("w")
     assert (row.last_scan, row.health.consecutive_successes) == (bench.clock.now(), 5)
@@ -73,20 +73,20 @@ def test_a_bad_file_is_charged_once_and_not_read_again_until_it_changes(bench: B
     report = bench.run()
     assert (report.ingested, [failure.error_type for failure in report.failures]) == (1, ["E4512"])
     assert bench.tables.watch("w").health.total_errors == 1
-    assert bench.run() == RunReport()
+    assert bench.run() == SyncReport()
     for number in range(4):
         bench.write("bad.pdf", b"%PDF-1.4 broken again" + bytes([65 + number]))
         bench.run()
     assert [each.value for each in bench.tables.exclusions("w")] == [str(bench.root / "bad.pdf")]
     bench.write("bad.pdf", b"%PDF-1.4 and again")
-    assert bench.run() == RunReport(changes=1, removed=1, excluded=1)
+    assert bench.run() == SyncReport(changes=1, removed=1, excluded=1)
 
 
 def test_what_is_excluded_loses_its_chunks(bench: Bench) -> None:
     bench.write("a.log")
     bench.run()
     assert bench.stored() == {"a.log"}
-    bench.tables.exclude(
+    bench.tables.add_exclusion(
         "w",
         Exclusion(
             type=ExclusionType.PATTERN,
@@ -105,14 +105,14 @@ def test_what_is_excluded_loses_its_chunks(bench: Bench) -> None:
 def test_a_sink_that_is_down_stops_the_pass_and_nothing_is_lost(bench: Bench) -> None:
     for number in range(200):
         bench.write(f"{number}")
-    bench.store.down = "no route"
+    bench.store.outage = "no route"
     report = bench.run()
-    assert (report.stopped, report.ingested, len(report.failures)) == ("no route", 0, 64)
+    assert (report.stop_reason, report.ingested, len(report.failures)) == ("no route", 0, 64)
     assert bench.tables.watch("w").health.total_errors == 0
-    assert bench.tables.system.sink().consecutive_errors == 1
-    bench.store.down = None
-    assert bench.run() == RunReport(changes=200, ingested=200)
-    assert bench.tables.system.sink().consecutive_errors == 0
+    assert bench.tables.system_state.sink_breaker().consecutive_errors == 1
+    bench.store.outage = None
+    assert bench.run() == SyncReport(changes=200, ingested=200)
+    assert bench.tables.system_state.sink_breaker().consecutive_errors == 0
 
 
 def test_a_folder_that_is_gone_is_an_error_and_deletes_nothing(bench: Bench) -> None:
@@ -124,5 +124,5 @@ def test_a_folder_that_is_gone_is_an_error_and_deletes_nothing(bench: Bench) -> 
     assert bench.tables.watch("w").unavailable_reason == f"{bench.root} is not there"
     assert len(bench.store.paths("docs")) == 1
     bench.root.with_name("away").rename(bench.root)
-    assert bench.run() == RunReport()
+    assert bench.run() == SyncReport()
     assert bench.tables.watch("w").unavailable_reason is None

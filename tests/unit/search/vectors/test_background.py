@@ -8,24 +8,24 @@ import pytest
 
 from tests.contracts.test_vector_store import file
 from vedette.errors import IngestError
-from vedette.search.vectors.background import OpeningVectors
-from vedette.testing.vectors import MemoryVectors
+from vedette.search.vectors.background import BackgroundVectorStore
+from vedette.testing.vectors import MemoryVectorStore
 
 
 def test_whoever_needs_it_waits() -> None:
     may_open = Event()
 
-    def open() -> MemoryVectors:
+    def open() -> MemoryVectorStore:
         may_open.wait()
-        return MemoryVectors()
+        return MemoryVectorStore()
 
-    store = OpeningVectors(open)
+    store = BackgroundVectorStore(open)
     may_open.set()
-    store.prepare("docs", 32)
+    store.ensure_collection("docs", 32)
     store.replace("docs", file("/a", "words"))
     store.flush()
-    assert (store.paths("docs"), dict(store.collections())) == ({"/a"}, {"docs": 1})
-    assert set(store.stored("docs", ["/a", "/b"])) == {"/a"}
+    assert (store.paths("docs"), dict(store.count_by_collection())) == ({"/a"}, {"docs": 1})
+    assert set(store.stored_files("docs", ["/a", "/b"])) == {"/a"}
     (hit,) = store.search("docs", file("/a", "words").vectors[0], "hashing-32", 1)
     assert hit.path == "/a"
     store.remove("docs", "/a")
@@ -36,24 +36,24 @@ def test_whoever_needs_it_waits() -> None:
 def test_a_store_that_cannot_be_opened_is_tried_again() -> None:
     attempts = 0
 
-    def open() -> MemoryVectors:
+    def open() -> MemoryVectorStore:
         nonlocal attempts
         attempts += 1
         if attempts < 3:
             raise IngestError("E4521", "another process has it")
-        return MemoryVectors()
+        return MemoryVectorStore()
 
-    store = OpeningVectors(open)
+    store = BackgroundVectorStore(open)
     for _ in range(2):
         with pytest.raises(IngestError, match="another process has it"):
-            store.collections()
-    assert store.collections() == {}
+            store.count_by_collection()
+    assert store.count_by_collection() == {}
     assert attempts == 3
     store.close()
 
 
 def test_closing_what_never_opened() -> None:
-    def open() -> MemoryVectors:
+    def open() -> MemoryVectorStore:
         raise IngestError("E4521", "no space")
 
-    OpeningVectors(open).close()
+    BackgroundVectorStore(open).close()

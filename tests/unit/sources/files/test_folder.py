@@ -18,8 +18,8 @@ from hypothesis import strategies as st
 
 from vedette.clock import SystemClock
 from vedette.sources.files.file_stamp import ChangeKind, FileChange, FileStamp
-from vedette.sources.files.file_state import SeenFiles
-from vedette.sources.files.folder import UNSETTLED_MS, Folder, Look
+from vedette.sources.files.file_state import FileStateStore
+from vedette.sources.files.folder import UNSETTLED_MS, Folder, ScanOutcome
 from vedette.sources.files.scan import scan
 from vedette.sources.files.selection import FolderSelection
 
@@ -34,7 +34,7 @@ class Place:
         self.restart()
 
     def restart(self) -> None:
-        self.seen = SeenFiles(self.base / "data" / "folders.db")
+        self.seen = FileStateStore(self.base / "data" / "folders.db")
         self.folder = Folder("w", self.root, self.selection, self.seen, SystemClock())
 
     def write(self, path: str, text: str = "x") -> None:
@@ -53,15 +53,15 @@ class Place:
     def device(self) -> int:
         return self.root.stat().st_dev
 
-    def told(self, look: Look) -> list[str]:
-        self.folder.confirm(look.changes)
+    def told(self, look: ScanOutcome) -> list[str]:
+        self.folder.commit(look.changes)
         return [
             f"{change.kind} {change.old_path + ' ▸ ' if change.old_path else ''}{change.path}"
             for change in look.changes
         ]
 
     def all_told(self) -> list[str]:
-        return self.told(self.folder.reconcile())
+        return self.told(self.folder.full_scan())
 
 
 @pytest.fixture
@@ -103,7 +103,7 @@ def test_the_data_directory_is_never_looked_into(tmp_path: Path) -> None:
     (root / "to what is in it").symlink_to(data / "vectors")
     (root / "to a file of it").symlink_to(data / "c")
     (root / "around it").symlink_to(outside)
-    seen = SeenFiles(data / "folders.db")
+    seen = FileStateStore(data / "folders.db")
     names = [
         "to the data",
         "to what is in it",
@@ -114,10 +114,10 @@ def test_the_data_directory_is_never_looked_into(tmp_path: Path) -> None:
 
     def found(folder: Path, names: list[str]) -> set[str]:
         made = Folder("w", folder, FolderSelection(), seen, SystemClock())
-        asked = {change.path for name in names for change in made.look([name]).changes}
-        changes = made.reconcile().changes
+        asked = {change.path for name in names for change in made.scan_paths([name]).changes}
+        changes = made.full_scan().changes
         assert asked <= {change.path for change in changes}, "a look and a scan agree"
-        made.confirm(changes)
+        made.commit(changes)
         assert made.rescan({"data", "around it/data"}).changes == ()
         seen.forget("w")
         return {change.path for change in changes}
@@ -130,16 +130,16 @@ def test_the_data_directory_is_never_looked_into(tmp_path: Path) -> None:
 
 def test_what_is_noted_is_known_and_written_with_what_is_confirmed_next(place: Place) -> None:
     place.write("a")
-    changes = place.folder.reconcile().changes
-    place.folder.announce(changes)
-    place.folder.note(changes)
-    assert place.folder.reconcile().changes == ()
+    changes = place.folder.full_scan().changes
+    place.folder.mark_pending(changes)
+    place.folder.record(changes)
+    assert place.folder.full_scan().changes == ()
     place.seen.close()
     place.restart()
-    changes = place.folder.reconcile().changes
+    changes = place.folder.full_scan().changes
     assert [change.path for change in changes] == ["a"], "whoever died before tells it once more"
-    place.folder.note(changes)
-    place.folder.confirm(())
+    place.folder.record(changes)
+    place.folder.commit(())
     assert place.folder.unwritten == 0
     place.seen.close()
     place.restart()
@@ -148,7 +148,7 @@ def test_what_is_noted_is_known_and_written_with_what_is_confirmed_next(place: P
 
 def test_what_is_not_confirmed_is_told_again(place: Place) -> None:
     place.write("a")
-    assert len(place.folder.reconcile().changes) == 1
+    assert len(place.folder.full_scan().changes) == 1
     place.seen.close()
     place.restart()
     assert place.all_told() == ["created a"]
@@ -157,7 +157,7 @@ def test_what_is_not_confirmed_is_told_again(place: Place) -> None:
 def test_a_file_that_was_told_of_and_is_gone_after_a_crash(place: Place) -> None:
     for name in ("a", "b"):
         place.write(name)
-    place.folder.announce(place.folder.reconcile().changes)
+    place.folder.mark_pending(place.folder.full_scan().changes)
     place.seen.close()
     (place.root / "a").unlink()
     place.restart()
@@ -169,11 +169,11 @@ def test_a_file_that_was_told_of_half_way_and_is_gone(place: Place) -> None:
     """Whoever was told failed, nobody died: a hint at the folder still finds that its files are gone."""
     for name in ("d/a", "d/b"):
         place.write(name)
-    look = place.folder.reconcile()
-    place.folder.announce(look.changes)
-    place.folder.announce(look.changes)  # told once more
+    look = place.folder.full_scan()
+    place.folder.mark_pending(look.changes)
+    place.folder.mark_pending(look.changes)  # told once more
     shutil.rmtree(place.root / "d")
-    assert place.told(place.folder.look(["d"])) == ["deleted d/a", "deleted d/b"]
+    assert place.told(place.folder.scan_paths(["d"])) == ["deleted d/a", "deleted d/b"]
     place.seen.close()
     place.restart()
     assert place.all_told() == []
@@ -188,10 +188,10 @@ def test_an_edit_that_keeps_size_and_mtime_is_seen(place: Place) -> None:
 
 def test_a_file_that_was_just_written_is_looked_at_again(place: Place) -> None:
     (place.root / "a").write_text("1")
-    look = place.folder.reconcile()
+    look = place.folder.full_scan()
     assert place.told(look) == ["created a"]
-    assert look.unsettled == {"a"}
-    assert place.told(place.folder.look(["a"])) == ["changed a"], "its content decides whether it did"
+    assert look.unstable == {"a"}
+    assert place.told(place.folder.scan_paths(["a"])) == ["changed a"], "its content decides whether it did"
 
 
 def test_a_tree_that_moves_is_moves_of_its_files(place: Place) -> None:
@@ -199,25 +199,25 @@ def test_a_tree_that_moves_is_moves_of_its_files(place: Place) -> None:
         place.write(name)
     place.all_told()
     (place.root / "a").rename(place.root / "z")
-    assert place.told(place.folder.look(["a", "z"])) == ["moved a/1 ▸ z/1", "moved a/b/2 ▸ z/b/2"]
+    assert place.told(place.folder.scan_paths(["a", "z"])) == ["moved a/1 ▸ z/1", "moved a/b/2 ▸ z/b/2"]
 
 
 def test_a_hint_at_a_folder_looks_below_it(place: Place) -> None:
     for name in ("a/1", "a/b/2", "ab/3"):
         place.write(name)
-    assert place.told(place.folder.look(["a", "a/b"])) == ["created a/1", "created a/b/2"]
-    assert place.told(place.folder.look(["ab/3"])) == ["created ab/3"]
+    assert place.told(place.folder.scan_paths(["a", "a/b"])) == ["created a/1", "created a/b/2"]
+    assert place.told(place.folder.scan_paths(["ab/3"])) == ["created ab/3"]
     shutil.rmtree(place.root / "a")
-    assert place.told(place.folder.look(["a"])) == ["deleted a/1", "deleted a/b/2"]
-    assert place.told(place.folder.look(["nothing/here"])) == []
+    assert place.told(place.folder.scan_paths(["a"])) == ["deleted a/1", "deleted a/b/2"]
+    assert place.told(place.folder.scan_paths(["nothing/here"])) == []
 
 
 def test_no_path_is_too_deep(place: Place) -> None:
     deep = "/".join(["d"] * 1_500)
-    place.folder.announce(
+    place.folder.mark_pending(
         [FileChange(kind=ChangeKind.CREATED, path=f"{deep}/a", stamp=FileStamp.never_seen(place.device))]
     )
-    assert place.told(place.folder.look([f"{deep}/a", f"{deep}/b"])) == [f"deleted {deep}/a"]
+    assert place.told(place.folder.scan_paths([f"{deep}/a", f"{deep}/b"])) == [f"deleted {deep}/a"]
 
 
 def test_a_file_in_place_of_a_folder(place: Place) -> None:
@@ -225,21 +225,21 @@ def test_a_file_in_place_of_a_folder(place: Place) -> None:
     place.all_told()
     shutil.rmtree(place.root / "a")
     place.write("a", "not the same")  # it may well get the number that the other had
-    assert place.told(place.folder.look(["a"])) == ["deleted a/1", "created a"]
+    assert place.told(place.folder.scan_paths(["a"])) == ["deleted a/1", "created a"]
     (place.root / "a").unlink()
     place.write("a/1")
-    assert place.told(place.folder.look(["a"])) == ["deleted a", "created a/1"]
+    assert place.told(place.folder.scan_paths(["a"])) == ["deleted a", "created a/1"]
 
 
 def test_a_folder_that_is_gone_is_down_and_nothing_is_deleted(place: Place) -> None:
     place.write("a")
     place.all_told()
     place.root.rename(place.base / "elsewhere")
-    for look in (place.folder.reconcile(), place.folder.look(["a"])):
+    for look in (place.folder.full_scan(), place.folder.scan_paths(["a"])):
         assert look.changes == ()
-        assert look.down == f"{place.root} is not there"
+        assert look.unavailable_reason == f"{place.root} is not there"
     (place.base / "elsewhere").rename(place.root)
-    assert place.folder.reconcile() == Look()
+    assert place.folder.full_scan() == ScanOutcome()
 
 
 def test_a_file_in_place_of_the_root(place: Place) -> None:
@@ -247,7 +247,7 @@ def test_a_file_in_place_of_the_root(place: Place) -> None:
     place.all_told()
     place.root.rename(place.base / "elsewhere")
     place.root.write_text("")
-    assert place.folder.reconcile().down == f"{place.root} is no folder"
+    assert place.folder.full_scan().unavailable_reason == f"{place.root} is no folder"
 
 
 def on_another_disk(place: Place, below: str) -> None:
@@ -266,9 +266,9 @@ def test_an_unmounted_disk_deletes_nothing(place: Place) -> None:
     on_another_disk(place, "")
     shutil.rmtree(place.root)
     place.root.mkdir()  # the empty mount point
-    for look in (place.folder.reconcile(), place.folder.look(["a", "b"])):
+    for look in (place.folder.full_scan(), place.folder.scan_paths(["a", "b"])):
         assert look.changes == ()
-        assert look.down == "2 files are missing with the disk they were on"
+        assert look.unavailable_reason == "2 files are missing with the disk they were on"
 
 
 def test_a_disk_below_the_root_that_is_unmounted(place: Place) -> None:
@@ -278,9 +278,9 @@ def test_a_disk_below_the_root_that_is_unmounted(place: Place) -> None:
     on_another_disk(place, "disk/")
     shutil.rmtree(place.root / "disk")
     (place.root / "a").unlink()
-    look = place.folder.reconcile()
+    look = place.folder.full_scan()
     assert place.told(look) == ["deleted a"], "the root's own disk is there"
-    assert look.down is not None
+    assert look.unavailable_reason is not None
     place.write("disk/2")
     assert "deleted disk/1" in place.all_told(), "one of its files is back, so the disk is"
 
@@ -290,7 +290,7 @@ def test_a_disk_with_a_new_number_is_no_change(place: Place) -> None:
         place.write(name)
     place.all_told()
     on_another_disk(place, "")
-    assert place.folder.reconcile() == Look()
+    assert place.folder.full_scan() == ScanOutcome()
     (place.root / "a").unlink()
     assert place.all_told() == ["deleted a"]
 
@@ -311,9 +311,10 @@ def test_links(place: Place) -> None:
     (place.root / "out").symlink_to(outside)
     (place.root / "file").symlink_to(outside / "deep" / "o")
     expected = ["created a/f", "created file", "created out/deep/o"]
-    assert place.told(place.folder.reconcile()) == expected
+    assert place.told(place.folder.full_scan()) == expected
     assert (
-        place.told(place.folder.look(["a", "out", "file", "up", "again", "out/loop/deep", "turning"])) == []
+        place.told(place.folder.scan_paths(["a", "out", "file", "up", "again", "out/loop/deep", "turning"]))
+        == []
     )
 
 
@@ -354,7 +355,7 @@ def test_only_regular_files_are_taken(place: Place) -> None:
 def test_a_name_that_is_no_text_is_told_and_left_out(place: Place) -> None:
     (Path(os.fsdecode(os.fsencode(place.root) + b"/bad\xff"))).write_text("x")
     place.write("good")
-    look = place.folder.reconcile()
+    look = place.folder.full_scan()
     assert place.told(look) == ["created good"]
     assert dict(look.unreadable) == {"bad\ufffd": "its name is not UTF-8"}
 
@@ -383,11 +384,11 @@ def test_what_may_not_be_read_is_neither_changed_nor_deleted() -> None:
         (place.root / "open/1").unlink()
         try:
             with without_rights():
-                look = place.folder.reconcile()
-                hinted = place.folder.look(["closed"])
+                look = place.folder.full_scan()
+                hinted = place.folder.scan_paths(["closed"])
             place.root.chmod(0)
             with without_rights():
-                shut = place.folder.reconcile()
+                shut = place.folder.full_scan()
         finally:
             place.root.chmod(0o755)
             (place.root / "closed").chmod(0o755)
@@ -395,8 +396,8 @@ def test_what_may_not_be_read_is_neither_changed_nor_deleted() -> None:
         assert hinted.changes == ()
         assert place.told(look) == ["deleted open/1"]
         assert shut.changes == ()
-        assert shut.down is not None
-        assert "Permission denied" in shut.down
+        assert shut.unavailable_reason is not None
+        assert "Permission denied" in shut.unavailable_reason
         assert place.all_told() == []
         place.seen.close()
 
@@ -417,7 +418,7 @@ def test_depth_and_patterns_are_kept_on_both_ways(place: Place) -> None:
     for name in ("a.md", "x/b.md", "x/y/c.md", "skip/d.md", "e.txt"):
         place.write(name)
     hints = ["x/y/c.md", "x/y", "skip/d.md", "e.txt", "skip"]
-    assert place.told(place.folder.look(hints)) == []
+    assert place.told(place.folder.scan_paths(hints)) == []
     assert place.all_told() == ["created a.md", "created x/b.md"]
 
 
@@ -434,8 +435,8 @@ def test_a_rescan_looks_into_folders_that_something_points_at(place: Place) -> N
     (place.root / "went/b").unlink()
     look = place.folder.rescan({"heard"})
     assert place.told(look) == ["deleted went/b", "created came/new/c", "changed heard/a"]
-    assert sorted(look.left) == ["quiet/a", "quiet/b"], "nothing says that something was written there"
-    assert place.told(place.folder.look(look.left)) == ["changed quiet/a"]
+    assert sorted(look.unchecked) == ["quiet/a", "quiet/b"], "nothing says that something was written there"
+    assert place.told(place.folder.scan_paths(look.unchecked)) == ["changed quiet/a"]
 
 
 def test_another_folder_in_the_place_of_one_is_looked_into_whatever_its_dates(place: Place) -> None:
@@ -495,9 +496,9 @@ def test_a_rescan_and_what_it_left_find_all_that_a_scan_finds(
                 place.all_told()
         look = place.folder.rescan(heard)
         place.told(look)
-        place.told(place.folder.look([*look.left, *look.unsettled]))
+        place.told(place.folder.scan_paths([*look.unchecked, *look.unstable]))
         known = {path: stamp[:4] for path, stamp in place.seen.known("w").items()}
-        place.folder.reconcile()
+        place.folder.full_scan()
         found = scan(place.root, place.selection).found
         assert {path: known[path][0] for path in known} == {path: found[path].size for path in found}
         place.seen.close()

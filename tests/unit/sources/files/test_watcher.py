@@ -14,9 +14,9 @@ import pytest
 from vedette.clock import SystemClock
 from vedette.sources.files import watcher
 from vedette.sources.files.file_stamp import ChangeKind, FileChange
-from vedette.sources.files.file_state import SeenFiles
+from vedette.sources.files.file_state import FileStateStore
 from vedette.sources.files.folder import UNSETTLED_MS, Folder
-from vedette.sources.files.fs_events import Hearing
+from vedette.sources.files.fs_events import FileEvents
 from vedette.sources.files.selection import FolderSelection
 from vedette.sources.files.watcher import FolderWatcher, WatcherTiming, polling_reason
 
@@ -36,7 +36,7 @@ class Replica:
         self.refuse: Callable[[FileChange], bool] = lambda change: False
         self._bell = Condition()
 
-    def take(self, changes: Sequence[FileChange]) -> Collection[FileChange]:
+    def accept(self, changes: Sequence[FileChange]) -> Collection[FileChange]:
         taken = [change for change in changes if not self.refuse(change)]
         with self._bell:
             for change in taken:
@@ -47,12 +47,12 @@ class Replica:
             self._bell.notify_all()
         return taken
 
-    def mode(self, mode: str, reason: str) -> None:
+    def mode_changed(self, mode: str, reason: str) -> None:
         with self._bell:
             self.modes.append((mode, reason))
             self._bell.notify_all()
 
-    def availability(self, down: str | None, unreadable: Sequence[tuple[str, str]]) -> None:
+    def availability_changed(self, down: str | None, unreadable: Sequence[tuple[str, str]]) -> None:
         with self._bell:
             self.down = down
             self._bell.notify_all()
@@ -75,7 +75,7 @@ class Setting:
         self.start()
 
     def start(self) -> None:
-        self.seen = SeenFiles(self.base / "folders.db")
+        self.seen = FileStateStore(self.base / "folders.db")
         folder = Folder("w", self.root, FolderSelection(), self.seen, SystemClock())
         timing = WatcherTiming(
             debounce_seconds=0.05,
@@ -156,16 +156,16 @@ def test_what_is_refused_is_offered_again(setting: Setting) -> None:
 def test_those_who_wait_are_not_all_looked_at_time_and_again(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(watcher, "FEW", 5)
+    monkeypatch.setattr(watcher, "PATHS_AFTER_REFUSAL", 5)
     made = Setting(tmp_path, None)
     made.replica.wait(lambda: made.replica.scans > 0)
-    sizes, real, has_room = list[int](), made.replica.take, Event()
+    sizes, real, has_room = list[int](), made.replica.accept, Event()
 
     def take(changes: Sequence[FileChange]) -> Collection[FileChange]:
         sizes.append(len(changes))
         return real(changes) if has_room.is_set() else ()
 
-    made.replica.take = take  # type: ignore[method-assign]
+    made.replica.accept = take  # type: ignore[method-assign]
     for number in range(100):
         (made.root / str(number)).write_text("1")
     made.replica.wait(lambda: len(sizes) > 6)
@@ -256,10 +256,10 @@ def test_a_listener_that_fails_is_asked_again(setting: Setting, caplog: pytest.L
 
 
 def test_too_few_watches_fall_back_to_polling(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    def full(*_: object) -> Hearing:
+    def full(*_: object) -> FileEvents:
         raise OSError("OS file watch limit reached")
 
-    monkeypatch.setattr(watcher, "Hearing", full)
+    monkeypatch.setattr(watcher, "FileEvents", full)
     setting = Setting(tmp_path, None)
     (setting.root / "a").write_text("1")
     setting.settle()
@@ -290,7 +290,7 @@ class Overflowing:
         if self.stopping.is_set():
             return None
         try:
-            if milliseconds > watcher.GLANCE:
+            if milliseconds > watcher.SHORT_READ_MS:
                 return self.batches.get(timeout=0.02)
             told, more = self.glances.get_nowait()
         except Empty:
@@ -304,7 +304,7 @@ def test_an_overflow_is_made_good_by_a_rescan_of_what_it_may_have_swallowed(
 ) -> None:
     """Words of a burst were lost, from folders that the others tell of and from folders of which none is heard."""
     told = Overflowing()
-    monkeypatch.setattr(watcher, "Hearing", told.hearing)
+    monkeypatch.setattr(watcher, "FileEvents", told.hearing)
     monkeypatch.setattr(watcher, "LEFT_AT_ONCE", 7)
     for folder in ("busy", "aside", "quiet"):
         (tmp_path / "files" / folder).mkdir(parents=True)
@@ -337,9 +337,9 @@ def test_an_overflow_is_made_good_by_a_rescan_of_what_it_may_have_swallowed(
 
 def test_a_burst_that_was_glanced_at_in_parts_is_one(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     told = Overflowing()
-    monkeypatch.setattr(watcher, "Hearing", told.hearing)
+    monkeypatch.setattr(watcher, "FileEvents", told.hearing)
     monkeypatch.setattr(watcher, "BURST", 100)
-    monkeypatch.setattr(watcher, "MANY", 1)
+    monkeypatch.setattr(watcher, "MANY_PATHS", 1)
     setting = Setting(tmp_path, None)
     setting.replica.wait(lambda: setting.replica.scans > 0)
     (setting.root / "aside").mkdir()

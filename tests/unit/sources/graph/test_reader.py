@@ -22,7 +22,7 @@ from vedette.sources.images import decode_image, encode_image
 from vedette.sources.journal.seam import open_journal
 from vedette.sources.rate_limit import TokenBucket
 from vedette.sources.reader import QuickRetries, run_reader
-from vedette.sources.reader_supervisor import SourceKeeper, check_source
+from vedette.sources.reader_supervisor import ReaderSupervisor, validate_source
 from vedette.sources.records import Source, SourceEvent
 from vedette.testing import ManualClock
 
@@ -136,9 +136,9 @@ def test_one_graph_a_database():
     """Its types carry no name of a source: those of two would be one collection."""
     one, two = (Source(name=name, kind="graph", address=name) for name in ("one", "two"))
     with pytest.raises(SourceError, match="has the graph one already"):
-        check_source(two, [one])
-    check_source(Source(name="two", kind="graph", address="two", tenant="other"), [one])
-    check_source(Source(name="two", kind="postgres", address="postgresql://two"), [one])
+        validate_source(two, [one])
+    validate_source(Source(name="two", kind="graph", address="two", tenant="other"), [one])
+    validate_source(Source(name="two", kind="postgres", address="postgresql://two"), [one])
 
 
 # --- the loop around a reader -------------------------------------------------------------------------------------
@@ -189,13 +189,13 @@ def test_a_lost_place_is_bridged_or_said(
     journal.add_source(source)
     before = {p.epoch for p in journal.partitions()}
     states: list[str] = []
-    mark = journal.mark
+    mark = journal.set_state
 
     def noting(name: str, state: Any, *more: Any, **others: Any) -> None:
         states.append(state)
         mark(name, state, *more, **others)
 
-    monkeypatch.setattr(journal, "mark", noting)
+    monkeypatch.setattr(journal, "set_state", noting)
     known = SourceEvent(event_id="1", collection="x::c", key="k", after=encode_image({}), time_ms=0)
     journal.append("x", [known], None)
     reader = Scripted(journal, 1, SourceError("E6104", "away"), SourceError("E6105", "lost"), 2)
@@ -239,11 +239,11 @@ def test_the_keeper_follows_the_list_of_sources(tmp_path: Path):
         with db.session() as s:
             s.execute('SPAWN t: Task { title = "x" }')
     journal = open_journal(tmp_path)
-    keeper = SourceKeeper(journal.address, SystemClock(), random.Random(1))
-    keeper.tend()
+    keeper = ReaderSupervisor(journal.address, SystemClock(), random.Random(1))
+    keeper.reconcile()
     journal.add_source(Source(name="board", kind="graph", address=str(graph_file(home))))
-    keeper.tend()
-    assert journal.wait(0, 30.0) > 0
+    keeper.reconcile()
+    assert journal.wait_for_append(0, 30.0) > 0
     keeper.close()
     journal.close()
 
@@ -262,17 +262,17 @@ def test_the_keeper_follows_the_list_of_sources(tmp_path: Path):
 def test_what_no_source_can_be(change: dict[str, Any], words: str):
     values = {"name": "shop", "kind": "mongodb", "address": "mongodb://x"}
     with pytest.raises(SourceError, match=words) as caught:
-        check_source(Source(**(values | change)))
+        validate_source(Source(**(values | change)))
     assert caught.value.code == "E6101"
 
 
 def test_rates():
     clock = ManualClock()
-    bucket = TokenBucket.of({"events_per_second": "100"}, clock)
+    bucket = TokenBucket.from_options({"events_per_second": "100"}, clock)
     assert bucket.pause(50, 10**9) == 0
     assert bucket.pause(150, 0) == pytest.approx(1.0)
     clock.advance(1.5)
     assert bucket.pause(0, 0) == 0
-    assert TokenBucket.of({}, clock).pause(10**9, 10**9) == 0
+    assert TokenBucket.from_options({}, clock).pause(10**9, 10**9) == 0
     with pytest.raises(SourceError):
-        TokenBucket.of({"bytes_per_second": "much"}, clock)
+        TokenBucket.from_options({"bytes_per_second": "much"}, clock)

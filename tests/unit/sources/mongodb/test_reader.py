@@ -20,9 +20,9 @@ from vedette.clock import SystemClock
 from vedette.errors import SourceError, StoreError
 from vedette.sources.images import decode_image
 from vedette.sources.journal.seam import open_journal
-from vedette.sources.mongodb.change_events import key_of, plain, read_event
+from vedette.sources.mongodb.change_events import document_key, parse_change_event, to_document_value
 from vedette.sources.mongodb.reader import MongodbReader
-from vedette.sources.reader_supervisor import check_source
+from vedette.sources.reader_supervisor import validate_source
 from vedette.sources.records import Source
 
 __all__ = ["mongodb_uri"]
@@ -112,13 +112,13 @@ def test_a_source_may_begin_after_a_token(shop: Shop, tmp_path: Path):
     reader.begin(scan=False)
     shop.db["orders"].insert_one({"_id": 2})
     drained(reader)
-    token = json.loads(shop.journal.token("shop") or "")["orders"]["token"]
+    token = json.loads(shop.journal.resume_token("shop") or "")["orders"]["token"]
     shop.db["orders"].insert_one({"_id": 3})
     (tmp_path / "other").mkdir()
     other = open_journal(tmp_path / "other")
     options = {"database": shop.name, "resume_after": json.dumps({"orders": token})}
     source = Source(name="shop", kind="mongodb", address=shop.source.address, options=options)
-    check_source(source)
+    validate_source(source)
     other.add_source(source)
     again = MongodbReader(source, other, SystemClock())
     again.begin(scan=True)
@@ -134,7 +134,7 @@ def test_a_source_may_begin_after_a_token(shop: Shop, tmp_path: Path):
 def test_a_token_that_is_none_is_refused(text: str):
     source = Source(name="shop", kind="mongodb", address="mongodb://x/shop", options={"resume_after": text})
     with pytest.raises(SourceError, match="E6101"):
-        check_source(source)
+        validate_source(source)
 
 
 def test_what_the_journal_missed_is_bridged_by_a_scan(shop: Shop):
@@ -175,7 +175,7 @@ OID = bson.ObjectId("65f0c3a10000000000000001")
 
 def test_an_update_with_its_pre_image():
     """As MongoDB 6.0 answers with changeStreamPreAndPostImages on, inside a transaction."""
-    change = read_event(
+    change = parse_change_event(
         {
             "_id": TOKEN,
             "operationType": "update",
@@ -202,14 +202,14 @@ def test_an_update_with_its_pre_image():
     [("drop", "drop"), ("rename", "drop"), ("invalidate", "drop"), ("createIndexes", None)],
 )
 def test_events_about_collections(kind: str, op: str | None):
-    change = read_event({"_id": TOKEN, "operationType": kind, "clusterTime": bson.Timestamp(1, 1)})
+    change = parse_change_event({"_id": TOKEN, "operationType": kind, "clusterTime": bson.Timestamp(1, 1)})
     assert (change.op if change is not None else None) == op
 
 
 @pytest.mark.parametrize("looked_up", [None, {}])
 def test_a_document_that_was_gone_when_the_server_looked(looked_up: dict[str, Any] | None):
     event = {"_id": TOKEN, "operationType": "update", "fullDocument": looked_up, "documentKey": {"_id": 5}}
-    change = read_event(event | {"clusterTime": bson.Timestamp(1, 1)})
+    change = parse_change_event(event | {"clusterTime": bson.Timestamp(1, 1)})
     assert change is not None
     assert (change.key, change.after, change.raw_key) == ("5", None, 5)
 
@@ -223,7 +223,7 @@ def test_values_of_bson():
         "inner": {"_id": 9, "list": [OID, None, True]},
         "stamp": bson.Timestamp(10, 1),
     }
-    assert plain(document) == {
+    assert to_document_value(document) == {
         "id": {"a": 1, "b": str(OID)},
         "decimal": 1.5,
         "binary": "01ff",
@@ -231,22 +231,22 @@ def test_values_of_bson():
         "inner": {"_id": 9, "list": [str(OID), None, True]},
         "stamp": datetime(1970, 1, 1, 0, 0, 10, tzinfo=UTC),
     }
-    assert key_of(document["_id"]) == f'{{"a": 1, "b": "{OID}"}}'
-    assert key_of("text") == "text"
+    assert document_key(document["_id"]) == f'{{"a": 1, "b": "{OID}"}}'
+    assert document_key("text") == "text"
 
 
 def test_values_that_need_care():
     """Whole decimals are whole numbers, and what Python cannot say does not stop the stream."""
-    assert plain(bson.Decimal128("9007199254740993")) == 9007199254740993
-    assert plain(bson.Decimal128("1E40")) == 1e40
-    assert plain(DatetimeMS(2**60)) == '{"$date": {"$numberLong": "1152921504606846976"}}'
+    assert to_document_value(bson.Decimal128("9007199254740993")) == 9007199254740993
+    assert to_document_value(bson.Decimal128("1E40")) == 1e40
+    assert to_document_value(DatetimeMS(2**60)) == '{"$date": {"$numberLong": "1152921504606846976"}}'
 
 
 def test_keys_that_look_alike_are_two():
     keys = [1, "1", 1.5, "1.5", True, "true", None, "null", OID, str(OID), [1], "[1]", {"a": 1}, '{"a": 1}']
     keys += ["a", '"a"', "a\0", "a\0b", "NaN", float("nan"), "-1e5", "1-2", "2024-01-01", "nullable"]
-    assert len({key_of(key) for key in keys}) == len(keys)
-    assert [key_of(key) for key in ("1-2", "2024-01-01", "nullable", "0x1")] == [
+    assert len({document_key(key) for key in keys}) == len(keys)
+    assert [document_key(key) for key in ("1-2", "2024-01-01", "nullable", "0x1")] == [
         "1-2",
         "2024-01-01",
         "nullable",
@@ -355,7 +355,7 @@ def test_the_place_of_an_idle_stream_is_noted(shop: Shop, monkeypatch: pytest.Mo
     """As a server says it with postBatchResumeToken: the log may be cut where nothing of ours was in it."""
     reader = following(shop, monkeypatch, Recorded(token={"_data": "99"}))
     reader.poll(0)
-    assert json.loads(shop.journal.token("shop") or "")["orders"]["token"] == {"_data": "99"}
+    assert json.loads(shop.journal.resume_token("shop") or "")["orders"]["token"] == {"_data": "99"}
 
 
 def test_views_are_not_followed(shop: Shop, monkeypatch: pytest.MonkeyPatch):
@@ -365,7 +365,7 @@ def test_views_are_not_followed(shop: Shop, monkeypatch: pytest.MonkeyPatch):
     reader = shop.reader()
     monkeypatch.setattr(reader._database, "list_collections", lambda **_: listed, raising=False)
     reader.begin(scan=True)
-    assert set(json.loads(shop.journal.token("shop") or "")) == {"orders"}
+    assert set(json.loads(shop.journal.resume_token("shop") or "")) == {"orders"}
 
 
 def test_a_reader_that_was_killed_after_the_scan_of_a_new_collection(
@@ -376,7 +376,7 @@ def test_a_reader_that_was_killed_after_the_scan_of_a_new_collection(
     reader.begin(scan=True)
     drained(reader)
     shop.db["lines"].insert_one({"_id": 1})
-    reader._look_again = 0.0
+    reader._next_collection_check = 0.0
 
     def killed(*_: Any) -> None:
         raise KeyboardInterrupt

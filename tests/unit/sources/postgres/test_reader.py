@@ -215,8 +215,8 @@ def test_a_slot_that_is_gone_is_bridged_by_a_scan(shop: Shop):
     assert caught.value.code == "E6105"
     last, stop = shop.journal.last_offset(), Flag()
     states: list[str] = []
-    mark = shop.journal.mark
-    shop.journal.mark = lambda s, state, *a, **k: (states.append(state), mark(s, state, *a, **k))[1]  # type: ignore[method-assign, func-returns-value]
+    mark = shop.journal.set_state
+    shop.journal.set_state = lambda s, state, *a, **k: (states.append(state), mark(s, state, *a, **k))[1]  # type: ignore[method-assign, func-returns-value]
     reading = Thread(target=run, args=(reader, shop.journal, shop.source, stop))
     reading.start()
     while "live" not in states:

@@ -182,7 +182,7 @@ def test_a_reader_that_was_killed_before_the_scan_of_a_new_table(shop: Shop, mon
     def killed(*_: Any) -> None:
         raise KeyboardInterrupt
 
-    monkeypatch.setattr(reader, "_take_up", killed)
+    monkeypatch.setattr(reader, "_rescan_tables", killed)
     with pytest.raises(KeyboardInterrupt):
         looking(reader)
     shop.db.execute("INSERT INTO later VALUES (2)")
@@ -397,11 +397,11 @@ def test_what_a_scan_saw_is_not_asked_of_numbers_that_came_round_again():
     table = WatchedTable(
         oid=1, schema="public", name="t", keys=("id",), snapshot="1000:1010:1005,", scanned=500
     )
-    assert table.saw(Begin(lsn=499, time_us=0, xid=999))
-    assert not table.saw(Begin(lsn=499, time_us=0, xid=1005))
-    assert not table.saw(Begin(lsn=499, time_us=0, xid=1010))
-    assert not table.saw(Begin(lsn=501, time_us=0, xid=999)), "committed after the scan"
-    assert not table.saw(Begin(lsn=900, time_us=0, xid=(1010 + 2**31 + 5) % 2**32))
+    assert table.scan_included(Begin(lsn=499, time_us=0, xid=999))
+    assert not table.scan_included(Begin(lsn=499, time_us=0, xid=1005))
+    assert not table.scan_included(Begin(lsn=499, time_us=0, xid=1010))
+    assert not table.scan_included(Begin(lsn=501, time_us=0, xid=999)), "committed after the scan"
+    assert not table.scan_included(Begin(lsn=900, time_us=0, xid=(1010 + 2**31 + 5) % 2**32))
 
 
 def test_a_line_that_was_cut_is_made_anew(shop: Shop):

@@ -15,10 +15,10 @@ import pytest
 
 from tests.support.faulty_disk import as_nobody
 from vedette.errors import StoreError
-from vedette.storage.catalog import open_home
-from vedette.storage.memory import MemoryHome
+from vedette.storage.catalog import open_catalog
+from vedette.storage.memory import MemoryCatalog
 from vedette.storage.seam import Batch
-from vedette.storage.sqlite.directory import DirectoryHome, list_databases
+from vedette.storage.sqlite.directory import DataDirectory, list_databases
 
 HOLD = """
 import sys
@@ -48,9 +48,9 @@ def directory(tmp_path: Path) -> Path:
 
 
 def test_layout(directory: Path) -> None:
-    home = DirectoryHome(directory)
+    home = DataDirectory(directory)
     for name in ("default", "Acme/1"):
-        home.open(name).load()
+        home.open(name).open_for_writing()
     files = sorted(
         str(path.relative_to(directory)) for path in directory.rglob("*") if "sqlite-" not in path.name
     )
@@ -70,9 +70,9 @@ def test_layout(directory: Path) -> None:
 
 def test_databases_are_listed_without_the_lock(directory: Path) -> None:
     assert list_databases(directory) == []
-    home = DirectoryHome(directory)
-    home.open("b").load()
-    home.open("default").load()
+    home = DataDirectory(directory)
+    home.open("b").open_for_writing()
+    home.open("default").open_for_writing()
     (directory / "databases" / "Not Ours.sqlite").write_text("")
     assert list_databases(directory) == home.databases() == ["default", "b"]
     home.close()
@@ -81,12 +81,12 @@ def test_databases_are_listed_without_the_lock(directory: Path) -> None:
 def test_a_second_engine_is_told_who_has_it(directory: Path) -> None:
     with another_engine(directory) as engine:
         with pytest.raises(StoreError) as caught:
-            open_home(directory)
+            open_catalog(directory)
         assert caught.value.code == "E6002"
         assert caught.value.fields["pid"] == engine.pid
         assert f"pid {engine.pid}" in str(caught.value)
         assert "stop it" in str(caught.value)
-    open_home(directory).close()
+    open_catalog(directory).close()
 
 
 def test_the_lock_of_a_dead_engine_is_no_obstacle(directory: Path) -> None:
@@ -94,32 +94,32 @@ def test_the_lock_of_a_dead_engine_is_no_obstacle(directory: Path) -> None:
         engine.send_signal(signal.SIGKILL)
         engine.wait()
         assert (directory / "engine.lock").read_text() == f"{engine.pid}\n"
-        home = open_home(directory)
-        assert home.open("default").load().boot == 2
+        home = open_catalog(directory)
+        assert home.open("default").open_for_writing().boot_count == 2
         home.close()
 
 
 def test_two_opens_in_one_process_are_refused(directory: Path) -> None:
-    home = open_home(directory)
+    home = open_catalog(directory)
     with pytest.raises(StoreError, match="open already in this process") as caught:
-        open_home(directory)
+        open_catalog(directory)
     assert caught.value.code == "E6002"
     home.close()
-    open_home(directory).close()
+    open_catalog(directory).close()
 
 
 def test_a_home_that_could_not_be_opened_lets_go_of_the_lock(directory: Path) -> None:
-    open_home(directory).close()
+    open_catalog(directory).close()
     (directory / "format").write_text("vedette data directory, format 99\n")
     for _ in range(2):
         with pytest.raises(StoreError, match="has format 99") as caught:
-            open_home(directory)
+            open_catalog(directory)
         assert caught.value.code == "E6004"
     (directory / "format").write_bytes(b"\xff nonsense")
     with pytest.raises(StoreError, match="an unknown format"):
-        open_home(directory)
+        open_catalog(directory)
     (directory / "format").unlink()
-    open_home(directory).close()
+    open_catalog(directory).close()
 
 
 @pytest.fixture
@@ -131,9 +131,9 @@ def public() -> Iterator[Path]:
 
 
 def use(directory: Path) -> None:
-    home = open_home(directory)
+    home = open_catalog(directory)
     try:
-        home.open("default").load()
+        home.open("default").open_for_writing()
     finally:
         home.close()
 
@@ -159,10 +159,10 @@ def test_directories_that_cannot_be_used(public: Path) -> None:
 
 def test_a_database_that_may_only_be_read(public: Path) -> None:
     directory = public / "data"
-    home = open_home(directory)
+    home = open_catalog(directory)
     store = home.open("default")
-    store.load()
-    store.append(Batch(tick=3))
+    store.open_for_writing()
+    store.append(Batch(sequence=3))
     home.close()
     database = directory / "databases" / "default.sqlite"
     for path, mode in [
@@ -175,21 +175,21 @@ def test_a_database_that_may_only_be_read(public: Path) -> None:
         path.chmod(mode)
     assert "cannot be written" in str(refused(directory))
     database.chmod(0o644)
-    home = open_home(directory)
-    assert home.open("default").load().tick == 3
+    home = open_catalog(directory)
+    assert home.open("default").open_for_writing().sequence == 3
     home.close()
 
 
 def test_a_name_that_leads_out_does_not(directory: Path, tmp_path: Path) -> None:
-    home = open_home(directory)
-    home.open("../../../outside").load()
+    home = open_catalog(directory)
+    home.open("../../../outside").open_for_writing()
     home.close()
     assert not list(tmp_path.glob("outside*"))
     assert list_databases(directory) == ["../../../outside"]
 
 
 def test_one_door(directory: Path) -> None:
-    assert isinstance(open_home(":memory:"), MemoryHome)
-    home = open_home(str(directory))
-    assert isinstance(home, DirectoryHome)
+    assert isinstance(open_catalog(":memory:"), MemoryCatalog)
+    home = open_catalog(str(directory))
+    assert isinstance(home, DataDirectory)
     home.close()

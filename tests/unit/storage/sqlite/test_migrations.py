@@ -13,16 +13,21 @@ import pytest
 
 from tests.support.paths import DATA
 from vedette.errors import StoreError
-from vedette.storage.seam import Batch, ElementRecord, JournalRow, Loaded
-from vedette.storage.sqlite.migrations import APPLICATION_ID, MIGRATIONS, POSTGRES_MIGRATIONS, Migration
+from vedette.storage.seam import Batch, ElementRecord, JournalRow, StoreInfo
+from vedette.storage.sqlite.migrations import (
+    APPLICATION_ID,
+    POSTGRES_MIGRATIONS,
+    SQLITE_MIGRATIONS,
+    Migration,
+)
 from vedette.storage.sqlite.store import SqliteStore
 
 CASES = DATA / "storage"
 FORMAT_1, FORMAT_2 = CASES / "sqlite-format-1.sql", CASES / "sqlite-format-2.sql"
 
-NEXT = MIGRATIONS[-1].version + 1
+NEXT = SQLITE_MIGRATIONS[-1].version + 1
 WITH_NEXT = (
-    *MIGRATIONS,
+    *SQLITE_MIGRATIONS,
     Migration(
         version=NEXT,
         summary="tags",
@@ -61,10 +66,10 @@ def eventually(true: Callable[[], bool], seconds: float = 60) -> None:
 
 def test_a_file_of_format_1_opens(old: Path) -> None:
     store = SqliteStore(old)
-    assert store.load() == Loaded(
+    assert store.open_for_writing() == StoreInfo(
         epoch=1699999999999,
-        boot=4,
-        tick=2,
+        boot_count=4,
+        sequence=2,
         definitions=("node Task { title: String }", "edge needs(a: Task, b: Task)"),
         meta={"token": "abc"},
     )
@@ -79,15 +84,15 @@ def test_a_file_of_format_1_opens(old: Path) -> None:
     )
     assert (second.source, second.partition, second.seq, second.event_id) == ("shop", 3, 9, "ev-1")
     store.close()
-    assert query(old, "PRAGMA user_version") == [(MIGRATIONS[-1].version,)]
+    assert query(old, "PRAGMA user_version") == [(SQLITE_MIGRATIONS[-1].version,)]
 
 
 def test_a_file_of_format_2_opens_with_what_was_pending(path: Path) -> None:
     with closing(sqlite3.connect(path)) as db:
         db.executescript(FORMAT_2.read_text())
     store = SqliteStore(path)
-    for facts in (store.facts(), store.load()):  # before it is entered, and after
-        assert (facts.tick, facts.meta) == (3, {"word": "new"})
+    for facts in (store.info(), store.open_for_writing()):  # before it is entered, and after
+        assert (facts.sequence, facts.meta) == (3, {"word": "new"})
         assert list(store.elements()) == [
             ElementRecord("n1", "Task", b'{"title":"dig"}'),
             ElementRecord("n3", "Task", b'{"title":"water"}'),
@@ -107,14 +112,14 @@ def test_a_file_moves_forward_with_its_data(old: Path) -> None:
     assert query(old, "PRAGMA user_version") == [(NEXT,)]
     assert query(old, "SELECT name FROM tags ORDER BY name") == [("Task",), ("needs",)]
     store = SqliteStore(old, migrations=WITH_NEXT)
-    assert store.load().tick == 2
+    assert store.open_for_writing().sequence == 2
     store.close()
 
 
 def test_a_move_that_fails_changes_nothing(old: Path) -> None:
     broken = Migration(version=NEXT, summary="broken", statements=("CREATE TABLE tags (name)", "NONSENSE"))
     with pytest.raises(StoreError):
-        SqliteStore(old, migrations=(*MIGRATIONS, broken))
+        SqliteStore(old, migrations=(*SQLITE_MIGRATIONS, broken))
     assert query(old, "PRAGMA user_version") == [(1,)]
     assert query(old, "SELECT count(*) FROM sqlite_master WHERE name = 'tags'") == [(0,)]
     SqliteStore(old).close()
@@ -131,18 +136,18 @@ def test_a_file_from_the_future_is_left_alone(path: Path) -> None:
     assert path.read_bytes() == before
 
 
-@pytest.mark.parametrize("migrations", [MIGRATIONS, POSTGRES_MIGRATIONS])
+@pytest.mark.parametrize("migrations", [SQLITE_MIGRATIONS, POSTGRES_MIGRATIONS])
 def test_versions_are_consecutive(migrations: tuple[Migration, ...]) -> None:
     assert [step.version for step in migrations] == list(range(1, len(migrations) + 1))
 
 
 def test_any_tool_can_read_it(path: Path) -> None:
     store = SqliteStore(path)
-    store.load()
+    store.open_for_writing()
     image = json.dumps({"title": "grün", "n": 1}, ensure_ascii=False).encode()
     store.append(
         Batch(
-            tick=1,
+            sequence=1,
             puts=[ElementRecord("n1", "Task", image), ElementRecord("e1", "joins", b"{}", ("n1", "n1"))],
             journal=[JournalRow(1, "t1", "Task", "n1", None, image, 5)],
         )
@@ -171,7 +176,7 @@ def test_durability_is_sqlites_synchronous(path: Path, durability: str, synchron
 def test_a_creation_cut_short_is_begun_again(path: Path) -> None:
     path.with_name(f"{path.name}.new").write_bytes(b"half a fi")
     store = SqliteStore(path)
-    assert store.load().boot == 1
+    assert store.open_for_writing().boot_count == 1
     store.close()
     assert [file.name for file in path.parent.iterdir()] == [path.name]
 
@@ -179,23 +184,23 @@ def test_a_creation_cut_short_is_begun_again(path: Path) -> None:
 def test_a_second_writer_that_lost_its_claim_is_refused(path: Path) -> None:
     """No lock keeps these apart; the count of openings does."""
     first, second = SqliteStore(path), SqliteStore(path)
-    first.load()
-    first.append(Batch(tick=1))
-    second.load()
+    first.open_for_writing()
+    first.append(Batch(sequence=1))
+    second.open_for_writing()
     with pytest.raises(StoreError) as caught:
-        first.append(Batch(tick=2))
+        first.append(Batch(sequence=2))
     assert caught.value.code == "E6002"
     assert "opened by another engine since" in str(caught.value)
-    second.append(Batch(tick=2))
+    second.append(Batch(sequence=2))
     for store in (first, second):
         store.close()
 
 
 def test_a_long_journal_is_trimmed_in_steps(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("vedette.storage.sqlite.store.TRIM_ROWS", 7)
+    monkeypatch.setattr("vedette.storage.sqlite.store.TRIM_CHUNK_ROWS", 7)
     store = SqliteStore(path)
     store.append(
-        Batch(tick=1, journal=[JournalRow(1, "t", "T", "k", None, None, time) for time in range(50)])
+        Batch(sequence=1, journal=[JournalRow(1, "t", "T", "k", None, None, time) for time in range(50)])
     )
     assert store.trim(40) == 41
     assert [row.time_ms for row in store.read(40, 100)] == list(range(40, 50))

@@ -21,9 +21,9 @@ from hypothesis import strategies as st
 from vedette.errors import StoreError
 from vedette.storage.memory import MemoryStore
 from vedette.storage.seam import Batch, ElementRecord, JournalRow, Store
-from vedette.storage.sqlite.background import Mover
-from vedette.storage.sqlite.connection import LOG_BYTES
-from vedette.storage.sqlite.pending import decode_pending, encode_pending, net_effect
+from vedette.storage.sqlite.background import BackgroundWorker
+from vedette.storage.sqlite.connection import WAL_BYTES
+from vedette.storage.sqlite.pending import decode_pending, encode_pending, merge_batches
 from vedette.storage.sqlite.store import SqliteStore
 
 
@@ -66,9 +66,9 @@ def path(tmp_path: Path) -> Path:
 @pytest.fixture
 def store(path: Path) -> Iterator[SqliteStore]:
     """A store that enters nothing by itself."""
-    with patch("vedette.storage.sqlite.store.Mover", StillMover):
+    with patch("vedette.storage.sqlite.store.BackgroundWorker", StillMover):
         store = SqliteStore(path)
-    store.load()
+    store.open_for_writing()
     yield store
     store.close()
 
@@ -114,7 +114,7 @@ def batch_of(parts: dict[str, Any], tick: int, present: dict[str, ElementRecord]
         there.add(id)
     touched = [record.id for record in puts]
     return Batch(
-        tick=tick,
+        sequence=tick,
         puts=puts,
         deletes=sorted(gone),
         journal=[row(tick, id, seq=tick) for id in touched]
@@ -125,8 +125,8 @@ def batch_of(parts: dict[str, Any], tick: int, present: dict[str, ElementRecord]
 
 
 def compare(store: Store, twin: Store) -> None:
-    ours, theirs = store.facts(), twin.facts()
-    assert (ours.tick, ours.definitions, ours.meta) == (theirs.tick, theirs.definitions, theirs.meta)
+    ours, theirs = store.info(), twin.info()
+    assert (ours.sequence, ours.definitions, ours.meta) == (theirs.sequence, theirs.definitions, theirs.meta)
     records = list(store.elements())
     assert sorted(records, key=lambda r: r.id) == sorted(twin.elements(), key=lambda r: r.id)
     places = {record.id: place for place, record in enumerate(records)}
@@ -165,14 +165,14 @@ def test_nobody_can_tell_kept_from_entered(history: list[dict[str, Any] | str]) 
             stack.enter_context(patch(f"vedette.storage.sqlite.store.{name}", value))
         path, number = folder / "0.sqlite", 0
         store, twin = SqliteStore(path), MemoryStore()
-        store.load()
-        twin.load()
+        store.open_for_writing()
+        twin.open_for_writing()
         for tick, step in enumerate(history, 1):
             if isinstance(step, dict):
                 batch = batch_of(step, tick, {record.id: record for record in twin.elements()})
                 assert store.append(batch) == twin.append(batch)
             elif step == "enter":
-                store._enter_some()
+                store._apply_chunk()
             elif step == "trim":
                 assert store.trim(tick - 2) == twin.trim(tick - 2)
             else:
@@ -184,8 +184,8 @@ def test_nobody_can_tell_kept_from_entered(history: list[dict[str, Any] | str]) 
                 store.close()
                 store = SqliteStore(path)
                 compare(store, twin)  # before anything is written
-                twin = twin.reopened()
-                assert store.load().boot == twin.load().boot
+                twin = twin.reopen()
+                assert store.open_for_writing().boot_count == twin.open_for_writing().boot_count
             compare(store, twin)
         store.close()
         assert pending(path) == 0
@@ -195,76 +195,76 @@ def test_nobody_can_tell_kept_from_entered(history: list[dict[str, Any] | str]) 
 
 
 def test_a_small_batch_is_kept_and_a_large_one_takes_it_along(store: SqliteStore, path: Path) -> None:
-    store.append(Batch(tick=1, puts=[node("a")], journal=[row(1, "a")]))
+    store.append(Batch(sequence=1, puts=[node("a")], journal=[row(1, "a")]))
     assert pending(path) == 1
-    store.append(Batch(tick=2, puts=[node(f"n{n}") for n in range(100)]))
+    store.append(Batch(sequence=2, puts=[node(f"n{n}") for n in range(100)]))
     assert pending(path) == 0
     assert len(list(store.elements())) == 101
 
 
 def test_many_deletes_are_kept_and_entered(store: SqliteStore, path: Path) -> None:
     ids = [f"n{n}" for n in range(500)]
-    store.append(Batch(tick=1, puts=[node(id) for id in ids], journal=[row(1, id) for id in ids]))
-    store.append(Batch(tick=2, deletes=ids[:200], journal=[row(2, id) for id in ids[:200]]))
+    store.append(Batch(sequence=1, puts=[node(id) for id in ids], journal=[row(1, id) for id in ids]))
+    store.append(Batch(sequence=2, deletes=ids[:200], journal=[row(2, id) for id in ids[:200]]))
     assert pending(path) == 1
     for _ in range(2):  # before it is entered, and after
         assert [record.id for record in store.elements()] == ids[200:]
         assert [line.key for line in store.read(500, 1_000)] == ids[:200]
-        store._enter_some()
+        store._apply_chunk()
     assert pending(path) == 0
 
 
 def test_nothing_is_kept_by_a_store_that_does_not_sync(path: Path) -> None:
     store = SqliteStore(path, durability="relaxed")
-    store.load()
-    store.append(Batch(tick=1, puts=[node("a")]))
+    store.open_for_writing()
+    store.append(Batch(sequence=1, puts=[node("a")]))
     assert pending(path) == 0
     store.close()
 
 
 def test_what_waits_is_bounded(store: SqliteStore, path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("vedette.storage.sqlite.store.MOST_PENDING_ROWS", 20)
+    monkeypatch.setattr("vedette.storage.sqlite.store.MAX_PENDING_ROWS", 20)
     for tick in range(1, 100):
-        store.append(Batch(tick=tick, puts=[node(f"n{tick}")]))
+        store.append(Batch(sequence=tick, puts=[node(f"n{tick}")]))
     assert pending(path) <= 11
 
 
 def test_a_kept_batch_is_checked_like_any_other(store: SqliteStore, path: Path) -> None:
-    store.append(Batch(tick=5))
+    store.append(Batch(sequence=5))
     with pytest.raises(StoreError, match="would repeat history"):
-        store.append(Batch(tick=4))
+        store.append(Batch(sequence=4))
     other = SqliteStore(path)
-    assert other.load().tick == 5
+    assert other.open_for_writing().sequence == 5
     with pytest.raises(StoreError) as caught:
-        store.append(Batch(tick=6))
+        store.append(Batch(sequence=6))
     assert caught.value.code == "E6002"
     other.close()
 
 
 def test_whoever_lost_the_database_enters_nothing_any_more(store: SqliteStore, path: Path) -> None:
-    store.append(Batch(tick=1, puts=[node("a")]))
+    store.append(Batch(sequence=1, puts=[node("a")]))
     other = SqliteStore(path)
-    other.load()
-    other.append(Batch(tick=2, puts=[node("b")]))
+    other.open_for_writing()
+    other.append(Batch(sequence=2, puts=[node("b")]))
     with pytest.raises(StoreError) as caught:
-        store._enter_some()
+        store._apply_chunk()
     assert caught.value.code == "E6002"
     assert {record.id for record in other.elements()} == {"a", "b"}
     other.close()
 
 
 def test_a_kept_batch_that_is_damaged_is_refused(store: SqliteStore, path: Path) -> None:
-    store.append(Batch(tick=1, puts=[node("a")]))
+    store.append(Batch(sequence=1, puts=[node("a")]))
     with closing(sqlite3.connect(path, isolation_level=None)) as db:
         db.execute("UPDATE pending SET batch = substr(batch, 1, 5)")
     with pytest.raises(StoreError) as caught:
-        store.facts()
+        store.info()
     assert caught.value.code == "E6004"
 
 
 def test_batches_come_back_as_they_were() -> None:
     batch = Batch(
-        tick=3,
+        sequence=3,
         puts=[node("a", text="é"), edge("e", "a", "a")],
         deletes=["b"],
         journal=[row(3, "a", cause="why", source="s", partition=2, seq=9)],
@@ -272,8 +272,8 @@ def test_batches_come_back_as_they_were() -> None:
     )
     kept = decode_pending(encode_pending(41, batch))
     assert (kept.offset, kept.last_offset) == (41, 42)
-    effect = net_effect([kept])
-    assert (effect.tick, effect.puts, effect.deletes) == (3, batch.puts, batch.deletes)
+    effect = merge_batches([kept])
+    assert (effect.sequence, effect.puts, effect.deletes) == (3, batch.puts, batch.deletes)
     assert effect.journal == [batch.journal[0]._replace(offset=42)]
     assert dict(effect.meta) == {"k": ""}
     for blob in (b"", b"\x90", encode_pending(1, batch)[:-1], b"nonsense"):
@@ -293,9 +293,9 @@ def eventually(true: Callable[[], bool], seconds: float = 60) -> None:
 
 def test_batches_are_entered_by_themselves(path: Path) -> None:
     store = SqliteStore(path)
-    store.load()
+    store.open_for_writing()
     for tick in range(1, 60):
-        store.append(Batch(tick=tick, puts=[node(f"n{tick}")], journal=[row(tick, f"n{tick}")]))
+        store.append(Batch(sequence=tick, puts=[node(f"n{tick}")], journal=[row(tick, f"n{tick}")]))
     eventually(lambda: pending(path) == 0)
     with closing(sqlite3.connect(path)) as db:
         assert db.execute("SELECT count(*), max(tick) FROM journal").fetchone() == (59, 59)
@@ -304,19 +304,19 @@ def test_batches_are_entered_by_themselves(path: Path) -> None:
 
 def test_the_log_is_made_longer_ahead_of_what_is_written(path: Path, tmp_path: Path) -> None:
     store = SqliteStore(path)
-    store.load()
+    store.open_for_writing()
     log = path.with_name(f"{path.name}-wal")
     for tick in range(1, 601):
-        store.append(Batch(tick=tick, puts=[node(f"n{tick}")]))
-    eventually(lambda: log.stat().st_size >= LOG_BYTES)
+        store.append(Batch(sequence=tick, puts=[node(f"n{tick}")]))
+    eventually(lambda: log.stat().st_size >= WAL_BYTES)
     for tick in range(601, 801):
-        store.append(Batch(tick=tick, puts=[node(f"n{tick}")]))
+        store.append(Batch(sequence=tick, puts=[node(f"n{tick}")]))
     copy = tmp_path / "copy.sqlite"
     for file in (path, log):
         shutil.copy(file, copy.with_name(file.name.replace(path.name, copy.name)))
     store.close()
     again = SqliteStore(copy)
-    assert again.load().tick == 800
+    assert again.open_for_writing().sequence == 800
     assert len(list(again.elements())) == 800
     again.close()
 
@@ -333,8 +333,8 @@ def test_a_mover_tries_again_after_a_failure(monkeypatch: pytest.MonkeyPatch) ->
         done.set()
         return 0
 
-    mover = Mover(move, "test")
-    mover.ask()
+    mover = BackgroundWorker(move, "test")
+    mover.request()
     assert done.wait(60)
     mover.close()
     assert len(set(calls)) == 1
@@ -344,8 +344,8 @@ def test_a_mover_stops_when_the_work_is_somebody_elses() -> None:
     def move() -> int:
         raise StoreError("E6002", "opened by another engine since")
 
-    mover = Mover(move, "test")
-    mover.ask()
+    mover = BackgroundWorker(move, "test")
+    mover.request()
     assert mover._thread is not None
     mover._thread.join(60)
     assert not mover._thread.is_alive()
@@ -366,7 +366,7 @@ def test_how_much_a_mover_does_at_a_time(busy: bool, late: bool, left: int) -> N
         mover._asked += busy
         return waiting[0]
 
-    mover = Mover(move, "test")
+    mover = BackgroundWorker(move, "test")
     mover._since = time.monotonic() - (1e9 if late else -1e9)
     mover._work()
     assert waiting == [left]
@@ -376,22 +376,22 @@ def test_how_much_a_mover_does_at_a_time(busy: bool, late: bool, left: int) -> N
 def test_a_mover_that_nobody_asks_ends_its_thread_and_starts_another(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr("vedette.storage.sqlite.background.LINGER_SECONDS", 0.01)
+    monkeypatch.setattr("vedette.storage.sqlite.background.THREAD_IDLE_SECONDS", 0.01)
     threads: list[Thread] = []
 
     def move() -> int:
         threads.append(current_thread())
         return 0
 
-    mover = Mover(move, "test")
+    mover = BackgroundWorker(move, "test")
     for count in (1, 2):
-        mover.ask()
+        mover.request()
         eventually(lambda: len(threads) == count and mover._thread is None)  # noqa: B023 - used at once
     assert threads[0] is not threads[1]
     mover.close()
 
 
 def test_a_mover_that_was_never_asked_has_no_thread() -> None:
-    mover = Mover(lambda: 0, "test")
+    mover = BackgroundWorker(lambda: 0, "test")
     mover.close()
     assert mover._thread is None

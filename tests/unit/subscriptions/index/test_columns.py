@@ -6,7 +6,7 @@ import numpy as np
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from vedette.subscriptions.index.columns import column_of
+from vedette.subscriptions.index.columns import build_column
 
 TEXTS = st.builds(
     lambda text, times: text * times, st.sampled_from(["x", "é", "ab\0", ""]), st.integers(0, 80)
@@ -17,5 +17,5 @@ TEXTS = st.builds(
 @example(["open", "x" * 65])
 def test_a_hash_does_not_depend_on_its_neighbours(values: list[str | int | None]) -> None:
     """A document is looked up beside other documents than a subscription was entered beside."""
-    alone = np.concatenate([column_of([value]).hashes for value in values])
-    assert np.array_equal(column_of(values).hashes, alone)
+    alone = np.concatenate([build_column([value]).hashes for value in values])
+    assert np.array_equal(build_column(values).hashes, alone)

@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from vedette.subscriptions.index.columns import UInts
-from vedette.subscriptions.index.hash_table import KeyTable, key_table
+from vedette.subscriptions.index.hash_table import HashTable, build_hash_table
 
 MOST = 2**64 - 1
 SIZES = [0, 1, 2, 60, 4_095, 4_096, 4_097, 30_000]
@@ -21,7 +21,7 @@ def test_it_finds_what_a_search_finds(size: int, seed: int, repeats: int, alike:
     chance = np.random.default_rng(seed)
     kept = chance.integers(0, MOST, max(1, size // repeats), np.uint64, endpoint=True) >> np.uint64(alike)
     hashes = np.sort(kept[chance.integers(0, len(kept), size)])
-    table = KeyTable(key_table(hashes))
+    table = HashTable(build_hash_table(hashes))
     edges = np.array([0, 1, MOST - 1, MOST], np.uint64)
     near = kept[:200]
     with np.errstate(over="ignore"):
@@ -30,18 +30,18 @@ def test_it_finds_what_a_search_finds(size: int, seed: int, repeats: int, alike:
 
 
 def test_a_large_table_has_beginnings_and_a_small_one_has_none() -> None:
-    assert "start" in key_table(np.arange(5_000, dtype=np.uint64))
-    assert "start" not in key_table(np.arange(4_000, dtype=np.uint64))
+    assert "start" in build_hash_table(np.arange(5_000, dtype=np.uint64))
+    assert "start" not in build_hash_table(np.arange(4_000, dtype=np.uint64))
 
 
 def test_hashes_behind_many_that_begin_alike_are_found() -> None:
     """All of them under one beginning: more than are looked at one after the other."""
     hashes = np.arange(10_000, dtype=np.uint64)
-    _check(KeyTable(key_table(hashes)), hashes, np.arange(9_000, 11_000, dtype=np.uint64))
+    _check(HashTable(build_hash_table(hashes)), hashes, np.arange(9_000, 11_000, dtype=np.uint64))
 
 
-def _check(table: KeyTable, hashes: UInts, asked: UInts) -> None:
-    low, high = table.stretches(asked)
+def _check(table: HashTable, hashes: UInts, asked: UInts) -> None:
+    low, high = table.find_ranges(asked)
     first, last = np.searchsorted(hashes, asked, "left"), np.searchsorted(hashes, asked, "right")
     assert np.array_equal(high - low, last - first)
     there = first < last

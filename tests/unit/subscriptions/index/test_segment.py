@@ -8,17 +8,17 @@ import msgspec
 import numpy as np
 
 from vedette.subscriptions.index.array_file import open_blocks, write_blocks
-from vedette.subscriptions.index.change_batch import DocumentChange, ImageRows
+from vedette.subscriptions.index.change_batch import DocumentChange, ImageBatch
 from vedette.subscriptions.index.matcher import match_segment
-from vedette.subscriptions.index.segment import Entry, Segment, write_segment
-from vedette.subscriptions.spec import Form, take_apart
+from vedette.subscriptions.index.segment import Segment, SegmentEntry, write_segment
+from vedette.subscriptions.spec import SubscriptionSpec, split_constants
 
 
 def test_a_segment_without_tables_is_read_as_one_with(tmp_path: Path) -> None:
     """It has the hash of every key, in order, and nothing beside it."""
-    forms = [Form(kind="cel", source=f"doc.a == {number % 7}") for number in range(50)]
+    forms = [SubscriptionSpec(kind="cel", source=f"doc.a == {number % 7}") for number in range(50)]
     entries = [
-        Entry(number, 1, 0, 0, msgspec.json.encode(form), take_apart(form)[1])
+        SegmentEntry(number, 1, 0, 0, msgspec.json.encode(form), split_constants(form)[1])
         for number, form in enumerate(forms)
     ]
     write_segment(tmp_path / "now", entries)
@@ -29,7 +29,7 @@ def test_a_segment_without_tables_is_read_as_one_with(tmp_path: Path) -> None:
         arrays[f"{table}hash"] = np.repeat(arrays[f"{table}hash"], np.diff(arrays.pop(name)))
     assert len(arrays) < len(blocks.arrays)
     write_blocks(tmp_path / "then", blocks.facts, arrays)
-    images = ImageRows("t", "c", [DocumentChange(n, "k", "create", None, {"a": n}) for n in range(1, 9)])
+    images = ImageBatch("t", "c", [DocumentChange(n, "k", "create", None, {"a": n}) for n in range(1, 9)])
     now, then = (match_segment(Segment.open(tmp_path / name), images) for name in ("now", "then"))
     assert len(now) == 6 * 7
     assert np.array_equal(now.number, then.number)

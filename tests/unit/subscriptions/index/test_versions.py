@@ -12,19 +12,19 @@ from hypothesis import strategies as st
 from vedette.subscriptions.index import versions as index_files
 from vedette.subscriptions.index.versions import Compactor, Manifest
 from vedette.subscriptions.registry.registry import SubscriptionRegistry, SubscriptionRequest
-from vedette.subscriptions.spec import Form
+from vedette.subscriptions.spec import SubscriptionSpec
 
 
 def test_many_who_come_while_a_source_is_quiet_are_remembered(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ):
-    monkeypatch.setattr(index_files, "_REMEMBERED", 3)
+    monkeypatch.setattr(index_files, "MAX_BOUNDARIES", 3)
     registry = SubscriptionRegistry(tmp_path)
-    registry.join("g1", "here:1", 60)
+    registry.acquire_lease("g1", "here:1", 60)
     compactor = Compactor(registry, tmp_path / "index")
 
     def come(id: str, boundary: int) -> Manifest:
-        form = Form(kind="cel", source="doc.a == 1")
+        form = SubscriptionSpec(kind="cel", source="doc.a == 1")
         wish = SubscriptionRequest(id=id, tenant="t", collection="c", boundary=boundary, form=form)
         registry.register("g1", [wish], 60)
         return compactor.publish()
@@ -58,7 +58,7 @@ def test_the_answer_is_never_higher_than_the_truth_and_true_while_there_is_room(
     boundaries: list[tuple[int, int]], room: int
 ):
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(index_files, "_REMEMBERED", room)
+        patch.setattr(index_files, "MAX_BOUNDARIES", room)
         manifest = manifest_of(boundaries)
     assert len(manifest.boundaries) <= room
     for after in range(100):
@@ -71,7 +71,7 @@ def test_the_answer_is_never_higher_than_the_truth_and_true_while_there_is_room(
 
 
 def test_what_must_be_given_up_costs_little(monkeypatch: pytest.MonkeyPatch):
-    monkeypatch.setattr(index_files, "_REMEMBERED", 20)
+    monkeypatch.setattr(index_files, "MAX_BOUNDARIES", 20)
     manifest = manifest_of([(version, 10 * version) for version in range(1, 201)])
     worst = max(10 * (after + 1) - (manifest.lowest_boundary(after) or 0) for after in range(200))
     assert worst < 2_000 / 5

@@ -16,11 +16,11 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule
 
 from vedette.errors import FilterError, StoreError, SubscriptionError
-from vedette.subscriptions.index.change_batch import DocumentChange, ImageRows
+from vedette.subscriptions.index.change_batch import DocumentChange, ImageBatch
 from vedette.subscriptions.index.matcher import match_segments
 from vedette.subscriptions.index.versions import KEEP_MS, Compactor, latest_version, open_version
 from vedette.subscriptions.registry.registry import Quotas, SubscriptionRegistry, SubscriptionRequest
-from vedette.subscriptions.spec import Form
+from vedette.subscriptions.spec import SubscriptionSpec
 from vedette.testing import ManualClock
 
 _NUMBERS = count()
@@ -45,7 +45,7 @@ def address(request: pytest.FixtureRequest, tmp_path: Path) -> str:
 @pytest.fixture
 def registry(address: str, clock: ManualClock) -> Iterator[SubscriptionRegistry]:
     registry = SubscriptionRegistry(address, clock=clock, quotas=Quotas(gateway=5, tenant=6, total=8))
-    registry.join("g1", "here:1", 60)
+    registry.acquire_lease("g1", "here:1", 60)
     yield registry
     registry.close()
 
@@ -55,7 +55,7 @@ def wish(id: str, source: str = "doc.a == 1", **more: Any) -> SubscriptionReques
         "tenant": "t",
         "collection": "c",
         "boundary": 0,
-        "form": Form(kind="cel", source=source),
+        "form": SubscriptionSpec(kind="cel", source=source),
     }
     return SubscriptionRequest(id=id, **(values | more))
 
@@ -67,7 +67,7 @@ def refusal(call: Callable[[], object]) -> str:
 
 
 def test_ids_belong_to_a_gateway(registry: SubscriptionRegistry):
-    registry.join("g2", "here:2", 60)
+    registry.acquire_lease("g2", "here:2", 60)
     (first,) = registry.register("g1", [wish("s")], 60)
     (second,) = registry.register("g2", [wish("s")], 60)
     assert first != second
@@ -80,7 +80,7 @@ def test_ids_belong_to_a_gateway(registry: SubscriptionRegistry):
 
 
 def test_quotas(registry: SubscriptionRegistry):
-    registry.join("g2", "here:2", 60)
+    registry.acquire_lease("g2", "here:2", 60)
     registry.register("g1", [wish(str(n)) for n in range(5)], 60)
     assert refusal(lambda: registry.register("g1", [wish("more")], 60)) == "E6203"
     registry.register("g2", [wish("one")], 60)
@@ -93,13 +93,13 @@ def test_quotas(registry: SubscriptionRegistry):
 
 def test_a_collection_has_a_budget_of_its_own(address: str, clock: ManualClock):
     registry = SubscriptionRegistry(address, clock=clock, quotas=Quotas(collection=2))
-    registry.join("g1", "here:1", 60)
+    registry.acquire_lease("g1", "here:1", 60)
     registry.register("g1", [wish("a"), wish("b"), wish("c", collection="d"), wish("e", tenant="u")], 60)
     assert refusal(lambda: registry.register("g1", [wish("f")], 60)) == "E6203"
     assert registry.count("collection:t/c") == 2
     registry.unregister("g1", ["a"])
     registry.register("g1", [wish("f")], 60)
-    registry.leave("g1")
+    registry.release_lease("g1")
     assert registry.count("collection:t/c") == registry.count() == 0
     registry.close()
 
@@ -116,12 +116,12 @@ def test_what_is_not_renewed_ends(registry: SubscriptionRegistry, clock: ManualC
 
 
 def test_gateways_hold_leases(registry: SubscriptionRegistry, clock: ManualClock):
-    registry.join("g2", "there:2", 10)
+    registry.acquire_lease("g2", "there:2", 10)
     assert [gateway.name for gateway in registry.gateways()] == ["g1", "g2"]
     clock.advance(11)
     assert [gateway.name for gateway in registry.gateways()] == ["g1"]
     registry.register("g1", [wish("a")], 60)
-    registry.leave("g1")
+    registry.release_lease("g1")
     assert registry.gateways() == []
     assert registry.count() == 0
     assert refusal(lambda: registry.register("g1", [wish("a")], 60)) == "E6202"
@@ -130,11 +130,11 @@ def test_gateways_hold_leases(registry: SubscriptionRegistry, clock: ManualClock
 def test_who_was_passed_over_has_lost_its_place(registry: SubscriptionRegistry):
     (gateway,) = registry.gateways()
     registry.register("g1", [wish("a")], 60)
-    registry.give_up(gateway.number)
+    registry.evict(gateway.number)
     assert registry.gateways() == []
     assert registry.count() == 0
-    registry.give_up(gateway.number)
-    assert registry.join("g1", "here:1", 60).number > gateway.number
+    registry.evict(gateway.number)
+    assert registry.acquire_lease("g1", "here:1", 60).number > gateway.number
 
 
 def test_modes(registry: SubscriptionRegistry):
@@ -148,7 +148,7 @@ def test_modes(registry: SubscriptionRegistry):
 def test_a_bad_filter_is_refused_when_it_is_registered(registry: SubscriptionRegistry):
     with pytest.raises(FilterError):
         registry.register("g1", [wish("a", "doc.a matches 'x'")], 60)
-    watch = Form(kind="watch", source="WATCH a: c, b: c RETURN a")
+    watch = SubscriptionSpec(kind="watch", source="WATCH a: c, b: c RETURN a")
     assert refusal(lambda: registry.register("g1", [wish("a", form=watch)], 60)) == "E6204"
 
 
@@ -157,8 +157,8 @@ def test_a_bad_filter_is_refused_when_it_is_registered(registry: SubscriptionReg
 
 def matched(folder: Path, version: int, value: int, *, newer_than: int = -1) -> set[int]:
     segments, dead = open_version(folder, version).collection("t", "c")
-    images = ImageRows("t", "c", [DocumentChange(9, "k", "create", None, {"a": value})])
-    return {match.number for match in match_segments(segments, dead, images, newer_than=newer_than)}
+    images = ImageBatch("t", "c", [DocumentChange(9, "k", "create", None, {"a": value})])
+    return {match.subscription for match in match_segments(segments, dead, images, newer_than=newer_than)}
 
 
 def test_a_version_stays_what_it_was(registry: SubscriptionRegistry, tmp_path: Path):
@@ -250,7 +250,7 @@ class Versions(RuleBasedStateMachine):
         self.home = tempfile.TemporaryDirectory()
         self.folder = Path(self.home.name) / "index"
         self.registry = SubscriptionRegistry(self.home.name)
-        self.registry.join("g", "x", 60)
+        self.registry.acquire_lease("g", "x", 60)
         self.compactor = Compactor(self.registry, self.folder)
         self.expected: dict[str, tuple[int, int]] = {}
         self.names = count()
@@ -271,7 +271,7 @@ class Versions(RuleBasedStateMachine):
 
     @rule()
     def doubt(self) -> None:
-        self.compactor.doubt("t", "c")
+        self.compactor.request_rebuild("t", "c")
 
     @invariant()
     def published(self) -> None:

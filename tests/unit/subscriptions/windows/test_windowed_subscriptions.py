@@ -5,11 +5,11 @@ from __future__ import annotations
 from datetime import UTC, datetime
 from pathlib import Path
 
-from vedette.subscriptions.index.change_batch import DocumentChange, ImageRows
+from vedette.subscriptions.index.change_batch import DocumentChange, ImageBatch
 from vedette.subscriptions.index.matcher import match_segments
 from vedette.subscriptions.index.versions import Compactor, open_version
 from vedette.subscriptions.registry.registry import SubscriptionRegistry, SubscriptionRequest
-from vedette.subscriptions.spec import Form
+from vedette.subscriptions.spec import SubscriptionSpec
 from vedette.subscriptions.windows.windowed_subscriptions import windowed_subscriptions
 
 MADE = datetime(2026, 1, 2, 3, 4, 5, tzinfo=UTC)
@@ -20,11 +20,11 @@ SLIDING = "WATCH o: shop::orders WHERE o.n > $least [window: sliding(5s, 1s)] RE
 
 def test_windows_are_another_shape_and_remember_when_they_began(tmp_path: Path):
     registry = SubscriptionRegistry(tmp_path)
-    registry.join("g", "here:1", 60)
+    registry.acquire_lease("g", "here:1", 60)
     compactor = Compactor(registry, tmp_path / "index")
 
     def subscribe(id: str, source: str, least: int) -> int:
-        form = Form(kind="watch", source=source, params={"least": least}, time=MADE)
+        form = SubscriptionSpec(kind="watch", source=source, params={"least": least}, time=MADE)
         wish = SubscriptionRequest(id=id, tenant="t", collection="shop::orders", boundary=7, form=form)
         (number,) = registry.register("g", [wish], 60)
         return number
@@ -44,19 +44,19 @@ def test_windows_are_another_shape_and_remember_when_they_began(tmp_path: Path):
     # They stand under the same keys as others, and the constant of their beginning does not disturb.
     segments, ended = open_version(tmp_path / "index", second).collection("t", "shop::orders")
     change = DocumentChange(8, "k", "create", None, {"n": 3})
-    images = ImageRows("t", "shop::orders", [change])
-    assert {match.number for match in match_segments(segments, ended, images)} == {plain, tumbling}
+    images = ImageBatch("t", "shop::orders", [change])
+    assert {match.subscription for match in match_segments(segments, ended, images)} == {plain, tumbling}
     registry.close()
 
 
 def test_a_union_is_one_watch_and_told_by_its_first_number(tmp_path: Path):
     registry = SubscriptionRegistry(tmp_path)
-    registry.join("g", "here:1", 60)
-    registry.join("h", "there:1", 60)
+    registry.acquire_lease("g", "here:1", 60)
+    registry.acquire_lease("h", "there:1", 60)
     source = "WATCH o: shop::orders | shop::returns [window: tumbling(5s)] RETURN COUNT(*) AS n"
 
     def subscribe(gateway: str, union: str) -> list[int]:
-        form = Form(kind="watch", source=source, time=MADE, union=union)
+        form = SubscriptionSpec(kind="watch", source=source, time=MADE, union=union)
         wishes = [
             SubscriptionRequest(id=f"{union}.{place}", tenant="t", collection=name, boundary=7, form=form)
             for place, name in enumerate(("shop::orders", "shop::returns"))
@@ -66,7 +66,7 @@ def test_a_union_is_one_watch_and_told_by_its_first_number(tmp_path: Path):
     made = [subscribe("g", "1"), subscribe("g", "2"), subscribe("h", "1")]
     version = Compactor(registry, tmp_path / "index").publish().version
     found = windowed_subscriptions(tmp_path / "index", version)
-    assert {number: each.leader for number, each in found.items()} == {
+    assert {number: each.state_owner for number, each in found.items()} == {
         number: min(numbers) for numbers in made for number in numbers
     }
     assert {each.created for each in found.values()} == {MADE}

@@ -6,8 +6,8 @@ from typing import Any
 
 import pytest
 
-from vedette.testing.stories import EmbeddedHost, StoryFailed, StoryFormatError, read_stories, tell
-from vedette.testing.stories.parser import Advance, Define, Say
+from vedette.testing.stories import EmbeddedHost, StoryFailed, StoryFormatError, read_stories, run_story
+from vedette.testing.stories.parser import Advance, Define, Execute
 
 HEAD = """
 .ontology people
@@ -21,7 +21,7 @@ HEAD = """
 def told(text: str) -> None:
     """Run the story that begins with HEAD and goes on like this."""
     (story,) = read_stories(HEAD + text, "a.story")
-    tell(story, EmbeddedHost(":memory:", story.settings), keeps=False)
+    run_story(story, EmbeddedHost(":memory:", story.settings), persistent=False)
 
 
 def test_a_story_has_rules_a_title_and_steps():
@@ -33,12 +33,12 @@ def test_a_story_has_rules_a_title_and_steps():
     assert (story.rules, story.title, story.file) == (("9.1", "9.2"), "a title", "a.story")
     define, spawn, advance, kill = story.steps
     assert isinstance(define, Define)
-    assert isinstance(spawn, Say)
+    assert isinstance(spawn, Execute)
     assert spawn.text == 'SPAWN p:\nPerson { name = "x" }'
     assert spawn.expected.counts == {"created": 1, "modified": 0, "deleted": 0, "linked": 0, "unlinked": 0}
     assert isinstance(advance, Advance)
     assert advance.seconds == 0.3
-    assert isinstance(kill, Say)
+    assert isinstance(kill, Execute)
     assert (kill.session, kill.script, kill.expected.code, kill.expected.words) == (
         "bob",
         True,
@@ -109,4 +109,4 @@ def test_what_is_not_kept_is_noticed(tmp_path: Any):
     """A host that forgets everything when it is opened again."""
     (story,) = read_stories(HEAD + '> SPAWN p: Person { name = "x" }\n', "a.story")
     with pytest.raises(StoryFailed, match="after"):
-        tell(story, EmbeddedHost(":memory:", story.settings), keeps=True)
+        run_story(story, EmbeddedHost(":memory:", story.settings), persistent=True)

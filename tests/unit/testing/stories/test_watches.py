@@ -6,10 +6,10 @@ import pytest
 
 from vedette.change import Event
 from vedette.testing.clock import START
-from vedette.testing.stories import EmbeddedHost, StoryFailed, StoryFormatError, read_stories, tell
-from vedette.testing.stories.events import differ, read_event, show_event
-from vedette.testing.stories.steps import Told
-from vedette.testing.stories.watches import Listening
+from vedette.testing.stories import EmbeddedHost, StoryFailed, StoryFormatError, read_stories, run_story
+from vedette.testing.stories.events import compare_events, event_text, parse_event
+from vedette.testing.stories.steps import ExpectEvents
+from vedette.testing.stories.watches import WatchExpectations
 
 BEGIN = """\
 === x | a story
@@ -21,7 +21,7 @@ ONE = '> SPAWN a: Task { title = "a" }\n'
 
 def told(text: str) -> None:
     (story,) = read_stories(BEGIN + text)
-    tell(story, EmbeddedHost(":memory:", story.settings), keeps=False)
+    run_story(story, EmbeddedHost(":memory:", story.settings), persistent=False)
 
 
 @pytest.mark.parametrize(
@@ -90,7 +90,7 @@ def test_a_story_that_cannot_be_read(text: str, words: str):
 
 
 def shown(*events: Event):
-    return [show_event(event, {}, START) for event in events]
+    return [event_text(event, {}, START) for event in events]
 
 
 def added(n: int, tick: int, dropped: int = 0) -> Event:
@@ -98,17 +98,17 @@ def added(n: int, tick: int, dropped: int = 0) -> Event:
 
 
 def test_events_of_one_commit_come_in_any_order_unless_it_matters():
-    expected = [read_event(f"added {n}", []) for n in (2, 1, 3)]
+    expected = [parse_event(f"added {n}", []) for n in (2, 1, 3)]
     found = shown(added(1, 5), added(2, 5), added(3, 6))
-    assert differ(expected, found, in_order=False) == []
-    assert len(differ(expected, found, in_order=True)) == 2
-    assert differ(expected, shown(added(1, 5), added(2, 6), added(3, 6)), in_order=False) != []
+    assert compare_events(expected, found, in_order=False) == []
+    assert len(compare_events(expected, found, in_order=True)) == 2
+    assert compare_events(expected, shown(added(1, 5), added(2, 6), added(3, 6)), in_order=False) != []
 
 
 def test_too_few_and_too_many_events_differ():
-    expected = [read_event("added 1", [])]
-    assert len(differ(expected, [], in_order=False)) == 1
-    assert len(differ([], shown(added(1, 5)), in_order=True)) == 1
+    expected = [parse_event("added 1", [])]
+    assert len(compare_events(expected, [], in_order=False)) == 1
+    assert len(compare_events([], shown(added(1, 5)), in_order=True)) == 1
 
 
 class Scripted:
@@ -139,20 +139,20 @@ class Scripted:
     ],
 )
 def test_what_no_watch_may_tell(events: list[Event], words: str):
-    listening = Listening({})
+    listening = WatchExpectations({})
     listening.hold("w", Scripted(*events))
-    expected = tuple(show_event(event, {}, START) for event in events)
-    step = Told(line=1, watches=("w",), events=tuple(read_event(e.head, []) for e in expected))
-    assert words in str(listening.told(step))
+    expected = tuple(event_text(event, {}, START) for event in events)
+    step = ExpectEvents(line=1, watches=("w",), events=tuple(parse_event(e.head, []) for e in expected))
+    assert words in str(listening.events(step))
 
 
 def test_a_gap_that_is_told_is_none():
-    listening = Listening({})
+    listening = WatchExpectations({})
     listening.hold("w", Scripted(added(1, 5), added(4, 5, dropped=2)))
-    step = Told(
-        line=1, watches=("w",), events=(read_event("added 1", []), read_event("added 4 (dropped 2)", []))
+    step = ExpectEvents(
+        line=1, watches=("w",), events=(parse_event("added 1", []), parse_event("added 4 (dropped 2)", []))
     )
-    assert listening.told(step) is None
+    assert listening.events(step) is None
 
 
 # ---- deliveries
@@ -171,7 +171,7 @@ AGAIN = '> NACK #d1\n.told w\nconsumed "a" (delivery d2, attempt 2)\n'
 
 def consumed(text: str) -> None:
     (story,) = read_stories(QUEUE + text)
-    tell(story, EmbeddedHost(":memory:", story.settings), keeps=False)
+    run_story(story, EmbeddedHost(":memory:", story.settings), persistent=False)
 
 
 @pytest.mark.parametrize(
@@ -219,6 +219,6 @@ def test_deliveries_come_in_the_order_of_the_line():
             attributes={"attempt": 1},
         )
 
-    expected = [read_event(f"consumed {n}", []) for n in (2, 1)]
-    assert differ(expected, shown(event(2), event(1)), in_order=False) == []
-    assert len(differ(expected, shown(event(1), event(2)), in_order=False)) == 2
+    expected = [parse_event(f"consumed {n}", []) for n in (2, 1)]
+    assert compare_events(expected, shown(event(2), event(1)), in_order=False) == []
+    assert len(compare_events(expected, shown(event(1), event(2)), in_order=False)) == 2

@@ -73,7 +73,7 @@ def test_like_looking_at_all_of_them(steps: list[tuple[bool, int, int]], op: str
         else:
             index.remove(*there.pop(sorted(there)[(key + constant) % len(there)]))
         index.validate()
-    assert numbers(index.everything()) == sorted(there)
+    assert numbers(index.all_watches()) == sorted(there)
     for key in range(4):
         for value in range(5):
             fits = [n for n, (k, c, _) in there.items() if k == key and (op is None or COMPARE[op](value, c))]

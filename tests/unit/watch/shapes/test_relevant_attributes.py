@@ -5,8 +5,8 @@ from __future__ import annotations
 import pytest
 
 import vedette
-from vedette.language.resolve.tree import PathElement
-from vedette.watch.shapes.relevant_attributes import attention
+from vedette.language.resolve.tree import ResolvedPath
+from vedette.watch.shapes.relevant_attributes import relevant_attributes
 
 ONTOLOGY = """
     node Person { name: String, rank: Int = 0, mood: String = "calm", friend: Person? }
@@ -34,12 +34,12 @@ def test_only_what_is_looked_at_counts(text, expected):
     with vedette.open(":memory:") as database:
         database.define(ONTOLOGY)
         shape = database.session().watch(text, n=1).watch.shape
-        found = attention(shape.open_pattern, shape.computed(shape.resolved.pattern.where))
+        found = relevant_attributes(shape.shared_pattern, shape.computed(shape.resolved.pattern.where))
         assert found is not None
         names = {
-            element.name: element.slot
-            for element in shape.plain.elements
-            if not isinstance(element, PathElement)
+            element.name: element.register
+            for element in shape.written_pattern.elements
+            if not isinstance(element, ResolvedPath)
         }
         layout = tuple(database.session().database.state.schema.nodes["Person"].layout)
         for variable, attributes in expected.items():
@@ -58,7 +58,7 @@ def test_nested_patterns_are_not_taken_apart():
         database.define(ONTOLOGY)
         text = "WATCH p: Person WHERE EXISTS(q: Person, knows(p, q)) RETURN p.name"
         shape = database.session().watch(text).watch.shape
-        assert attention(shape.open_pattern, shape.computed(shape.resolved.pattern.where)) is None
+        assert relevant_attributes(shape.shared_pattern, shape.computed(shape.resolved.pattern.where)) is None
 
 
 def test_a_change_of_anything_else_is_no_event_and_of_what_is_looked_at_is_one():
