@@ -359,7 +359,7 @@ def test_a_fault_that_is_no_stores(
     spawn(db.session(), "kept")
     error = break_one(db, disk, RuntimeError("a bug in the store"))
     assert error.code == "E6001"
-    assert "RuntimeError: a bug in the store" in error.text
+    assert error.text == "the commits could not be written: RuntimeError"  # its message may quote data
     assert titles(db) == ["kept"]
     db.close()
     with vedette.open(location) as again:

@@ -21,7 +21,7 @@ def test_every_class_has_a_heading_with_its_words() -> None:
     classes = [
         getattr(errors, name) for name in errors.__all__ if name.endswith(("Error", "Violation", "Statement"))
     ]
-    expected = {(kind.words, kind.__name__) for kind in classes if kind is not errors.VedetteError}
+    expected = {(kind.category, kind.__name__) for kind in classes if kind is not errors.VedetteError}
     assert set(HEADINGS) == expected
 
 

@@ -23,19 +23,19 @@ from vedette.pipeline.session import JAVA_OPTIONS
 DRIVER = """
 import sys
 from pathlib import Path
-from vedette.pipeline.task import PipelineContext
+from vedette.pipeline.task import PipelineConfig
 from vedette.pipeline.session import JAVA_OPTIONS, open_session
-from vedette.pipeline.queries.changes import start_stream
+from vedette.pipeline.queries.changes import start_changes_query
 
 master, home = sys.argv[1], Path(sys.argv[2])
-context = PipelineContext(
+context = PipelineConfig(
     journal=str(home / "collections.db"), registry=str(home / "subscriptions.db"), index=home / "index", secret="s"
 )
 session = open_session(
     master, spark__executor__memory="512m", spark__cores__max="2", spark__task__maxFailures="8",
     spark__executor__extraJavaOptions=JAVA_OPTIONS,
 )
-query = start_stream(session, context, home / "checkpoint", start=0)
+query = start_changes_query(session, context, home / "checkpoint", start=0)
 query.awaitTermination()
 """
 

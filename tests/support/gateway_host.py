@@ -109,7 +109,7 @@ class GatewayHost(EmbeddedHost):
                 found.append((None, error))
             done.set()
 
-        self._service.engine.call(act)
+        self._service.engine.post_event(act)
         assert done.wait(PATIENCE)
         result, error = found[0]
         if error is not None:

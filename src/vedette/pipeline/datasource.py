@@ -164,7 +164,7 @@ class _JournalReading:
             skipped += len(rows) - len(told)
             if told:
                 yield journal_rows_to_batch(told, partition.version, -1, partition.shedding)
-        yield RangeEnd(partition, skipped)
+        yield range_end_batch(partition, skipped)
 
     def _rows(
         self, after: int, upto: int, partition: JournalRange, newer_than: int
@@ -303,7 +303,7 @@ registry: ConnectionCache[SubscriptionRegistry] = ConnectionCache(SubscriptionRe
 journal: ConnectionCache[CollectionJournal] = ConnectionCache(open_journal)
 
 
-def RangeEnd(range_: JournalRange, skipped: int) -> pa.RecordBatch:
+def range_end_batch(range_: JournalRange, skipped: int) -> pa.RecordBatch:
     """The row that says that a range is at its end: see `schema.PROGRESS`. `epoch` holds how many were skipped."""
     mark = ChangeRow(
         offset=range_.upto,

@@ -259,7 +259,7 @@ class Dispatcher:
     def _free_keys(self, item: QueuedElement) -> None:
         held, item.blocked_keys = item.blocked_keys, ()
         for group, key in held:
-            group.let_go(key)
+            group.unblock_key(key)
             self.key_freed(group)
 
     # --- taking back ------------------------------------------------------------------------------------------

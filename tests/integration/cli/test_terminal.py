@@ -102,8 +102,8 @@ def test_an_interruption_does_not_cut_a_statement(capfd: pytest.CaptureFixture[s
 
 def test_the_second_interruption_ends_the_process() -> None:
     code = (
-        "import os, signal\nfrom vedette.cli.shell.interruption import uninterrupted\n"
-        "with uninterrupted():\n    for _ in range(2): os.kill(os.getpid(), signal.SIGINT)\n    print('never')"
+        "import os, signal\nfrom vedette.cli.shell.interruption import defer_interrupts\n"
+        "with defer_interrupts():\n    for _ in range(2): os.kill(os.getpid(), signal.SIGINT)\n    print('never')"
     )
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
     assert (done.returncode, done.stdout) == (130, "")

@@ -252,7 +252,7 @@ def test_ending_a_watch_of_ones_own_looks_at_nobody_else(wire: Wire):
     client.execute(f"CANCEL WATCH #{handle}")
     ended = [message["payload"] for message in client.all() if message["type"] == "status"]
     assert [(each["status"], each["subIds"]) for each in ended] == [("ended", ["s"])]
-    assert not next(iter(wire.broker.clients.items()))[1].subs
+    assert not next(iter(wire.broker.clients.items()))[1].subscriptions
     wire.broker.clients = dict(wire.broker.clients.items())
 
 

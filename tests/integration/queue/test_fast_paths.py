@@ -57,7 +57,7 @@ def test_what_is_handed_out_is_the_element_as_it_is_then(db: Vedette) -> None:
         worker = s.watch(ORDERED)
         for n in range(4):
             s.execute('SPAWN j: Job { n = $n, rank = $n, text = "old" }', n=n)
-        assert pool_of(db).late is not None
+        assert pool_of(db).lazy_matches is not None
         s.execute('MATCH j: Job WHERE j.n = 0 SET j.rank = 9 SET j.text = "new"')
         s.execute("MATCH j: Job WHERE j.n = 3 SET j.rank = null")  # nulls first, when descending
         assert taken(worker) == [(3, "old"), (0, "new"), (2, "old"), (1, "old")]
@@ -84,7 +84,7 @@ def test_a_transaction_that_is_open_changes_nothing_of_what_is_handed_out(db: Ve
 def test_matches_that_do_not_follow_from_one_element_are_kept(db: Vedette, statement: str) -> None:
     with db.session() as s:
         s.watch(statement)
-        assert pool_of(db).late is None
+        assert pool_of(db).lazy_matches is None
 
 
 def test_a_policy_that_comes_later_ends_the_late_looks(db: Vedette) -> None:
@@ -113,7 +113,7 @@ def test_a_crowd_stands_in_line_when_its_commit_returns(tmp_path: Path) -> None:
             s.execute("SPAWN j: Job { n = $n, rank = $rank }", n=n, rank=n % 7)
         s.execute("COMMIT")
         pool = pool_of(db)
-        assert (len(pool), pool.arriving) == (1_000, 0)
+        assert (len(pool), pool.not_durable_count) == (1_000, 0)
         expected = sorted(range(1_000), key=lambda n: (-(n % 7), n))
         assert [n for n, _ in taken(worker)] == expected[: worker.watch.options.buffer]
 

@@ -27,7 +27,7 @@ class Pair:
         (self.held,) = self.one.poll(1)
         self.wakes = 0
         assert self.two.poll() == []
-        self.two.watch.details.wake = self._woken
+        self.two.watch.details.wakeup = self._woken
 
     def _consumer(self, session: Any, options: str) -> Any:
         handle = session.watch(f'WATCH j: Job WHERE j.state = "new" [mode: consume, {options}] RETURN j.n')

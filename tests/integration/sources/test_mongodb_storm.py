@@ -40,7 +40,7 @@ class Storm(SourceStorm):
 
     def lose(self) -> None:
         """As when the log was cut: what is there is compared anew."""
-        self.shop.journal.mark("shop", "stale", "the log was cut")
+        self.shop.journal.set_state("shop", "stale", "the log was cut")
         self.die()
 
     def compare(self) -> None:

@@ -89,7 +89,7 @@ class Machine:
         (tmp_path / "enabled").write_text("always [madvise] never\n")
         monkeypatch.setattr(large_pages, "_ENABLED", str(tmp_path / "enabled"))
         monkeypatch.setattr(large_pages, "_SMAPS", str(self.smaps))
-        monkeypatch.setattr(large_pages, "_resident_bytes", lambda: self.resident)
+        monkeypatch.setattr(large_pages, "_resident", lambda: self.resident)
         monkeypatch.setattr(large_pages, "_collapse", self.collapse)
 
     def collapse(self, start: int) -> bool:
@@ -164,10 +164,10 @@ def test_a_process_that_may_not_read_about_itself_goes_without(machine: Machine)
 def test_a_real_process_keeps_what_it_holds() -> None:
     """Whatever this kernel can do: the objects are what they were, and the process is about as large."""
     program = """
-from vedette.engine.huge_pages import LargePages, _resident
+from vedette.engine.huge_pages import HugePages, _resident
 held = [(number, str(number)) for number in range(1_800_000)]
 before = _resident()
-LargePages().look()
+HugePages().look()
 assert _resident() < 1.1 * before, (before, _resident())
 assert all(text == str(number) for number, text in held)
 """

@@ -16,7 +16,7 @@ from threading import Event, Lock, Thread
 import pytest
 
 from vedette.errors import StoreError
-from vedette.storage.group_commit import LogWriter, GroupCommitLogWriter, NullLogWriter
+from vedette.storage.group_commit import GroupCommitLogWriter, LogWriter, NullLogWriter
 from vedette.storage.memory import MemoryStore
 from vedette.storage.seam import Batch, JournalRow
 
@@ -29,7 +29,7 @@ class SlowStore(MemoryStore):
 
     def __init__(self, *, seconds: float = 0.0) -> None:
         super().__init__()
-        self.load()
+        self.open_for_writing()
         self.seconds = seconds
         self.batches: list[list[int]] = []
         self.threads: list[str] = []
@@ -42,7 +42,7 @@ class SlowStore(MemoryStore):
         assert self.open.wait(PATIENCE)
         if self.seconds:
             time.sleep(self.seconds)
-        if self.fail_at is not None and batch.tick >= self.fail_at:
+        if self.fail_at is not None and batch.sequence >= self.fail_at:
             raise FULL
         last = super().append(batch)
         self.batches.append([row.tick for row in batch.journal])
@@ -56,7 +56,7 @@ class SlowStore(MemoryStore):
 
 def encode(ticks: Sequence[int]) -> Batch:
     return Batch(
-        tick=ticks[-1], journal=[JournalRow(tick, "t", "Task", "k", None, None, 0) for tick in ticks]
+        sequence=ticks[-1], journal=[JournalRow(tick, "t", "Task", "k", None, None, 0) for tick in ticks]
     )
 
 
@@ -69,15 +69,15 @@ class Writer:
         self.tick = 0
 
     def submit(self) -> int:
-        self.gate.admit(PATIENCE)
+        self.gate.wait_for_room(PATIENCE)
         with self.lock:
-            self.gate.submit(self.tick + 1, self.tick + 1)
+            self.gate.append(self.tick + 1, self.tick + 1)
             self.tick += 1
             return self.tick
 
     def commit(self) -> int:
         tick = self.submit()
-        self.gate.wait(tick, PATIENCE)
+        self.gate.wait_durable(tick, PATIENCE)
         assert self.gate.durable_sequence >= tick
         return tick
 
@@ -134,7 +134,7 @@ def test_one_thread(store: SlowStore, gate: GroupCommitLogWriter[int]) -> None:
         pass
     assert store.batches == [[tick] for tick in range(1, 21)]
     assert set(store.threads) == {"writer-0"}, "whoever finds no flush running leads"
-    assert (gate.durable_sequence, store.facts().tick, gate.failed) == (20, 20, None)
+    assert (gate.durable_sequence, store.info().sequence, gate.failed) == (20, 20, None)
 
 
 def test_the_main_thread_waits_but_never_leads(store: SlowStore, gate: GroupCommitLogWriter[int]) -> None:
@@ -143,18 +143,22 @@ def test_the_main_thread_waits_but_never_leads(store: SlowStore, gate: GroupComm
     assert set(store.threads) == {"vedette-flush-default"}
 
 
-def test_nothing_is_acknowledged_before_it_is_durable(store: SlowStore, gate: GroupCommitLogWriter[int]) -> None:
+def test_nothing_is_acknowledged_before_it_is_durable(
+    store: SlowStore, gate: GroupCommitLogWriter[int]
+) -> None:
     store.open.clear()
     tick = Writer(gate).submit()
     with pytest.raises(TimeoutError, match="tick 1 is not durable yet"):
-        gate.wait(tick, 0.05)
+        gate.wait_durable(tick, 0.05)
     assert gate.durable_sequence == 0
     store.open.set()
-    gate.wait(tick, PATIENCE)
+    gate.wait_durable(tick, PATIENCE)
     assert gate.durable_sequence == 1
 
 
-def test_those_who_come_during_a_flush_share_the_next(store: SlowStore, gate: GroupCommitLogWriter[int]) -> None:
+def test_those_who_come_during_a_flush_share_the_next(
+    store: SlowStore, gate: GroupCommitLogWriter[int]
+) -> None:
     writer = Writer(gate)
     store.open.clear()
     with running(*[writer.commit] * 16):
@@ -180,12 +184,12 @@ def test_a_read_waits_for_what_it_saw(store: SlowStore, gate: GroupCommitLogWrit
     writer = Writer(gate)
     with running(lambda: [writer.commit() for _ in range(3)]):
         pass
-    gate.wait(2)
-    gate.wait(0)
+    gate.wait_durable(2)
+    gate.wait_durable(0)
     with pytest.raises(ValueError, match="tick 4 was never submitted, the last was 3"):
-        gate.wait(4)
+        gate.wait_durable(4)
     with pytest.raises(ValueError, match="tick 4 was never submitted"):
-        gate.notify(4, lambda _: None)
+        gate.call_when_durable(4, lambda _: None)
 
 
 def test_a_commit_that_nobody_waits_for_becomes_durable_soon(
@@ -199,7 +203,9 @@ def test_a_commit_that_nobody_waits_for_becomes_durable_soon(
     eventually(lambda: gate.durable_sequence == 3)
 
 
-def test_a_waiter_that_gives_up_leaves_the_others_in_peace(store: SlowStore, gate: GroupCommitLogWriter[int]) -> None:
+def test_a_waiter_that_gives_up_leaves_the_others_in_peace(
+    store: SlowStore, gate: GroupCommitLogWriter[int]
+) -> None:
     writer = Writer(gate)
     store.open.clear()
     first = writer.submit()
@@ -207,9 +213,9 @@ def test_a_waiter_that_gives_up_leaves_the_others_in_peace(store: SlowStore, gat
     def impatient() -> None:
         tick = writer.submit()
         with pytest.raises(TimeoutError):
-            gate.wait(tick, 0.02)
+            gate.wait_durable(tick, 0.02)
 
-    with running(lambda: gate.wait(first, PATIENCE)):
+    with running(lambda: gate.wait_durable(first, PATIENCE)):
         assert store.reached.wait(PATIENCE)
         with running(*[impatient] * 4):
             pass
@@ -251,15 +257,17 @@ def interrupted_main_thread() -> Iterator[None]:
         signal.signal(signal.SIGINT, before)
 
 
-def test_ctrl_c_interrupts_the_waiting_and_not_the_writing(store: SlowStore, gate: GroupCommitLogWriter[int]) -> None:
+def test_ctrl_c_interrupts_the_waiting_and_not_the_writing(
+    store: SlowStore, gate: GroupCommitLogWriter[int]
+) -> None:
     assert threading.current_thread() is threading.main_thread()
     writer = Writer(gate)
     store.open.clear()
     tick = writer.submit()
     with interrupted_main_thread():
-        gate.wait(tick)
+        gate.wait_durable(tick)
     store.open.set()
-    gate.wait(tick, PATIENCE)
+    gate.wait_durable(tick, PATIENCE)
     assert (writer.commit(), store.ticks, gate.failed) == (2, [1, 2], None)
 
 
@@ -271,10 +279,10 @@ def test_callbacks(store: SlowStore, gate: GroupCommitLogWriter[int]) -> None:
     told: list[tuple[int, StoreError | None]] = []
     for _ in range(5):
         tick = writer.submit()
-        gate.notify(tick, lambda error, tick=tick: told.append((tick, error)))  # type: ignore[misc]
+        gate.call_when_durable(tick, lambda error, tick=tick: told.append((tick, error)))  # type: ignore[misc]
     eventually(lambda: len(told) == 5)
     assert told == [(tick, None) for tick in range(1, 6)]
-    gate.notify(3, lambda error: told.append((3, error)))
+    gate.call_when_durable(3, lambda error: told.append((3, error)))
     assert told[-1] == (3, None), "at once, when it is durable already"
 
 
@@ -286,14 +294,16 @@ def test_whoever_is_in_no_hurry_is_called_by_the_one_who_waits(
 
     def commit() -> None:
         tick = writer.submit()
-        gate.notify(tick, lambda _: called.append(threading.current_thread().name), hurry=False)
-        gate.wait(tick, PATIENCE)
+        gate.call_when_durable(
+            tick, lambda _: called.append(threading.current_thread().name), flush_now=False
+        )
+        gate.wait_durable(tick, PATIENCE)
 
     with running(*[commit] * 8):
         pass
     assert len(called) == 8
     tick = writer.submit()  # nobody waits for this one: within the delay, then
-    gate.notify(tick, lambda _: called.append("late"), hurry=False)
+    gate.call_when_durable(tick, lambda _: called.append("late"), flush_now=False)
     eventually(lambda: called[-1] == "late")
 
 
@@ -320,7 +330,7 @@ def test_a_loop_can_be_woken_once_per_flush() -> None:
             for _ in range(commits):
                 tick = writer.submit()
                 waiting[tick] = loop.create_future()
-                gate.notify(tick, lambda _: None)
+                gate.call_when_durable(tick, lambda _: None)
                 await waiting[tick]
 
         await asyncio.wait_for(asyncio.gather(*[session() for _ in range(count)]), PATIENCE)
@@ -337,8 +347,8 @@ def test_a_callback_that_fails_harms_nobody(
 ) -> None:
     writer, told = Writer(gate), Event()
     store.open.clear()
-    gate.notify(writer.submit(), lambda _: 1 / 0)
-    gate.notify(writer.submit(), lambda _: told.set())
+    gate.call_when_durable(writer.submit(), lambda _: 1 / 0)
+    gate.call_when_durable(writer.submit(), lambda _: told.set())
     with caplog.at_level(logging.ERROR):
         store.open.set()
         assert told.wait(PATIENCE)
@@ -368,21 +378,21 @@ def test_a_failed_flush_stops_everything(store: SlowStore) -> None:
     with running(*[fails] * 8):
         assert store.reached.wait(PATIENCE)
         eventually(lambda: writer.tick == 11)
-        gate.notify(11, lambda error: codes.append(error.code if error else None))
+        gate.call_when_durable(11, lambda error: codes.append(error.code if error else None))
         store.open.set()
     assert codes == ["E6001"] * 9, "those in the flush and those behind it"
-    assert (gate.durable_sequence, store.facts().tick, store.ticks) == (3, 3, [1, 2, 3])
+    assert (gate.durable_sequence, store.info().sequence, store.ticks) == (3, 3, [1, 2, 3])
     assert gate.failed is FULL
     assert flushes[-1] == (3, FULL)
 
-    gate.wait(3)  # what was durable stays so
-    for later in (lambda: gate.submit(12, 12), lambda: gate.wait(11), lambda: gate.wait(4)):
+    gate.wait_durable(3)  # what was durable stays so
+    for later in (lambda: gate.append(12, 12), lambda: gate.wait_durable(11), lambda: gate.wait_durable(4)):
         with pytest.raises(StoreError, match="no space left") as caught:
             later()
         assert caught.value is not FULL
         assert caught.value.fields == FULL.fields
     told: list[StoreError | None] = []
-    gate.notify(11, told.append)
+    gate.call_when_durable(11, told.append)
     assert told[0] is not None
     gate.close()
     gate.close()
@@ -405,7 +415,7 @@ def test_a_batch_that_cannot_be_encoded_fails_its_waiters(
 
 
 def test_a_failure_frees_those_who_wait_for_room(store: SlowStore) -> None:
-    gate = GroupCommitLogWriter(store, encode=encode, tick=0, high=2, low=1)
+    gate = GroupCommitLogWriter(store, encode=encode, tick=0, max_queued=2, resume_below=1)
     writer = Writer(gate)
     store.fail_at = 1
     store.open.clear()
@@ -429,19 +439,19 @@ def test_a_failure_frees_those_who_wait_for_room(store: SlowStore) -> None:
 
 
 def test_a_full_queue_holds_writers_back_until_it_is_low(store: SlowStore) -> None:
-    gate = GroupCommitLogWriter(store, encode=encode, tick=0, high=10, low=5)
+    gate = GroupCommitLogWriter(store, encode=encode, tick=0, max_queued=10, resume_below=5)
     store.open.clear()
-    gate.submit(1, 1)
-    gate.notify(1, lambda _: None)
+    gate.append(1, 1)
+    gate.call_when_durable(1, lambda _: None)
     assert store.reached.wait(PATIENCE)
     for tick in range(2, 12):
-        gate.admit(0)
-        gate.submit(tick, tick)
+        gate.wait_for_room(0)
+        gate.append(tick, tick)
     with pytest.raises(TimeoutError, match="10 commits are queued"):
-        gate.admit(0.02)
-    with running(lambda: gate.admit(PATIENCE)):
+        gate.wait_for_room(0.02)
+    with running(lambda: gate.wait_for_room(PATIENCE)):
         store.open.set()
-    gate.wait(11, PATIENCE)
+    gate.wait_durable(11, PATIENCE)
     gate.close()
 
 
@@ -451,47 +461,49 @@ def test_relaxed_does_not_wait_but_flushes_soon(store: SlowStore) -> None:
     store.open.clear()
     told: list[StoreError | None] = []
     for _ in range(100):
-        gate.notify(writer.submit(), told.append)
-    gate.wait(100)
+        gate.call_when_durable(writer.submit(), told.append)
+    gate.wait_durable(100)
     assert (told, gate.durable_sequence) == ([None] * 100, 0)
     store.open.set()
     eventually(lambda: gate.durable_sequence == 100)
     assert len(store.batches) <= 3
     writer.submit()
     gate.close()
-    assert store.facts().tick == 101
+    assert store.info().sequence == 101
 
 
 def test_relaxed_says_so_when_a_flush_failed(store: SlowStore) -> None:
-    gate = GroupCommitLogWriter(store, encode=encode, tick=0, durability="relaxed", delay_seconds=0.001)
+    gate = GroupCommitLogWriter(
+        store, encode=encode, tick=0, durability="relaxed", max_flush_delay_seconds=0.001
+    )
     store.fail_at = 1
-    gate.submit(1, 1)
+    gate.append(1, 1)
     eventually(lambda: gate.failed is not None)
     with pytest.raises(StoreError, match="no space left"):
-        gate.wait(1)
+        gate.wait_durable(1)
     with pytest.raises(StoreError, match="no space left"):
-        gate.submit(2, 2)
+        gate.append(2, 2)
     gate.close()
 
 
 def test_closing_flushes_what_is_left_and_refuses_the_rest(store: SlowStore) -> None:
-    gate = GroupCommitLogWriter(store, encode=encode, tick=0, delay_seconds=1_000)
+    gate = GroupCommitLogWriter(store, encode=encode, tick=0, max_flush_delay_seconds=1_000)
     for tick in range(1, 6):
-        gate.submit(tick, tick)
+        gate.append(tick, tick)
     gate.close()
-    assert (store.facts().tick, gate.durable_sequence) == (5, 5)
+    assert (store.info().sequence, gate.durable_sequence) == (5, 5)
     with pytest.raises(StoreError) as caught:
-        gate.submit(6, 6)
+        gate.append(6, 6)
     assert caught.value.code == "E6005"
-    gate.wait(5)
+    gate.wait_durable(5)
     gate.close()
     assert not [thread for thread in threading.enumerate() if thread.name.startswith("vedette-flush")]
 
 
 def test_closing_says_when_the_rest_could_not_be_written(store: SlowStore) -> None:
-    gate = GroupCommitLogWriter(store, encode=encode, tick=0, delay_seconds=1_000)
+    gate = GroupCommitLogWriter(store, encode=encode, tick=0, max_flush_delay_seconds=1_000)
     store.fail_at = 1
-    gate.submit(1, 1)
+    gate.append(1, 1)
     with pytest.raises(StoreError, match="no space left"):
         gate.close()
     gate.close()
@@ -506,11 +518,11 @@ def test_a_gate_that_was_never_used_has_no_thread(store: SlowStore) -> None:
 def test_the_gate_of_a_database_that_keeps_nothing() -> None:
     gate: LogWriter[int] = NullLogWriter(7)
     assert gate.durable_sequence == 7
-    gate.admit()
-    gate.submit(8, 8)
-    gate.wait(8)
+    gate.wait_for_room()
+    gate.append(8, 8)
+    gate.wait_durable(8)
     told: list[StoreError | None] = []
-    gate.notify(8, told.append)
+    gate.call_when_durable(8, told.append)
     gate.close()
     assert (gate.durable_sequence, told, gate.failed) == (8, [None], None)
 
@@ -523,7 +535,9 @@ def test_no_wake_up_is_lost(seed: int) -> None:
     """Threads that wait, give up, ask for a callback or go away, with the interpreter switching as often as it can."""
     store = SlowStore(seconds=0.0001 * (seed % 3))
     # The long delay: nothing is saved by the flush that comes anyhow.
-    gate = GroupCommitLogWriter(store, encode=encode, tick=0, high=8, low=2, delay_seconds=1_000)
+    gate = GroupCommitLogWriter(
+        store, encode=encode, tick=0, max_queued=8, resume_below=2, max_flush_delay_seconds=1_000
+    )
     writer = Writer(gate)
     told = Lock(), [0, 0]
 
@@ -540,13 +554,13 @@ def test_no_wake_up_is_lost(seed: int) -> None:
                 case "callback":
                     with told[0]:
                         told[1][0] += 1
-                    gate.notify(writer.submit(), called)
+                    gate.call_when_durable(writer.submit(), called)
                 case "hasty":
                     tick = writer.submit()
                     try:
-                        gate.wait(tick, chance.choice([0, 0.0001, 0.001]))
+                        gate.wait_durable(tick, chance.choice([0, 0.0001, 0.001]))
                     except TimeoutError:
-                        gate.wait(tick, PATIENCE)
+                        gate.wait_durable(tick, PATIENCE)
 
     before = sys.getswitchinterval()
     sys.setswitchinterval(1e-5)

@@ -82,7 +82,7 @@ def health(
 def errors(
     watch: WatchArgument,
     show_patterns: Annotated[
-        bool, typer.Option("--print_records-patterns", help="All about what its failures have in common.")
+        bool, typer.Option("--show-patterns", help="All about what its failures have in common.")
     ] = False,
     data: DataOption = DEFAULT_DATA,
     format: FormatOption = OutputFormat.TABLE,

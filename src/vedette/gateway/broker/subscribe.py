@@ -227,7 +227,7 @@ class GraphSubscriber:
         if options.mode == "consume":
             details["leaseMs"] = duration_to_ms(options.ack_timeout)
         first = [self._ack(sub, stream, pending=False, **details)]
-        self._subscribed(client, sub, stream, first, private=stream.credit is not None)
+        self._subscribed(client, sub, stream, first, credit_based=stream.credit is not None)
         feed.listen(stream.mark_ready)
         stream.mark_ready()
 

@@ -15,10 +15,10 @@ from vedette.pipeline.queries.delivering_source import COUNTS, telling_source
 from vedette.pipeline.queries.query_start import start_query
 from vedette.pipeline.task import PipelineConfig
 
-__all__ = ["METRICS", "start_stream", "stop_stream"]
+__all__ = ["COUNTS_METRIC", "drain_and_stop", "start_changes_query"]
 
 DRAIN_SECONDS = 10.0
-METRICS = "vedette"
+COUNTS_METRIC = "vedette"
 """Under this name the counts of a batch stand in the query's progress: see `telling.sum_of_counts`."""
 
 
@@ -38,16 +38,16 @@ def start_changes_query(
     source = telling_source(context)
     session.dataSource.register(source)
     options = {
-        "journal": context.journal,
-        "index": str(context.index),
-        "registry": context.registry,
-        "start": str(initial_offset(checkpoint, context.journal, start)),
+        "journal": context.journal_url,
+        "index": str(context.index_folder),
+        "registry": context.registry_url,
+        "start": str(initial_offset(checkpoint, context.journal_url, start)),
         "shares": str(shares),
         "maxrows": str(max_rows),
     }
     outcomes = session.readStream.format(source.name()).options(**options).load()
     return start_query(
-        outcomes.observe(METRICS, collect_list(COUNTS).alias(COUNTS))
+        outcomes.observe(COUNTS_METRIC, collect_list(COUNTS).alias(COUNTS))
         .writeStream.format("noop")
         .queryName(f"vedette {checkpoint.name}")
         .option("checkpointLocation", str(checkpoint))

@@ -1,6 +1,6 @@
 """Windows over collections, on Spark: a query of its own beside the hot path, with its state in Spark's state store.
 
-    journal ─▶ SelectWindowRows (Arrow, in the workers) ─▶ grouped by subscription ─▶ fold (state) ─▶ deliver ─▶ gateways
+    journal ─▶ select rows (Arrow, in the workers) ─▶ group by subscription ─▶ fold (state) ─▶ deliver ─▶ gateways
 
 The meaning is in `subscriptions.windows.windowed_watch`, which knows nothing of Spark. Here is what makes it survive: a
 batch is a range of the journal with a version of the index and a *watermark*, all three in the offset, so a batch that
@@ -30,18 +30,18 @@ from vedette.errors import SourceError
 from vedette.pipeline.checkpoint import initial_offset
 from vedette.pipeline.datasource import JournalSource
 from vedette.pipeline.deduplicate import deduplicate
-from vedette.pipeline.deliver import send_window_events
+from vedette.pipeline.deliver import deliver_windows
 from vedette.pipeline.match import DecodedBatch
 from vedette.pipeline.normalize import normalize
 from vedette.pipeline.queries.query_start import start_query
-from vedette.pipeline.schema import PROGRESS, WINDOW_ROWS, WINDOW_EVENTS, spark_schema
+from vedette.pipeline.schema import PROGRESS, WINDOW_EVENTS, WINDOW_ROWS, spark_schema
 from vedette.pipeline.sequence import sequence
 from vedette.pipeline.task import PipelineConfig
 from vedette.sources.images import decode_image, encode_image
 from vedette.sources.journal.seam import open_journal
 from vedette.subscriptions.index.change_batch import DocumentChange, ImageBatch
-from vedette.subscriptions.index.matcher import ENTER, LEAVE, Matches, match_segments, shown
-from vedette.subscriptions.index.segment import SHELF
+from vedette.subscriptions.index.matcher import ENTER, LEAVE, Matches, match_segments, redact_by_mask
+from vedette.subscriptions.index.segment import worker_cache
 from vedette.subscriptions.index.versions import open_version
 from vedette.subscriptions.spec import shape_of_spec
 from vedette.subscriptions.windows.windowed_subscriptions import (
@@ -59,7 +59,7 @@ from vedette.subscriptions.windows.windowed_watch import (
 from vedette.transport.ingest_messages import WindowResult
 from vedette.values import timestamp_from_ms, timestamp_to_ms
 
-__all__ = ["WINDOW_METRICS", "fold", "start_windows", "window_rows"]
+__all__ = ["WINDOW_COUNTS_METRIC", "process_windows", "select_window_rows", "start_windows_query"]
 
 SNAPSHOT, CHANGE, TICK, GONE = range(4)
 """Kinds of rows, in the order in which they count."""
@@ -81,9 +81,9 @@ def start_windows_query(
     """Start the query. `lateness_ms`: so long a window stays open after its end, for what is still on its way."""
     session.dataSource.register(JournalSource)
     options = {
-        "journal": context.journal,
-        "index": str(context.index),
-        "start": str(initial_offset(checkpoint, context.journal, start)),
+        "journal": context.journal_url,
+        "index": str(context.index_folder),
+        "start": str(initial_offset(checkpoint, context.journal_url, start)),
         "shares": "1",
         "windows": str(lateness_ms),
     }
@@ -91,12 +91,12 @@ def start_windows_query(
         session.readStream.format(JournalSource.name())
         .options(**options)
         .load()
-        .mapInArrow(SelectWindowRows(context), spark_schema(WINDOW_ROWS))
+        .mapInArrow(select_window_rows(context), spark_schema(WINDOW_ROWS))
     )
     told = rows.groupBy("subscription").applyInPandasWithState(
-        fold, spark_schema(WINDOW_EVENTS), "held binary", "append", "NoTimeout"
+        process_windows, spark_schema(WINDOW_EVENTS), "held binary", "append", "NoTimeout"
     )
-    outcomes = told.mapInArrow(_deliver(context), spark_schema(_OUTCOME))
+    outcomes = told.mapInArrow(_deliver_window_events(context), spark_schema(_OUTCOME))
     return start_query(
         outcomes.observe(WINDOW_COUNTS_METRIC, *[sum_(field.name).alias(field.name) for field in _OUTCOME])
         .writeStream.format("noop")
@@ -109,7 +109,9 @@ def start_windows_query(
 # --- what concerns windows ---------------------------------------------------------------------------------------
 
 
-def SelectWindowRows(context: PipelineConfig) -> Callable[[Iterator[pa.RecordBatch]], Iterator[pa.RecordBatch]]:
+def select_window_rows(
+    context: PipelineConfig,
+) -> Callable[[Iterator[pa.RecordBatch]], Iterator[pa.RecordBatch]]:
     """Changes for windowed subscriptions, and at the end of a range: snapshots of new ones, and whose window ends."""
 
     def through(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
@@ -130,7 +132,7 @@ def _batch(rows: list[dict[str, Any]]) -> pa.RecordBatch:
 
 def _row(subscription: WindowedSubscription, kind: int, **more: Any) -> dict[str, Any]:
     return {
-        "subscription": subscription.leader,
+        "subscription": subscription.state_owner,
         "gateway": subscription.gateway,
         "form": subscription.form,
         "created_ms": timestamp_to_ms(subscription.created),
@@ -140,7 +142,7 @@ def _row(subscription: WindowedSubscription, kind: int, **more: Any) -> dict[str
 
 
 def _changed(batch: pa.RecordBatch, context: PipelineConfig) -> list[dict[str, Any]]:
-    SHELF.max_bytes = context.max_mapped_index_bytes
+    worker_cache.max_bytes = context.max_mapped_index_bytes
     for stage in (normalize, deduplicate, sequence):
         batch = stage(batch, context)
     decoded, found = DecodedBatch(batch), []
@@ -148,14 +150,14 @@ def _changed(batch: pa.RecordBatch, context: PipelineConfig) -> list[dict[str, A
         name: batch[name].to_pylist() for name in ("partition", "time_ms", "appended_ms", "before", "after")
     }
     for tenant, collection, version, newer_than, rows in decoded.groups():
-        windowed = windowed_subscriptions(context.index, version)
+        windowed = windowed_subscriptions(context.index_folder, version)
         if not any((each.tenant, each.collection) == (tenant, collection) for each in windowed.values()):
             continue
-        segments, ended = open_version(context.index, version).collection(tenant, collection)
+        segments, ended = open_version(context.index_folder, version).collection(tenant, collection)
         images = ImageBatch(tenant, collection, [decoded.changes[row] for row in rows])
         matches = match_segments(segments, ended, images, newer_than=newer_than)
         for number, match in enumerate(matches):
-            subscription = windowed.get(match.number)
+            subscription = windowed.get(match.subscription)
             if subscription is None:
                 continue
             place, change = rows[match.change], decoded.changes[rows[match.change]]
@@ -169,36 +171,36 @@ def _changed(batch: pa.RecordBatch, context: PipelineConfig) -> list[dict[str, A
                     appended_ms=columns["appended_ms"][place],
                     collection=collection,
                     key=change.key,
-                    before=_seen(matches, number, LEAVE, columns["before"][place], change.before),
-                    after=_seen(matches, number, ENTER, columns["after"][place], change.after),
+                    before=_visible_image(matches, number, LEAVE, columns["before"][place], change.before),
+                    after=_visible_image(matches, number, ENTER, columns["after"][place], change.after),
                 )
             )
     return found
 
 
-def _seen(
+def _visible_image(
     matches: Matches, number: int, side: int, image: bytes | None, document: Document | None
 ) -> bytes | None:
     """An image as far as a match is about it, and as policies show it to the subscriber."""
-    if document is None or not matches.reason[number] & side:
+    if document is None or not matches.transition[number] & side:
         return None
     hidden = matches.hidden_before if side == LEAVE else matches.hidden_after
     if not hidden[number]:
         return image
     shape = shape_of_spec(matches.forms[int(matches.shape[number])])
-    return encode_image(dict(shown(shape, document, int(hidden[number]))))
+    return encode_image(dict(redact_by_mask(shape, document, int(hidden[number]))))
 
 
 def _rows_at_range_end(mark: dict[str, Any], context: PipelineConfig) -> list[dict[str, Any]]:
     """`newer_than` of a mark is the version of the batch before; its times are the watermarks."""
-    now = windowed_subscriptions(context.index, mark["version"])
-    before = windowed_subscriptions(context.index, max(0, mark["newer_than"]))
+    now = windowed_subscriptions(context.index_folder, mark["version"])
+    before = windowed_subscriptions(context.index_folder, max(0, mark["newer_than"]))
     found = [_row(each, GONE) for number, each in before.items() if number not in now]
     for number, each in now.items():
         if number not in before and each.watch.aggregates:
             found += _snapshot(each, mark["version"], context)
         due = window_ends_between(each.watch, each.created, mark["appended_ms"], mark["time_ms"])
-        if due and number == each.leader:
+        if due and number == each.state_owner:
             found.append(_row(each, TICK, time_ms=mark["time_ms"]))
     return found
 
@@ -207,7 +209,7 @@ def _snapshot(
     subscription: WindowedSubscription, version: int, context: PipelineConfig
 ) -> list[dict[str, Any]]:
     """Documents that match now. They are true at one offset only together: a page that is of another begins it anew."""
-    journal = open_journal(context.journal)
+    journal = open_journal(context.journal_url)
     try:
         while True:
             found, offset, key = [], None, None
@@ -235,7 +237,7 @@ def _matching(
     offset: int,
     context: PipelineConfig,
 ) -> list[dict[str, Any]]:
-    segments, ended = open_version(context.index, version).collection(
+    segments, ended = open_version(context.index_folder, version).collection(
         subscription.tenant, subscription.collection
     )
     changes = [DocumentChange(_FOREVER, key, "create", None, decode_image(image)) for key, image in documents]
@@ -248,17 +250,21 @@ def _matching(
             offset=offset,
             collection=subscription.collection,
             key=documents[match.change][0],
-            after=_seen(matches, number, ENTER, documents[match.change][1], changes[match.change].after),
+            after=_visible_image(
+                matches, number, ENTER, documents[match.change][1], changes[match.change].after
+            ),
         )
         for number, match in enumerate(matches)
-        if match.number == subscription.number
+        if match.subscription == subscription.number
     ]
 
 
 # --- the state of one subscription ---------------------------------------------------------------------------------
 
 
-def fold(key: tuple[int], frames: Iterator[pd.DataFrame], state: GroupState) -> Iterator[pd.DataFrame]:
+def process_windows(
+    key: tuple[int], frames: Iterator[pd.DataFrame], state: GroupState
+) -> Iterator[pd.DataFrame]:
     """Rows of one subscription, in a batch, onto its state; what its windows tell."""
     rows = [row for frame in frames for row in frame.to_dict("records")]
     rows.sort(key=lambda row: (row["kind"], _number(row["offset"])))
@@ -273,20 +279,20 @@ def fold(key: tuple[int], frames: Iterator[pd.DataFrame], state: GroupState) -> 
     for collection in dict.fromkeys(row["collection"] for row in snapshot):
         own = [row for row in snapshot if row["collection"] == collection]
         documents = [(row["key"], decode_image(row["after"])) for row in own if _is(row["after"])]
-        watch.begin(collection, int(own[0]["offset"]), documents)
+        watch.load_snapshot(collection, int(own[0]["offset"]), documents)
     told: list[WindowEvent] = []
     for row in rows:
         if row["kind"] == CHANGE:
-            watch.take(_change(row))
+            watch.apply(_change(row))
         elif row["kind"] == TICK:
             told += watch.advance(timestamp_from_ms(int(row["time_ms"])))
-    state.update((pickle.dumps(watch.held),))
+    state.update((pickle.dumps(watch.state),))
     yield pd.DataFrame(
         {
             "subscription": [number] * (len(told) + 1),
             "gateway": [int(last["gateway"])] * (len(told) + 1),
             "position": [*(event.position for event in told), 0],
-            "payload": [*map(_payload, told), b""],
+            "payload": [*map(_encode_window_event, told), b""],
             "late": [0] * len(told) + [watch.late - late],
         }
     )
@@ -314,7 +320,7 @@ def _change(row: dict[str, Any]) -> WindowChange:
     )
 
 
-def _payload(event: WindowEvent) -> bytes:
+def _encode_window_event(event: WindowEvent) -> bytes:
     """What cannot be told, since it is too large or nested too deep, is counted as dropped: failing here would end the
     windows of everybody, for ever."""
     fields = {"type": event.type, "window_start": event.start, "window_end": event.end}
@@ -332,7 +338,9 @@ def _payload(event: WindowEvent) -> bytes:
 # --- to the gateways -------------------------------------------------------------------------------------------------
 
 
-def _deliver(context: PipelineConfig) -> Callable[[Iterator[pa.RecordBatch]], Iterator[pa.RecordBatch]]:
+def _deliver_window_events(
+    context: PipelineConfig,
+) -> Callable[[Iterator[pa.RecordBatch]], Iterator[pa.RecordBatch]]:
     def through(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         for batch in batches:
             rows = batch.to_pylist()
@@ -343,7 +351,7 @@ def _deliver(context: PipelineConfig) -> Callable[[Iterator[pa.RecordBatch]], It
                         subscription=row["subscription"], position=row["position"], payload=row["payload"]
                     )
                     by_gateway.setdefault(row["gateway"], []).append(told)
-            lost = send_window_events(by_gateway, context)
+            lost = deliver_windows(by_gateway, context)
             count = sum(map(len, by_gateway.values()))
             outcome = {"told": count - lost, "late": sum(row["late"] for row in rows), "undeliverable": lost}
             yield pa.RecordBatch.from_pylist([outcome], schema=_OUTCOME)

@@ -14,7 +14,7 @@ import pytest
 from pyspark.sql.streaming.state import GroupState
 
 from vedette.pipeline.datasource import JournalStream
-from vedette.pipeline.queries.windows import SelectWindowRows, _encode_window_event, handleInputRows
+from vedette.pipeline.queries.windows import _encode_window_event, process_windows, select_window_rows
 from vedette.pipeline.task import PipelineConfig
 from vedette.pipeline.worker_cache import close_connections
 from vedette.policy.collection_policies import ViewRule
@@ -110,10 +110,10 @@ class Windows:
         if end == self.offset:
             return
         for part in self.stream.partitions(self.offset, end):
-            rows = pa.Table.from_batches(SelectWindowRows(self.context)(self.stream.read(part))).to_pandas()
+            rows = pa.Table.from_batches(select_window_rows(self.context)(self.stream.read(part))).to_pandas()
             for number, frame in rows.groupby("subscription"):
                 state = self.states.setdefault(number, HeldState())
-                for out in handleInputRows((number,), iter([frame]), cast(GroupState, state)):
+                for out in process_windows((number,), iter([frame]), cast(GroupState, state)):
                     self._take(number, out)
         self.offset = end
 

@@ -22,9 +22,9 @@ from vedette.storage.sqlite.directory import DataDirectory, list_databases
 
 HOLD = """
 import sys
-from vedette.storage.catalog import open_home
-home = open_home(sys.argv[1])
-home.open("default").load()
+from vedette.storage.catalog import open_catalog
+home = open_catalog(sys.argv[1])
+home.open("default").open_for_writing()
 print("held", flush=True)
 sys.stdin.read()
 home.close()

@@ -33,7 +33,7 @@ class StillMover:
     def __init__(self, move: Callable[[], int], name: str) -> None:
         self.move, self.name = move, name
 
-    def ask(self, *, soon: bool = True) -> None:
+    def request(self, *, soon: bool = True) -> None:
         """It is asked in vain."""
 
     def close(self) -> None:
@@ -161,7 +161,11 @@ def test_nobody_can_tell_kept_from_entered(history: list[dict[str, Any] | str]) 
     with ExitStack() as stack:
         memory = "/dev/shm" if Path("/dev/shm").is_dir() else None  # none of the many syncs matters
         folder = Path(stack.enter_context(tempfile.TemporaryDirectory(dir=memory)))
-        for name, value in {"Mover": StillMover, "MOVED_ROWS": 3, "KEPT_ROWS": 7}.items():
+        for name, value in {
+            "BackgroundWorker": StillMover,
+            "APPLY_CHUNK_ROWS": 3,
+            "MAX_PENDING_BATCH_ROWS": 7,
+        }.items():
             stack.enter_context(patch(f"vedette.storage.sqlite.store.{name}", value))
         path, number = folder / "0.sqlite", 0
         store, twin = SqliteStore(path), MemoryStore()
