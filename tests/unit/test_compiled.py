@@ -52,7 +52,7 @@ def test_what_fits_is_loaded(copy: Path) -> None:
 def test_after_an_edit_the_sources_count(copy: Path, edited: str) -> None:
     with (copy / edited).open("a") as file:
         file.write("\n# edited\n")
-    assert origin_of("vedette.watch.evaluation.effects", copy) == copy / "watch" / "hub.py"
+    assert origin_of("vedette.watch.evaluation.effects", copy) == copy / "watch/evaluation/effects.py"
 
 
 def test_what_the_compiler_does_not_read_may_change(copy: Path) -> None:

@@ -150,5 +150,5 @@ class ServedWatch(BlockingWatch):
         return self.handle or super().id
 
     @property
-    def is_durable(self) -> bool:
+    def lasts(self) -> bool:
         return self._watch.delivery == "reliable"

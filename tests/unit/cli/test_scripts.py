@@ -25,7 +25,14 @@ LINK has(#p, #t)
 def test_parts_keep_their_order_and_declarations_stand_together() -> None:
     parts = read_script(MIXED)
     assert [type(part).__name__ for part in parts] == [
-        *["Declarations", "OneStatement", "OneStatement", "OneStatement", "Declarations", "OneStatement"]
+        *[
+            "DeclarationPart",
+            "StatementPart",
+            "StatementPart",
+            "StatementPart",
+            "DeclarationPart",
+            "StatementPart",
+        ]
     ]
     first = parts[0]
     assert isinstance(first, DeclarationPart)

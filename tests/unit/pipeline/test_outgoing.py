@@ -75,7 +75,7 @@ class FailingLink:
             assert isinstance(output, MatchedChange)
             self.desks.told[self.number].append(output.change.offset)
 
-    def settle(self) -> None:
+    def wait_until_accepted(self) -> None:
         if self.broken or self.unread or next(self.desks.faults) == "silent":
             self._fail()
 

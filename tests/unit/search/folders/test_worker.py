@@ -219,7 +219,7 @@ def test_what_is_left_of_a_watch_that_is_removed_is_not_done(bench: Bench) -> No
     assert (bench.queue.depth(), bench.store.files_written) == (0, 0)
 
 
-@pytest.mark.parametrize("refusing", ["stored", "prepare"])
+@pytest.mark.parametrize("refusing", ["stored_files", "ensure_collection"])
 def test_a_collection_that_the_store_refuses_holds_nobody_else_up(
     bench: Bench, monkeypatch: pytest.MonkeyPatch, refusing: str
 ) -> None:

@@ -286,7 +286,7 @@ class Overflowing:
     def __exit__(self, *_: object) -> None:
         pass
 
-    def words(self, milliseconds: int) -> set[str] | None:
+    def read(self, milliseconds: int) -> set[str] | None:
         if self.stopping.is_set():
             return None
         try:
