@@ -79,7 +79,7 @@ class Board:
     authority = None
 
     def __init__(self) -> None:
-        self.cork = WriteBatcher()
+        self.write_batcher = WriteBatcher()
         self.limits = GatewayLimits(max_frame_bytes=LARGEST, first_frame_bytes=LARGEST)
         self.messages: list[bytes] = []
 
@@ -91,7 +91,7 @@ class Board:
     def received(self, _: Any, data: bytes) -> None:
         self.messages.append(data)
 
-    def fail(self, code: str, text: str) -> None:
+    def send_error(self, code: str, text: str) -> None:
         assert (code, bool(text)) == ("invalid_frame", True)
 
 

@@ -83,16 +83,16 @@ class FullBroker:
     """Has much to tell after each call, until it was told."""
 
     def __init__(self) -> None:
-        self.much_to_tell = False
+        self.is_over_threshold = False
         self.done: list[str] = []
 
     def call(self) -> None:
         self.done.append("call")
-        self.much_to_tell = True
+        self.is_over_threshold = True
 
     def process(self, _: Any) -> None:
         self.done.append("tell")
-        self.much_to_tell = False
+        self.is_over_threshold = False
 
 
 def test_calls_that_lead_to_much_are_told_in_parts():

@@ -16,22 +16,22 @@ class Heard:
     """Stands for a stream, and for the broker that its events go to."""
 
     def __init__(self, *, version: int, causal: bool) -> None:
-        self.version, self.registered, self.partitions = version, (7,), {1: 1}
+        self.version, self.subscription_ids, self.partition_epochs = version, (7,), {1: 1}
         self.state = StreamState.REGISTERED
-        self.hold: CausalBuffer[Any] | None = CausalBuffer() if causal else None
+        self.causal_buffer: CausalBuffer[Any] | None = CausalBuffer() if causal else None
         self.told: list[int] = []
 
-    def hears(self, change: DeliveredChange) -> bool:
+    def accept(self, change: DeliveredChange) -> bool:
         return change.offset > 0
 
-    def tell_change(self, change: Any, reason: Any) -> tuple[int, bytes]:
+    def append_change(self, change: Any, reason: Any) -> tuple[int, bytes]:
         return change.record.offset, b""
 
-    def tell_window(self, told: WindowResult, reached: int) -> tuple[int, bytes]:
-        assert reached == 9
-        return 100 + told.position, b""
+    def append_window(self, result: WindowResult, offset: int) -> tuple[int, bytes]:
+        assert offset == 9
+        return 100 + result.position, b""
 
-    def tell(self, stream: Heard, seq: int, tail: bytes) -> None:
+    def publish(self, stream: Heard, seq: int, tail: bytes) -> None:
         stream.told.append(seq)
 
 

@@ -12,10 +12,10 @@ from vedette.gateway.wire.resume_token import ResumeToken, TokenSigner, subscrip
 SEAL = TokenSigner(b"k" * 32)
 tokens = st.builds(
     ResumeToken,
-    subscription=st.binary(min_size=16, max_size=16),
+    stream_key=st.binary(min_size=16, max_size=16),
     epoch=st.integers(-(2**63), 2**63 - 1),
     seqs=st.dictionaries(st.integers(0, 2**32 - 1), st.integers(0, 2**63 - 1), max_size=5),
-    pending=st.booleans(),
+    snapshot_pending=st.booleans(),
 )
 
 
