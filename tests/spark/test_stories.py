@@ -30,7 +30,7 @@ from vedette.transport.receiver import ChangeReceiver, MatchedChange
 from vedette.watch.delta import value_key
 
 MEMORY = next((path for path in ("/dev/shm",) if Path(path).is_dir()), None)
-SINGLE = [story for story in STORIES if story.watches == "one element"]
+SINGLE = [story for story in STORIES if story.scope == "node"]
 ENGINE_ONLY = (
     "an expression of the kind",  # now(), what is computed
     "an aggregate without a window",

@@ -43,9 +43,9 @@ def test_titles_are_unique():
 
 def test_each_story_says_how_much_its_watches_look_at():
     """Hosts that look at one element at a time tell the stories that say so: it had better be true."""
-    unmarked = [story for story in STORIES if story.watches is None]
-    assert unmarked == [], "write `.watches one element` or `.watches several elements`"
-    single = [story for story in STORIES if story.watches == "one element"]
+    unmarked = [story for story in STORIES if story.scope is None]
+    assert unmarked == [], "write `.scope node` or `.scope pattern`"
+    single = [story for story in STORIES if story.scope == "node"]
     several = {str(s) for s in single for step in s.steps for w in watches_of(step) if not is_single(w)}
     assert several == set(), "these watches look at several elements"
 

@@ -1,4 +1,4 @@
-"""For tests, ours and those of users: a clock to hold in the hand, and stories that run on every host."""
+"""Tools for tests, also of users: a manual clock, in-memory twins, and the story runner."""
 
 from vedette.testing.clock import ManualClock, Timer
 

@@ -1,4 +1,4 @@
-"""A clock that stands still until it is told to move."""
+"""A clock for tests that moves only when the test advances it."""
 
 from __future__ import annotations
 
@@ -15,12 +15,12 @@ START = datetime(2024, 1, 1, tzinfo=UTC)
 
 @dataclass(order=True, slots=True)
 class Timer:
-    """Something that is due at a moment; `cancel` takes it back."""
+    """A scheduled callback. `cancel` removes it."""
 
     due: float
-    """On the monotonic scale, in seconds."""
+    """Due time in seconds of the monotonic clock."""
     rank: int
-    """Among timers of one moment the one set first runs first."""
+    """Timers with the same due time run in the order they were set."""
     callback: Callable[[], object] = field(compare=False)
     cancelled: bool = field(default=False, compare=False)
 
@@ -29,7 +29,7 @@ class Timer:
 
 
 class ManualClock:
-    """Implements `vedette.Clock`. `advance` runs what is due, each at its own moment, before it returns.
+    """Implements `vedette.Clock`. `advance` runs every due callback at its own time before it returns.
 
     The usual mistake: a callback that waits for another thread, which waits for this clock. Callbacks run in the thread
     that advances; what they set anew runs in the same `advance` if it falls due within it.
@@ -47,15 +47,15 @@ class ManualClock:
         self._lock = Lock()
 
     def now(self) -> datetime:
-        """The present moment in UTC, in whole milliseconds."""
+        """The current time in UTC, in whole milliseconds."""
         return self._start + timedelta(milliseconds=int(round(self._elapsed * 1000, 3)))
 
     def monotonic(self) -> float:
-        """Seconds since the clock was made."""
+        """Seconds since the clock was created."""
         return self._elapsed
 
     def call_at(self, due: float, callback: Callable[[], object]) -> Timer:
-        """Call back when `monotonic()` reaches `due`; a moment that has passed is due at the next `advance`."""
+        """Schedule a callback for `monotonic() == due`. A time in the past is due at the next `advance`."""
         with self._lock:
             self._ranks += 1
             timer = Timer(due, self._ranks, callback)
@@ -66,7 +66,7 @@ class ManualClock:
         return self.call_at(self._elapsed + seconds, callback)
 
     def advance(self, seconds: float) -> None:
-        """Let time pass. What falls due on the way runs in order, and finds the clock at its own moment."""
+        """Advance the clock. Due callbacks run in order; each sees the clock at its due time."""
         if seconds < 0:
             raise ValueError("time does not go back")
         goal = self._elapsed + seconds
@@ -76,7 +76,7 @@ class ManualClock:
             self._elapsed = max(self._elapsed, goal)
 
     def _next(self, goal: float) -> Timer | None:
-        """The first timer due by then, with the clock set to its moment."""
+        """Remove the first timer due by then and set the clock to its time."""
         with self._lock:
             while self._timers and self._timers[0].due <= goal:
                 timer = heapq.heappop(self._timers)

@@ -1,4 +1,4 @@
-"""The file queue in memory: the twin of the consume-mode WATCH over `FileTask` nodes."""
+"""In-memory twin of the file queue, which is a consume-mode WATCH over `FileTask` nodes."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ class _Entry:
     task: FileTask
     queued_at: datetime
     rank: int
-    """Among those of one moment the first put is the oldest."""
+    """Orders tasks with the same timestamp by insertion."""
     attempts: int = 0
     due_at: datetime | None = None
     error: str | None = None
@@ -35,11 +35,11 @@ class _Entry:
     lease_until: datetime | None = None
     worker_id: str | None = None
     put_while_claimed: bool = False
-    """Whether it was put while it is in progress."""
+    """True if the task was put again while it was claimed."""
 
 
 def _locked(method: Callable[P, R]) -> Callable[P, R]:
-    """One thread at a time in the queue, with what time did taken into account."""
+    """Take the lock and expire leases before the method runs."""
 
     @wraps(method)
     def locked(*arguments: P.args, **named: P.kwargs) -> R:
@@ -53,7 +53,7 @@ def _locked(method: Callable[P, R]) -> Callable[P, R]:
 
 
 class MemoryFileQueue:
-    """For any number of threads."""
+    """Thread-safe."""
 
     def __init__(self, clock: Clock, lease: timedelta = timedelta(seconds=60)) -> None:
         self._clock, self._lease = clock, lease
@@ -149,7 +149,7 @@ class MemoryFileQueue:
         return found
 
     def flush_view(self) -> None:
-        """There is no view of it."""
+        """No-op: the twin has no SQL view."""
 
     @_locked
     def retry_dead_letters(self, path: str | None = None) -> int:
@@ -176,7 +176,7 @@ class MemoryFileQueue:
     # ---- inside
 
     def expire_leases(self) -> None:
-        """Leases that ended: the worker is lost, and that is a failure."""
+        """Count a failed attempt for every expired lease."""
         for entry in self._entries.values():
             if entry.claim_id is not None and not self._leased(entry):
                 entry.attempts += 1

@@ -1,4 +1,4 @@
-"""The pipeline without Spark: the same data source, stages and frames, one micro-batch after the other.
+"""The pipeline without Spark: the same data source, stages and frames, one micro-batch after another.
 
 It keeps what Spark's checkpoint keeps, where the last batch ended that was delivered whole, and can be made to die in
 the middle of one: the batch then runs again, as it would on Spark, with the same range and the same version.
@@ -51,12 +51,12 @@ class LocalPipeline:
         self._offset = self._stream.initialOffset()
         self._planned: dict[str, int] | None = None
         self.crash_after_changes: int | None = None
-        """Die after so many changes of the next batch were delivered."""
+        """Crash the next batch after this number of delivered changes."""
         self._stop = Flag()
         self._thread: Thread | None = None
 
     def step(self, *, publish: bool = True) -> bool:
-        """One batch; whether there was one. A batch that died is run again, as it was planned."""
+        """Run one batch. Return False if there was none. A crashed batch is retried with the same plan."""
         if publish:
             self._compactor.publish()
         self._states.publish(self.journal.partitions(), self.registry.gateways())
@@ -77,7 +77,7 @@ class LocalPipeline:
         return True
 
     def run_until_idle(self) -> None:
-        """Run batches until nothing is left to deliver."""
+        """Run batches until no change is left to deliver."""
         while self.step():
             pass
 

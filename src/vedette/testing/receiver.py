@@ -1,4 +1,4 @@
-"""A gateway's end of the ingest link inside a test: takes deliveries, remembers them, fails when it is told to."""
+"""The gateway side of the ingest link for tests: receives and records deliveries, and fails on request."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ __all__ = ["IngestReceiver"]
 
 
 class IngestReceiver:
-    """Listens on a Unix socket. `changes` are all that came, repeats included; `unique` without them."""
+    """Listens on a Unix socket. `changes` has every received change, duplicates included; `unique` without duplicates."""
 
     def __init__(self, path: Path, *, secret: str = "") -> None:
         self.address = str(path)
@@ -36,11 +36,11 @@ class IngestReceiver:
         self.completed: list[Complete] = []
         self.statuses: list[Status] = []
         self.senders: list[str] = []
-        """Who has connected, as they call themselves."""
+        """Names of the senders that connected."""
         self.accepting = True
-        """While false, deliveries are read and neither kept nor accepted, and the link is closed."""
+        """If false, deliveries are read but not recorded or accepted, and the link is closed."""
         self.on_changes: Callable[[list[DeliveredChange]], object] | None = None
-        """Called with what arrives, before it is accepted."""
+        """Called with each frame before it is accepted."""
         self._secret = secret
         self._bell = Condition()
         self._open: list[socket.socket] = []
@@ -51,12 +51,12 @@ class IngestReceiver:
 
     @property
     def unique(self) -> dict[tuple[int, int, int], DeliveredChange]:
-        """By (partition, epoch, seq), without those that were told again for later subscriptions."""
+        """Changes by (partition, epoch, seq), without backfills for later subscriptions."""
         with self._bell:
             return {(c.partition, c.epoch, c.seq): c for c in self.changes if not c.again}
 
     def wait_for(self, condition: Callable[[], bool], seconds: float = 240.0) -> bool:
-        """Wait until the condition holds after some delivery; false when the time is over."""
+        """Wait until the condition holds after a delivery. Return False on timeout."""
         clock = SystemClock()
         end = clock.monotonic() + seconds
         with self._bell:

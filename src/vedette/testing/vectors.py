@@ -1,4 +1,4 @@
-"""The vector store in memory: the twin of `vedette.search.vectors.qdrant`, for tests of one's own ingest."""
+"""In-memory twin of `vedette.search.vectors.qdrant`, also for tests of users."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ class MemoryVectorStore:
     def __init__(self) -> None:
         self.outage: str | None = None
         self.files_written = 0
-        """Files written so far."""
+        """Number of files written so far."""
         self._dimensions: dict[str, int] = {}
         self._files: dict[str, dict[str, FileVectors]] = {}
 

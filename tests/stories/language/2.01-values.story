@@ -6,7 +6,7 @@
     }
 
 === 2.1.1 | every scalar can be stored and read back
-.given things
+.use things
 > SPAWN x: Thing { text = "Grüße 🙂", whole = 42, real = 1.5, yes = true, at = @2024-02-29T12:30:00Z, span = 90s }
 created 1
 > MATCH t: Thing RETURN t.text, t.whole, t.real, t.yes, t.at, t.span
@@ -14,7 +14,7 @@ columns: t.text | t.whole | t.real | t.yes | t.at | t.span
 "Grüße 🙂" | 42 | 1.5 | true | @2024-02-29T12:30:00.000Z | 90s
 
 === 2.1.1 | Int has 64 bits
-.given things
+.use things
 > SPAWN big: Thing { whole = 9223372036854775807 }
 > SPAWN small: Thing { whole = -9223372036854775807 - 1 }
 > MATCH t: Thing RETURN t.whole ORDER BY t.whole
@@ -30,7 +30,7 @@ columns: t.text | t.whole | t.real | t.yes | t.at | t.span
 @2024-01-01T00:00:00.123Z | @2024-01-01T00:00:00.000Z | @2024-01-01T00:00:00.000Z | -1500ms
 
 === 2.1.1 | an ID is opaque: it can be compared for equality only
-.given things
+.use things
 > SPAWN a: Thing
 > SPAWN b: Thing { ref = #a }
 > MATCH b: Thing, a: Thing WHERE b.ref = a.id RETURN b.id, a.id
@@ -39,19 +39,19 @@ columns: t.text | t.whole | t.real | t.yes | t.at | t.span
 ! E2003 Invalid operator '<'
 
 === 2.1.1 | references and lists are values too
-.given things
+.use things
 > SPAWN a: Thing { whole = 1 }
 > MATCH t: Thing RETURN t, [t.whole, 2], COLLECT(t.whole)
 Thing #a {whole: 1} | [1, 2] | [1]
 
 === 2.1.2 | Int becomes Float where Float is declared, and in mixed arithmetic
-.given things
+.use things
 > SPAWN x: Thing { real = 3 }
 > MATCH t: Thing RETURN t.real, t.real + 1, 1 + 0.5
 3.0 | 4.0 | 1.5
 
 === 2.1.2 | Float becomes Int only by floor, ceil and round
-.given things
+.use things
 > SPAWN x: Thing { whole = 1.5 }
 ! E2003 analysis error
 ! type mismatch
@@ -64,13 +64,13 @@ Thing #a {whole: 1} | [1, 2] | [1]
 2
 
 === 2.1.2 | a Float parameter is no Int either
-.given things
-.with {"v": 2.5}
+.use things
+.params {"v": 2.5}
 > SPAWN x: Thing { whole = $v }
 ! E2003 Int
 
 === 2.1.2 | Int is accepted where a Timestamp or a Duration is declared: milliseconds
-.given things
+.use things
 > SPAWN x: Thing { at = 12345, span = 1500 }
 > MATCH t: Thing RETURN t.at, t.span
 @1970-01-01T00:00:12.345Z | 1500ms
@@ -98,7 +98,7 @@ Thing #a {whole: 1} | [1, 2] | [1]
 Infinity | -Infinity | NaN | false | Infinity
 
 === 2.1.3 | NaN and infinity survive being stored
-.given things
+.use things
 > SPAWN a: Thing { real = 0.0 / 0.0 }
 > SPAWN b: Thing { real = -1.0 / 0.0 }
 > MATCH t: Thing RETURN t.id, t.real
@@ -240,7 +240,7 @@ linked 1
 ! E3601 not found
 
 === 2.1.7 | values of different types cannot be compared: an error, not false
-.given things
+.use things
 > MATCH t: Thing WHERE t.text = 1 RETURN t
 ! E2003 analysis error
 ! Invalid operator '=' for types String and Int
@@ -250,7 +250,7 @@ linked 1
 ! E2003 Invalid operator 'IN'
 
 === 2.1.7 | same types, Int with Float, references and null can be compared
-.given things
+.use things
 > SPAWN x: Thing { whole = 1, real = 1.0 }
 > MATCH t: Thing RETURN t.whole = t.real, t = t, t = #x, t.text = null, null = t.text, t = null
 true | true | true | true | true | false

@@ -5,7 +5,7 @@
     edge knows(a: Person, b: Person) { since: Int? }
 
 === 2.2.1 | ids are given by the engine, unique over nodes and edges, and stay
-.given people
+.use people
 >> SPAWN a: Person { name = "a" }
    SPAWN b: Person { name = "b" }
    LINK k: knows(#a, #b)
@@ -29,15 +29,15 @@
 "Order"
 
 === 2.2.1 | ids are never used twice, also after opening again
-.given people
+.use people
 > SPAWN a: Person { name = "first" }
-.reopen
+.restart
 > SPAWN b: Person { name = "second" }
 > MATCH p: Person, q: Person WHERE p.id = q.id RETURN COUNT(*)
 2
 
 === 2.2.2 | SPAWN, LINK AS and inline SPAWN AS bind names in the session, across statements and transactions
-.given people
+.use people
 > SPAWN ann: Person { name = "Ann" }
 > BEGIN
 > LINK knows(#ann, SPAWN Person { name = "Bob" } AS bob) AS k
@@ -51,7 +51,7 @@ modified 1
 2020
 
 === 2.2.2 | every form of naming a new edge or node
-.given people
+.use people
 > SPAWN ann: Person { name = "Ann" }
 > LINK one: knows(#ann, #ann)
 > LINK knows(#ann, #ann) AS two { since = 2 }
@@ -65,35 +65,35 @@ modified 1
 #x | #y
 
 === 2.2.2 | binding a name again overwrites it
-.given people
+.use people
 > SPAWN p: Person { name = "one" }
 > SPAWN p: Person { name = "two" }
 > MATCH x: Person WHERE x = #p RETURN x.name
 "two"
 
 === 2.2.2 | names belong to one session
-.given people
+.use people
 > SPAWN p: Person { name = "one" }
 other> KILL #p
 ! E3601 not found
 
 === 2.2.3 | #name is a binding first, else a literal id; quoted and parameter ids are literal
-.given people
+.use people
 > SPAWN a: Person { name = "Ann" }
-.with {"id": "#a"}
+.params {"id": "#a"}
 > MATCH p: Person WHERE p = #$id RETURN p.name
 "Ann"
-.with {"id": "#a"}
+.params {"id": "#a"}
 other> SET #$id.name = "Anna"
 modified 1
-.with {"id": "#a"}
+.params {"id": "#a"}
 other> MATCH p: Person WHERE p.id = $id RETURN p.name
 "Anna"
 > MATCH p: Person WHERE p = #"a" RETURN p.name
 (nothing)
 
 === 2.2.3 | what is not found: an error for writers, no match for comparisons, found: false for INSPECT
-.given people
+.use people
 > SPAWN a: Person { name = "Ann" }
 > LINK knows(#a, #nobody)
 ! E3601 mutation error
@@ -113,7 +113,7 @@ columns: found
 false
 
 === 2.2.3 | INSPECT shows everything about one element
-.given people
+.use people
 >> SPAWN a: Person { name = "Ann" }
    LINK k: knows(#a, #a) { since = 1 }
 > INSPECT #a
@@ -127,7 +127,7 @@ columns: name | kind
 "Ann" | "Person"
 
 === 2.2.4 | a bare name is a variable of the statement first, then a binding
-.given people
+.use people
 >> SPAWN a: Person { name = "Ann" }
    SPAWN b: Person { name = "Bob" }
 > LINK knows(a, b) AS k
@@ -145,7 +145,7 @@ unlinked 1
 deleted 1
 
 === 2.2.5 | #self is the actor
-.given people
+.use people
 >> SPAWN ann: Person { name = "Ann" }
    SPAWN bob: Person { name = "Bob" }
    LINK knows(#ann, #bob)
@@ -160,7 +160,7 @@ modified 1
 "Bob"
 
 === 2.2.5 | #self without an actor
-.given people
+.use people
 > MATCH knows(#self, p) RETURN p.name
 ! E7002 policy error
 > SPAWN p: Person { name = "x" }
@@ -170,7 +170,7 @@ modified 1
 ! E7002 actor
 
 === 2.2.6 | ROLLBACK drops the bindings of the transaction and brings back the old ones
-.given people
+.use people
 > SPAWN p: Person { name = "kept" }
 > BEGIN
 > SPAWN p: Person { name = "gone" }
@@ -182,7 +182,7 @@ modified 1
 ! E3601 not found
 
 === 2.2.6 | so does ROLLBACK TO a savepoint, and a statement that fails
-.given people
+.use people
 > BEGIN
 > SPAWN p: Person { name = "one" }
 > SAVEPOINT s

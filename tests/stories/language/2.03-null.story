@@ -9,7 +9,7 @@
 true | false | false | true | false | true
 
 === 2.3.1 | IS NULL is the same as = null
-.given things
+.use things
 >> SPAWN a: Thing { key = 1 }
    SPAWN b: Thing { key = 2, n = 5 }
 > MATCH t: Thing WHERE t.n IS NULL RETURN t.key
@@ -22,12 +22,12 @@ true | false | false | true | false | true
 2
 > MATCH t: Thing WHERE t.n != 5 RETURN t.key
 1
-.with {"p": null}
+.params {"p": null}
 > MATCH t: Thing WHERE t.n = $p RETURN t.key
 1
 
 === 2.3.1 | two nulls are equal in a join too, however it is planned
-.given things
+.use things
 >> SPAWN a: Thing { key = 1 }
    SPAWN b: Thing { key = 2 }
    SPAWN c: Thing { key = 3, n = 5, m = 5 }
@@ -49,7 +49,7 @@ true | false | false | true | false | true
 ! E3002 required
 
 === 2.3.2 | arithmetic, joining texts, functions and attributes of null are null
-.given things
+.use things
 > SPAWN a: Thing { key = 1 }
 > MATCH t: Thing RETURN t.n + 1, t.n * t.m, -t.n, t.s ++ "x", upper(t.s), length(t.s), abs(t.n)
 null | null | null | null | null | null | null
@@ -57,13 +57,13 @@ null | null | null | null | null | null | null
 null | null
 
 === 2.3.2 | the first that is not null, and no further
-.given things
+.use things
 > SPAWN a: Thing { key = 1 }
 > MATCH t: Thing RETURN COALESCE(t.n, t.m, 3, 1 / 0), t.n ?? t.m ?? 4, t.key ?? 1 / 0, COALESCE(t.n, t.m)
 3 | 4 | 1 | null
 
 === 2.3.3 | order comparisons with null are null, and WHERE takes null for false
-.given things
+.use things
 >> SPAWN a: Thing { key = 1 }
    SPAWN b: Thing { key = 2, n = 5 }
 > MATCH t: Thing RETURN t.key, t.n < 9, t.n >= 0 ORDER BY t.key
@@ -75,7 +75,7 @@ null | null
 (nothing)
 
 === 2.3.3, 5.C1 | AND, OR and NOT are Kleene's
-.given things
+.use things
 > SPAWN a: Thing { key = 1 }
 > MATCH t: Thing RETURN t.flag AND true, t.flag AND false, false AND t.flag, t.flag AND t.flag
 null | false | false | null
@@ -83,7 +83,7 @@ null | false | false | null
 true | true | null | null
 
 === 2.3.4 | AND and OR stop as soon as the answer is known
-.given things
+.use things
 > SPAWN a: Thing { key = 0 }
 > MATCH t: Thing WHERE t.key != 0 AND 10 / t.key > 1 RETURN t
 (nothing)
@@ -93,7 +93,7 @@ true | true | null | null
 false | true
 
 === 2.3.4 | also when the guard is the dearer of the two
-.given things
+.use things
 > SPAWN a: Thing { key = 0 }
 > MATCH t: Thing WHERE EXISTS(after(t, _)) AND 10 / t.key > 1 RETURN t
 (nothing)
@@ -103,7 +103,7 @@ false | true
 (nothing)
 
 === 2.3.4 | what is not Bool has no place where a Bool is asked for
-.given things
+.use things
 > MATCH t: Thing WHERE t.key RETURN t
 ! E2003 Bool
 > MATCH t: Thing WHERE NOT t.key RETURN t

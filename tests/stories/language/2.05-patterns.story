@@ -17,7 +17,7 @@
     edge note(about: edge<any>) { text: String? }
 
 === 2.5.1 | a variable ranges over its type and all subtypes
-.given world
+.use world
 >> SPAWN p: Person { key = "p" } SPAWN s: Student { key = "s" } SPAWN d: Dog { key = "d" } SPAWN h: Place { key = "h" }
 > MATCH x: Person RETURN x.key
 "p"
@@ -36,7 +36,7 @@
 "Place"
 
 === 2.5.1 | unconnected variables give a cross product
-.given world
+.use world
 >> SPAWN a: Dog { key = "a" } SPAWN b: Dog { key = "b" } SPAWN c: Dog { key = "c" }
 > MATCH x: Dog, y: Dog RETURN COUNT(*)
 9
@@ -44,7 +44,7 @@
 1
 
 === 2.5.1 | a variable may be declared once; names that begin with _ are reserved
-.given world
+.use world
 > MATCH x: Dog, x: Dog RETURN x
 ! E2005 Duplicate variable 'x'
 > MATCH x: Dog, likes(x, y) AS x RETURN y
@@ -55,7 +55,7 @@
 ! E2009 reserved
 
 === 2.5.1 | repeated MATCH conjoins
-.given world
+.use world
 >> SPAWN a: Dog { key = "a" } SPAWN b: Dog { key = "b" } LINK likes(#a, #b)
 > MATCH x: Dog WHERE x.key = "a" MATCH likes(x, y) RETURN y.key
 "b"
@@ -63,7 +63,7 @@
 "a" | "b"
 
 === 2.5.2 | an edge pattern wants one stored edge with these targets
-.given world
+.use world
 >> SPAWN a: Dog { key = "a" } SPAWN b: Dog { key = "b" } SPAWN c: Dog { key = "c" }
    LINK likes(#a, #b) LINK likes(#b, #c) LINK likes(#c, #c)
 > MATCH likes(x, y) RETURN x.key, y.key
@@ -86,7 +86,7 @@
 "a" | "c"
 
 === 2.5.2 | an edge of three, and an edge of one
-.given world
+.use world
 >> SPAWN a: Dog { key = "a" } SPAWN b: Dog { key = "b" } SPAWN p: Person { key = "p" }
    LINK between(#a, #b, #p) LINK between(#a, #a, #a) LINK retired(#p)
 > MATCH between(x, y, z) RETURN x.key, y.key, z.key
@@ -100,7 +100,7 @@
 "p"
 
 === 2.5.2 | the number of targets must be right
-.given world
+.use world
 > MATCH likes(x) RETURN x
 ! E2007 Edge 'likes' expects 2 targets, got 1
 > MATCH likes(x, y, z) RETURN x
@@ -109,7 +109,7 @@
 ! E2001 Unknown edge type 'nothing'
 
 === 2.5.3 | AS binds the edge; parallel edges multiply rows, named or not
-.given world
+.use world
 >> SPAWN a: Dog { key = "a" } SPAWN b: Dog { key = "b" }
    LINK likes(#a, #b) { how = 1 } LINK likes(#a, #b) { how = 2 }
 > MATCH likes(x, y) RETURN x.key, y.key
@@ -122,7 +122,7 @@
 2
 
 === 2.5.3 | an edge can be the target of another edge
-.given world
+.use world
 >> SPAWN a: Dog { key = "a" } SPAWN p: Person { key = "p" }
    LINK l: likes(#p, #a) LINK doubt(#l, #p) LINK note(#l) { text = "hm" }
 > MATCH likes(x, y) AS e, doubt(e, who) RETURN x.key, y.key, who.key
@@ -140,7 +140,7 @@ null | [#p, #a]
 "p" | "a"
 
 === 2.5.4, 5.C2 | a target that nobody declared is bound to the type of the edge's parameter
-.given world
+.use world
 >> SPAWN p: Person { key = "p", age = 30 } SPAWN h: Place { key = "h" } LINK lives(#p, #h)
 > MATCH lives(who, place) RETURN who.age, place.key
 30 | "h"
@@ -150,7 +150,7 @@ null | [#p, #a]
 ! E2002 Unknown attribute 'age' on type 'Place'
 
 === 2.5.5 | elements come in any order; a node element for a bound variable is a check of its type
-.given world
+.use world
 >> SPAWN p: Person { key = "p" } SPAWN s: Student { key = "s", school = "x" } SPAWN d: Dog { key = "d" }
    LINK likes(#p, #d) LINK likes(#p, #s)
 > MATCH likes(x, y), y: Student, x: Person RETURN x.key, y.school
@@ -161,7 +161,7 @@ null | [#p, #a]
 ! E2003 'y' is Place
 
 === 2.5.6 | an #id as a target is that element, and no match when there is none
-.given world
+.use world
 >> SPAWN a: Dog { key = "a" } SPAWN b: Dog { key = "b" } LINK likes(#a, #b)
 > MATCH likes(#a, x) RETURN x.key
 "b"
@@ -171,15 +171,15 @@ null | [#p, #a]
 1
 > MATCH likes(#gone, x) RETURN COUNT(*)
 0
-.with {"id": "#a"}
+.params {"id": "#a"}
 > MATCH likes(#$id, x) RETURN x.key
 "b"
-.with {"id": "#a"}
+.params {"id": "#a"}
 > MATCH likes($id, x) RETURN x.key
 "b"
 
 === 2.5.7 | one or more edges, zero or more edges
-.given world
+.use world
 >> SPAWN a: Dog { key = "a" } SPAWN b: Dog { key = "b" } SPAWN c: Dog { key = "c" }
    LINK parent(#a, #b) LINK parent(#b, #c)
 > MATCH parent+(x, y) RETURN x.key, y.key
@@ -204,7 +204,7 @@ null | [#p, #a]
 1
 
 === 2.5.7 | each pair once, and cycles come to an end
-.given world
+.use world
 >> SPAWN a: Dog { key = "a" } SPAWN b: Dog { key = "b" } SPAWN c: Dog { key = "c" } SPAWN d: Dog { key = "d" }
    LINK likes(#a, #b) LINK likes(#b, #a) LINK likes(#a, #b) LINK likes(#b, #c) LINK likes(#d, #d)
 > MATCH likes+(x, y) RETURN x.key, y.key
@@ -221,7 +221,7 @@ null | [#p, #a]
 "d"
 
 === 2.5.7 | a path of no edges joins only what may stand at both ends
-.given world
+.use world
 >> SPAWN p: Person { key = "p" } SPAWN h: Place { key = "h" } LINK lives(#p, #h)
 > MATCH lives*(x, y) RETURN x.key, y.key
 "p" | "h"
@@ -233,7 +233,7 @@ null | [#p, #a]
 "p"
 
 === 2.5.7 | a depth, and a range of depths
-.given world
+.use world
 >> SPAWN a: Dog { key = "a" } SPAWN b: Dog { key = "b" } SPAWN c: Dog { key = "c" } SPAWN d: Dog { key = "d" }
    LINK parent(#a, #b) LINK parent(#b, #c) LINK parent(#c, #d)
 > MATCH parent+(#a, x) [depth: 2] RETURN x.key
@@ -251,7 +251,7 @@ null | [#p, #a]
 ! E3101 depth
 
 === 2.5.7 | only binary edges have paths, and a path has no name
-.given world
+.use world
 > MATCH between+(x, y, z) RETURN x
 ! E3103 binary
 > MATCH retired+(x) RETURN x
@@ -377,7 +377,7 @@ no warnings
 no warnings
 
 === 2.5.8 | a symmetric edge matches in either order; one stored edge is one row
-.given world
+.use world
 >> SPAWN a: Person { key = "a" } SPAWN b: Person { key = "b" } LINK friend(#b, #a)
 > MATCH friend(x, y) RETURN COUNT(*)
 1
@@ -397,7 +397,7 @@ no warnings
 "b"
 
 === 2.5.8 | friends of friends
-.given world
+.use world
 >> SPAWN a: Person { key = "a" } SPAWN b: Person { key = "b" } SPAWN c: Person { key = "c" }
    LINK friend(#a, #b) LINK friend(#c, #b)
 > MATCH friend(#a, x), friend(x, y) WHERE y != #a RETURN y.key
@@ -407,7 +407,7 @@ no warnings
 "c"
 
 === 2.5.8 | two symmetric edges between the same two, stored in opposite orders
-.given world
+.use world
 >> SPAWN a: Person { key = "a" } SPAWN b: Person { key = "b" } LINK friend(#a, #b) LINK buddy(#b, #a)
 > MATCH friend(x, y), buddy(x, y) RETURN x.key, y.key
 "a" | "b"
@@ -417,7 +417,7 @@ no warnings
 1
 
 === 2.5.9 | EXISTS sees outer variables, its own are local, and it nests
-.given world
+.use world
 >> SPAWN a: Dog { key = "a" } SPAWN b: Dog { key = "b" } SPAWN c: Dog { key = "c", tricks = 1 }
    LINK likes(#a, #b) LINK likes(#b, #c)
 > MATCH x: Dog WHERE EXISTS(likes(x, y)) RETURN x.key
@@ -437,14 +437,14 @@ no warnings
 (nothing)
 
 === 2.5.9 | shadowing an outer name is an error, reading an inner one outside too
-.given world
+.use world
 > MATCH x: Dog WHERE EXISTS(x: Dog) RETURN x
 ! E2005 Duplicate variable 'x'
 > MATCH x: Dog WHERE EXISTS(likes(x, y)) RETURN y
 ! E2004 Unknown variable 'y'
 
 === 2.5.9 | a call named like an edge type is a test for that edge
-.given world
+.use world
 >> SPAWN a: Dog { key = "a" } SPAWN b: Dog { key = "b" } LINK likes(#a, #b)
 > MATCH x: Dog, y: Dog WHERE likes(x, y) RETURN x.key, y.key
 "a" | "b"
@@ -452,7 +452,7 @@ no warnings
 "b"
 
 === 2.5.10 | an attribute that only some subtypes have is null for the others
-.given world
+.use world
 >> SPAWN p: Person { key = "p", age = 3 } SPAWN s: Student { key = "s", school = "x" } SPAWN d: Dog { key = "d" }
 > MATCH x: Being RETURN x.key, x.age, x.school
 "p" | 3 | null
@@ -464,7 +464,7 @@ no warnings
 ! E2002 Unknown attribute 'wings' on type 'Being'
 
 === 2.5.10 | of a union all members must have it; an edge must declare it
-.given world
+.use world
 >> SPAWN p: Person { key = "p" } SPAWN h: Place { key = "h" } LINK lives(#p, #h)
 > MATCH x: Person | Place RETURN x.key
 "p"
@@ -475,7 +475,7 @@ no warnings
 ! E2002 Unknown attribute 'since'
 
 === 2.5.11 | x:T is a test of the type, false for null and plain values
-.given world
+.use world
 >> SPAWN p: Person { key = "p" } SPAWN s: Student { key = "s" } SPAWN d: Dog { key = "d" } LINK likes(#p, #d)
 > MATCH x: Being RETURN x.key, x:Person, x:Student
 "p" | true | false
@@ -491,7 +491,7 @@ false
 ! E2001 Unknown type 'Nothing'
 
 === 2.5.12 | the WHERE of an OPTIONAL MATCH filters only the optional part
-.given world
+.use world
 >> SPAWN a: Dog { key = "a" } SPAWN b: Dog { key = "b" } SPAWN c: Dog { key = "c" }
    LINK likes(#a, #b) LINK likes(#a, #c)
 > MATCH x: Dog OPTIONAL MATCH likes(x, y) WHERE y.key = "c" RETURN x.key, y.key
@@ -503,7 +503,7 @@ false
 "a" | "c"
 
 === 2.5.12 | an edge that an OPTIONAL MATCH names is null too
-.given world
+.use world
 >> SPAWN a: Dog { key = "a" } SPAWN b: Dog { key = "b" } LINK likes(#a, #b) { how = 3 }
 > MATCH x: Dog OPTIONAL MATCH likes(x, y) AS e RETURN x.key, e.how, e.id = null, e
 rows: 2
@@ -512,7 +512,7 @@ rows: 2
 "b" | null
 
 === 2.5.12 | a later OPTIONAL MATCH whose target is null does not match
-.given world
+.use world
 >> SPAWN a: Dog { key = "a" } SPAWN b: Dog { key = "b" } SPAWN c: Dog { key = "c" }
    LINK likes(#a, #b) LINK likes(#b, #c)
 > MATCH x: Dog OPTIONAL MATCH likes(x, y) OPTIONAL MATCH likes(y, z) RETURN x.key, y.key, z.key

@@ -6,7 +6,7 @@
     edge assigned_to(t: Task, p: Person)
 
 === 2.6.1 | columns are named by alias, variable, attribute, function, else expr
-.given tasks
+.use tasks
 > SPAWN t: Task { title = "a", n = 1 }
 > MATCH t: Task RETURN t, t.title, t.n AS number, upper(t.title), COUNT(*), t.n + 1, 5
 columns: t | t.title | number | upper | COUNT | expr | expr
@@ -22,14 +22,14 @@ columns: order | limit
 "a" | 1
 
 === 2.6.1 | * is all declared variables
-.given tasks
+.use tasks
 >> SPAWN t: Task { title = "a" } SPAWN p: Person { name = "Ann" } LINK k: assigned_to(#t, #p)
 > MATCH t: Task, p: Person, assigned_to(t, p) AS e RETURN *
 columns: t | p | e
 Task #t {title: "a"} | Person #p {name: "Ann"} | assigned_to #k {}
 
 === 2.6.2 | beside an aggregate the other projections are the group key
-.given tasks
+.use tasks
 >> SPAWN a: Task { title = "a", team = "x", n = 1 } SPAWN b: Task { title = "b", team = "x", n = 2 }
    SPAWN c: Task { title = "c", team = "y", n = 3 } SPAWN d: Task { title = "d", n = 4 }
 > MATCH t: Task RETURN t.team, COUNT(*), SUM(t.n)
@@ -44,14 +44,14 @@ null | null | 1
 ! E2009 group key
 
 === 2.6.2 | without a group key there is one row, also over nothing
-.given tasks
+.use tasks
 > MATCH t: Task RETURN COUNT(*), COUNT(t), SUM(t.n), AVG(t.n), MIN(t.n), MAX(t.n), COLLECT(t.n)
 0 | 0 | null | null | null | null | []
 > MATCH t: Task RETURN t.team, COUNT(*)
 (nothing)
 
 === 2.6.3 | COUNT, SUM, AVG, MIN and MAX skip nulls; AVG is a Float
-.given tasks
+.use tasks
 >> SPAWN a: Task { title = "a", n = 1, x = 0.5, at = @2024-01-02 } SPAWN b: Task { title = "b", n = 2 }
    SPAWN c: Task { title = "c", n = 2, at = @2024-01-01 } SPAWN d: Task { title = "d" }
 > MATCH t: Task RETURN COUNT(*), COUNT(t.n), COUNT(DISTINCT t.n), SUM(t.n), AVG(t.n), SUM(t.x)
@@ -64,7 +64,7 @@ null | null | 1
 ! E2003 SUM
 
 === 2.6.3 | COLLECT keeps nulls; a written limit cuts silently
-.given tasks
+.use tasks
 >> SPAWN a: Task { title = "a", n = 1 } SPAWN b: Task { title = "b" } SPAWN c: Task { title = "c", n = 1 }
 > MATCH t: Task WHERE t.title != "c" RETURN COLLECT(t.n)
 [1, null]
@@ -90,7 +90,7 @@ no warnings
 20000 | 3
 
 === 2.6.4 | a filtered aggregate takes the rows of the group where the condition is true
-.given tasks
+.use tasks
 >> SPAWN a: Task { title = "a", team = "x", done = true, n = 1 } SPAWN b: Task { title = "b", team = "x", done = false, n = 2 }
    SPAWN c: Task { title = "c", team = "y", n = 4 }
 > MATCH t: Task RETURN t.team, COUNT(t WHERE t.done = true), SUM(t.n WHERE t.done = false), COUNT(*)
@@ -100,7 +100,7 @@ no warnings
 2
 
 === 2.6.5 | a pattern aggregate counts per row
-.given tasks
+.use tasks
 >> SPAWN a: Task { title = "a" } SPAWN b: Task { title = "b" } SPAWN p: Person { name = "P" } SPAWN q: Person { name = "Q" }
    LINK assigned_to(#a, #p) LINK assigned_to(#a, #q)
 > MATCH t: Task RETURN t.title, COUNT(p: Person, assigned_to(t, p))
@@ -115,7 +115,7 @@ no warnings
 [Person #p {name: "P"}, Person #q {name: "Q"}]
 
 === 2.6.6 | aggregates may be operands, and may stand in ORDER BY
-.given tasks
+.use tasks
 >> SPAWN a: Task { title = "a", team = "x", n = 1 } SPAWN b: Task { title = "b", team = "x", n = 5 }
    SPAWN c: Task { title = "c", team = "y", n = 3 }
 > MATCH t: Task RETURN MAX(t.n) - MIN(t.n), SUM(t.n) / COUNT(*)
@@ -133,7 +133,7 @@ no warnings
 ! E2009 COUNT
 
 === 2.6.7 | DISTINCT, then ORDER BY, then OFFSET, then LIMIT
-.given tasks
+.use tasks
 >> SPAWN a: Task { title = "a", n = 3 } SPAWN b: Task { title = "b", n = 1 } SPAWN c: Task { title = "c", n = 3 }
    SPAWN d: Task { title = "d" } SPAWN e: Task { title = "e" } SPAWN f: Task { title = "f", n = 2 }
 > MATCH t: Task RETURN DISTINCT t.n ORDER BY t.n
@@ -152,15 +152,15 @@ null
 > MATCH t: Task RETURN t.title ORDER BY t.title LIMIT 2
 "a"
 "b"
-.with {"n": 1}
+.params {"n": 1}
 > MATCH t: Task RETURN t.title ORDER BY t.title LIMIT $n
 "a"
-.with {"n": -1}
+.params {"n": -1}
 > MATCH t: Task RETURN t.title LIMIT $n
 ! E2102 LIMIT
 
 === 2.6.8 | nulls come last in ascending, first in descending order; false before true; ties stay
-.given tasks
+.use tasks
 >> SPAWN a: Task { title = "a", n = 2, done = true } SPAWN b: Task { title = "b" } SPAWN c: Task { title = "c", n = 1, done = false }
    SPAWN d: Task { title = "d", n = 2 }
 > MATCH t: Task RETURN t.title, t.n ORDER BY t.n, t.title
@@ -190,7 +190,7 @@ true
 ! E2003 MIN
 
 === 2.6.9 | a node in a row is its id, type and attributes
-.given tasks
+.use tasks
 > SPAWN t: Task { title = "a", n = 1 }
 > MATCH t: Task RETURN t
 columns: t

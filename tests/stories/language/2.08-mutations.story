@@ -11,7 +11,7 @@
     edge remark(e: edge<about>) { text: String? }
 
 === 2.8.1 | SPAWN needs a concrete type that exists, and known attributes of the right types
-.given tasks
+.use tasks
 > SPAWN x: Nothing
 ! E2001 Unknown type 'Nothing'
 > SPAWN x: Thing
@@ -28,7 +28,7 @@
 0
 
 === 2.8.1 | several SPAWNs with commas are one statement: all or nothing
-.given tasks
+.use tasks
 > SPAWN a: Task { title = "a" }, SPAWN b: Note, SPAWN c: Person { name = "c" }
 created 3
 > SPAWN d: Task, SPAWN e: Task { n = 1 / 0 }
@@ -39,14 +39,14 @@ created 3
 ! E3601 not found
 
 === 2.8.1 | a later item of the chain may look at an earlier one
-.given tasks
+.use tasks
 > SPAWN a: Task { n = 5 }, SPAWN b: Task { n = a.n + 1 }
 > MATCH t: Task RETURN t.n
 5
 6
 
 === 2.8.2 | the targets of LINK: references, variables, subqueries and inline SPAWN
-.given tasks
+.use tasks
 >> SPAWN t: Task { title = "a" } SPAWN p: Person { name = "P" }
 > LINK assigned(#t, p) { role = "x" }
 linked 1
@@ -62,7 +62,7 @@ created 2, linked 1
 linked 1
 
 === 2.8.2, 2.12.E3602 | a subquery must yield exactly one row
-.given tasks
+.use tasks
 >> SPAWN p: Person
 > LINK assigned({ MATCH t: Task RETURN t }, #p)
 ! E3602 exactly one
@@ -73,7 +73,7 @@ linked 1
 ! E2009 element
 
 === 2.8.2 | when LINK fails, what it spawned is gone
-.given tasks
+.use tasks
 > LINK assigned(SPAWN Task AS t, #nobody)
 ! E3601 not found
 > LINK assigned(SPAWN Task AS t, SPAWN Note AS n)
@@ -82,7 +82,7 @@ linked 1
 0
 
 === 2.8.2 | what LINK checks
-.given tasks
+.use tasks
 >> SPAWN t: Task SPAWN p: Person SPAWN n: Note
 > LINK nothing(#t, #p)
 ! E2001 Unknown edge type 'nothing'
@@ -100,7 +100,7 @@ linked 1
 linked 1
 
 === 2.8.2 | plain LINK makes parallel edges, IF NOT EXISTS does not and leaves attributes alone
-.given tasks
+.use tasks
 >> SPAWN t: Task SPAWN p: Person
 > LINK assigned(#t, #p) { role = "one" }
 linked 1
@@ -117,7 +117,7 @@ true
 "two"
 
 === 2.8.3 | UNLINK by reference, by endpoints, by subquery
-.given tasks
+.use tasks
 >> SPAWN t: Task SPAWN u: Task SPAWN p: Person SPAWN q: Person
    LINK a: assigned(#t, #p) LINK b: assigned(#t, #q) LINK c: assigned(#u, #p) LINK d: assigned(#u, #q)
 > UNLINK #a
@@ -144,7 +144,7 @@ unlinked 1
 unlinked 1
 
 === 2.8.3 | edges about an edge go with it, and edges about those
-.given tasks
+.use tasks
 >> SPAWN p: Person SPAWN n: Note LINK l: likes(#p, #n) LINK a: about(#l, #p) LINK remark(#a) { text = "x" }
 > UNLINK #l
 unlinked 3
@@ -152,7 +152,7 @@ unlinked 3
 0
 
 === 2.8.4 | KILL unlinks every edge of the node by default
-.given tasks
+.use tasks
 >> SPAWN t: Task SPAWN p: Person LINK assigned(#t, #p) LINK l: likes(#p, #t) LINK about(#l, #p)
 > KILL #t
 deleted 1, unlinked 3
@@ -162,7 +162,7 @@ deleted 1, unlinked 3
 ! E3601 not found
 
 === 2.8.4 | KILL by subquery, with zero rows too
-.given tasks
+.use tasks
 >> SPAWN a: Task { n = 1 } SPAWN b: Task { n = 2 } SPAWN c: Task { n = 3 }
 > KILL { MATCH t: Task WHERE t.n > 1 RETURN t }
 deleted 2
@@ -172,7 +172,7 @@ deleted 0
 1
 
 === 2.8.4, 2.8.2, 2.8.5 | a subquery in the place of a target means its order and its limit
-.given tasks
+.use tasks
 >> SPAWN a: Task { n = 1 } SPAWN b: Task { n = 2 } SPAWN c: Task { n = 3 } SPAWN p: Person SPAWN q: Person { name = "Q" }
 > LINK assigned({ MATCH t: Task RETURN t ORDER BY t.n DESC LIMIT 1 }, #p)
 linked 1
@@ -268,7 +268,7 @@ deleted 1, unlinked 1
 deleted 2, unlinked 1
 
 === 2.8.4 | KILL takes nodes, UNLINK edges
-.given tasks
+.use tasks
 >> SPAWN p: Person SPAWN n: Note LINK l: likes(#p, #n)
 > KILL #l
 ! E3603 UNLINK
@@ -280,7 +280,7 @@ deleted 2, unlinked 1
 ! E2003 KILL
 
 === 2.8.5 | SET one attribute or a block, of a node or an edge
-.given tasks
+.use tasks
 >> SPAWN t: Task { n = 1, m = 2 } SPAWN p: Person LINK a: assigned(#t, #p)
 > SET #t.n = 5
 modified 1
@@ -304,7 +304,7 @@ modified 1
 ! E2003
 
 === 2.8.5 | SET by subquery
-.given tasks
+.use tasks
 >> SPAWN a: Task { n = 1 } SPAWN b: Task { n = 2 }
 > SET { MATCH t: Task WHERE t.n > 1 RETURN t }.m = 7
 modified 1
@@ -313,7 +313,7 @@ modified 1
 2 | 7
 
 === 2.8.6 | bindings are found first, then the actions run row by row
-.given tasks
+.use tasks
 >> SPAWN a: Task { n = 1 } SPAWN b: Task { n = 2 }
 > MATCH t: Task SPAWN c: Task { n = t.n + 10 }
 created 2
@@ -329,7 +329,7 @@ modified 4
 13 | 12
 
 === 2.8.6 | what a row spawns is there for its later actions
-.given tasks
+.use tasks
 >> SPAWN p: Person { name = "P" } SPAWN q: Person { name = "Q" }
 > MATCH p: Person SPAWN t: Task { title = p.name } LINK assigned(t, p) SET t.n = 3
 created 2, linked 2, modified 2
@@ -338,32 +338,32 @@ created 2, linked 2, modified 2
 "Q" | "Q" | 3
 
 === 2.8.6 | two variables that mean one node see each other's changes
-.given tasks
+.use tasks
 > SPAWN t: Task { n = 1 }
 > MATCH a: Task, b: Task SET a.n = 5 SET b.m = b.n
 > MATCH t: Task RETURN t.n, t.m
 5 | 5
 
 === 2.8.6 | a later row sees what an earlier one did
-.given tasks
+.use tasks
 >> SPAWN t: Task SPAWN p: Person SPAWN q: Person LINK assigned(#t, #p) LINK assigned(#t, #q)
 > MATCH assigned(t, _) SET t.n = t.n + 1
 > MATCH t: Task RETURN t.n
 2
 
 === 2.8.6 | OPTIONAL MATCH before actions: a null target is passed over
-.given tasks
+.use tasks
 >> SPAWN a: Task SPAWN b: Task SPAWN p: Person LINK assigned(#a, #p)
 > MATCH t: Task OPTIONAL MATCH assigned(t, p) SET p.name = "x"
 modified 1
 
 === 2.8.6 | RETURN has no place behind actions
-.given tasks
+.use tasks
 > MATCH t: Task SET t.n = 1 RETURN t
 ! E1001
 
 === 2.8.6 | an error in any row undoes all rows
-.given tasks
+.use tasks
 >> SPAWN a: Task { n = 1 } SPAWN b: Task { n = 0 }
 > MATCH t: Task SET t.m = 10 / t.n
 ! E2101
@@ -388,7 +388,7 @@ modified 1
 unlinked 1, deleted 2
 
 === 2.8.8 | RETURNING gives rows about what the statement touched
-.given tasks
+.use tasks
 > SPAWN t: Task { title = "x" } RETURNING id
 columns: id
 #t
@@ -416,7 +416,7 @@ columns: t.title | m
 0
 
 === 2.8.8 | RETURNING count(*), and of the links
-.given tasks
+.use tasks
 >> SPAWN t: Task SPAWN p: Person SPAWN q: Person
 > LINK assigned(#t, #p) AS k RETURNING id, created
 #k | true
@@ -428,25 +428,25 @@ null
 "r"
 
 === 2.8.8 | RETURNING speaks about the action that carries it
-.given tasks
+.use tasks
 > SPAWN p: Person { name = "P" }
 > MATCH p: Person SET p.key = 1 SPAWN t: Task { title = p.name } RETURNING title
 "P"
 
 === 2.8.9, 2.12.E2008 | parameters are bound at execution; a missing one is an error
-.given tasks
-.with {"title": "x", "n": 3}
+.use tasks
+.params {"title": "x", "n": 3}
 > SPAWN t: Task { title = $title, n = $n }
-.with {"n": 3}
+.params {"n": 3}
 > MATCH t: Task WHERE t.n = $n RETURN t.title
 "x"
 > MATCH t: Task WHERE t.n = $n RETURN t
 ! E2008 missing_parameter
 > MATCH t: Task WHERE t.n = $n? RETURN t
 (nothing)
-.with {"t": "Task"}
+.params {"t": "Task"}
 > SPAWN x: $t
 ! E1001
-.with {"n": "text"}
+.params {"n": "text"}
 > MATCH t: Task WHERE t.n = $n RETURN t
 ! E2003 Invalid operator '='

@@ -6,7 +6,7 @@
     edge assigned(t: Task, p: Person)
 
 === 2.9.hard, 2.12.E3001 | a hard constraint rejects the transaction, with its name and message
-.given tasks
+.use tasks
 .define constraint positive [hard, message: "n must not be negative"]: t: Task => t.n >= 0
 > SPAWN a: Task { n = 1 }
 > SET #a.n = -1
@@ -17,7 +17,7 @@
 1
 
 === 2.9.hard | it is checked at COMMIT: what is wrong in between does not matter
-.given tasks
+.use tasks
 .define constraint positive: t: Task => t.n >= 0
 > BEGIN
 > SPAWN a: Task { n = -1 }
@@ -33,7 +33,7 @@
 ! E5004
 
 === 2.9.soft | a soft constraint warns and lets the commit pass
-.given tasks
+.use tasks
 .define constraint named [soft, message: "give it a title"]: t: Task => t.title != "?"
 > SPAWN a: Task
 created 1
@@ -47,7 +47,7 @@ warning: give it a title
 no warnings
 
 === 2.9.match | every match of pattern and WHERE must satisfy the condition
-.given tasks
+.use tasks
 .define constraint two: t: Task, assigned(t, p) WHERE t.status = "open" => p.name != null
 >> SPAWN t: Task SPAWN p: Person LINK assigned(#t, #p)
 > SET #t.status = "open"
@@ -60,7 +60,7 @@ no warnings
 ! E3001 two
 
 === 2.9.match | a condition about what is not there: deleting is checked too
-.given tasks
+.use tasks
 .define
     constraint staffed: t: Task WHERE t.status = "open" => EXISTS(assigned(t, p) WHERE p.name = "boss")
     constraint few: t: Task => COUNT(p: Person, assigned(t, p)) <= 2
@@ -90,7 +90,7 @@ deleted 1, unlinked 2
 ! E3001 cleared
 
 === 2.9.name | a constraint must have a name, and one of its own
-.given tasks
+.use tasks
 .define constraint : t: Task => t.n > 0
 ! E1001
 .define
@@ -102,7 +102,7 @@ deleted 1, unlinked 2
 ! E2011 constraint 'c'
 
 === 2.9.now, 2.12.E9034, 5.C5 | now() has no place in the condition, but in WHERE
-.given tasks
+.use tasks
 .define constraint late: t: Task => t.due > now()
 ! E9034 now()
 .define constraint late: t: Task => t.due > wall_time()
@@ -114,12 +114,12 @@ deleted 1, unlinked 2
 created 1
 
 === 2.9.actor | who asks has no place in a constraint
-.given tasks
+.use tasks
 .define constraint mine: t: Task => current_actor() != null
 ! E2009 current_actor()
 
 === 2.9.data | a constraint declared later must hold for what is there
-.given tasks
+.use tasks
 > SPAWN a: Task { n = -1 }
 .define constraint positive: t: Task => t.n >= 0
 ! E3001 positive

@@ -6,7 +6,7 @@
     edge member(u: User, g: Group)
 
 === 2.10.1 | BEGIN SESSION pushes an actor, END SESSION pops it; inner ones replace outer ones
-.given users
+.use users
 >> SPAWN ann: User { name = "Ann" } SPAWN bob: User { name = "Bob" }
 > MATCH () RETURN current_actor()
 null
@@ -26,7 +26,7 @@ null
 ! E5008 SESSION_NOT_STARTED
 
 === 2.10.1 | the actor that a session was opened for cannot be put off or exchanged
-.given users
+.use users
 .define policy all: ON * ALLOW IF current_actor() = #"nobody"
 >> SPAWN ann: User { name = "Ann" } SPAWN bob: User { name = "Bob" }
 .session a as #ann
@@ -34,14 +34,14 @@ a> MATCH u: User RETURN u.name
 (nothing)
 a> END SESSION
 ! E5008 SESSION_NOT_STARTED
-.with {"bob": "#bob"}
+.params {"bob": "#bob"}
 a> BEGIN SESSION AS #$bob
 ! E7001 Permission denied
 a> MATCH u: User RETURN u.name
 (nothing)
 
 === 2.10.1 | the system context is bound by no policy
-.given users
+.use users
 .define policy none: ON * DENY IF true
 > SPAWN ann: User { name = "Ann" }
 created 1
@@ -49,7 +49,7 @@ created 1
 "Ann"
 
 === 2.10.2, 2.12.E7003 | an actor must be a node that exists
-.given users
+.use users
 >> SPAWN ann: User { name = "Ann" } SPAWN g: Group LINK m: member(#ann, #g)
 > BEGIN SESSION AS #nobody
 ! E7003 policy error
@@ -62,7 +62,7 @@ created 1
 
 === 2.10.2, 5.C13 | any node type may act, unless the settings name some
 .settings actor_types = ["User"]
-.given users
+.use users
 >> SPAWN ann: User { name = "Ann" } SPAWN g: Group
 > BEGIN SESSION AS #ann
 > END SESSION
@@ -70,7 +70,7 @@ created 1
 ! E7003 Group
 
 === 2.10.3 | current_actor() is legal everywhere but in constraints and defaults
-.given users
+.use users
 >> SPAWN ann: User { name = "Ann" } SPAWN g: Group
 > BEGIN SESSION AS #ann
 > LINK member(current_actor(), #g)
@@ -87,7 +87,7 @@ linked 1
 ! E2010
 
 === 2.10.3 | operation() and its kin belong to policies
-.given users
+.use users
 .define rule r: u: User WHERE operation() = "SPAWN" => SET u.name = "x"
 ! E2009 policy
 .define constraint c: u: User => target_type() = "User"
@@ -95,7 +95,7 @@ linked 1
 .define policy p: ON SPAWN(u: User) ALLOW IF operation() = "SPAWN" AND target_type() = "User"
 
 === 2.10.4 | what a policy's condition can ask for
-.given users
+.use users
 .define
     policy see: ON MATCH(_) ALLOW IF true
     policy spawn: ON * ALLOW IF operation() = "SPAWN" AND target_type() = "Group"
@@ -120,7 +120,7 @@ unlinked 1
 ! E7001
 
 === 2.10.5, 5.C14 | an actor's session survives COMMIT and ROLLBACK
-.given users
+.use users
 > SPAWN ann: User { name = "Ann" }
 > BEGIN SESSION AS #ann
 > BEGIN
@@ -135,7 +135,7 @@ unlinked 1
 > END SESSION
 
 === 2.10.5, 2.12.E5007 | a closed session takes no statements, and its open transaction is rolled back
-.given users
+.use users
 b> BEGIN
 b> SPAWN x: User { name = "x" }
 .close b

@@ -30,7 +30,7 @@
 ! E2010 sealed
 
 === 2.11.read | the ontology can be read by MATCH
-.given small
+.use small
 > MATCH n: _NodeType WHERE n.name = "Task" RETURN n.name, n.abstract, n.doc
 "Task" | false | "Things to do."
 > MATCH e: _EdgeType WHERE e.name = "next" RETURN e.arity, e.acyclic, e.parameters
@@ -46,7 +46,7 @@ true
 "p" | true | 7
 
 === 2.11.read | the engine's state can be read by MATCH
-.given small
+.use small
 > MATCH t: _TickState RETURN t.global_tick
 0
 > SPAWN t: Task { title = "x" }
@@ -64,7 +64,7 @@ true
 0
 
 === 2.11.read | a statement may join both worlds
-.given small
+.use small
 > SPAWN t: Task { title = "x" }
 > MATCH t: Task, n: _NodeType WHERE n.name = t._type RETURN t.title, n.name
 "x" | "Task"
@@ -72,7 +72,7 @@ true
 true | "_tick" | "_TickState" | 1 | @2024-01-01T00:00:00.000Z
 
 === 2.11.read, 5.C18 | `any` does not include Layer 0
-.given small
+.use small
 > MATCH x: any RETURN COUNT(*)
 0
 > SPAWN t: Task { title = "x" }

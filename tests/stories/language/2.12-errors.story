@@ -40,7 +40,7 @@
 ! E1101 empty
 
 === 2.12.E1102 | a statement that has no place here
-.given tasks
+.use tasks
 > EXPLAIN COMMIT
 ! E1102 invalid statement type
 > PROFILE TICK 5
@@ -49,7 +49,7 @@
 0
 
 === 2.12.E2001 | unknown types
-.given tasks
+.use tasks
 > MATCH t: Tusk RETURN t
 ! E2001 analysis error: E2001 UNKNOWN_TYPE
 ! Unknown type 'Tusk'
@@ -57,12 +57,12 @@
 ! E2001 edge type
 
 === 2.12.E2002 | unknown attributes
-.given tasks
+.use tasks
 > MATCH t: Task RETURN t.name
 ! E2002 Unknown attribute 'name' on type 'Task'
 
 === 2.12.E2003 | types that do not fit, several mistakes at once
-.given tasks
+.use tasks
 > MATCH t: Task WHERE t.n = "x" AND t.nothing > 1 RETURN upper(t.n)
 ! E2003 Invalid operator '='
 ! Unknown attribute 'nothing'
@@ -73,7 +73,7 @@
 ! E2004 Unknown variable 'x'
 
 === 2.12.E2005 | names used twice
-.given tasks
+.use tasks
 > MATCH t: Task, t: Task RETURN t
 ! E2005 Duplicate variable
 
@@ -82,14 +82,14 @@
 ! E2006 Unknown function
 
 === 2.12.E2007 | a wrong number of arguments or targets
-.given tasks
+.use tasks
 > MATCH next(a, b, c) RETURN a
 ! E2007 arity
 > LINK next(#a)
 ! E2007 arity
 
 === 2.12.E2009 | an expression that has no place here
-.given tasks
+.use tasks
 > MATCH t: Task WHERE COUNT(*) > 1 RETURN t
 ! E2009
 
@@ -98,7 +98,7 @@
 ! E2010
 
 === 2.12.E2011 | a declaration that would break what is there: refused with the list
-.given tasks
+.use tasks
 .define node Task { title: Int, n: Int [required] = 0, extra: Int? }
 ! E2011
 ! title
@@ -109,14 +109,14 @@
 1 | 5
 
 === 2.12.E2011 | elements that exist get the defaults of attributes that are added
-.given tasks
+.use tasks
 > SPAWN t: Task { title = "old" }
 .define node Task { title: String = "?", n: Int = 0, extra: Int?, more: Int = 5 }
 > MATCH t: Task RETURN t.title, t.n, t.extra, t.more
 "old" | 0 | null | 5
 
 === 2.12.E2101 | division by zero
-.given tasks
+.use tasks
 > SPAWN t: Task { n = 1 / 0 }
 ! E2101 query error: E2101 DIVISION_BY_ZERO: Division by zero
 
@@ -126,7 +126,7 @@
 
 === 2.12.E2103 | a statement that looks at too much
 .settings max_statement_work = 50
-.given tasks
+.use tasks
 >> SPAWN t: Task SPAWN u: Task SPAWN v: Task SPAWN w: Task
 > MATCH a: Task, b: Task, c: Task RETURN COUNT(*)
 ! E2103 candidates
@@ -173,7 +173,7 @@
 ! E3013 constraint violation: E3013 NOT_NULL
 
 === 2.12.E3101, 2.12.E3102, 2.12.E3103 | transitive patterns
-.given tasks
+.use tasks
 .define edge three(a: Task, b: Task, c: Task)
 > MATCH next+(a, b) [depth: 0] RETURN a
 ! E3101 pattern error: E3101 INVALID_DEPTH
@@ -315,13 +315,13 @@ created 10000, linked 10000
 ! not found
 
 === 2.12.E3603 | a node where an edge is asked for
-.given tasks
+.use tasks
 > SPAWN t: Task
 > UNLINK #t
 ! E3603 mutation error: E3603 INVALID_TARGET
 
 === 2.12.E5001, 2.12.E5004, 2.12.E5005, 2.12.E5006, 2.12.E5008 | the state of a transaction
-.given tasks
+.use tasks
 > COMMIT
 ! E5004 transaction error: E5004 NO_TRANSACTION: no transaction is active
 > ROLLBACK
@@ -343,17 +343,17 @@ created 10000, linked 10000
 ! E5008 SESSION_NOT_STARTED
 
 === 2.12.E5002 | a conflict, which may be tried again
-.given tasks
+.use tasks
 > SPAWN t: Task
 > BEGIN
 > SET #t.n = 1
-.with {"t": "#t"}
+.params {"t": "#t"}
 b> SET #$t.n = 2
 > COMMIT
 ! E5002 transaction error: E5002 CONFLICT
 
 === 2.12.E7001, 2.12.E7002, 2.12.E7004 | permission
-.given tasks
+.use tasks
 .define
     policy look: ON MATCH(_) ALLOW IF true
     policy odd: ON SET(t: Task, _) ALLOW IF 1 / t.n > 0
@@ -372,7 +372,7 @@ b> SET #$t.n = 2
 ! E9001 time error: E9001 INVALID_TICK_AMOUNT
 > TICK -1
 ! E9001
-.with {"n": 0}
+.params {"n": 0}
 > TICK $n
 ! E9001
 

@@ -6,7 +6,7 @@
     edge of(l: Log, t: Task)
 
 === 3.1.1 | a rule runs inside the transaction of the statement, before constraints
-.given tasks
+.use tasks
 .define
     rule stamp [priority: 100]: t: Task WHERE t.status = "done" AND t.completed_at = null => SET t.completed_at = now()
 > SPAWN t: Task { title = "a" }
@@ -16,7 +16,7 @@ modified 1
 @2024-01-01T00:00:00.000Z
 
 === 3.1.1, 5.C7 | in BEGIN … COMMIT rules run at COMMIT, and roll back with it
-.given tasks
+.use tasks
 .define rule log: t: Task WHERE t.status = "done" => SPAWN l: Log { text = t.title }
 > BEGIN
 > SPAWN t: Task { title = "a", status = "done" }
@@ -32,7 +32,7 @@ modified 1
 1
 
 === 3.1.1, 5.C6 | what a rule does is checked by constraints, and both fall together
-.given tasks
+.use tasks
 .define
     rule count: t: Task WHERE t.status = "done" => SPAWN l: Log { text = t.title, n = t.n }
     constraint small: l: Log => l.n < 5
@@ -104,7 +104,7 @@ false | 0
 2
 
 === 3.1.4 | variables flow forward and do not leak into the session
-.given tasks
+.use tasks
 .define
     rule log: t: Task WHERE t.status = "done" => SPAWN l: Log { text = t.title }, LINK of(l, t), SET l.n = t.n + 1
 > SPAWN t: Task { title = "a", status = "done", n = 4 }
@@ -114,7 +114,7 @@ false | 0
 ! E3601 not found
 
 === 3.1.4 | every action: SPAWN, LINK, SET, UNLINK, KILL
-.given tasks
+.use tasks
 .define
     rule tidy: l: Log, t: Task, of(l, t) AS e WHERE t.status = "gone" => UNLINK e, KILL t, SET l.text = "orphan"
 >> SPAWN t: Task SPAWN l: Log { text = "x" } LINK of(#l, #t)
@@ -125,7 +125,7 @@ false | 0
 "orphan"
 
 === 3.1.5 | rules run with system authority
-.given tasks
+.use tasks
 .define
     node User
     policy look: ON MATCH(t: Task) ALLOW IF true
@@ -144,7 +144,7 @@ modified 1
 "a"
 
 === 3.1.5 | unless they inherit the authority of whoever acts
-.given tasks
+.use tasks
 .define
     node User
     policy look: ON MATCH(t: Task) ALLOW IF true
@@ -162,7 +162,7 @@ modified 1
 "a"
 
 === 3.1.6 | manual rules fire only by TRIGGER
-.given tasks
+.use tasks
 .define
     rule reset [manual]: t: Task WHERE t.n > 0 => SET t.n = 0
     rule log: t: Task WHERE t.status = "done" => SPAWN l: Log { text = t.title }
@@ -187,7 +187,7 @@ columns: fired
 2
 
 === 3.1.6 | TRIGGER inside a transaction rolls back with it
-.given tasks
+.use tasks
 .define rule reset [manual]: t: Task WHERE t.n > 0 => SET t.n = 0
 > SPAWN a: Task { n = 1 }
 > BEGIN
@@ -198,12 +198,12 @@ columns: fired
 > ROLLBACK
 > MATCH t: Task RETURN t.n
 1
-.with {"n": 1}
+.params {"n": 1}
 > TRIGGER reset WHERE t.n = $n
 1
 
 === 3.1.7 | a rule may repair what a constraint would reject
-.given tasks
+.use tasks
 .define
     constraint titled: t: Task => t.title != ""
     rule name: t: Task WHERE t.title = "" => SET t.title = "untitled"

@@ -13,7 +13,7 @@
     policy tasks: ON MATCH(t: Task) ALLOW IF EXISTS(assigned(t, u) WHERE u = current_actor())
 
 === 3.2.1 | each operation is decided before it happens; a denial leaves the graph and the transaction's data alone
-.given work
+.use work
 .define
     policy look: ON MATCH(_) ALLOW IF true
     policy make: ON SPAWN(t: Task) ALLOW IF t.n < 5
@@ -29,7 +29,7 @@ created 1
 "a"
 
 === 3.2.1 | policy comes before the other checks
-.given work
+.use work
 .define
     policy look: ON MATCH(_) ALLOW IF true
     constraint c: t: Task => t.n >= 0
@@ -39,7 +39,7 @@ created 1
 ! E7001
 
 === 3.2.2 | only sessions with an actor are bound
-.given work
+.use work
 .define policy none: ON * DENY IF true
 > SPAWN ann: User { name = "Ann" }
 > SET #ann.name = "Anna"
@@ -52,7 +52,7 @@ modified 1
 modified 1
 
 === 3.2.3 | the highest priority wins, DENY wins ties, nobody voting denies
-.given work
+.use work
 .define
     policy look: ON MATCH(_) ALLOW IF true
     policy a [priority: 1]: ON SET(t: Task, _) ALLOW IF true
@@ -75,7 +75,7 @@ modified 1
 ! E7001 Permission denied
 
 === 3.2.3 | a condition that fails denies, and tells nothing
-.given work
+.use work
 .define
     policy look: ON MATCH(_) ALLOW IF true
     policy kill: ON KILL(t: Task) ALLOW IF 10 / t.secret > 1
@@ -89,7 +89,7 @@ modified 1
 1
 
 === 3.2.3 | a condition that fails hides what is read, also when it would deny
-.given work
+.use work
 .define
     policy look: ON MATCH(t: Task) ALLOW IF true
     policy hide: ON MATCH(t: Task) DENY IF 10 / t.n > 100
@@ -99,7 +99,7 @@ modified 1
 "one"
 
 === 3.2.4 | operation patterns: any, a type with its subtypes, an attribute, an edge type, an edge touching a type
-.given work
+.use work
 .define
     node Epic: Task
     policy look: ON MATCH(_) ALLOW IF true
@@ -137,7 +137,7 @@ deleted 1, unlinked 1
 ! E7001
 
 === 3.2.4 | SET with any attribute, and * for everything
-.given work
+.use work
 .define
     policy look: ON MATCH(_) ALLOW IF true
     policy own: ON SET(t: Task, _) ALLOW IF true
@@ -145,20 +145,20 @@ deleted 1, unlinked 1
 >> SPAWN ann: User { name = "Ann" } SPAWN root: User { name = "Root", admin = true } SPAWN t: Task { title = "t" }
 .session ann as #ann
 .session root as #root
-.with {"t": "#t"}
+.params {"t": "#t"}
 ann> SET #$t { title = "x", n = 5 }
 modified 1
-.with {"t": "#t"}
+.params {"t": "#t"}
 ann> KILL #$t
 ! E7001
 root> SPAWN u: Task { title = "u" }
 created 1
-.with {"t": "#t"}
+.params {"t": "#t"}
 root> KILL #$t
 deleted 1
 
 === 3.2.5 | reads are filtered, element by element: ALLOWs are joined by OR, any DENY excludes
-.given work
+.use work
 .define
     policy mine: ON MATCH(t: Task) ALLOW IF EXISTS(assigned(t, u) WHERE u = current_actor())
     policy public: ON MATCH(t: Task) ALLOW IF t.open = true
@@ -179,8 +179,8 @@ ann> MATCH n: Note RETURN n
 (nothing)
 
 === 3.2.5 | every way to read is filtered the same
-.given work
-.given own
+.use work
+.use own
 >> SPAWN ann: User { name = "Ann" } SPAWN a: Task { title = "a", n = 1 } SPAWN b: Task { title = "b", n = 2 }
    LINK assigned(#a, #ann) LINK tags(#a) { word = "x" } LINK tags(#b) { word = "y" } LINK assigned(#b, SPAWN User { name = "Bob" } AS bob)
 .session ann as #ann
@@ -202,21 +202,21 @@ ann> MATCH x: any WHERE x:Task RETURN COUNT(*)
 1
 ann> MATCH assigned+(t, u) RETURN t.title
 "a"
-.with {"b": "#b"}
+.params {"b": "#b"}
 ann> MATCH t: Task WHERE t = #$b RETURN t
 (nothing)
-.with {"b": "#b"}
+.params {"b": "#b"}
 ann> MATCH () RETURN #$b.title
 null
-.with {"b": "#b"}
+.params {"b": "#b"}
 ann> INSPECT #$b
 false
-.with {"a": "#a"}
+.params {"a": "#a"}
 ann> INSPECT #$a RETURN title
 "a"
 
 === 3.2.5 | a type that no policy lets through is empty, not an error
-.given work
+.use work
 .define policy users: ON MATCH(u: User) ALLOW IF true
 >> SPAWN ann: User { name = "Ann" } SPAWN t: Task { title = "t" }
 > BEGIN SESSION AS #ann
@@ -226,7 +226,7 @@ ann> INSPECT #$a RETURN title
 (nothing)
 
 === 3.2.5 | a hidden attribute is null wherever it is read
-.given work
+.use work
 .define
     policy look: ON MATCH(_) ALLOW IF true
     policy hide: ON MATCH(t: Task).secret DENY IF current_actor().admin = false
@@ -251,10 +251,10 @@ ann> MATCH t: Task RETURN SUM(t.secret), MIN(t.secret), COLLECT(t.secret)
 null | null | [null, null, null]
 ann> MATCH t: Task WHERE t.title = "a" RETURN t
 Task #a {title: "a", n: 0, open: true}
-.with {"a": "#a"}
+.params {"a": "#a"}
 ann> INSPECT #$a RETURN title, secret
 "a" | null
-.with {"a": "#a"}
+.params {"a": "#a"}
 ann> SET #$a.n = 5 RETURNING n, secret
 5 | null
 ann> MATCH t: Task WHERE t.title = "b" SET t.n = t.secret ?? 77 RETURNING n
@@ -283,7 +283,7 @@ root> MATCH t: Task WHERE t.title = "a" RETURN t.secret, t.n
 1
 
 === 3.2.5 | aggregates and EXPLAIN see only what the actor sees
-.given work
+.use work
 .define policy users: ON MATCH(u: User) ALLOW IF true
 >> SPAWN ann: User { name = "Ann" } SPAWN t: Task { title = "t" } SPAWN u: Task { title = "u" }
 > BEGIN SESSION AS #ann
@@ -294,7 +294,7 @@ root> MATCH t: Task WHERE t.title = "a" RETURN t.secret, t.n
 "result" | "0 rows" | null | null | 0
 
 === 3.2.6 | an edge is seen when all its targets are
-.given work
+.use work
 .define
     policy tasks: ON MATCH(t: Task) ALLOW IF t.open = true
     policy users: ON MATCH(u: User) ALLOW IF u.name != "Ghost"
@@ -309,7 +309,7 @@ root> MATCH t: Task WHERE t.title = "a" RETURN t.secret, t.n
 1
 
 === 3.2.6 | unless a policy about the edge type itself says otherwise
-.given work
+.use work
 .define
     policy users: ON MATCH(u: User) ALLOW IF true
     policy seen: ON MATCH(e: assigned) ALLOW IF e.since > 2000
@@ -328,7 +328,7 @@ root> MATCH t: Task WHERE t.title = "a" RETURN t.secret, t.n
 0
 
 === 3.2.7 | META operations can be declared
-.given work
+.use work
 .define
     policy watch: ON META SPAWN(_Watch) ALLOW IF true
     policy schema: ON META SET(_) DENY IF true
@@ -337,7 +337,7 @@ root> MATCH t: Task WHERE t.title = "a" RETURN t.secret, t.n
 "schema"
 
 === 3.2.8, 5.C16 | without any policy an actor may do everything
-.given work
+.use work
 > SPAWN ann: User { name = "Ann" }
 > BEGIN SESSION AS #ann
 > SPAWN t: Task { title = "t" }
@@ -347,7 +347,7 @@ root> MATCH t: Task WHERE t.title = "a" RETURN t.secret, t.n
 deleted 1
 
 === 3.2.disclosure | what the session made or bound itself is no secret to it, and may be named
-.given work
+.use work
 .define policy write: ON SPAWN(t: Task) | LINK(e: assigned) ALLOW IF true
 >> SPAWN ann: User { name = "Ann" } SPAWN old: Task { title = "old" }
 > BEGIN SESSION AS #ann
@@ -363,58 +363,58 @@ linked 1
 > SET #old.title = "x"
 ! E7001 Permission denied
 .session other as #ann
-.with {"old": "#old"}
+.params {"old": "#old"}
 other> SET #$old.title = "x"
 ! E3601 not found
 
 === 3.2.disclosure | what is denied and hidden is answered like what is not there
-.given work
-.given own
+.use work
+.use own
 >> SPAWN ann: User { name = "Ann" } SPAWN b: Task { title = "b", n = 2 } SPAWN mine: Task { title = "m" } LINK assigned(#mine, #ann)
 .session ann as #ann
-.with {"x": "#b"}
+.params {"x": "#b"}
 ann> KILL #$x
 ! E3601 not found
 !not Task
 !not ermission
-.with {"x": "#b"}
+.params {"x": "#b"}
 ann> SET #$x.title = "x"
 ! E3601 not found
-.with {"x": "none"}
+.params {"x": "none"}
 ann> SET #$x.title = "x"
 ! E3601 not found
-.with {"x": "#mine"}
+.params {"x": "#mine"}
 ann> SET #$x.title = "x"
 ! E7001 Permission denied
 ann> KILL { MATCH t: Task WHERE t.title = "b" RETURN t }
 deleted 0
 
 === 3.2.disclosure | LINK to what is hidden, whatever its type
-.given work
+.use work
 .define
     policy users: ON MATCH(u: User) ALLOW IF true
     policy notes: ON * ALLOW IF target_type() = "Note"
 >> SPAWN ann: User { name = "Ann" } SPAWN t: Task { title = "secret task" } SPAWN v: User { name = "V" }
 .session ann as #ann
 ann> SPAWN n: Note
-.with {"x": "#t"}
+.params {"x": "#t"}
 ann> LINK about(#n, #$x)
 ! E3601 not found
 !not Task
-.with {"x": "none"}
+.params {"x": "none"}
 ann> LINK about(#n, #$x)
 ! E3601 not found
-.with {"x": "#t"}
+.params {"x": "#t"}
 ann> LINK about(#nobody, #$x)
 ! E3601 #nobody was not found
-.with {"x": "#t"}
+.params {"x": "#t"}
 ann> LINK about(#$x, #$x)
 ! E3601 not found
 !not Task
-.with {"x": "#v"}
+.params {"x": "#v"}
 ann> LINK assigned(#$x, #$x)
 ! E2003
-.with {"x": "#v"}
+.params {"x": "#v"}
 ann> LINK tags(#$x)
 ! E7001 Permission denied
 
@@ -426,21 +426,21 @@ ann> LINK tags(#$x)
     policy box: ON * ALLOW IF target_type() = "Box" OR target_type() = "User"
 >> SPAWN u: User SPAWN s: Secret
 .session u as #u
-.with {"x": "#s"}
+.params {"x": "#s"}
 u> SPAWN b: Box { holds = #$x }
 ! E3601 not found
 !not Secret
-.with {"x": "#s"}
+.params {"x": "#s"}
 u> SPAWN b: Box { owner = #$x }
 ! E3601 not found
 !not Secret
-.with {"x": "#u"}
+.params {"x": "#u"}
 u> SPAWN b: Box { holds = #$x, owner = #$x }
 created 1
-.with {"x": "#s"}
+.params {"x": "#s"}
 u> SET #b.holds = #$x
 ! E3601 not found
-.with {"x": "#s"}
+.params {"x": "#s"}
 u> SET #b.owner = #$x
 ! E3601 not found
 !not Secret
@@ -456,7 +456,7 @@ modified 1
     policy files: ON * ALLOW IF target_type() = "File"
 >> SPAWN u: User SPAWN f: File SPAWN l: Lock { code = 1 } LINK k: locks(#l, #f)
 .session u as #u
-.with {"f": "#f"}
+.params {"f": "#f"}
 u> KILL #$f
 ! E3302 restricted
 !not locks
@@ -489,20 +489,20 @@ u> SPAWN d: Config
 > COMMIT
 .session u as #u
 u> BEGIN
-.with {"i": "#i"}
+.params {"i": "#i"}
 u> KILL #$i
 u> COMMIT
 ! E3010 an element needs at least 1
 !not n1_
 
 === 3.2.disclosure | UNLINK by endpoints takes what the actor sees
-.given work
-.given own
+.use work
+.use own
 .define policy drop: ON UNLINK(e: assigned) ALLOW IF true
 >> SPAWN ann: User { name = "Ann" } SPAWN a: Task { title = "a" } SPAWN b: Task { title = "b" } LINK assigned(#a, #ann)
    LINK tags(#a) LINK assigned(#b, SPAWN User { name = "Bob" } AS bob)
 .session ann as #ann
-.with {"b": "#b"}
+.params {"b": "#b"}
 ann> UNLINK assigned(#$b, _)
 ! E3601 not found
 ann> UNLINK assigned(_, _)
@@ -511,8 +511,8 @@ unlinked 1
 "b"
 
 === 3.2.disclosure | RETURNING shows the pre-image of what the actor saw
-.given work
-.given own
+.use work
+.use own
 .define policy drop: ON KILL(t: Task) ALLOW IF true
 >> SPAWN ann: User { name = "Ann" } SPAWN a: Task { title = "a" } LINK assigned(#a, #ann)
 > BEGIN SESSION AS #ann
@@ -520,7 +520,7 @@ unlinked 1
 "a"
 
 === 3.2.disclosure | the edge that LINK finds there already is not shown to those who may not see it
-.given work
+.use work
 .define
     policy users: ON MATCH(u: User) ALLOW IF true
     policy link: ON LINK(e: assigned) ALLOW IF true

@@ -8,7 +8,7 @@
     edge pair(a: Task, b: Task) [unique]
 
 === 4.1 | each statement outside BEGIN is a transaction of its own
-.given tasks
+.use tasks
 > SPAWN a: Task { n = 1 }
 > SPAWN b: Task { n = 1 / 0 }
 ! E2101
@@ -16,7 +16,7 @@ b> MATCH t: Task RETURN t.n
 1
 
 === 4.1 | a transaction reads its own writes; others see them after COMMIT
-.given tasks
+.use tasks
 > SPAWN a: Task { n = 1 }
 > BEGIN
 > SET #a.n = 2
@@ -33,7 +33,7 @@ b> MATCH before(x, y) RETURN x.n, y.n
 2 | 3
 
 === 4.1 | ROLLBACK undoes everything: SPAWN, SET, LINK, UNLINK, KILL
-.given tasks
+.use tasks
 >> SPAWN a: Task { n = 1 } SPAWN b: Task { n = 2 } LINK before(#a, #b)
 > BEGIN
 >> SET #a.n = 9 UNLINK before(#a, #b) KILL #b SPAWN c: Task { n = 5 } LINK before(#c, #a)
@@ -57,7 +57,7 @@ b> MATCH before(x, y) RETURN x.n, y.n
 ! E5004 no transaction is active
 
 === 4.1 | an error aborts the transaction: only ROLLBACK is accepted, COMMIT rolls back and says so
-.given tasks
+.use tasks
 > BEGIN
 > SPAWN a: Task { n = 1 }
 > SPAWN b: Task { n = "x" }
@@ -83,7 +83,7 @@ b> MATCH before(x, y) RETURN x.n, y.n
 ! E5004
 
 === 4.1 | an aborted transaction cannot go back to a savepoint
-.given tasks
+.use tasks
 > BEGIN
 > SAVEPOINT s
 > KILL #nobody
@@ -93,7 +93,7 @@ b> MATCH before(x, y) RETURN x.n, y.n
 > ROLLBACK
 
 === 4.1 | savepoints: back to the one named, which stays usable, later ones are forgotten
-.given tasks
+.use tasks
 > BEGIN
 > SPAWN a: Task { n = 1 }
 > SAVEPOINT one
@@ -119,7 +119,7 @@ b> MATCH before(x, y) RETURN x.n, y.n
 6
 
 === 4.1 | a savepoint that is unknown or forgotten
-.given tasks
+.use tasks
 > BEGIN
 > SAVEPOINT one
 > SAVEPOINT two
@@ -133,7 +133,7 @@ b> MATCH before(x, y) RETURN x.n, y.n
 > ROLLBACK
 
 === 4.1 | a savepoint named again stands for the later place
-.given tasks
+.use tasks
 > BEGIN
 > SAVEPOINT s
 > SPAWN a: Task { n = 1 }
@@ -145,12 +145,12 @@ b> MATCH before(x, y) RETURN x.n, y.n
 1
 
 === 4.1 | write-write: the first to commit wins
-.given tasks
+.use tasks
 > SPAWN a: Task { n = 0 }
 > BEGIN
 > SET #a.n = 1
 b> BEGIN
-.with {"a": "#a"}
+.params {"a": "#a"}
 b> SET #$a.n = 2
 b> COMMIT
 > COMMIT
@@ -161,11 +161,11 @@ b> COMMIT
 ! E5004
 
 === 4.1 | auto-commit against an open transaction
-.given tasks
+.use tasks
 > SPAWN a: Task { n = 0 }
 > BEGIN
 > SET #a.n = 1
-.with {"a": "#a"}
+.params {"a": "#a"}
 b> SET #$a.n = 2
 > COMMIT
 ! E5002
@@ -173,17 +173,17 @@ b> SET #$a.n = 2
 2
 
 === 4.1 | update against delete, either way round
-.given tasks
+.use tasks
 >> SPAWN a: Task SPAWN b: Task
 > BEGIN
 > SET #a.n = 1
-.with {"a": "#a"}
+.params {"a": "#a"}
 b> KILL #$a
 > COMMIT
 ! E5002
 > BEGIN
 > KILL #b
-.with {"b": "#b"}
+.params {"b": "#b"}
 b> SET #$b.n = 2
 > COMMIT
 ! E5002
@@ -191,21 +191,21 @@ b> SET #$b.n = 2
 2
 
 === 4.1 | both delete
-.given tasks
+.use tasks
 > SPAWN a: Task
 > BEGIN
 > KILL #a
-.with {"a": "#a"}
+.params {"a": "#a"}
 b> KILL #$a
 > COMMIT
 ! E5002
 
 === 4.1 | a link to what was deleted meanwhile
-.given tasks
+.use tasks
 >> SPAWN a: Task SPAWN p: Person
 > BEGIN
 > LINK assigned(#a, #p)
-.with {"p": "#p"}
+.params {"p": "#p"}
 b> KILL #$p
 > COMMIT
 ! E5002
@@ -213,11 +213,11 @@ b> KILL #$p
 0
 
 === 4.1 | deleting what was linked meanwhile
-.given tasks
+.use tasks
 >> SPAWN a: Task SPAWN p: Person
 > BEGIN
 > KILL #p
-.with {"a": "#a", "p": "#p"}
+.params {"a": "#a", "p": "#p"}
 b> LINK assigned(#$a, #$p)
 > COMMIT
 ! E5002
@@ -225,7 +225,7 @@ b> LINK assigned(#$a, #$p)
 1
 
 === 4.1 | two transactions take the same unique value
-.given tasks
+.use tasks
 > BEGIN
 > SPAWN a: Task { u = 1 }
 b> SPAWN b: Task { u = 1 }
@@ -235,11 +235,11 @@ b> SPAWN b: Task { u = 1 }
 1
 
 === 4.1 | a unique value that was free at BEGIN and is again at COMMIT
-.given tasks
+.use tasks
 > SPAWN a: Task { u = 1 }
 > BEGIN
 > SET #a.u = 2
-.with {"a": "#a"}
+.params {"a": "#a"}
 b> SPAWN c: Task { u = 1 }
 ! E3003 unique
 > COMMIT
@@ -247,23 +247,23 @@ b> SPAWN c: Task { u = 1 }
 created 1
 
 === 4.1 | a race for the last place of a cardinality, a unique edge, and a cycle
-.given tasks
+.use tasks
 >> SPAWN a: Task SPAWN b: Task SPAWN p: Person SPAWN q: Person
 > BEGIN
 > LINK assigned(#a, #p)
-.with {"a": "#a", "q": "#q"}
+.params {"a": "#a", "q": "#q"}
 b> LINK assigned(#$a, #$q)
 > COMMIT
 ! E3010 cardinality
 > BEGIN
 > LINK pair(#a, #b)
-.with {"a": "#a", "b": "#b"}
+.params {"a": "#a", "b": "#b"}
 b> LINK pair(#$a, #$b)
 > COMMIT
 ! E3003 unique
 > BEGIN
 > LINK before(#a, #b)
-.with {"a": "#a", "b": "#b"}
+.params {"a": "#a", "b": "#b"}
 b> LINK before(#$b, #$a)
 > COMMIT
 ! E3011 acyclic
@@ -279,7 +279,7 @@ b> LINK before(#$b, #$a)
 > BEGIN
 > UNLINK #x
 b> BEGIN
-.with {"y": "#y"}
+.params {"y": "#y"}
 b> UNLINK #$y
 b> COMMIT
 > COMMIT
@@ -288,18 +288,18 @@ b> COMMIT
 1
 
 === 4.1 | a constraint between two transactions
-.given tasks
+.use tasks
 .define constraint one: t: Task, v: Task WHERE t != v => t.n + v.n < 10
 >> SPAWN a: Task { n = 4 } SPAWN b: Task { n = 4 }
 > BEGIN
 > SET #a.n = 5
-.with {"b": "#b"}
+.params {"b": "#b"}
 b> SET #$b.n = 5
 > COMMIT
 ! E3001 one
 
 === 4.1 | READ COMMITTED reads what others committed meanwhile
-.given tasks
+.use tasks
 > SPAWN a: Task { n = 1 }
 > BEGIN READ COMMITTED
 > MATCH t: Task RETURN t.n
@@ -314,10 +314,10 @@ b> SPAWN b: Task { n = 2 }
 3
 
 === 4.1 | SERIALIZABLE reads the state at BEGIN
-.given tasks
+.use tasks
 > SPAWN a: Task { n = 1 }
 > BEGIN SERIALIZABLE
-.with {"a": "#a"}
+.params {"a": "#a"}
 b> SET #$a.n = 5
 b> SPAWN b: Task { n = 2 }
 > MATCH t: Task RETURN t.n
@@ -328,13 +328,13 @@ b> SPAWN b: Task { n = 2 }
 2
 
 === 4.1 | SERIALIZABLE: what was read and changed meanwhile is a conflict at COMMIT
-.given tasks
+.use tasks
 >> SPAWN a: Task { n = 1 } SPAWN b: Task { n = 1 }
 > BEGIN SERIALIZABLE
 > MATCH t: Task WHERE t = #a RETURN t.n
 1
 > SET #b.n = 7
-.with {"a": "#a"}
+.params {"a": "#a"}
 b> SET #$a.n = 5
 > COMMIT
 ! E5002 read
@@ -343,7 +343,7 @@ b> SET #$a.n = 5
 1
 
 === 4.1 | SERIALIZABLE: a phantom is a conflict too
-.given tasks
+.use tasks
 > SPAWN p: Person
 > BEGIN SERIALIZABLE
 > MATCH t: Task RETURN COUNT(*)
@@ -367,13 +367,13 @@ b> SPAWN t: Task { u = 5 }
 ! E5002
 
 === 4.1 | SERIALIZABLE: an edge that was looked for and came meanwhile
-.given tasks
+.use tasks
 >> SPAWN a: Task SPAWN b: Task SPAWN p: Person
 > BEGIN SERIALIZABLE
 > MATCH assigned(#a, x) RETURN COUNT(*)
 0
 > SET #b.n = 1
-.with {"a": "#a", "p": "#p"}
+.params {"a": "#a", "p": "#p"}
 b> LINK assigned(#$a, #$p)
 > COMMIT
 ! E5002
@@ -381,17 +381,17 @@ b> LINK assigned(#$a, #$p)
 > MATCH before(#a, x) RETURN COUNT(*)
 0
 > SET #p.name = "x"
-.with {"a": "#a", "b": "#b"}
+.params {"a": "#a", "b": "#b"}
 b> LINK pair(#$a, #$b)
 > COMMIT
 
 === 4.1 | SERIALIZABLE: no write skew
-.given tasks
+.use tasks
 >> SPAWN a: Task { n = 1 } SPAWN b: Task { n = 1 }
 > BEGIN SERIALIZABLE
 > MATCH t: Task WHERE t = #b AND t.n = 1 SET #a.n = 0
 b> BEGIN SERIALIZABLE
-.with {"a": "#a", "b": "#b"}
+.params {"a": "#a", "b": "#b"}
 b> MATCH t: Task WHERE t = #$a AND t.n = 1 SET #$b.n = 0
 > COMMIT
 b> COMMIT
@@ -400,7 +400,7 @@ b> COMMIT
 1
 
 === 4.1 | SERIALIZABLE: rules run at COMMIT, on what is committed by then
-.given tasks
+.use tasks
 .define
     node Order { ok: Bool = false }
     rule approve: o: Order WHERE NOT EXISTS(t: Task WHERE t.n = 1) => SET o.ok = true
@@ -412,7 +412,7 @@ b> SPAWN t: Task { n = 1 }
 false
 
 === 4.1 | READ COMMITTED: rules see what is committed when they run
-.given tasks
+.use tasks
 .define
     node Order { ok: Bool = false }
     rule approve: o: Order WHERE NOT EXISTS(t: Task WHERE t.n = 1) => SET o.ok = true
@@ -424,7 +424,7 @@ b> SPAWN t: Task { n = 1 }
 false
 
 === 4.1 | a new ontology aborts the transactions that are open
-.given tasks
+.use tasks
 > BEGIN
 > SPAWN a: Task
 .define node Other
@@ -433,13 +433,13 @@ false
 > ROLLBACK
 
 === 4.1 | what was written and taken back within the transaction conflicts with nobody
-.given tasks
+.use tasks
 > SPAWN a: Task { n = 1 }
 > BEGIN
 > SAVEPOINT s
 > SET #a.n = 2
 > ROLLBACK TO s
-.with {"a": "#a"}
+.params {"a": "#a"}
 b> SET #$a.n = 3
 > COMMIT
 > MATCH t: Task RETURN t.n
@@ -505,7 +505,7 @@ created 1
 10
 
 === 4.4 | the journal keeps the net effect of a transaction
-.given tasks
+.use tasks
 > BEGIN
 > SPAWN a: Task { n = 1 }
 > SET #a.n = 2
@@ -524,7 +524,7 @@ created 1
 1
 
 === 4.5 | wall time flows, logical time counts ticks, now() is wall time
-.given tasks
+.use tasks
 > MATCH () RETURN wall_time(), logical_time(), now()
 @2024-01-01T00:00:00.000Z | 0 | @2024-01-01T00:00:00.000Z
 .advance 90s
@@ -548,7 +548,7 @@ created 1
 @1970-01-01T00:00:00.002Z
 
 === 4.5 | logical time is constant within a transaction
-.given tasks
+.use tasks
 > BEGIN
 > MATCH () RETURN logical_time()
 0
@@ -573,10 +573,10 @@ b> SPAWN x: Task
 ! E5001 transaction already active
 
 === 4.6 | ticks survive a restart
-.given tasks
+.use tasks
 > SPAWN a: Task
 > TICK 5
-.reopen
+.restart
 > MATCH () RETURN logical_time()
 6
 
@@ -605,7 +605,7 @@ b> SPAWN x: Task
 
 === 4.7 | with manual ticks only TICK advances
 .settings tick = "manual"
-.given tasks
+.use tasks
 > SPAWN a: Task
 > MATCH () RETURN logical_time()
 0

@@ -9,7 +9,7 @@
 === 5.A1 | a delivery is named by a text, a parameter or an id
 > ACK "d-1"
 ! E1102/E8004
-.with {"d": "d-1"}
+.params {"d": "d-1"}
 > ACK $d
 ! E1102/E8004
 > ACK #d
@@ -20,7 +20,7 @@
 ! E1001
 
 === 5.A2 | one bracket of options or several, each option once
-.given tasks
+.use tasks
 > WATCH t: Task [mode: watch, buffer: 5] RETURN t
 > WATCH t: Task [mode: watch] [buffer: 5] RETURN t
 > WATCH t: Task [buffer: 5] [buffer: 6] RETURN t
@@ -30,7 +30,7 @@
 5
 
 === 5.A3 | WHERE stands before the options, and nothing else of MATCH
-.given tasks
+.use tasks
 > WATCH t: Task WHERE t.n > 1 [buffer: 5] RETURN t
 > WATCH t: Task [buffer: 5] WHERE t.n > 1 RETURN t
 ! E1001
@@ -40,14 +40,14 @@
 ! E1001
 
 === 5.A4 | a watch has actions, a RETURN, or both
-.given tasks
+.use tasks
 > WATCH t: Task ON MATCH DO SET t.n = 1
 > WATCH t: Task ON MATCH DO SET t.n = 1 SPAWN p: Person RETURN t
 > WATCH t: Task
 ! E1001
 
 === 5.A5 | a handle is named in front or by a trailing AS, which is the column's alias too
-.given tasks
+.use tasks
 > w = WATCH t: Task RETURN t
 > WATCH t: Task RETURN t AS live_feed
 > MATCH w: _Watch RETURN w.name
@@ -61,7 +61,7 @@
 10s | 1m | 16ms | 1w | 2w | 1h | 5m | 30s | 1d
 
 === 5.A7 | ALTER is read with any option; only four may change
-.given tasks
+.use tasks
 > w = WATCH t: Task RETURN t
 > ALTER WATCH #w SET [buffer: 5, on_full: drop]
 > ALTER WATCH #w SET [ordering: causal]
@@ -72,7 +72,7 @@
 ! E8002
 
 === 5.A8 | handles are ids, and names inside MATCH … DO
-.given tasks
+.use tasks
 > w = WATCH t: Task RETURN t
 > PAUSE WATCH #w
 > MATCH w: _Watch RETURN w.status
@@ -82,7 +82,7 @@
 ! E8002
 
 === 5.A9 | DISTINCT yes, ORDER BY and LIMIT no
-.given tasks
+.use tasks
 > WATCH t: Task RETURN DISTINCT t.n
 > WATCH t: Task RETURN t ORDER BY t.n
 ! E1001
@@ -90,7 +90,7 @@
 ! E1001
 
 === 5.A10 | older names are not known
-.given tasks
+.use tasks
 > SUBSCRIBE t: Task RETURN t
 ! E1001
 > WATCH Task IN ROOT ON_CREATE
@@ -101,13 +101,13 @@
 true | 3 | true | 7 | 6 | 5
 
 === 5.A12 | filter is an option beside WHERE
-.given tasks
+.use tasks
 > WATCH t: Task WHERE t.n > 1 [filter: t.n < 5 AND t.title != "x"] RETURN t
 > WATCH t: Task [filter: t.nothing < 5] RETURN t
 ! E2002 nothing
 
 === 5.A13 | words of options in any number; an unknown option is no parse error
-.given tasks
+.use tasks
 > WATCH t: Task [colour: blue] RETURN t
 ! E8009 colour
 > WATCH t: Task [mode: sometimes] RETURN t
@@ -118,7 +118,7 @@ true | 3 | true | 7 | 6 | 5
 true | true | 86400001ms | "Duration"
 
 === 5.C9 | every connection is a _Session; current_session() is its own
-.given tasks
+.use tasks
 > MATCH s: _Session RETURN COUNT(*)
 1
 b> MATCH s: _Session RETURN COUNT(*)
@@ -132,7 +132,7 @@ b> MATCH s: _Session RETURN COUNT(*)
 1
 
 === 5.C9 | an actor sees only its own sessions
-.given tasks
+.use tasks
 .define policy none: ON * DENY IF true
 >> SPAWN ann: Person SPAWN bob: Person
 .session ann as #ann
@@ -149,34 +149,34 @@ ann> MATCH s: _Session RETURN COUNT(*)
 1
 
 === 5.C11 | a watch is managed by its own session, its actor or the system context; others are refused
-.given tasks
+.use tasks
 .define policy all: ON * ALLOW IF operation() != "META SET"
 >> SPAWN ann: Person SPAWN bob: Person
 .session ann as #ann
 .session bob as #bob
 ann> w = WATCH t: Task RETURN t
 ann> PAUSE WATCH #w
-.with {"w": "#w"}
+.params {"w": "#w"}
 bob> RESUME WATCH #$w
 ! E8010
-.with {"w": "#w"}
+.params {"w": "#w"}
 > RESUME WATCH #$w
 
 === 5.C12 | branches are read from the first day
-.given tasks
+.use tasks
 > WATCH t: Task [branch: #main] RETURN t
 ! E8009 branching is not available
 > WATCH t: Task [branches: all] RETURN t
 ! E8009 branching is not available
 
 === 5.C15 | META operations are read
-.given tasks
+.use tasks
 .define policy w: ON META SPAWN(_Watch) | KILL(t: Task) | UNLINK(e: assigned) ALLOW IF true
 > MATCH p: _PolicyRule RETURN p.name
 "w"
 
 === 5.C17 | `.attr` behind an operation pattern is supported, a bare WHERE behind a test is not
-.given tasks
+.use tasks
 .define policy hide: ON MATCH(t: Task).n DENY IF true
 .define policy odd: ON MATCH(t: Task) ALLOW IF assigned(t, p) WHERE p.name = "x"
 ! E1001
@@ -211,7 +211,7 @@ bob> RESUME WATCH #$w
 "F"
 
 === 5.C22 | an error reads: class words, code, name, message
-.given tasks
+.use tasks
 > MATCH t: Task RETURN t.nothing
 ! E2002 analysis error: E2002 UNKNOWN_ATTRIBUTE: Unknown attribute 'nothing' on type 'Task'
 > LINK assigned(#a, #b)

@@ -4,10 +4,10 @@
     node Job { name: String, status: String = "pending" }
 
 === seed.events, seed.protocol, ack.ack, ack.forms, B12 | take a job, do it, acknowledge it: it is gone
-.given jobs
+.use jobs
 > SPAWN a: Job { name = "a" }
 > work = WATCH j: Job WHERE j.status = "pending" [mode: consume] RETURN j
-.told work
+.events work
 initial (nothing) (position 1)
 consumed Job #a {name: "a", status: "pending"} (delivery d1, attempt 1, position 2)
 > MATCH j: Job RETURN j.name
@@ -16,11 +16,11 @@ consumed Job #a {name: "a", status: "pending"} (delivery d1, attempt 1, position
 deleted 1
 > MATCH j: Job RETURN COUNT(*)
 0
-.told work
+.events work
 (nothing)
 
 === ack.workflow, ack.pattern, ack.forms | success, a failure to be tried again, a failure for good
-.given jobs
+.use jobs
 > SPAWN failed_jobs: Job { name = "where letters go", status = "n/a" }
 > work = WATCH j: Job WHERE j.status = "pending"
     [mode: consume]
@@ -28,22 +28,22 @@ deleted 1
     [max_redeliveries: 3]
     [dead_letter: #failed_jobs]
     RETURN j.name
-.told work
+.events work
 initial (nothing)
 >> SPAWN a: Job { name = "fine" }
    SPAWN b: Job { name = "flaky" }
    SPAWN c: Job { name = "hopeless" }
-.told work
+.events work
 consumed "fine" (delivery d1)
 consumed "flaky" (delivery d2)
 consumed "hopeless" (delivery d3)
-.with {"deliveryId": "#d1"}
+.params {"deliveryId": "#d1"}
 > ACK $deliveryId
 deleted 1
 > NACK "{d2}"
 deleted 0
 > NACK "{d3}" [no_retry]
-.told work
+.events work
 consumed "flaky" (delivery d4, attempt 2)
 > ACK #d4
 > MATCH j: Job RETURN j.name
@@ -52,11 +52,11 @@ consumed "flaky" (delivery d4, attempt 2)
 "no_retry" | 1
 
 === ack.id, ack.errors, E8004, B13 | an id is good for one answer only
-.given jobs
+.use jobs
 >> SPAWN a: Job { name = "a" }
    SPAWN b: Job { name = "b" }
 > work = WATCH j: Job [mode: consume] RETURN j.name
-.told work
+.events work
 initial (nothing)
 consumed "a" (delivery d1)
 consumed "b" (delivery d2)
@@ -72,14 +72,14 @@ consumed "b" (delivery d2)
 ! E8004 Invalid delivery ID: '{d2}' not found or already processed
 > ACK "nonsense"
 ! E8004 Invalid delivery ID: 'nonsense' not found or already processed
-.told work
+.events work
 consumed "b" (delivery d3, attempt 2)
 
 === ack.id, ack.forms | what is no id is refused as such
-.given jobs
+.use jobs
 > ACK 7
 ! E1001
-.with {"d": 7}
+.params {"d": 7}
 > ACK $d
 ! E2003 String
 > ACK
@@ -102,21 +102,21 @@ consumed "b" (delivery d3, attempt 2)
 ! E8009 allowed are by: Duration
 
 === ack.timeout, ack.errors, E8003, B14, B35, surface.attempts | whoever says nothing in time is taken to have failed
-.given jobs
+.use jobs
 > SPAWN a: Job { name = "a" }
 > work = WATCH j: Job [mode: consume, ack_timeout: 10s] RETURN j.name
-.told work
+.events work
 initial (nothing)
 consumed "a" (delivery d1)
 .advance 9s
-.told work
+.events work
 (nothing)
 .errors work
 (nothing)
 .advance 1s
 .errors work
 E8003 Acknowledgment timeout: delivery '{d1}' not acknowledged within 10s
-.told work
+.events work
 consumed "a" (delivery d2, attempt 2)
 > ACK #d1
 ! E8004 Invalid delivery ID: '{d1}' not found or already processed
@@ -125,10 +125,10 @@ consumed "a" (delivery d2, attempt 2)
 0
 
 === B13, ack.id | a late ACK neither deletes nor ends the delivery that came after
-.given jobs
+.use jobs
 > SPAWN a: Job { name = "a" }
 > work = WATCH j: Job [mode: consume, ack_timeout: 10s] RETURN j.name
-.told work
+.events work
 initial (nothing)
 consumed "a" (delivery d1)
 .advance 10s
@@ -138,17 +138,17 @@ consumed "a" (delivery d1)
 1
 .errors work
 E8003
-.told work
+.events work
 consumed "a" (delivery d2, attempt 2)
 > NACK #d1
 ! E8004
 > ACK #d2
 
 === surface.extend | more time for a long job
-.given jobs
+.use jobs
 > SPAWN a: Job { name = "a" }
 > work = WATCH j: Job [mode: consume, ack_timeout: 10s] RETURN j.name
-.told work
+.events work
 initial (nothing)
 consumed "a" (delivery d1)
 .advance 8s
@@ -163,62 +163,62 @@ consumed "a" (delivery d1)
 .advance 1s
 .errors work
 E8003 within 10s
-.told work
+.events work
 consumed "a" (delivery d2, attempt 2)
 > EXTEND #d1
 ! E8004
 > ACK #d2
 
 === surface.extend, ack.forms | the new lease counts from now: it can be shorter, too
-.given jobs
+.use jobs
 > SPAWN a: Job { name = "a" }
 > work = WATCH j: Job [mode: consume, ack_timeout: 1h] RETURN j.name
-.told work
+.events work
 initial (nothing)
 consumed "a" (delivery d1)
-.with {"span": 5, "d": "#d1"}
+.params {"span": 5, "d": "#d1"}
 > EXTEND $d [by: 1s * $span]
 .advance 5s
 .errors work
 E8003
-.told work
+.events work
 consumed "a" (attempt 2)
 
 === surface.delay | not again before half a minute has passed
-.given jobs
+.use jobs
 >> SPAWN a: Job { name = "a" }
    SPAWN b: Job { name = "b" }
 > work = WATCH j: Job [mode: consume, buffer: 1] RETURN j.name
-.told work
+.events work
 initial (nothing)
 consumed "a" (delivery d1)
 > NACK #d1 [delay: 30s]
-.told work
+.events work
 consumed "b" (delivery d2)
 > ACK #d2
-.told work
+.events work
 (nothing)
 .advance 29s
-.told work
+.events work
 (nothing)
 .advance 1s
-.told work
+.events work
 consumed "a" (delivery d3, attempt 2)
 > ACK #d3
 
 === ack.nack, B32 | back at once, to where it stood in line
-.given jobs
+.use jobs
 >> SPAWN a: Job { name = "a" }
    SPAWN b: Job { name = "b" }
    SPAWN c: Job { name = "c" }
 > work = WATCH j: Job [mode: consume] RETURN j.name
-.told work first 3
+.events work limit 3
 initial (nothing)
 consumed "a" (delivery d1)
 consumed "b" (delivery d2)
 > NACK #d2
 > NACK #d1
-.told work
+.events work
 consumed "a" (attempt 2)
 consumed "b" (attempt 2)
 consumed "c" (attempt 1)
@@ -232,7 +232,7 @@ consumed "c" (attempt 1)
    SPAWN m: Message { text = "hello" }
    LINK posted(#m, #c)
 > read = WATCH m: Message, c: Channel, posted(m, c) [mode: consume] RETURN m.text, c.name
-.told read
+.events read
 initial (nothing)
 consumed "hello" | "c" (delivery d1)
 > ACK #d1
@@ -250,7 +250,7 @@ deleted 1, unlinked 1
    SPAWN bob: User { name = "Bob" }
    LINK invited(#ann, #bob)
 > work = WATCH invited(a, b) AS i [mode: consume] RETURN a.name, b.name, i.at
-.told work
+.events work
 initial (nothing)
 consumed "Ann" | "Bob" | 0 (delivery d1)
 > ACK #d1
@@ -272,76 +272,76 @@ unlinked 1
    LINK tagged(#m, #y)
 > work = WATCH m: Message, t: Tag, tagged(m, t)
     [mode: consume, ordering: attribute(t.weight DESC)] RETURN m.text, t.name
-.told work
+.events work
 initial (nothing)
 consumed "hello" | "y" (delivery d1)
 > ACK #d1
 deleted 1, unlinked 2
-.told work
+.events work
 (nothing)
 
 === B10 | a job in somebody's hands is hidden from consumers, not from anybody else
-.given jobs
+.use jobs
 > all = WATCH j: Job RETURN j.name
-.told all
+.events all
 initial (nothing)
 > SPAWN a: Job { name = "a" }
 > work = WATCH j: Job [mode: consume] RETURN j.name
 > rival = WATCH j: Job [mode: consume] RETURN j.name
-.told work
+.events work
 initial (nothing)
 consumed "a" (delivery d1)
-.told rival
+.events rival
 initial (nothing)
-.told all
+.events all
 added "a"
 > MATCH j: Job RETURN j.name
 "a"
 > SET #a.status = "running"
 > ACK #d1
-.told all
+.events all
 removed "a"
 
 === B34, surface.withdrawn | a waiting job that does not match any more is withdrawn
-.given jobs
+.use jobs
 > work = WATCH j: Job WHERE j.status = "pending" [mode: consume] RETURN j.name
 >> SPAWN a: Job { name = "a" }
    SPAWN b: Job { name = "b" }
    SPAWN c: Job { name = "c" }
 > SET #a.status = "cancelled"
 > KILL #b
-.told work
+.events work
 initial (nothing)
 consumed "c"
 > SET #a.status = "pending"
-.told work
+.events work
 consumed "a" (attempt 1)
 
 === B34, surface.withdrawn | the holder of a job that does not match any more is told; NACK does not bring it back
-.given jobs
+.use jobs
 > SPAWN a: Job { name = "a" }
 > work = WATCH j: Job WHERE j.status = "pending" [mode: consume] RETURN j.name
-.told work
+.events work
 initial (nothing)
 consumed "a" (delivery d1)
 > SET #a.status = "cancelled"
 .errors work
 WITHDRAWN delivery '{d1}' does not match any more
 > NACK #d1
-.told work
+.events work
 (nothing)
 > MATCH j: Job RETURN j.status
 "cancelled"
 > SET #a.status = "pending"
-.told work
+.events work
 consumed "a" (attempt 1)
 
 === B34, surface.withdrawn | ACK still deletes what was withdrawn, and is nothing for what is gone
-.given jobs
+.use jobs
 >> SPAWN a: Job { name = "a" }
    SPAWN b: Job { name = "b" }
 > work = WATCH j: Job WHERE j.status = "pending" [mode: consume] RETURN j.name
-.told work
+.events work
 initial (nothing)
 consumed "a" (delivery d1)
 consumed "b" (delivery d2)
@@ -360,10 +360,10 @@ deleted 0
 0
 
 === B34, ack.timeout | time runs out for what was withdrawn, and nothing comes of it
-.given jobs
+.use jobs
 > SPAWN a: Job { name = "a" }
 > work = WATCH j: Job WHERE j.status = "pending" [mode: consume, ack_timeout: 10s, max_redeliveries: 0] RETURN j.name
-.told work
+.events work
 initial (nothing)
 consumed "a" (delivery d1)
 > SET #a.status = "cancelled"
@@ -372,7 +372,7 @@ WITHDRAWN {d1}
 .advance 10s
 .errors work
 E8003 {d1}
-.told work
+.events work
 (nothing)
 > MATCH j: Job RETURN j.status
 "cancelled"
@@ -380,20 +380,20 @@ E8003 {d1}
 0
 
 === B34 | withdrawn and wanted again while it is held: a NACK brings it back
-.given jobs
+.use jobs
 > SPAWN a: Job { name = "a" }
 > work = WATCH j: Job WHERE j.status = "pending" [mode: consume] RETURN j.name
-.told work
+.events work
 initial (nothing)
 consumed "a" (delivery d1)
 > SET #a.status = "paused"
 .errors work
 WITHDRAWN {d1}
 > SET #a.status = "pending"
-.told work
+.events work
 (nothing)
 > NACK #d1
-.told work
+.events work
 consumed "a" (attempt 2)
 
 === seed.rules | what a rule makes can be consumed
@@ -403,12 +403,12 @@ consumed "a" (attempt 2)
     rule review: o: Order WHERE o.total > 100 AND NOT EXISTS(r: Review WHERE r.total = o.total) => SPAWN r: Review { total = o.total }
 > work = WATCH r: Review [mode: consume] RETURN r.total
 > SPAWN o: Order { total = 500 }
-.told work
+.events work
 initial (nothing)
 consumed 500
 
 === seed.trigger, E8009 | what cannot be handed out one by one is refused
-.given jobs
+.use jobs
 > w = WATCH j: Job [mode: consume] RETURN COUNT(*)
 ! E8009 aggregate
 > w = WATCH j: Job [mode: consume] RETURN DISTINCT j.name
@@ -445,23 +445,23 @@ consumed 500
 0
 
 === seed.window, seed.visibility, B26 | drafts are not work: a claim is for what is committed
-.given jobs
+.use jobs
 > w = WATCH j: Job [mode: consume, visibility: immediate, window: none] RETURN j.name
-.told w
+.events w
 initial (nothing)
 bob> BEGIN
 bob> SPAWN a: Job { name = "draft" }
-.told w
+.events w
 (nothing)
 bob> SET #a.name = "final"
 bob> COMMIT
-.told w
+.events w
 consumed "final"
 
 === seed.transactions | a job that came and went in one transaction was never there
-.given jobs
+.use jobs
 > w = WATCH j: Job [mode: consume] RETURN j.name
-.told w
+.events w
 initial (nothing)
 > BEGIN
 >> SPAWN a: Job { name = "a" }
@@ -469,21 +469,21 @@ initial (nothing)
    SET #b.name = "c"
    KILL #a
 > COMMIT
-.told w
+.events w
 consumed "c"
 
 === seed.timing | handed out at the tick
 .settings tick = "manual"
-.given jobs
+.use jobs
 > SPAWN early: Job { name = "early" }
 > TICK
 > w = WATCH j: Job [mode: consume, deliver_on: tick] RETURN j.name
-.told w
+.events w
 initial (nothing)
 consumed "early"
 > SPAWN a: Job { name = "a" }
-.told w
+.events w
 (nothing)
 > TICK
-.told w
+.events w
 consumed "a"

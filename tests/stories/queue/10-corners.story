@@ -4,10 +4,10 @@
     node Job { name: String, status: String = "pending", n: Int = 0, due: Timestamp? }
 
 === B34, ack.no_retry | nobody wants it any more: no_retry lets go of it as well, and there is no letter
-.given jobs
+.use jobs
 > SPAWN a: Job { name = "a" }
 > work = WATCH j: Job WHERE j.status = "pending" [mode: consume] RETURN j.name
-.told work
+.events work
 initial (nothing)
 consumed "a" (delivery d1)
 > SET #a.status = "cancelled"
@@ -20,28 +20,28 @@ WITHDRAWN {d1}
 "cancelled"
 
 === B35, seed.timing | a job for later: the time is looked at with every commit and tick
-.given jobs
+.use jobs
 >> SPAWN a: Job { name = "in a minute", due = @2024-01-01T00:01:00Z }
    SPAWN b: Job { name = "now", due = @2024-01-01T00:00:00Z }
 > work = WATCH j: Job WHERE j.due <= now() [mode: consume, ordering: attribute(j.due)] RETURN j.name
-.told work
+.events work
 initial (nothing)
 consumed "now" (delivery d1)
 > ACK #d1
 .advance 59s
 > TICK
-.told work
+.events work
 (nothing)
 .advance 1s
 > TICK
-.told work
+.events work
 consumed "in a minute"
 
 === B5 | an ACK in a serializable transaction
-.given jobs
+.use jobs
 > SPAWN a: Job { name = "a" }
 > work = WATCH j: Job [mode: consume] RETURN j.name
-.told work
+.events work
 initial (nothing)
 consumed "a" (delivery d1)
 > BEGIN SERIALIZABLE
@@ -54,10 +54,10 @@ deleted 1
 0
 
 === B5, B34 | somebody else deletes the job while its ACK waits for the commit
-.given jobs
+.use jobs
 > SPAWN a: Job { name = "a" }
 > work = WATCH j: Job [mode: consume] RETURN j.name
-.told work
+.events work
 initial (nothing)
 consumed "a" (delivery d1)
 > BEGIN
@@ -71,40 +71,40 @@ deleted 0
 ! E8004
 
 === surface.alter, surface.attach, surface.restart | a consumer made reliable lasts from then on
-.given jobs
+.use jobs
 > SPAWN a: Job { name = "a" }
 > q = WATCH j: Job [mode: consume] RETURN j.name
-.told q
+.events q
 initial (nothing)
 consumed "a" (delivery d1)
 > ALTER WATCH #q SET [delivery: reliable]
-.reopen
+.restart
 .attach q
-.told q
+.events q
 consumed "a" (delivery d2, attempt 1)
 > ACK #d2
 
 === surface.alter, surface.restart | a filter altered and a buffer altered are so after a restart
-.given jobs
+.use jobs
 >> SPAWN a: Job { name = "a", n = 1 }
    SPAWN b: Job { name = "b", n = 2 }
    SPAWN c: Job { name = "c", n = 3 }
 > q = WATCH j: Job [mode: consume, delivery: reliable, filter: j.n < 2] RETURN j.name
-.told q
+.events q
 initial (nothing)
 consumed "a" (delivery d1)
-.with {"low": 1}
+.params {"low": 1}
 > ALTER WATCH #q SET [filter: j.n > $low, buffer: 1]
 .errors q
 WITHDRAWN {d1}
-.reopen
+.restart
 .attach q
-.told q
+.events q
 consumed "b" (delivery d2, attempt 1)
-.told q
+.events q
 (nothing)
 > ACK #d2
-.told q
+.events q
 consumed "c"
 
 === B7 | a destination by parameter
@@ -113,9 +113,9 @@ consumed "c"
     node Dlq { name: String }
 >> SPAWN dlq: Dlq { name = "dlq" }
    SPAWN a: Job { name = "a" }
-.with {"dlq": "#dlq", "wait": 5, "tries": 0}
+.params {"dlq": "#dlq", "wait": 5, "tries": 0}
 bob> work = WATCH j: Job [mode: consume, dead_letter: #$dlq, ack_timeout: 1s * $wait, max_redeliveries: $tries] RETURN j.name
-.told work
+.events work
 initial (nothing)
 consumed "a"
 .advance 5s
@@ -143,72 +143,72 @@ E8003 within 5s
    SPAWN y: Job { name = "y" }
 .session ann as #ann
 ann> c = WATCH j: Job [mode: consume, buffer: 1] RETURN j.name
-.told c
+.events c
 initial (nothing)
 consumed "x" (delivery d1)
 .define policy own: ON MATCH(j: Job) DENY IF j.team = "b"
 .errors c
 WITHDRAWN {d1}
 ann> NACK #d1
-.told c
+.events c
 consumed "y"
 
 === surface.fair, surface.first | the ontology grows under a queue, and the work goes on
-.given jobs
+.use jobs
 > SPAWN a: Job { name = "a" }
 > work = WATCH j: Job [mode: consume, group: "g"] RETURN j.name
-.told work
+.events work
 initial (nothing)
 consumed "a" (delivery d1)
 .define
     node Urgent: Job { by: String? }
 > SPAWN b: Urgent { name = "b" }
 b> more = WATCH j: Job [mode: consume, group: "g"] RETURN j.name
-.told more
+.events more
 initial (nothing)
 consumed "b"
 > NACK #d1
-.told more
+.events more
 consumed "a" (attempt 2)
 
 === B9, B32 | a job that another watch gave back is there for all who match it
-.given jobs
+.use jobs
 > SPAWN a: Job { name = "a", n = 1 }
 a> named = WATCH j: Job WHERE j.name = "a" [mode: consume] RETURN j.name
 b> counted = WATCH j: Job WHERE j.n > 0 [mode: consume] RETURN j.n
-.told named
+.events named
 initial (nothing)
 consumed "a" (delivery d1)
-.told counted
+.events counted
 initial (nothing)
 > SET #a.name = "b"
 .errors named
 WITHDRAWN {d1}
 a> NACK #d1
-.told counted
+.events counted
 consumed 1 (delivery d2, attempt 1)
 b> ACK #d2
 
 === B24, seed.transactions | a consumer made inside a transaction takes what is committed, and stays when it is rolled back
-.given jobs
+.use jobs
 > SPAWN a: Job { name = "committed" }
 > BEGIN
 > SPAWN b: Job { name = "draft" }
 > work = WATCH j: Job [mode: consume] RETURN j.name
-.told work
+.events work
 initial (nothing)
 consumed "committed" (delivery d1)
 > ROLLBACK
 > ACK #d1
 deleted 1
-.told work
+.events work
 (nothing)
 
 === surface.redrive, B24 | REDRIVE acts at once, whatever becomes of the transaction around it
-.given jobs
+.use jobs
 > SPAWN a: Job { name = "a" }
 > work = WATCH j: Job [mode: consume] RETURN j.name
-.told work
+.events work
 initial (nothing)
 consumed "a" (delivery d1)
 > NACK #d1 [no_retry]
@@ -218,47 +218,47 @@ created 1
 > ROLLBACK
 > MATCH j: Job RETURN j.name
 "a"
-.told work
+.events work
 consumed "a"
 
 === surface.delay, B34 | what is put off and withdrawn meanwhile does not come back
-.given jobs
+.use jobs
 > SPAWN a: Job { name = "a" }
 > work = WATCH j: Job WHERE j.status = "pending" [mode: consume] RETURN j.name
-.told work
+.events work
 initial (nothing)
 consumed "a" (delivery d1)
 > NACK #d1 [delay: 10s]
 > SET #a.status = "done"
 .advance 10s
-.told work
+.events work
 (nothing)
 > SET #a.status = "pending"
-.told work
+.events work
 consumed "a" (attempt 1)
 
 === surface.delay, B33 | a delay holds for every consumer of the job
-.given jobs
+.use jobs
 > SPAWN a: Job { name = "a" }
 a> one = WATCH j: Job [mode: consume, group: "one"] RETURN j.name
 b> two = WATCH j: Job [mode: consume, group: "two"] RETURN j.name
-.told one
+.events one
 initial (nothing)
 consumed "a" (delivery d1)
-.told two
+.events two
 initial (nothing)
 a> NACK #d1 [delay: 10s]
-.told two
+.events two
 (nothing)
 .advance 10s
-.told two
+.events two
 consumed "a" (attempt 1)
 
 === ack.timeout, surface.extend | a lease and an ack_timeout of less than a second
-.given jobs
+.use jobs
 > SPAWN a: Job { name = "a" }
 > work = WATCH j: Job [mode: consume, ack_timeout: 250ms] RETURN j.name
-.told work
+.events work
 initial (nothing)
 consumed "a" (delivery d1)
 .advance 249ms
@@ -269,7 +269,7 @@ consumed "a" (delivery d1)
 .advance 1ms
 .errors work
 E8003 within 250ms
-.told work
+.events work
 consumed "a" (attempt 2)
 
 === surface.redrive, B4 | what hangs on a job goes with it, and comes back with it
@@ -287,7 +287,7 @@ consumed "a" (attempt 2)
    LINK sent_by(#f, #ann) AS sending
    LINK doubts(#ann, #sending)
 > work = WATCH j: Job [mode: consume] RETURN j.name
-.told work
+.events work
 initial (nothing)
 consumed "a" (delivery d1)
 > NACK #d1 [no_retry]
@@ -295,9 +295,9 @@ consumed "a" (delivery d1)
 0
 > MATCH doubts(p, s) RETURN COUNT(*)
 0
-.reopen
+.restart
 > MATCH l: _DeadLetter RETURN l.id
-.called letter
+.name letter
 > REDRIVE #letter
 created 2, linked 3
 > MATCH j: Job, owns(j, f), sent_by(f, p) AS s, doubts(d, s) RETURN j.name, f.file, p.name, s.at, d.name
@@ -307,12 +307,12 @@ created 2, linked 3
 .define node Job { name: String [unique] }
 > SPAWN a: Job { name = "a" }
 > work = WATCH j: Job [mode: consume] RETURN j.name
-.told work
+.events work
 initial (nothing)
 consumed "a" (delivery d1)
 > NACK #d1 [no_retry]
 > SPAWN b: Job { name = "a" }
-.told work
+.events work
 consumed "a" (delivery d2, attempt 1)
 > REDRIVE WATCH #work
 ! E3003 unique
@@ -321,19 +321,19 @@ consumed "a" (delivery d2, attempt 1)
 > ACK #d2
 > REDRIVE WATCH #work
 created 1
-.told work
+.events work
 consumed "a" (attempt 1)
 
 === surface.leave | a consumer that cannot be computed any more ends, says why, and lets go of what it held
-.given jobs
+.use jobs
 >> SPAWN a: Job { name = "a", n = 1 }
    SPAWN b: Job { name = "b", n = 2 }
 > work = WATCH j: Job [mode: consume, buffer: 1] RETURN j.name, 10 / j.n AS part
 > other = WATCH j: Job [mode: consume] RETURN j.name
-.told work
+.events work
 initial (nothing)
 consumed "a" | 10 (delivery d1)
-.told other
+.events other
 initial (nothing)
 consumed "b"
 > SET #b.n = 0
@@ -343,7 +343,7 @@ E2101 Division by zero
 "cancelled"
 > ACK #d1
 ! E8004
-.told other
+.events other
 consumed "a" (attempt 1)
 
 === B9, surface.first | a union of types, and their subtypes, in one queue
@@ -355,7 +355,7 @@ consumed "a" (attempt 1)
    SPAWN b: Urgent { name = "urgent", by = 5 }
    SPAWN c: Job { name = "job" }
 > work = WATCH w: Job | Task [mode: consume] RETURN w.name
-.told work
+.events work
 initial (nothing)
 consumed "task" (delivery d1)
 consumed "urgent" (delivery d2)
@@ -370,16 +370,16 @@ consumed "job"
 >> SPAWN a: Job { name = "a1", account = "a" }
    SPAWN b: Job { name = "a2", account = "a" }
 > work = WATCH j: Job WHERE j.status = "pending" [mode: consume, serialize_by: j.account] RETURN j.name
-.told work
+.events work
 initial (nothing)
 consumed "a1" (delivery d1)
 > SET #a.status = "cancelled"
 .errors work
 WITHDRAWN {d1}
-.told work
+.events work
 (nothing)
 > NACK #d1
-.told work
+.events work
 consumed "a2"
 
 === surface.serial, surface.restart, surface.delay | a delayed job holds its key back after a restart, too
@@ -387,57 +387,57 @@ consumed "a2"
 >> SPAWN a: Job { name = "a1", account = "a" }
    SPAWN b: Job { name = "a2", account = "a" }
 > work = WATCH j: Job [mode: consume, serialize_by: j.account] RETURN j.name
-.told work
+.events work
 initial (nothing)
 consumed "a1" (delivery d1)
 > NACK #d1 [delay: 1m]
-.reopen
+.restart
 > work = WATCH j: Job [mode: consume, serialize_by: j.account] RETURN j.name
-.told work
+.events work
 initial (nothing)
 .advance 1m
-.told work
+.events work
 consumed "a1" (delivery d2, attempt 2)
 > ACK #d2
-.told work
+.events work
 consumed "a2"
 
 === surface.buffer, surface.alter | a buffer made smaller than what is held takes nothing back
-.given jobs
+.use jobs
 >> SPAWN a: Job { name = "a" }
    SPAWN b: Job { name = "b" }
    SPAWN c: Job { name = "c" }
 > work = WATCH j: Job [mode: consume, buffer: 2] RETURN j.name
-.told work
+.events work
 initial (nothing)
 consumed "a" (delivery d1)
 consumed "b" (delivery d2)
 > ALTER WATCH #work SET [buffer: 1]
 > ACK #d1
-.told work
+.events work
 (nothing)
 > ACK #d2
-.told work
+.events work
 consumed "c"
 
 === B32, seed.ordering | an element keeps its arrival, however often it is given back
-.given jobs
+.use jobs
 >> SPAWN a: Job { name = "a" }
    SPAWN b: Job { name = "b" }
 > work = WATCH j: Job [mode: consume, buffer: 1] RETURN j.name
-.told work
+.events work
 initial (nothing)
 consumed "a" (delivery d1)
 > NACK #d1
 > SPAWN c: Job { name = "c" }
-.told work
+.events work
 consumed "a" (delivery d2, attempt 2)
 > SET #a.n = 5
 > NACK #d2
-.told work
+.events work
 consumed "a" (delivery d3, attempt 3)
 > ACK #d3
-.told work
+.events work
 consumed "b"
 
 === surface.redrive | of several letters those that can be are sent back, and the others are named
@@ -445,7 +445,7 @@ consumed "b"
 >> SPAWN a: Job { name = "a" }
    SPAWN b: Job { name = "b" }
 > work = WATCH j: Job [mode: consume] RETURN j.name
-.told work
+.events work
 initial (nothing)
 consumed "a" (delivery d1)
 consumed "b" (delivery d2)
@@ -457,6 +457,6 @@ created 1
 warning: 'a' is taken
 > MATCH l: _DeadLetter RETURN l.original_match
 "{\"j.name\": \"a\"}"
-.told work
+.events work
 consumed "a" (attempt 1)
 consumed "b" (attempt 1)

@@ -5,23 +5,23 @@
     node Dlq { name: String }
 
 === ack.limits, B6, B7, ack.layer0 | one delivery and three more, then a dead letter
-.given jobs
+.use jobs
 > SPAWN a: Job { name = "a" }
 > work = WATCH j: Job WHERE j.status = "pending" [mode: consume, max_redeliveries: 3] RETURN j.name
-.told work
+.events work
 initial (nothing)
 consumed "a" (delivery d1, attempt 1)
 > NACK #d1
-.told work
+.events work
 consumed "a" (delivery d2, attempt 2)
 > NACK #d2
-.told work
+.events work
 consumed "a" (delivery d3, attempt 3)
 > NACK #d3
-.told work
+.events work
 consumed "a" (delivery d4, attempt 4)
 > NACK #d4
-.told work
+.events work
 (nothing)
 > MATCH j: Job RETURN COUNT(*)
 0
@@ -32,33 +32,33 @@ consumed "a" (delivery d4, attempt 4)
 ! E8004
 
 === B6, ack.limits | without redeliveries the first failure is the last
-.given jobs
+.use jobs
 > SPAWN a: Job { name = "a" }
 > work = WATCH j: Job [mode: consume, max_redeliveries: 0] RETURN j.name
-.told work
+.events work
 initial (nothing)
 consumed "a" (delivery d1)
 > NACK #d1
-.told work
+.events work
 (nothing)
 > MATCH l: _DeadLetter RETURN l.failure_reason, l.delivery_attempts
 "max_redeliveries_exceeded" | 1
 
 === ack.timeout, ack.limits, surface.attempts | failures and timeouts are counted apart, and limited together
-.given jobs
+.use jobs
 > SPAWN a: Job { name = "a" }
 > work = WATCH j: Job [mode: consume, max_redeliveries: 2, ack_timeout: 10s] RETURN j.name
-.told work
+.events work
 initial (nothing)
 consumed "a"
 .advance 10s
-.told work
+.events work
 consumed "a" (delivery d2, attempt 2)
 > NACK #d2
-.told work
+.events work
 consumed "a" (attempt 3)
 .advance 10s
-.told work
+.events work
 (nothing)
 > MATCH l: _DeadLetter RETURN l.failures, l.timeouts, l.delivery_attempts, l.failure_reason, l.cause
 1 | 2 | 3 | "max_redeliveries_exceeded" | "ack_timeout"
@@ -67,17 +67,17 @@ E8003 within 10s
 E8003 within 10s
 
 === ack.no_retry, B8, surface.cause | nobody shall try it again
-.given jobs
+.use jobs
 > SPAWN a: Job { name = "a", n = 7 }
 > work = WATCH j: Job [mode: consume] RETURN j.name, j
-.told work
+.events work
 initial (nothing)
 consumed "a" | Job #a {name: "a", status: "pending", n: 7} (delivery d1)
 > NACK #d1
-.told work
+.events work
 consumed "a" | Job #a {name: "a", status: "pending", n: 7} (delivery d2, attempt 2)
 > NACK #d2 [no_retry, cause: "the address does not exist"]
-.told work
+.events work
 (nothing)
 > MATCH l: _DeadLetter RETURN l.failure_reason, l.delivery_attempts, l.failures, l.timeouts, l.cause, l.element
 "no_retry" | 2 | 2 | 0 | "the address does not exist" | #a
@@ -85,26 +85,26 @@ consumed "a" | Job #a {name: "a", status: "pending", n: 7} (delivery d2, attempt
 1
 
 === surface.cause | the last failure says why, also of what was tried too often
-.given jobs
+.use jobs
 > SPAWN a: Job { name = "a" }
 > work = WATCH j: Job [mode: consume, max_redeliveries: 1] RETURN j.name
-.told work
+.events work
 initial (nothing)
 consumed "a" (delivery d1)
 > NACK #d1 [cause: "once"]
-.told work
+.events work
 consumed "a" (delivery d2)
-.with {"why": "twice"}
+.params {"why": "twice"}
 > NACK #d2 [cause: $why]
 > MATCH l: _DeadLetter RETURN l.cause
 "twice"
 
 === B7 | letters are kept where the watch says
-.given jobs
+.use jobs
 >> SPAWN dlq: Dlq { name = "failed" }
    SPAWN a: Job { name = "a" }
 > work = WATCH j: Job [mode: consume, max_redeliveries: 0, dead_letter: #dlq] RETURN j.name
-.told work
+.events work
 initial (nothing)
 consumed "a" (delivery d1)
 > NACK #d1
@@ -112,21 +112,21 @@ consumed "a" (delivery d1)
 "failed" | "{\"j.name\": \"a\"}"
 
 === B7, E8007, ack.errors | a destination that is gone loses nothing: the job is kept, parked, and said so
-.given jobs
+.use jobs
 >> SPAWN dlq: Dlq { name = "failed" }
    SPAWN a: Job { name = "a" }
 > work = WATCH j: Job [mode: consume, max_redeliveries: 0, dead_letter: #dlq] RETURN j.name
-.told work
+.events work
 initial (nothing)
 consumed "a" (delivery d1)
 > MATCH d: Dlq RETURN d.id
-.called destination
+.name destination
 > KILL #dlq
 > NACK #d1 [no_retry]
 warning: Dead letter failed: could not move delivery '{d1}' to '{destination}' - the destination does not exist
 .errors work
 E8007 Dead letter failed: could not move delivery '{d1}' to '{destination}' - the destination does not exist
-.told work
+.events work
 (nothing)
 > MATCH j: Job RETURN j.name
 "a"
@@ -135,24 +135,24 @@ E8007 Dead letter failed: could not move delivery '{d1}' to '{destination}' - th
 > ACK #d1
 ! E8004
 .advance 1h
-.told work
+.events work
 (nothing)
 
 === B7, E8007, surface.redrive | what is parked is handed out again when the watch is redriven
-.given jobs
+.use jobs
 > SPAWN a: Job { name = "a" }
 > work = WATCH j: Job [mode: consume, max_redeliveries: 0, dead_letter: #nowhere] RETURN j.name
-.told work
+.events work
 initial (nothing)
 consumed "a" (delivery d1)
 > NACK #d1
 warning: Dead letter failed
 .errors work
 E8007
-.told work
+.events work
 (nothing)
 > REDRIVE WATCH #work
-.told work
+.events work
 consumed "a" (delivery d2, attempt 1)
 > ACK #d2
 > MATCH j: Job RETURN COUNT(*)
@@ -167,7 +167,7 @@ consumed "a" (delivery d2, attempt 1)
    SPAWN r: Report { name = "r" }
    LINK about(#r, #a)
 > work = WATCH j: Job [mode: consume] RETURN j.name
-.told work
+.events work
 initial (nothing)
 consumed "a" (delivery d1)
 > NACK #d1 [no_retry]
@@ -176,11 +176,11 @@ warning: Dead letter failed
 E8007
 > MATCH j: Job RETURN j.name
 "a"
-.told work
+.events work
 (nothing)
 > KILL #r
 > REDRIVE WATCH #work
-.told work
+.events work
 consumed "a" (delivery d2)
 > NACK #d2 [no_retry]
 > MATCH l: _DeadLetter RETURN l.delivery_attempts
@@ -195,35 +195,35 @@ consumed "a" (delivery d2)
    SPAWN a: Job { name = "a", n = 5 }
    LINK for_person(#a, #ann)
 > work = WATCH j: Job [mode: consume, max_redeliveries: 0] RETURN j
-.told work
+.events work
 initial (nothing)
 consumed Job #a {name: "a", n: 5} (delivery d1)
 > NACK #d1
 > MATCH l: _DeadLetter RETURN l.id
-.called letter
+.name letter
 > REDRIVE #letter
 created 1, linked 1
 > MATCH for_person(j, p) AS e RETURN j, p.name, e.since
 Job #a {name: "a", n: 5} | "Ann" | 3
 > MATCH l: _DeadLetter RETURN COUNT(*)
 0
-.told work
+.events work
 consumed Job #a {name: "a", n: 5} (delivery d2, attempt 1)
 > REDRIVE #letter
 ! E3601 was not found
 
 === surface.redrive, E8002 | all letters of a watch
-.given jobs
+.use jobs
 >> SPAWN a: Job { name = "a" }
    SPAWN b: Job { name = "b" }
    SPAWN c: Job { name = "c" }
 > work = WATCH j: Job [mode: consume] RETURN j.name
 > other = WATCH j: Job [mode: consume] RETURN j.name
-.told work first 3
+.events work limit 3
 initial (nothing)
 consumed "a" (delivery d1)
 consumed "b" (delivery d2)
-.told other
+.events other
 initial (nothing)
 consumed "c" (delivery d3)
 > NACK #d1 [no_retry]
@@ -240,47 +240,47 @@ created 2
 > REDRIVE #nobody
 ! E3601 not found
 > CANCEL WATCH #other
-.told work
+.events work
 consumed "a" (attempt 1)
 consumed "b" (attempt 1)
 
 === surface.redrive, surface.restart | letters outlive their watch and the process, and can be sent back then
-.given jobs
+.use jobs
 > SPAWN a: Job { name = "a" }
 > work = WATCH j: Job [mode: consume] RETURN j.name
-.told work
+.events work
 initial (nothing)
 consumed "a" (delivery d1)
 > NACK #d1 [no_retry, cause: "broken"]
-.reopen
+.restart
 > MATCH l: _DeadLetter, _watch_dead_letter(w, l) RETURN l.cause, w.status, w.mode
 "broken" | "cancelled" | "consume"
 > MATCH l: _DeadLetter RETURN l.id
-.called letter
+.name letter
 > REDRIVE #letter
 created 1
-.reopen
+.restart
 > MATCH l: _DeadLetter RETURN COUNT(*)
 0
 > MATCH j: Job RETURN j.name
 "a"
 > again = WATCH j: Job [mode: consume] RETURN j.name
-.told again
+.events redelivered
 initial (nothing)
 consumed "a" (attempt 1)
 
 === surface.redrive | what is there again is not written over
-.given jobs
+.use jobs
 > SPAWN a: Job { name = "a" }
 > work = WATCH j: Job [mode: consume] RETURN j.name
-.told work
+.events work
 initial (nothing)
 consumed "a" (delivery d1)
 > NACK #d1 [no_retry]
 > MATCH l: _DeadLetter RETURN l.id
-.called letter
+.name letter
 > REDRIVE #letter
-.told work
+.events work
 consumed "a" (delivery d2)
 > REDRIVE #letter
 ! E3601
@@ -294,12 +294,12 @@ consumed "a" (delivery d2)
    SPAWN bob: User { name = "Bob" }
    LINK invited(#ann, #bob)
 > work = WATCH invited(a, b) [mode: consume] RETURN a.name, b.name
-.told work
+.events work
 initial (nothing)
 consumed "Ann" | "Bob" (delivery d1)
 > NACK #d1 [no_retry]
 > MATCH l: _DeadLetter RETURN l.id
-.called letter
+.name letter
 > KILL #bob
 > REDRIVE #letter
 ! E3601 is gone
@@ -307,67 +307,67 @@ consumed "Ann" | "Bob" (delivery d1)
 1
 
 === B40, ack.layer0 | dead letters can be watched
-.given jobs
+.use jobs
 > SPAWN a: Job { name = "a" }
 > work = WATCH j: Job [mode: consume] RETURN j.name
 > alarm = WATCH l: _DeadLetter RETURN l.failure_reason, l.cause
 > dead = WATCH l: _DeadLetter, _watch_dead_letter(#work, l) RETURN COUNT(*)
-.told alarm
+.events alarm
 initial (nothing)
-.told dead
+.events dead
 initial
   0
-.told work
+.events work
 initial (nothing)
 consumed "a" (delivery d1)
 > NACK #d1 [no_retry, cause: "broken"]
-.told alarm
+.events alarm
 added "no_retry" | "broken"
-.told dead
+.events dead
 changed 0 -> 1
 > REDRIVE WATCH #work
-.told alarm
+.events alarm
 removed "no_retry" | "broken"
-.told dead
+.events dead
 changed 1 -> 0
-.told work
+.events work
 consumed "a"
 
 === B33, surface.attempts | attempts are forgotten when the job stops matching
-.given jobs
+.use jobs
 > SPAWN a: Job { name = "a" }
 > work = WATCH j: Job WHERE j.status = "pending" [mode: consume, max_redeliveries: 1] RETURN j.name
-.told work
+.events work
 initial (nothing)
 consumed "a" (delivery d1)
 > NACK #d1
-.told work
+.events work
 consumed "a" (delivery d2, attempt 2)
 > SET #a.status = "later"
 .errors work
 WITHDRAWN {d2}
 > NACK #d2
 > SET #a.status = "pending"
-.told work
+.events work
 consumed "a" (delivery d3, attempt 1)
 > ACK #d3
 
 === B33, surface.attempts, surface.restart | attempts and delays survive a restart, claims do not and count no attempt
-.given jobs
+.use jobs
 >> SPAWN a: Job { name = "a" }
    SPAWN b: Job { name = "b" }
    SPAWN c: Job { name = "c" }
 > work = WATCH j: Job [mode: consume, max_redeliveries: 1] RETURN j.name
-.told work
+.events work
 initial (nothing)
 consumed "a" (delivery d1)
 consumed "b" (delivery d2)
 consumed "c" (delivery d3)
 > NACK #d1
 > NACK #d2 [delay: 1h]
-.reopen
+.restart
 > work = WATCH j: Job [mode: consume, max_redeliveries: 1] RETURN j.name
-.told work
+.events work
 initial (nothing)
 consumed "a" (delivery d4, attempt 2)
 consumed "c" (delivery d5, attempt 1)
@@ -378,23 +378,23 @@ consumed "c" (delivery d5, attempt 1)
 2
 > ACK #d5
 .advance 1h
-.told work
+.events work
 consumed "b" (delivery d6, attempt 2)
 
 === surface.restart, E8007 | parked is still parked after a restart
-.given jobs
+.use jobs
 > SPAWN a: Job { name = "a" }
 > work = WATCH j: Job [mode: consume, dead_letter: #nowhere] RETURN j.name
-.told work
+.events work
 initial (nothing)
 consumed "a" (delivery d1)
 > NACK #d1 [no_retry]
 .errors work
 E8007
-.reopen
+.restart
 > work = WATCH j: Job [mode: consume] RETURN j.name
-.told work
+.events work
 initial (nothing)
 > REDRIVE WATCH #work
-.told work
+.events work
 consumed "a" (attempt 1)

@@ -4,66 +4,66 @@
     node Job { name: String, priority: Int?, at: Int = 0, account: String? }
 
 === seed.ordering, B32 | without more said, first come, first served
-.given jobs
+.use jobs
 > work = WATCH j: Job [mode: consume, ordering: arrival] RETURN j.name
 > same = WATCH j: Job [mode: consume, ordering: causal] RETURN j.name
-.told work, same
+.events work, same
 initial (nothing)
 >> SPAWN a: Job { name = "a" }
    SPAWN b: Job { name = "b" }
    SPAWN c: Job { name = "c" }
    SPAWN d: Job { name = "d" }
-.told work first 2
+.events work limit 2
 consumed "a" (delivery d1)
 consumed "b"
 > SET #c.name = "c, changed"
-.told same
+.events same
 consumed "c, changed"
 consumed "d"
 > NACK #d1
-.told work
+.events work
 consumed "a" (attempt 2)
 
 === seed.ordering | a strict priority over everything that waits
-.given jobs
+.use jobs
 >> SPAWN a: Job { name = "low", priority = 1 }
    SPAWN b: Job { name = "high, later", priority = 9, at = 2 }
    SPAWN c: Job { name = "high, first", priority = 9, at = 1 }
    SPAWN d: Job { name = "unknown" }
    SPAWN e: Job { name = "middle", priority = 5 }
 > work = WATCH j: Job [mode: consume, buffer: 1, ordering: attribute(j.priority DESC, j.at ASC)] RETURN j.name
-.told work
+.events work
 initial (nothing)
 consumed "unknown" (delivery d1)
 > ACK #d1
-.told work
+.events work
 consumed "high, first" (delivery d2)
 > SPAWN f: Job { name = "highest", priority = 10 }
 > ACK #d2
-.told work
+.events work
 consumed "highest" (delivery d3)
 > ACK #d3
-.told work
+.events work
 consumed "high, later" (delivery d4)
 > ACK #d4
-.told work
+.events work
 consumed "middle" (delivery d5)
 > ACK #d5
-.told work
+.events work
 consumed "low" (delivery d6)
 > ACK #d6
-.told work
+.events work
 (nothing)
 
 === seed.ordering | ascending: nulls last, ties as they came
-.given jobs
+.use jobs
 >> SPAWN a: Job { name = "none" }
    SPAWN b: Job { name = "two", priority = 2 }
    SPAWN c: Job { name = "two again", priority = 2 }
    SPAWN d: Job { name = "one", priority = 1 }
    SPAWN e: Job { name = "none again" }
 > work = WATCH j: Job [mode: consume, ordering: attribute(j.priority)] RETURN j.name
-.told work
+.events work
 initial (nothing)
 consumed "one"
 consumed "two"
@@ -79,7 +79,7 @@ consumed "none again"
    SPAWN d: Job { name = "4", queue = "b", due = @2024-01-02T00:00:00Z, n = 2.5 }
    SPAWN e: Job { name = "5", queue = "b", n = 0.0 }
 > work = WATCH j: Job [mode: consume, ordering: attribute(j.queue DESC, j.due ASC, j.n DESC)] RETURN j.name
-.told work
+.events work
 initial (nothing)
 consumed "3"
 consumed "4"
@@ -88,47 +88,47 @@ consumed "5"
 consumed "2"
 
 === seed.ordering, B32 | priority is kept across redelivery
-.given jobs
+.use jobs
 >> SPAWN a: Job { name = "low", priority = 1 }
    SPAWN b: Job { name = "high", priority = 9 }
    SPAWN c: Job { name = "middle", priority = 5 }
 > work = WATCH j: Job [mode: consume, buffer: 1, ordering: attribute(j.priority DESC)] RETURN j.name
-.told work
+.events work
 initial (nothing)
 consumed "high" (delivery d1)
 > NACK #d1
-.told work
+.events work
 consumed "high" (delivery d2, attempt 2)
 > NACK #d2 [delay: 5s]
-.told work
+.events work
 consumed "middle" (delivery d3)
 .advance 5s
 > ACK #d3
-.told work
+.events work
 consumed "high" (delivery d4, attempt 3)
 > ACK #d4
-.told work
+.events work
 consumed "low"
 
 === seed.ordering | a priority that changes while the job waits counts at once
-.given jobs
+.use jobs
 >> SPAWN a: Job { name = "a", priority = 1 }
    SPAWN b: Job { name = "b", priority = 2 }
    SPAWN c: Job { name = "c", priority = 3 }
 > work = WATCH j: Job [mode: consume, buffer: 1, ordering: attribute(j.priority DESC)] RETURN j.name
-.told work
+.events work
 initial (nothing)
 consumed "c" (delivery d1)
 > SET #a.priority = 7
 > SET #c.priority = 0
 > NACK #d1
-.told work
+.events work
 consumed "a" (delivery d2)
 > ACK #d2
-.told work
+.events work
 consumed "b" (delivery d3)
 > ACK #d3
-.told work
+.events work
 consumed "c" (attempt 2)
 
 === seed.ordering | the order may depend on more than the job itself
@@ -143,15 +143,15 @@ consumed "c" (attempt 2)
    LINK placed_by(#a, #iron)
    LINK placed_by(#b, #gold)
 > work = WATCH j: Job, placed_by(j, c), c: Customer [mode: consume, buffer: 1, ordering: attribute(c.rank)] RETURN j.name, c.name
-.told work
+.events work
 initial (nothing)
 consumed "b" | "gold" (delivery d1)
 > NACK #d1
 > SET #iron.rank = 0
-.told work
+.events work
 consumed "a" | "iron" (delivery d2)
 > ACK #d2
-.told work
+.events work
 consumed "b" | "gold"
 
 === seed.total-order | one consumer, one job at a time: a total order
@@ -159,20 +159,20 @@ consumed "b" | "gold"
 >> SPAWN a: Event { n = 1, at = 10 }
    SPAWN b: Event { n = 2, at = 20 }
 > one = WATCH e: Event [mode: consume, buffer: 1, ordering: attribute(e.at)] RETURN e.n
-.told one
+.events one
 initial (nothing)
 consumed 1 (delivery d1)
 > SPAWN c: Event { n = 3, at = 15 }
-.told one
+.events one
 (nothing)
 > NACK #d1
-.told one
+.events one
 consumed 1 (delivery d2)
 > ACK #d2
-.told one
+.events one
 consumed 3 (delivery d3)
 > ACK #d3
-.told one
+.events one
 consumed 2 (delivery d4)
 > ACK #d4
 
@@ -180,115 +180,115 @@ consumed 2 (delivery d4)
 .define node Event { n: Int }
 a> one = WATCH e: Event [mode: consume, group: "log", max_in_flight: 1] RETURN e.n
 b> two = WATCH e: Event [mode: consume, group: "log", max_in_flight: 1] RETURN e.n
-.told one, two
+.events one, two
 initial (nothing)
 >> SPAWN x: Event { n = 1 }
    SPAWN y: Event { n = 2 }
    SPAWN z: Event { n = 3 }
-.told one
+.events one
 consumed 1 (delivery d1)
-.told two
+.events two
 (nothing)
 a> ACK #d1
-.told two
+.events two
 consumed 2
-.told one
+.events one
 (nothing)
 .close b
-.told one
+.events one
 consumed 2 (delivery d2, attempt 1)
 a> ACK #d2
-.told one
+.events one
 consumed 3
 
 === surface.serial | of each account one at a time, in order; accounts side by side
-.given jobs
+.use jobs
 >> SPAWN a1: Job { name = "a1", account = "a" }
    SPAWN a2: Job { name = "a2", account = "a" }
    SPAWN b1: Job { name = "b1", account = "b" }
    SPAWN a3: Job { name = "a3", account = "a" }
    SPAWN b2: Job { name = "b2", account = "b" }
 > work = WATCH j: Job [mode: consume, serialize_by: j.account] RETURN j.name
-.told work
+.events work
 initial (nothing)
 consumed "a1" (delivery a1)
 consumed "b1" (delivery b1)
 > ACK #b1
-.told work
+.events work
 consumed "b2" (delivery b2)
 > NACK #a1
-.told work
+.events work
 consumed "a1" (delivery a1_again, attempt 2)
 > ACK #a1_again
-.told work
+.events work
 consumed "a2" (delivery a2)
 > ACK #a2
-.told work
+.events work
 consumed "a3"
 
 === surface.serial, surface.delay | what is delayed holds back what stands behind it under its key
-.given jobs
+.use jobs
 >> SPAWN a1: Job { name = "a1", account = "a" }
    SPAWN a2: Job { name = "a2", account = "a" }
    SPAWN b1: Job { name = "b1", account = "b" }
 > work = WATCH j: Job [mode: consume, serialize_by: j.account] RETURN j.name
-.told work
+.events work
 initial (nothing)
 consumed "a1" (delivery d1)
 consumed "b1"
 > NACK #d1 [delay: 10s]
-.told work
+.events work
 (nothing)
 .advance 10s
-.told work
+.events work
 consumed "a1" (delivery d2, attempt 2)
 > NACK #d2 [no_retry]
-.told work
+.events work
 consumed "a2"
 
 === surface.serial | per key in the order of the queue, over a group
-.given jobs
+.use jobs
 a> one = WATCH j: Job [mode: consume, group: "g", serialize_by: j.account, ordering: attribute(j.at)] RETURN j.name
 b> two = WATCH j: Job [mode: consume, group: "g", serialize_by: j.account, ordering: attribute(j.at)] RETURN j.name
-.told one, two
+.events one, two
 initial (nothing)
 >> SPAWN x3: Job { name = "x3", account = "x", at = 3 }
    SPAWN x1: Job { name = "x1", account = "x", at = 1 }
    SPAWN y2: Job { name = "y2", account = "y", at = 2 }
-.told one
+.events one
 consumed "x1" (delivery d1)
 consumed "y2"
-.told two
+.events two
 (nothing)
 > SPAWN x2: Job { name = "x2", account = "x", at = 2 }
 a> ACK #d1
-.told two
+.events two
 consumed "x2" (delivery d2)
-.told one
+.events one
 (nothing)
 b> ACK #d2
-.told one
+.events one
 consumed "x3"
 
 === surface.serial | null is a key like any other
-.given jobs
+.use jobs
 >> SPAWN a: Job { name = "a" }
    SPAWN b: Job { name = "b" }
    SPAWN c: Job { name = "c", account = "c" }
 > work = WATCH j: Job [mode: consume, serialize_by: j.account] RETURN j.name
-.told work
+.events work
 initial (nothing)
 consumed "a"
 consumed "c"
 
 === surface.serial | a job that changes its account goes over to the other line
-.given jobs
+.use jobs
 >> SPAWN a1: Job { name = "a1", account = "a" }
    SPAWN a2: Job { name = "a2", account = "a" }
 > work = WATCH j: Job [mode: consume, serialize_by: j.account] RETURN j.name
-.told work
+.events work
 initial (nothing)
 consumed "a1"
 > SET #a2.account = "b"
-.told work
+.events work
 consumed "a2"

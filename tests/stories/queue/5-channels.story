@@ -16,16 +16,16 @@ ann> hers = WATCH m: Message, inbox(#self, m)
     [mode: consume, group: "processors", ordering: attribute(m.sent_at ASC),
      delivery: reliable, ack_timeout: 30s, max_redeliveries: 3]
   RETURN m.content, m.sent_at
-.told his, hers
+.events his, hers
 initial (nothing)
 >> SPAWN late: Message { content = "how are you?", sent_at = now() + 1s }
    LINK inbox(#bob, late)
    SPAWN m: Message { content = "hello", sent_at = now() }
    LINK inbox(#bob, m)
-.told his
+.events his
 consumed "hello" | @2024-01-01T00:00:00.000Z (delivery d1)
 consumed "how are you?" | @2024-01-01T00:00:01.000Z (delivery d2)
-.told hers
+.events hers
 (nothing)
 bob> ACK #d1
 deleted 1, unlinked 1
@@ -49,7 +49,7 @@ bob> ACK #d2
     [mode: consume]
     [ordering: attribute(m.sent_at)]
     RETURN m
-.told receive
+.events receive
 initial (nothing)
 consumed Message #m {content: "hello", sent_at: @2024-01-01T00:00:00.000Z} (delivery d1)
 > ACK #d1
@@ -65,16 +65,16 @@ consumed Message #m {content: "hello", sent_at: @2024-01-01T00:00:00.000Z} (deli
 > one = WATCH p: Publication, published(#news_topic, p) [mode: watch] RETURN p.content
 > two = WATCH p: Publication, published(#news_topic, p) [mode: watch] RETURN p.content
 > archive = WATCH p: Publication, published(#news_topic, p) [mode: consume] RETURN p.content
-.told one, two, archive
+.events one, two, archive
 initial (nothing)
 >> SPAWN p: Publication { content = "news!", published_at = now() }
    LINK published(#news_topic, p)
-.told one, two
+.events one, two
 added "news!"
-.told archive
+.events archive
 consumed "news!" (delivery d1)
 > ACK #d1
-.told one, two
+.events one, two
 removed "news!"
 
 === seed.work-queue, ack.competing | a work queue: higher priority first, first in first out within, one worker each
@@ -98,17 +98,17 @@ b> two = WATCH j: Job, pending_job(j)
     [group: "workers"]
     [ordering: attribute(j.priority DESC, j.created_at ASC)]
     RETURN j.payload
-.told one
+.events one
 initial (nothing)
 consumed "b" (delivery d1)
 consumed "c" (delivery d2)
-.told two
+.events two
 initial (nothing)
 consumed "a" (delivery d3)
 a> ACK #d1
 deleted 1, unlinked 1
 a> NACK #d2
-.told two
+.events two
 consumed "c" (delivery d4, attempt 2)
 b> ACK #d3
 b> ACK #d4
@@ -137,24 +137,24 @@ client> other = WATCH r: Response, response_to(r, #self)
     WHERE r.correlation_id = "corr_xyz"
     [mode: consume]
     RETURN r.payload
-.told work, reply, other
+.events work, reply, other
 initial (nothing)
-.with {"service": "#user_service"}
+.params {"service": "#user_service"}
 client>> SPAWN req: Request { payload = "get user 123", correlation_id = "corr_abc" }
    LINK request_to(req, #$service)
-.told work
+.events work
 consumed "get user 123" | "corr_abc" (delivery d1)
 service> BEGIN
-.with {"client": "#client"}
+.params {"client": "#client"}
 service>> SPAWN a: Response { payload = "Ada", correlation_id = "corr_abc" }
    LINK response_to(a, #$client)
 service> ACK #d1
-.told reply
+.events reply
 (nothing)
 service> COMMIT
-.told reply
+.events reply
 consumed "Ada" (delivery d2)
-.told other
+.events other
 (nothing)
 client> ACK #d2
 > MATCH r: Request RETURN COUNT(*)

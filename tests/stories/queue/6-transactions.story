@@ -5,18 +5,18 @@
     node Done { name: String [unique] }
 
 === B5 | the result and the ACK commit together
-.given jobs
+.use jobs
 > SPAWN a: Job { name = "a" }
 > all = WATCH j: Job RETURN j.name
 > done = WATCH d: Done RETURN d.name
 > work = WATCH j: Job [mode: consume] RETURN j.name
-.told work
+.events work
 initial (nothing)
 consumed "a" (delivery d1)
-.told all
+.events all
 initial
   "a"
-.told done
+.events done
 initial (nothing)
 > BEGIN
 > SPAWN r: Done { name = "a" }
@@ -26,21 +26,21 @@ deleted 1
 0
 eve> MATCH j: Job RETURN COUNT(*)
 1
-.told all
+.events all
 (nothing)
 > COMMIT
-.told all
+.events all
 removed "a"
-.told done
+.events done
 added "a"
 > ACK #d1
 ! E8004
 
 === B5 | a rollback restores the delivery: it can be acknowledged after all
-.given jobs
+.use jobs
 > SPAWN a: Job { name = "a" }
 > work = WATCH j: Job [mode: consume] RETURN j.name
-.told work
+.events work
 initial (nothing)
 consumed "a" (delivery d1)
 > BEGIN
@@ -51,7 +51,7 @@ consumed "a" (delivery d1)
 > ROLLBACK
 > MATCH d: Done RETURN COUNT(*)
 0
-.told work
+.events work
 (nothing)
 > ACK #d1
 deleted 1
@@ -59,11 +59,11 @@ deleted 1
 0
 
 === B5 | back to a savepoint: only what was acknowledged since is pending again
-.given jobs
+.use jobs
 >> SPAWN a: Job { name = "a" }
    SPAWN b: Job { name = "b" }
 > work = WATCH j: Job [mode: consume] RETURN j.name
-.told work
+.events work
 initial (nothing)
 consumed "a" (delivery d1)
 consumed "b" (delivery d2)
@@ -80,14 +80,14 @@ consumed "b" (delivery d2)
 > ACK #d1
 ! E8004
 > NACK #d2
-.told work
+.events work
 consumed "b" (delivery d3, attempt 2)
 
 === B5, B13 | time runs out during the transaction: the COMMIT is refused, nobody has the job twice
-.given jobs
+.use jobs
 > SPAWN a: Job { name = "a" }
 > work = WATCH j: Job [mode: consume, ack_timeout: 10s] RETURN j.name
-.told work
+.events work
 initial (nothing)
 consumed "a" (delivery d1)
 > BEGIN
@@ -102,7 +102,7 @@ E8003 {d1}
 0
 > MATCH j: Job RETURN COUNT(*)
 1
-.told work
+.events work
 consumed "a" (attempt 2)
 
 === B5 | a delete that is prevented leaves the delivery pending
@@ -114,12 +114,12 @@ consumed "a" (attempt 2)
    SPAWN r: Report { name = "r" }
    LINK about(#r, #a)
 > work = WATCH j: Job [mode: consume, ack_timeout: 10s] RETURN j.name
-.told work
+.events work
 initial (nothing)
 consumed "a" (delivery d1)
 > ACK #d1
 ! E3302 about
-.told work
+.events work
 (nothing)
 .advance 9s
 > KILL #r
@@ -136,7 +136,7 @@ deleted 1
    SPAWN t: Tally { n = 1 }
    COMMIT
 > work = WATCH j: Job [mode: consume, ack_timeout: 10s] RETURN j.name
-.told work
+.events work
 initial (nothing)
 consumed "a" (delivery d1)
 .advance 5s
@@ -147,7 +147,7 @@ consumed "a" (delivery d1)
 .advance 5s
 .errors work
 E8003 {d1}
-.told work
+.events work
 consumed "a" (attempt 2)
 
 === B5 | an ACK that fails inside a transaction aborts it, and the delivery stays
@@ -159,7 +159,7 @@ consumed "a" (attempt 2)
    SPAWN r: Report { name = "r" }
    LINK about(#r, #a)
 > work = WATCH j: Job [mode: consume] RETURN j.name
-.told work
+.events work
 initial (nothing)
 consumed "a" (delivery d1)
 > BEGIN
@@ -172,15 +172,15 @@ consumed "a" (delivery d1)
 deleted 1
 
 === B24 | NACK and EXTEND act at once, a rollback does not take them back
-.given jobs
+.use jobs
 > SPAWN a: Job { name = "a" }
 > work = WATCH j: Job [mode: consume] RETURN j.name
-.told work
+.events work
 initial (nothing)
 consumed "a" (delivery d1)
 > BEGIN
 > NACK #d1
-.told work
+.events work
 consumed "a" (delivery d2, attempt 2)
 > ROLLBACK
 > ACK #d1
@@ -188,10 +188,10 @@ consumed "a" (delivery d2, attempt 2)
 > ACK #d2
 
 === B5 | a conflict with somebody who changed the job meanwhile
-.given jobs
+.use jobs
 > SPAWN a: Job { name = "a" }
 > work = WATCH j: Job [mode: consume] RETURN j.name
-.told work
+.events work
 initial (nothing)
 consumed "a" (delivery d1)
 > BEGIN
@@ -205,19 +205,19 @@ eve> MATCH j: Job SET j.status = "changed"
 deleted 1
 
 === B5, surface.leave | a session that ends with an open ACK gives the job back
-.given jobs
+.use jobs
 > SPAWN x: Job { name = "x" }
 a> one = WATCH j: Job [mode: consume, group: "g"] RETURN j.name
 b> two = WATCH j: Job [mode: consume, group: "g"] RETURN j.name
-.told one
+.events one
 initial (nothing)
 consumed "x" (delivery d1)
-.told two
+.events two
 initial (nothing)
 a> BEGIN
 a> ACK #d1
 .close a
-.told two
+.events two
 consumed "x" (attempt 1)
 > MATCH j: Job RETURN COUNT(*)
 1
@@ -226,14 +226,14 @@ consumed "x" (attempt 1)
 .define node Step { n: Int }
 > SPAWN s: Step { n = 1 }
 > work = WATCH s: Step [mode: consume] RETURN s.n
-.told work
+.events work
 initial (nothing)
 consumed 1 (delivery d1)
 > BEGIN
 > SPAWN t: Step { n = 2 }
 > ACK #d1
 > COMMIT
-.told work
+.events work
 consumed 2 (delivery d2)
 > ACK #d2
 > MATCH s: Step RETURN COUNT(*)

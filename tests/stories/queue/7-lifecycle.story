@@ -4,86 +4,86 @@
     node Job { name: String, status: String = "pending", n: Int = 0 }
 
 === seed.initial, B12 | full: an empty snapshot, then what is there; none: only what comes
-.given jobs
+.use jobs
 > SPAWN a: Job { name = "old" }
 > later = WATCH j: Job [mode: consume, initial: none] RETURN j.name
-.told later
+.events later
 (nothing)
 > SPAWN b: Job { name = "new" }
-.told later
+.events later
 consumed "new" (position 1)
 > all = WATCH j: Job [mode: consume, initial: full] RETURN j.name
-.told all
+.events all
 initial (nothing)
 consumed "old"
 
 === seed.initial | none: what was there is new when it stops matching and matches again
-.given jobs
+.use jobs
 > SPAWN a: Job { name = "old" }
 > later = WATCH j: Job WHERE j.status = "pending" [mode: consume, initial: none] RETURN j.name
 > SET #a.name = "changed"
-.told later
+.events later
 (nothing)
 > SET #a.status = "waiting"
 > SET #a.status = "pending"
-.told later
+.events later
 consumed "changed"
 
 === seed.initial, E8009 | a reliable consumer takes what is there
-.given jobs
+.use jobs
 > w = WATCH j: Job [mode: consume, delivery: reliable, initial: none] RETURN j.name
 ! E8009 full
 > w = WATCH j: Job [mode: consume, delivery: reliable, on_full: drop] RETURN j.name
 ! E8009 on_full
 
 === B15 | a paused consumer claims nothing; what it holds stays its own
-.given jobs
+.use jobs
 a> one = WATCH j: Job [mode: consume, group: "g", ack_timeout: 10s] RETURN j.name
 b> two = WATCH j: Job [mode: consume, group: "g"] RETURN j.name
-.told one, two
+.events one, two
 initial (nothing)
 >> SPAWN x: Job { name = "x" }
    SPAWN y: Job { name = "y" }
-.told one
+.events one
 consumed "x" (delivery d1)
 a> PAUSE WATCH #one
 >> SPAWN z: Job { name = "z" }
-.told one
+.events one
 (nothing)
-.told two
+.events two
 consumed "y"
 consumed "z"
 a> ACK #d1
 deleted 1
 > SPAWN v: Job { name = "v" }
-.told one
+.events one
 (nothing)
 a> RESUME WATCH #one
-.told one
+.events one
 consumed "v"
 
 === B15, ack.timeout | a lease runs out also while its watch is paused
-.given jobs
+.use jobs
 > SPAWN x: Job { name = "x" }
 > one = WATCH j: Job [mode: consume, ack_timeout: 10s] RETURN j.name
-.told one
+.events one
 initial (nothing)
 consumed "x" (delivery d1)
 > PAUSE WATCH #one
 .advance 10s
 .errors one
 E8003 {d1}
-.told one
+.events one
 (nothing)
 > RESUME WATCH #one
-.told one
+.events one
 consumed "x" (attempt 2)
 
 === E8002, surface.leave | a cancelled consumer is over; its statements say so
-.given jobs
+.use jobs
 > SPAWN x: Job { name = "x" }
 > one = WATCH j: Job [mode: consume] RETURN j.name
-.told one
+.events one
 initial (nothing)
 consumed "x" (delivery d1)
 > CANCEL WATCH #one
@@ -96,13 +96,13 @@ consumed "x" (delivery d1)
 ! E8002
 > ACK #d1
 ! E8004
-.told one
+.events one
 (nothing)
 > MATCH w: _Watch RETURN w.status, w.mode
 "cancelled" | "consume"
 
 === surface.alter, E8008 | what may be altered, and what may not
-.given jobs
+.use jobs
 > one = WATCH j: Job [mode: consume, group: "g"] RETURN j.name
 > ALTER WATCH #one SET [mode: watch]
 ! E8008 Option 'mode' cannot be changed after watch creation
@@ -120,12 +120,12 @@ consumed "x" (delivery d1)
 ! E8009 positive integer
 
 === surface.alter | another filter: what does not pass any more is withdrawn, what does now is work
-.given jobs
+.use jobs
 >> SPAWN a: Job { name = "a", n = 1 }
    SPAWN b: Job { name = "b", n = 2 }
    SPAWN c: Job { name = "c", n = 3 }
 > one = WATCH j: Job [mode: consume, buffer: 1, filter: j.n < 3] RETURN j.name
-.told one
+.events one
 initial (nothing)
 consumed "a" (delivery d1)
 > ALTER WATCH #one SET [filter: j.n > 2]
@@ -133,93 +133,93 @@ consumed "a" (delivery d1)
 WITHDRAWN {d1}
 > ACK #d1
 deleted 1
-.told one
+.events one
 consumed "c" (delivery d2)
 > ACK #d2
-.told one
+.events one
 (nothing)
 > MATCH j: Job RETURN j.name
 "b"
 
 === seed.reliable, surface.attach | a reliable consumer that comes back in time keeps its deliveries, under the same ids
-.given jobs
+.use jobs
 >> SPAWN a: Job { name = "a" }
    SPAWN b: Job { name = "b" }
 bob> q = WATCH j: Job [mode: consume, delivery: reliable, ack_timeout: 30s, buffer: 1] RETURN j.name
-.told q
+.events q
 initial (nothing)
 consumed "a" (delivery d1, attempt 1)
 .close bob
 .advance 20s
 .attach q by eve
-.told q
+.events q
 consumed "a" (delivery d1, attempt 1)
 .advance 20s
 eve> ACK #d1
 deleted 1
-.told q
+.events q
 consumed "b"
 
 === surface.attach, ack.timeout | too late: the job is somebody else's by then
-.given jobs
+.use jobs
 > SPAWN a: Job { name = "a" }
 bob> q = WATCH j: Job [mode: consume, delivery: reliable, group: "g", ack_timeout: 30s] RETURN j.name
 rival> r = WATCH j: Job [mode: consume, group: "g"] RETURN j.name
-.told q
+.events q
 initial (nothing)
 consumed "a" (delivery d1)
-.told r
+.events r
 initial (nothing)
 .close bob
-.told r
+.events r
 (nothing)
 .advance 30s
-.told r
+.events r
 consumed "a" (attempt 2)
 .attach q by eve
 .errors q
 E8003 {d1}
-.told q
+.events q
 (nothing)
 eve> ACK #d1
 ! E8004
 
 === surface.attach, surface.leave | while its owner is away, a reliable consumer claims nothing new
-.given jobs
+.use jobs
 bob> q = WATCH j: Job [mode: consume, delivery: reliable, group: "g"] RETURN j.name
 rival> r = WATCH j: Job [mode: consume, group: "g"] RETURN j.name
-.told q, r
+.events q, r
 initial (nothing)
 .close bob
 >> SPAWN a: Job { name = "a" }
    SPAWN b: Job { name = "b" }
-.told r
+.events r
 consumed "a"
 consumed "b"
 
 === seed.reliable, surface.restart, surface.attach | after a restart every job that was not acknowledged comes again, and no other
-.given jobs
+.use jobs
 >> SPAWN a: Job { name = "a" }
    SPAWN b: Job { name = "b" }
    SPAWN c: Job { name = "c" }
 > q = WATCH j: Job [mode: consume, delivery: reliable] RETURN j.name
-.told q first 3
+.events q limit 3
 initial (nothing)
 consumed "a" (delivery d1)
 consumed "b" (delivery d2)
 > ACK #d1
-.reopen
+.restart
 .attach q
-.told q
+.events q
 consumed "b" (delivery d3, attempt 1)
 consumed "c" (delivery d4, attempt 1)
 > ACK #d2
 ! E8004
 > ACK #d3
 > ACK #d4
-.reopen
+.restart
 .attach q
-.told q
+.events q
 (nothing)
 
 === surface.restart | a reliable consumer is what it was: its destination, its order, its pause
@@ -230,21 +230,21 @@ consumed "c" (delivery d4, attempt 1)
    SPAWN a: Job { name = "a", n = 1 }
    SPAWN b: Job { name = "b", n = 2 }
 > q = WATCH j: Job [mode: consume, delivery: reliable, buffer: 1, max_redeliveries: 0, ordering: attribute(j.n DESC), dead_letter: #dlq] RETURN j.name
-.told q first 1
+.events q limit 1
 initial (nothing)
 > PAUSE WATCH #q
-.reopen
+.restart
 .attach q
-.told q
+.events q
 (nothing)
-.with {"q": "#q"}
+.params {"q": "#q"}
 > RESUME WATCH #$q
-.told q
+.events q
 consumed "b" (delivery d1)
 > NACK #d1
 > MATCH _dead_letter_in(d, l) RETURN d.name, l.original_match
 "dlq" | "{\"j.name\": \"b\"}"
-.told q
+.events q
 consumed "a"
 
 === E8010, surface.attach | a consumer of somebody else cannot be taken up or managed
@@ -257,21 +257,21 @@ consumed "a"
 .session ann as #ann
 .session bob as #bob
 ann> q = WATCH j: Job [mode: consume, delivery: reliable] RETURN j.name
-.told q
+.events q
 initial (nothing)
 .attach #q by bob
 ! E8010
-.with {"q": "#q"}
+.params {"q": "#q"}
 bob> CANCEL WATCH #$q
 ! E8010
-.with {"q": "#q"}
+.params {"q": "#q"}
 bob> REDRIVE WATCH #$q
 ! E8010
 
 === surface.attach, surface.leave | a best-effort consumer cannot be taken up again
-.given jobs
+.use jobs
 bob> q = WATCH j: Job [mode: consume] RETURN j.name
-.told q
+.events q
 initial (nothing)
 .attach #q by eve
 ! E8010

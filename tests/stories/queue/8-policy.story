@@ -11,7 +11,7 @@
     policy about: ON MATCH(about) ALLOW IF true
 
 === seed.policy, E8001 | consuming needs the right to see and the right to delete
-.given desk
+.use desk
 > SPAWN ann: User { name = "Ann" }
 .session ann as #ann
 ann> w = WATCH j: Job RETURN j.name
@@ -20,10 +20,10 @@ ann> c = WATCH j: Job [mode: consume] RETURN j.name
 !not KILL
 .define policy kills: ON KILL(j: Job) ALLOW IF j.team = "all"
 ann> c = WATCH j: Job [mode: consume] RETURN j.name
-.told c
+.events c
 initial (nothing)
 > SPAWN x: Job { name = "x" }
-.told c
+.events c
 consumed "x" (delivery d1)
 ann> ACK #d1
 deleted 1
@@ -40,18 +40,18 @@ ann> c = WATCH j: Job [mode: consume] RETURN j.name
 ! E8001 Watch pattern denied
 
 === seed.policy, E8001 | only the first element is deleted: only for it the right is needed
-.given desk
+.use desk
 .define policy kills: ON KILL(n: Note) ALLOW IF true
 > SPAWN ann: User { name = "Ann" }
 .session ann as #ann
 ann> c = WATCH n: Note, about(n, j), j: Job [mode: consume] RETURN n.text
 ann> d = WATCH j: Job, about(n, j), n: Note [mode: consume] RETURN n.text
 ! E8001
-.told c
+.events c
 initial (nothing)
 
 === seed.policy, E8001, B4 | for an edge it is the right to unlink
-.given desk
+.use desk
 >> SPAWN ann: User { name = "Ann" }
    SPAWN n: Note { text = "n" }
    SPAWN x: Job { name = "x" }
@@ -61,7 +61,7 @@ ann> c = WATCH about(n, j) AS a [mode: consume] RETURN n.text
 ! E8001
 .define policy unlinks: ON UNLINK(about) ALLOW IF true
 ann> c = WATCH about(n, j) AS a [mode: consume] RETURN n.text
-.told c
+.events c
 initial (nothing)
 consumed "n" (delivery d1)
 ann> ACK #d1
@@ -78,49 +78,49 @@ ann> c = WATCH j: Job [mode: consume] RETURN j.name
 ! E8001
 
 === seed.policy | what an actor may not see is not handed out to it, and what it may not see any more is withdrawn
-.given desk
+.use desk
 .define policy kills: ON KILL(j: Job) ALLOW IF true
 > SPAWN ann: User { name = "Ann" }
 .session ann as #ann
 ann> c = WATCH j: Job [mode: consume] RETURN j.name
 >> SPAWN x: Job { name = "hidden", team = "board" }
    SPAWN y: Job { name = "open" }
-.told c
+.events c
 initial (nothing)
 consumed "open" (delivery d1)
 > SET #x.team = "all"
-.told c
+.events c
 consumed "hidden" (delivery d2)
 > SET #y.team = "board"
 .errors c
 WITHDRAWN {d1}
 ann> NACK #d1
-.told c
+.events c
 (nothing)
 > boss = WATCH j: Job [mode: consume] RETURN j.name
-.told boss
+.events boss
 initial (nothing)
 consumed "open" (attempt 1)
 
 === seed.policy, B5 | an ACK that a policy denies leaves the delivery pending
-.given desk
+.use desk
 .define policy kills: ON KILL(j: Job) ALLOW IF j.name != "precious"
 >> SPAWN ann: User { name = "Ann" }
    SPAWN x: Job { name = "precious" }
 .session ann as #ann
 ann> c = WATCH j: Job [mode: consume] RETURN j.name
-.told c
+.events c
 initial (nothing)
 consumed "precious" (delivery d1)
 ann> ACK #d1
 ! E7001
-.told c
+.events c
 (nothing)
 > ACK #d1
 deleted 1
 
 === seed.policy | hidden attributes are null in what is handed out
-.given desk
+.use desk
 .define
     policy kills: ON KILL(j: Job) ALLOW IF true
     policy secrets: ON MATCH(j: Job).secret DENY IF true
@@ -128,12 +128,12 @@ deleted 1
    SPAWN x: Job { name = "x", secret = "s" }
 .session ann as #ann
 ann> c = WATCH j: Job [mode: consume] RETURN j
-.told c
+.events c
 initial (nothing)
 consumed Job #x {name: "x", team: "all"}
 
 === seed.policy, surface.redrive | dead letters belong to the actor of their watch
-.given desk
+.use desk
 .define policy kills: ON KILL(j: Job) ALLOW IF true
 >> SPAWN ann: User { name = "Ann" }
    SPAWN bob: User { name = "Bob" }
@@ -141,23 +141,23 @@ consumed Job #x {name: "x", team: "all"}
 .session ann as #ann
 .session bob as #bob
 ann> c = WATCH j: Job [mode: consume] RETURN j.name
-.told c
+.events c
 initial (nothing)
 consumed "x" (delivery d1)
 ann> NACK #d1 [no_retry]
 ann> MATCH l: _DeadLetter RETURN l.id
-.called letter
+.name letter
 bob> MATCH l: _DeadLetter RETURN COUNT(*)
 0
 bob> REDRIVE #letter
 ! E3601 not found
 ann> REDRIVE #letter
 created 1
-.told c
+.events c
 consumed "x"
 
 === seed.policy, E8007, B7 | a destination that the actor does not see is none for it
-.given desk
+.use desk
 .define policy kills: ON KILL(j: Job) ALLOW IF true
 >> SPAWN ann: User { name = "Ann" }
    SPAWN hidden: Job { name = "hidden", team = "board" }
@@ -165,14 +165,14 @@ consumed "x"
    SPAWN x: Job { name = "x" }
    SPAWN y: Job { name = "y" }
 .session ann as #ann
-.with {"box": "#hidden"}
+.params {"box": "#hidden"}
 ann> c = WATCH j: Job WHERE j.name = "x" [mode: consume, dead_letter: #$box] RETURN j.name
-.with {"box": "#shown"}
+.params {"box": "#shown"}
 ann> d = WATCH j: Job WHERE j.name = "y" [mode: consume, dead_letter: #$box] RETURN j.name
-.told c
+.events c
 initial (nothing)
 consumed "x" (delivery d1)
-.told d
+.events d
 initial (nothing)
 consumed "y" (delivery d2)
 ann> NACK #d1 [no_retry]
@@ -198,7 +198,7 @@ no warnings
    LINK keeps(#s, #x)
 .session ann as #ann
 ann> c = WATCH j: Job [mode: consume] RETURN j.name
-.told c
+.events c
 initial (nothing)
 consumed "x" (delivery d1)
 ann> ACK #d1

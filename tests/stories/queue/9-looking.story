@@ -4,12 +4,12 @@
     node Job { name: String, status: String = "pending", priority: Int = 0, account: String = "" }
 
 === B25, ack.layer0 | counters: what was handed out, redeliveries too; what waits
-.given jobs
+.use jobs
 >> SPAWN a: Job { name = "a" }
    SPAWN b: Job { name = "b" }
    SPAWN c: Job { name = "c" }
 > work = WATCH j: Job [mode: consume, group: "g", buffer: 2] RETURN j.name
-.told work
+.events work
 initial (nothing)
 consumed "a" (delivery d1)
 consumed "b"
@@ -19,16 +19,16 @@ consumed "b"
 > NACK #d1
 > MATCH w: _Watch RETURN w.events_delivered, w.events_pending
 3 | 2
-.told work
+.events work
 consumed "a" (attempt 2)
 > MATCH w: _Watch RETURN w.events_delivered, w.events_pending, w.last_event_at
 4 | 1 | @2024-01-01T00:00:05.000Z
 
 === ack.layer0 | deliveries are events of their watch, with their ids
-.given jobs
+.use jobs
 > SPAWN a: Job { name = "a" }
 > work = WATCH j: Job [mode: consume] RETURN j.name
-.told work
+.events work
 initial (nothing)
 consumed "a" (delivery d1)
 > MATCH _watch_event(w, v) AS e RETURN e.position, v.event_type, v.delivery_id ORDER BY e.position
@@ -36,7 +36,7 @@ consumed "a" (delivery d1)
 2 | "consumed" | #d1
 
 === surface.explain | EXPLAIN says what a consumer is promised
-.given jobs
+.use jobs
 > EXPLAIN WATCH j: Job WHERE j.status = "pending" [mode: consume] RETURN j.name
 columns: aspect | value
 "host" | "engine, at commit"
@@ -56,7 +56,7 @@ columns: aspect | value
 "visibility" | "committed, handed out on commit"
 
 === surface.explain | EXPLAIN of a consumer with everything
-.given jobs
+.use jobs
 > SPAWN dlq: Job { name = "dlq", status = "n/a" }
 > EXPLAIN WATCH j: Job WHERE j.status = "pending"
     [mode: consume, group: "g", ordering: attribute(j.priority DESC), serialize_by: j.account, max_in_flight: 5, buffer: 2,
@@ -80,19 +80,19 @@ columns: aspect | value
 "visibility" | "committed, handed out on commit"
 
 === surface.explain, E8009 | EXPLAIN refuses what WATCH refuses
-.given jobs
+.use jobs
 > EXPLAIN WATCH j: Job [mode: consume] RETURN COUNT(*)
 ! E8009
 > EXPLAIN WATCH j: Job [mode: consume, window: tumbling(5s)] RETURN j
 ! E8009
 
 === B11 | a job is claimed when it is handed out, not while it waits
-.given jobs
+.use jobs
 > SPAWN a: Job { name = "a" }
 > slow = WATCH j: Job [mode: consume, ack_timeout: 10s] RETURN j.name
 .advance 1h
 > quick = WATCH j: Job [mode: consume] RETURN j.name
-.told quick
+.events quick
 initial (nothing)
 consumed "a" (delivery d1)
 .errors slow

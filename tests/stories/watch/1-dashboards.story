@@ -14,46 +14,46 @@
     node Task { title: String, status: String = "todo", n: Int = 0 }
 
 === seed.events, B2, B3, surface.position | a board shows tasks as they come, change and go
-.watches one element
-.given board
+.scope node
+.use board
 > SPAWN old: Task { title = "old" }
 > board = WATCH t: Task RETURN t.title, t.status
-.told board
+.events board
 initial (position 1)
   "old" | "todo"
 > SPAWN new: Task { title = "new" }
-.told board
+.events board
 added "new" | "todo" (position 2)
 > SET #new.status = "doing"
 > KILL #old
-.told board
+.events board
 changed "new" | "todo" -> "new" | "doing" (position 3)
 removed "old" | "todo" (position 4)
-.told board
+.events board
 (nothing)
 
 === seed.simple, B38 | only what is done: entering and leaving the condition
-.watches one element
-.given board
+.scope node
+.use board
 > done = WATCH t: Task WHERE t.status = "done" RETURN t
-.told done
+.events done
 initial (nothing)
 > SPAWN a: Task { title = "a" }
-.told done
+.events done
 (nothing)
 > SET #a.status = "done"
-.told done
+.events done
 added Task #a {title: "a", status: "done", priority: 0}
 > SET #a.priority = 3
-.told done
+.events done
 changed Task #a {title: "a", status: "done", priority: 0} -> Task #a {title: "a", status: "done", priority: 3}
 > SET #a.status = "todo"
-.told done
+.events done
 removed Task #a {title: "a", status: "done", priority: 3}
 
 === seed.dashboard | the dashboard of one project among many
-.watches several elements
-.given board
+.scope pattern
+.use board
 >> SPAWN p: Project { name = "house" }
    SPAWN q: Project { name = "boat" }
    SPAWN a: Task { title = "walls" }
@@ -61,106 +61,106 @@ removed Task #a {title: "a", status: "done", priority: 3}
 > board = WATCH t: Task, belongs_to(t, #p)
     [mode: watch, delivery: reliable]
   RETURN t.id, t.title, t.status, t.priority
-.told board
+.events board
 initial
   #a | "walls" | "todo" | 0
 > SPAWN b: Task { title = "mast" }
 > LINK belongs_to(#b, #q)
-.told board
+.events board
 (nothing)
 > LINK belongs_to(#b, #p)
 > SET #b.title = "beam"
-.told board
+.events board
 added #b | "mast" | "todo" | 0
 changed #b | "mast" | "todo" | 0 -> #b | "beam" | "todo" | 0
 > UNLINK belongs_to(#a, #p)
-.told board
+.events board
 removed #a | "walls" | "todo" | 0
 > KILL #b
-.told board
+.events board
 removed #b | "beam" | "todo" | 0
 
 === B2 | a change of something that is not returned is no event
-.watches one element
-.given board
+.scope node
+.use board
 > SPAWN a: Task { title = "a" }
 > titles = WATCH t: Task WHERE t.priority < 5 RETURN t.title
-.told titles
+.events titles
 initial
   "a"
 > SET #a.status = "doing"
 > SET #a.priority = 3
-.told titles
+.events titles
 (nothing)
 > SET #a.priority = 7
-.told titles
+.events titles
 removed "a"
 
 === B2 | setting what is there already is no event
-.watches one element
-.given board
+.scope node
+.use board
 > SPAWN a: Task { title = "a" }
 > board = WATCH t: Task RETURN t.title [initial: none]
 ! E1001
 > board = WATCH t: Task [initial: none] RETURN t.title
 > SET #a.title = "a"
-.told board
+.events board
 (nothing)
 
 === seed.transactions, 4.4 | the net effect of a transaction, never what was in between
-.watches one element
-.given board
+.scope node
+.use board
 > done = WATCH t: Task WHERE t.status = "done" [initial: none] RETURN t.title, t.status
 > all = WATCH t: Task [initial: none] RETURN t.title, t.status
 > BEGIN
 > SPAWN t: Task { title = "x", status = "todo" }
-.told done, all
+.events done, all
 (nothing)
 > SET #t.status = "done"
-.told done, all
+.events done, all
 (nothing)
 > COMMIT
-.told done, all
+.events done, all
 added "x" | "done"
 > BEGIN
 > SET #t.title = "y"
 > SET #t.title = "z"
 > COMMIT
-.told done, all
+.events done, all
 changed "x" | "done" -> "z" | "done"
 
 === 4.4 | made and removed in one transaction is nothing
-.watches one element
-.given board
+.scope node
+.use board
 > all = WATCH t: Task [initial: none] RETURN t.title
 > BEGIN
 > SPAWN t: Task { title = "x" }
 > KILL #t
 > COMMIT
-.told all
+.events all
 (nothing)
 
 === 4.4 | out of the condition and back in one transaction is a change at most
-.watches one element
-.given board
+.scope node
+.use board
 > SPAWN t: Task { title = "x" }
 > todo = WATCH t: Task WHERE t.status = "todo" [initial: none] RETURN t.title
 > BEGIN
 > SET #t.status = "doing"
 > SET #t.status = "todo"
 > COMMIT
-.told todo
+.events todo
 (nothing)
 > BEGIN
 > SET #t { status = "doing", title = "y" }
 > SET #t.status = "todo"
 > COMMIT
-.told todo
+.events todo
 changed "x" -> "y"
 
 === 4.4 | what is rolled back, or refused at COMMIT, was never there
-.watches one element
-.given board
+.scope node
+.use board
 .define constraint no_zero: t: Task => t.priority < 10
 > all = WATCH t: Task [initial: none] RETURN t.title
 > BEGIN
@@ -174,64 +174,64 @@ changed "x" -> "y"
 > SPAWN t: Task { title = "b" }
 > ROLLBACK TO s
 > COMMIT
-.told all
+.events all
 added "a"
 
 === B3, seed.initial | nothing but what is new from now on
-.watches one element
-.given board
+.scope node
+.use board
 > SPAWN t: Task { title = "old" }
 > new = WATCH t: Task [initial: none] RETURN t.title
-.told new
+.events new
 (nothing)
 > KILL #t
 > SPAWN u: Task { title = "new" }
-.told new
+.events new
 removed "old" (position 1)
 added "new" (position 2)
 
 === seed.modes | all who watch see all, and the graph is as it was
-.watches one element
-.given board
+.scope node
+.use board
 > SPAWN t: Task { title = "x" }
 ann> a = WATCH t: Task RETURN t.title
 bob> b = WATCH t: Task RETURN t.title
 carl> c = WATCH t: Task [mode: watch, group: "workers"] RETURN t.title
-.told a, b, c
+.events a, b, c
 initial
   "x"
 > SET #t.title = "y"
-.told a, b, c
+.events a, b, c
 changed "x" -> "y"
 > MATCH t: Task RETURN t.title
 "y"
 
 === wish.threshold | an alarm when a value crosses its threshold, once each way
-.watches one element
+.scope node
 .define node Sensor { name: String, degrees: Float }
 > SPAWN s: Sensor { name = "boiler", degrees = 60.0 }
-.with {"limit": 90}
+.params {"limit": 90}
 > hot = WATCH s: Sensor WHERE s.degrees > $limit RETURN s.name
-.with {"limit": 95}
+.params {"limit": 95}
 > hotter = WATCH s: Sensor WHERE s.degrees > $limit RETURN s.name
-.told hot, hotter
+.events hot, hotter
 initial (nothing)
 > SET #s.degrees = 91.5
-.told hot
+.events hot
 added "boiler"
-.told hotter
+.events hotter
 (nothing)
 > SET #s.degrees = 99.0
-.told hot
+.events hot
 (nothing)
-.told hotter
+.events hotter
 added "boiler"
 > SET #s.degrees = 90.0
-.told hot, hotter
+.events hot, hotter
 removed "boiler"
 
 === wish.tags | one watch for several tags
-.watches several elements
+.scope pattern
 .define
     node Note { text: String }
     node Tag { name: String [unique] }
@@ -242,34 +242,34 @@ removed "boiler"
    SPAWN n: Note { text = "hello" }
 > bright = WATCH n: Note, tagged(n, g) WHERE g.name IN ["red", "blue"] RETURN n.text, g.name
 > any = WATCH n: Note WHERE EXISTS(g: Tag, tagged(n, g) WHERE g.name = "red" OR g.name = "blue") RETURN n.text
-.told bright, any
+.events bright, any
 initial (nothing)
 > LINK tagged(#n, #grey)
-.told bright, any
+.events bright, any
 (nothing)
 > LINK tagged(#n, #red)
-.told bright
+.events bright
 added "hello" | "red"
-.told any
+.events any
 added "hello"
 > LINK tagged(#n, #blue)
-.told bright
+.events bright
 added "hello" | "blue"
-.told any
+.events any
 (nothing)
 > UNLINK tagged(#n, #red)
-.told bright
+.events bright
 removed "hello" | "red"
-.told any
+.events any
 (nothing)
 > UNLINK tagged(#n, #blue)
-.told bright
+.events bright
 removed "hello" | "blue"
-.told any
+.events any
 removed "hello"
 
 === pattern.types, wish.union | a union of types and subtypes, each told as what it is
-.watches one element
+.scope node
 .define
     abstract node Doc { title: String }
     node Letter: Doc
@@ -277,34 +277,34 @@ removed "hello"
     node Photo { title: String }
 > papers = WATCH d: Doc RETURN d
 > seen = WATCH d: Letter | Photo RETURN d.title
-.told papers, seen
+.events papers, seen
 initial (nothing)
 >> SPAWN l: Letter { title = "l" }
    SPAWN i: Invoice { title = "i", total = 5 }
    SPAWN p: Photo { title = "p" }
-.told papers
+.events papers
 added Letter #l {title: "l"}
 added Invoice #i {title: "i", total: 5}
-.told seen
+.events seen
 added "l"
 added "p"
 
 === seed.audit | an audit of what is deleted, with its last values
-.watches one element
-.given board
+.scope node
+.use board
 > SPAWN a: Task { title = "secret plan" }
 > SPAWN b: Task { title = "other" }
 > gone = WATCH t: Task [initial: none, ordering: causal] RETURN t.id, t.title
 > SET #a.title = "plan"
 > KILL #a
 > MATCH t: Task KILL t
-.told gone in order
+.events gone ordered
 changed #a | "secret plan" -> #a | "plan"
 removed #a | "plan"
 removed #b | "other"
 
 === 4.4 | a cascade of deletes is one commit, whole
-.watches several elements
+.scope pattern
 .define
     node Folder { name: String }
     node File { name: String }
@@ -316,28 +316,28 @@ removed #b | "other"
 > places = WATCH f: Folder, x: File, holds(f, x) [initial: none] RETURN f.name, x.name
 > lonely = WATCH x: File WHERE NOT EXISTS(f: Folder, holds(f, x)) [initial: none] RETURN x.name
 > KILL #f
-.told files
+.events files
 removed "a" (tick 3)
 removed "b" (tick 3)
-.told places
+.events places
 removed "f" | "a"
 removed "f" | "b"
-.told lonely
+.events lonely
 (nothing)
 
 === seed.rules, B21 | what rules make is told like everything else, as it is at the end
-.watches one element
-.given board
+.scope node
+.use board
 .define rule stamp: t: Task WHERE t.status = "done" AND t.done_at IS NULL => SET t.done_at = now()
 > SPAWN t: Task { title = "x" }
 > all = WATCH t: Task [initial: none] RETURN t.title, t.status, t.done_at
 .advance 5s
 > SET #t.status = "done"
-.told all
+.events all
 changed "x" | "todo" | null -> "x" | "done" | @2024-01-01T00:00:05.000Z
 
 === seed.rules | a rule that makes something new is told of it, too
-.watches several elements
+.scope pattern
 .define
     node Order { total: Int }
     node Invoice { total: Int }
@@ -345,114 +345,114 @@ changed "x" | "todo" | null -> "x" | "done" | @2024-01-01T00:00:05.000Z
     rule invoice: o: Order WHERE NOT EXISTS(i: Invoice, bills(i, o)) => SPAWN i: Invoice { total = o.total }, LINK bills(i, o)
 > open = WATCH o: Order WHERE NOT EXISTS(i: Invoice, bills(i, o)) RETURN o.total
 > billed = WATCH i: Invoice, o: Order, bills(i, o) RETURN o.total, i.total
-.told open, billed
+.events open, billed
 initial (nothing)
 > SPAWN o: Order { total = 7 }
-.told open
+.events open
 (nothing)
-.told billed
+.events billed
 added 7 | 7
 
 === seed.parameters, B36 | the same watch for every user, each with its own value
-.watches one element
-.given board
-.with {"p": 1}
+.scope node
+.use board
+.params {"p": 1}
 > low = WATCH t: Task WHERE t.priority = $p RETURN t.title
-.with {"p": 9}
+.params {"p": 9}
 > high = WATCH t: Task WHERE t.priority = $p RETURN t.title
-.with {"p": 9}
+.params {"p": 9}
 > too = WATCH t: Task WHERE t.priority = $p RETURN t.title
-.told low, high, too
+.events low, high, too
 initial (nothing)
 > SPAWN t: Task { title = "x", priority = 1 }
 > SET #t.priority = 9
-.told low
+.events low
 added "x"
 removed "x"
-.told high, too
+.events high, too
 added "x"
 
 === B1 | two edges between the same two are one match, told once
-.watches several elements
-.given board
+.scope pattern
+.use board
 >> SPAWN p: Project { name = "house" }
    SPAWN t: Task { title = "walls" }
 > both = WATCH t: Task, p: Project, belongs_to(t, p) [initial: none] RETURN t.title
 > each = WATCH t: Task, p: Project, belongs_to(t, p) AS e [initial: none] RETURN t.title
 > LINK belongs_to(#t, #p) AS one
 > LINK belongs_to(#t, #p) AS two
-.told both
+.events both
 added "walls"
-.told each
+.events each
 added "walls"
 added "walls"
 > UNLINK #one
-.told both
+.events both
 (nothing)
-.told each
+.events each
 removed "walls"
 > UNLINK #two
-.told both, each
+.events both, each
 removed "walls"
 
 === wish.define | a watch lives on when the ontology grows
-.watches one element
-.given board
+.scope node
+.use board
 > all = WATCH t: Task [initial: none] RETURN t
 .define
     node Task { title: String [required], status: String = "todo", priority: Int = 0, done_at: Timestamp?, owner: String? }
     node Chore: Task
 > SPAWN t: Task { title = "x", owner = "ann" }
 > SPAWN c: Chore { title = "sweep" }
-.told all
+.events all
 added Task #t {title: "x", status: "todo", priority: 0, owner: "ann"}
 added Chore #c {title: "sweep", status: "todo", priority: 0}
 
 === B37 | what is overdue: time alone is no event, the next commit or tick tells
-.watches one element
+.scope node
 .define node Bill { name: String, due: Timestamp }
 > SPAWN b: Bill { name = "rent", due = @2024-01-01T00:01:00Z }
 > late = WATCH b: Bill WHERE b.due < now() RETURN b.name
-.told late
+.events late
 initial (nothing)
 .advance 2m
-.told late
+.events late
 (nothing)
 > SPAWN c: Bill { name = "gas", due = @2024-02-01 }
-.told late
+.events late
 added "rent"
 .advance 60d
 > TICK
-.told late
+.events late
 added "gas"
 
 === seed.parameters, seed.filter | a list as a parameter, and one in a filter
-.watches one element
-.given tasks
-.with {"names": ["a", "b"]}
+.scope node
+.use tasks
+.params {"names": ["a", "b"]}
 > w = WATCH t: Task WHERE t.title IN $names [filter: t.title IN ["b", "c"]] RETURN t.title
 >> SPAWN a: Task { title = "a" } SPAWN b: Task { title = "b" } SPAWN c: Task { title = "c" }
-.told w
+.events w
 initial (nothing)
 added "b"
 
 === seed.events | everything of a row
-.watches one element
-.given tasks
+.scope node
+.use tasks
 > w = WATCH t: Task [initial: none] RETURN *
 > SPAWN a: Task { title = "a" }
-.told w
+.events w
 added Task #a {title: "a", status: "todo", n: 0}
 
 === B38, M4 | a condition that fails ends the watch, and the commit stands
-.watches one element
-.given tasks
+.scope node
+.use tasks
 > w = WATCH t: Task WHERE 10 / t.n > 1 [initial: none] RETURN t.title
 > SPAWN a: Task { title = "a", n = 2 }
-.told w
+.events w
 added "a"
 > SPAWN b: Task { title = "b", n = 0 }
-.told w
+.events w
 (nothing)
 .errors w
 E2101 Division by zero

@@ -6,8 +6,8 @@
     edge assigned(task: Task, person: Person)
 
 === seed.options, 5.A2 | every option of the seeds, in one bracket or in several
-.watches one element
-.given tasks
+.scope node
+.use tasks
 > a = WATCH t: Task [mode: watch, group: "g", ordering: arrival, delivery: best_effort, visibility: committed, window: none, buffer: 10, on_full: drop, initial: full, deliver_on: commit, filter: t.n > 0] RETURN t.n
 > b = WATCH t: Task
   [mode: watch]
@@ -28,28 +28,28 @@
 "group_name" | "attribute" | "reliable" | 10
 
 === seed.options, wish.parameters | options take parameters
-.watches one element
-.given tasks
-.with {"size": 7, "from": 2}
+.scope node
+.use tasks
+.params {"size": 7, "from": 2}
 > w = WATCH t: Task [buffer: $size, filter: t.n >= $from] RETURN t.n
 > MATCH s: _Watch RETURN s.buffer_size
 7
 > SPAWN a: Task { n = 1 }
 > SPAWN b: Task { n = 2 }
-.told w
+.events w
 initial (nothing)
 added 2
 
 === E8009, B28 | the mode
-.watches one element
-.given tasks
+.scope node
+.use tasks
 > WATCH t: Task [mode: sometimes] RETURN t
 ! E8009 watch error: E8009 INVALID_WATCH_OPTION: Invalid watch option 'mode'
 ! allowed are watch, consume
 
 === E8009, B28 | words that are not allowed are answered with those that are
-.watches one element
-.given tasks
+.scope node
+.use tasks
 > WATCH t: Task [ordering: random] RETURN t
 ! E8009 'ordering'
 ! arrival, causal, attribute(
@@ -75,8 +75,8 @@ added 2
 ! none, tumbling(duration), sliding(duration, interval)
 
 === E8009, B28 | numbers and spans out of range
-.watches one element
-.given tasks
+.scope node
+.use tasks
 > WATCH t: Task [buffer: 0] RETURN t
 ! E8009 'buffer'
 ! a positive integer
@@ -108,8 +108,8 @@ added 2
 ! E8009 'dead_letter'
 
 === E8009, 5.A2, 5.A13 | unknown and repeated options
-.watches one element
-.given tasks
+.scope node
+.use tasks
 > WATCH t: Task [colour: blue] RETURN t
 ! E8009 'colour'
 ! known are
@@ -119,56 +119,56 @@ added 2
 ! twice
 
 === E8009, 5.C12, seed.branching | branches are not available
-.watches one element
-.given tasks
+.scope node
+.use tasks
 > WATCH t: Task [branch: #branch_123] RETURN t
 ! E8009 branching is not available
 > WATCH t: Task [branches: all] RETURN t
 ! E8009 branching is not available
 
 === E8009, surface.optional | OPTIONAL MATCH is refused, with advice
-.watches several elements
-.given tasks
+.scope pattern
+.use tasks
 > WATCH t: Task OPTIONAL MATCH p: Person, assigned(t, p) RETURN t.title, p.name
 ! E8009 OPTIONAL MATCH
 ! EXISTS
 
 === B28 | a window that is shorter than its interval leaves gaps, and may
-.watches one element
-.given tasks
+.scope node
+.use tasks
 > w = WATCH t: Task [window: sliding(1s, 10s), initial: none] RETURN t.n
 .advance 5s
 > SPAWN a: Task { n = 1 }
 .advance 4500ms
 > SPAWN b: Task { n = 2 }
 .advance 500ms
-.told w
+.events w
 window 9s..10s
   added 2
 
 === 5.A12, seed.filter | filter and WHERE mean the same, together
-.watches one element
-.given tasks
+.scope node
+.use tasks
 > both = WATCH t: Task WHERE t.n > 1 [filter: t.n < 5] RETURN t.n
 > one = WATCH t: Task WHERE t.n > 1 AND t.n < 5 RETURN t.n
 >> SPAWN a: Task { n = 1 }
    SPAWN b: Task { n = 3 }
    SPAWN c: Task { n = 7 }
-.told both, one
+.events both, one
 initial (nothing)
 added 3
 
 === 5.A9 | ORDER BY and LIMIT belong to MATCH
-.watches one element
-.given tasks
+.scope node
+.use tasks
 > WATCH t: Task RETURN t ORDER BY t.n
 ! E1001
 > WATCH t: Task RETURN t LIMIT 5
 ! E1001
 
 === seed.modes | a statement that names what is not there is no watch
-.watches several elements
-.given tasks
+.scope pattern
+.use tasks
 > WATCH t: Tusk RETURN t
 ! E2001 Tusk
 > WATCH t: Task WHERE t.size > 1 RETURN t
@@ -181,15 +181,15 @@ added 3
 0
 
 === seed.modes, 2.6.1 | events are told by column, so columns have names of their own
-.watches one element
-.given tasks
+.scope node
+.use tasks
 > WATCH t: Task RETURN t.n + 1, t.n + 2
 ! E2005 AS
 > WATCH t: Task RETURN COUNT(t WHERE t.n > 1), COUNT(t WHERE t.n > 2)
 ! E2005 COUNT
 > w = WATCH t: Task RETURN t.n + 1 AS a, t.n + 2 AS b, t.n, t.n
-.told w
+.events w
 initial (nothing)
 > SPAWN t: Task { n = 1 }
-.told w
+.events w
 added 2 | 3 | 1

@@ -6,13 +6,13 @@
     edge assigned_to(task: Task, person: Person)
 
 === seed.reactor, surface.reactor | a program is called for every task that is done
-.watches one element
-.given tasks
+.scope node
+.use tasks
 .reactor mailer = WATCH t: Task WHERE t.status = "done" [initial: none] RETURN t.title
 > SPAWN a: Task { title = "a" }
 > SET #a.status = "done"
 > SPAWN b: Task { title = "b", status = "done" }
-.told mailer in order
+.events mailer ordered
 added "a"
 added "b"
 > MATCH i: Invocation RETURN i.code_module, i.status, i.error
@@ -20,45 +20,45 @@ added "b"
 "mailer" | "succeeded" | null
 
 === seed.invocations, surface.reactor | calls that failed can be watched
-.watches one element
-.given tasks
+.scope node
+.use tasks
 .reactor mailer failing = WATCH t: Task [initial: none] RETURN t.title
 > failed = WATCH i: Invocation WHERE i.status = "failed" RETURN i.code_module, i.error, i.started_at
-.told failed
+.events failed
 initial (nothing)
 > SPAWN a: Task { title = "a" }
-.told mailer
+.events mailer
 added "a"
-.told failed
+.events failed
 added "mailer" | "RuntimeError: this program always fails" | @2024-01-01T00:00:00.000Z
 > SPAWN b: Task { title = "b" }
-.told mailer
+.events mailer
 added "b"
-.told failed
+.events failed
 added "mailer" | "RuntimeError: this program always fails" | @2024-01-01T00:00:00.000Z
 
 === surface.reactor, surface.restart | a program that starts again goes on where it was
-.watches one element
-.given tasks
+.scope node
+.use tasks
 .reactor mailer = WATCH t: Task RETURN t.title
 > SPAWN a: Task { title = "a" }
-.told mailer
+.events mailer
 initial (nothing)
 added "a"
-.reopen
+.restart
 > SPAWN b: Task { title = "b" }
 > SET #b.title = "c"
 .reactor mailer = WATCH t: Task RETURN t.title
-.told mailer in order
+.events mailer ordered
 added "b"
 changed "b" -> "c"
 > SPAWN d: Task { title = "d" }
-.told mailer
+.events mailer
 added "d"
 
 === surface.explain | EXPLAIN WATCH says who answers, how, and what is promised
-.watches one element
-.given tasks
+.scope node
+.use tasks
 > EXPLAIN WATCH t: Task WHERE t.status = "done" AND t.priority > 5 RETURN t.title
 columns: aspect | value
 "host" | "engine, at commit"
@@ -75,8 +75,8 @@ columns: aspect | value
 0
 
 === surface.explain | what cannot be kept up to date is evaluated anew, and says so
-.watches several elements
-.given tasks
+.scope pattern
+.use tasks
 > EXPLAIN WATCH t: Task RETURN COLLECT(t.title)
 rows: 10
 > EXPLAIN WATCH t: Task, p: Person, assigned_to(t, p) WHERE p = #nobody OR t.title CONTAINS "x" [delivery: reliable, ordering: causal] RETURN t
@@ -87,12 +87,12 @@ rows: 10
 ! E2001
 
 === surface.reactor | programs with equal watches, each with its own constants
-.watches one element
-.given tasks
+.scope node
+.use tasks
 .reactor done = WATCH t: Task WHERE t.status = "done" [initial: none] RETURN t.title
 .reactor sent = WATCH t: Task WHERE t.status = "sent" [initial: none] RETURN t.title
 > SPAWN a: Task { title = "a", status = "sent" }
-.told done
+.events done
 (nothing)
-.told sent
+.events sent
 added "a"

@@ -13,8 +13,8 @@
     edge subscribed(actor: Actor, topic: Topic)
 
 === seed.inbox, B36 | an inbox shows what is sent to me, and nobody else's
-.watches several elements
-.given mail
+.scope pattern
+.use mail
 >> SPAWN ann: Actor { name = "Ann" }
    SPAWN bob: Actor { name = "Bob" }
 .session ann as #ann
@@ -22,39 +22,39 @@
 ann> mine = WATCH m: Message, inbox(#self, m) [mode: watch, ordering: attribute(m.sent_at ASC)]
   RETURN m.content
 bob> his = WATCH m: Message, inbox(#self, m) [ordering: attribute(m.sent_at ASC)] RETURN m.content
-.told mine, his
+.events mine, his
 initial (nothing)
 > BEGIN
 >> SPAWN m: Message { content = "hello" }
    LINK inbox(#bob, m)
 > COMMIT
-.told mine
+.events mine
 (nothing)
-.told his
+.events his
 added "hello"
 > LINK inbox(#ann, #m)
-.told mine
+.events mine
 added "hello"
-.told his
+.events his
 (nothing)
 
 === seed.inbox | a message that is withdrawn leaves the inbox
-.watches several elements
-.given mail
+.scope pattern
+.use mail
 >> SPAWN bob: Actor { name = "Bob" }
    SPAWN m: Message { content = "oops" }
    LINK inbox(#bob, #m)
 .session bob as #bob
 bob> his = WATCH m: Message, inbox(#self, m) RETURN m.content
-.told his
+.events his
 initial
   "oops"
 > KILL #m
-.told his
+.events his
 removed "oops"
 
 === seed.channel, wish.self | an inbox is a node with an owner, and a channel of its own
-.watches several elements
+.scope pattern
 .define
     node Actor { name: String }
     node Inbox { owner: Actor }
@@ -67,57 +67,57 @@ removed "oops"
     [ordering: attribute(m.sent_at)]
     RETURN m
 > by_owner = WATCH i: Inbox, m: Message, pending(i, m) WHERE i.owner = #alice RETURN m.content
-.told channel, by_owner
+.events channel, by_owner
 initial (nothing)
 >> SPAWN m: Message { content = "hello", sent_at = now() }
    LINK pending(#alice_inbox, m)
-.told channel
+.events channel
 added Message #m {content: "hello", sent_at: @2024-01-01T00:00:00.000Z}
-.told by_owner
+.events by_owner
 added "hello"
 
 === seed.topic | every subscriber of a topic sees every publication
-.watches several elements
-.given news
+.scope pattern
+.use news
 >> SPAWN news_topic: Topic { name = "news" }
    SPAWN sport: Topic { name = "sport" }
 > one = WATCH p: Publication, published(#news_topic, p) [mode: watch] RETURN p
 > two = WATCH p: Publication, published(#news_topic, p) [mode: watch] RETURN p
 > three = WATCH p: Publication, published(#sport, p) [mode: watch] RETURN p
-.told one, two, three
+.events one, two, three
 initial (nothing)
 >> SPAWN p: Publication { content = "news!", published_at = now() }
    LINK published(#news_topic, p)
-.told one, two
+.events one, two
 added Publication #p {content: "news!", published_at: @2024-01-01T00:00:00.000Z}
-.told three
+.events three
 (nothing)
 
 === seed.topic, B38 | subscribing is an edge: the stream follows it
-.watches several elements
-.given news
+.scope pattern
+.use news
 >> SPAWN ann: Actor { name = "Ann" }
    SPAWN news: Topic { name = "news" }
    SPAWN old: Publication { content = "yesterday" }
    LINK published(#news, #old)
 .session ann as #ann
 ann> feed = WATCH p: Publication, t: Topic, published(t, p), subscribed(#self, t) RETURN p.content
-.told feed
+.events feed
 initial (nothing)
 > LINK subscribed(#ann, #news)
-.told feed
+.events feed
 added "yesterday"
 >> SPAWN new: Publication { content = "today" }
    LINK published(#news, #new)
-.told feed
+.events feed
 added "today"
 > UNLINK subscribed(#ann, #news)
-.told feed
+.events feed
 removed "yesterday"
 removed "today"
 
 === seed.request-reply | a client waits for the reply to its own request
-.watches several elements
+.scope pattern
 .define
     node Actor { name: String }
     node Request { payload: String, correlation_id: String }
@@ -136,22 +136,22 @@ client> reply = WATCH r: Response, response_to(r, #self)
 client> other = WATCH r: Response, response_to(r, #self)
   WHERE r.correlation_id = "corr_xyz"
   RETURN r.payload
-.told work, reply, other
+.events work, reply, other
 initial (nothing)
 >> SPAWN req: Request { payload = "get user 123", correlation_id = "corr_abc" }
    LINK request_to(req, #user_service)
-.told work
+.events work
 added "get user 123" | "corr_abc"
-.with {"client": "#client"}
+.params {"client": "#client"}
 service>> SPAWN a: Response { payload = "Ada", correlation_id = "corr_abc" }
    LINK response_to(a, #$client)
-.told reply
+.events reply
 added "Ada"
-.told other
+.events other
 (nothing)
 
 === seed.priority, B20 | what is urgent comes first, of what waits
-.watches one element
+.scope node
 .define node Job { name: String, priority: Int?, at: Int = 0 }
 > jobs = WATCH j: Job [ordering: attribute(j.priority DESC, j.at ASC), initial: none] RETURN j.name
 >> SPAWN a: Job { name = "low", priority = 1 }
@@ -159,7 +159,7 @@ added "Ada"
    SPAWN c: Job { name = "high, first", priority = 9, at = 1 }
    SPAWN d: Job { name = "unknown" }
    SPAWN e: Job { name = "middle", priority = 5 }
-.told jobs in order
+.events jobs ordered
 added "unknown" (position 4)
 added "high, first" (position 3)
 added "high, later" (position 2)
@@ -167,58 +167,58 @@ added "middle" (position 5)
 added "low" (position 1)
 
 === B20, surface.ordering | ascending, nulls last, ties as they came; what was handed out is not called back
-.watches one element
+.scope node
 .define node Job { name: String, priority: Int? }
 > jobs = WATCH j: Job [ordering: attribute(j.priority), initial: none] RETURN j.name
 >> SPAWN a: Job { name = "none" }
    SPAWN b: Job { name = "two", priority = 2 }
    SPAWN c: Job { name = "two again", priority = 2 }
    SPAWN d: Job { name = "one", priority = 1 }
-.told jobs first 2 in order
+.events jobs limit 2 ordered
 added "one"
 added "two"
 > SPAWN e: Job { name = "zero", priority = 0 }
-.told jobs in order
+.events jobs ordered
 added "zero"
 added "two again"
 added "none"
 
 === surface.ordering, B20 | the story of one job is never told backwards
-.watches one element
+.scope node
 .define node Job { name: String, priority: Int }
 > jobs = WATCH j: Job [ordering: attribute(j.priority DESC), initial: none] RETURN j.name, j.priority
 >> SPAWN a: Job { name = "a", priority = 1 }
    SPAWN b: Job { name = "b", priority = 5 }
    SET #a.priority = 9
    KILL #a
-.told jobs in order
+.events jobs ordered
 added "b" | 5
 added "a" | 1
 changed "a" | 1 -> "a" | 9
 removed "a" | 9
 
 === wish.unread | an unread counter for each reader
-.watches several elements
-.given mail
+.scope pattern
+.use mail
 >> SPAWN ann: Actor { name = "Ann" }
    SPAWN a: Message { content = "a" }
    LINK inbox(#ann, #a)
 > unread = WATCH p: Actor, m: Message, inbox(p, m) WHERE m.read = false RETURN p.name, COUNT(m) AS unread
-.told unread
+.events unread
 initial
   "Ann" | 1
 >> SPAWN b: Message { content = "b" }
    LINK inbox(#ann, #b)
-.told unread
+.events unread
 changed "Ann" | 1 -> "Ann" | 2
 > SET #a.read = true
 > SET #b.read = true
-.told unread
+.events unread
 changed "Ann" | 2 -> "Ann" | 1
 removed "Ann" | 1
 
 === wish.presence | who is here
-.watches several elements
+.scope pattern
 .define
     node User { name: String }
     node Room { name: String }
@@ -227,18 +227,18 @@ removed "Ann" | 1
    SPAWN ann: User { name = "Ann" }
    SPAWN bob: User { name = "Bob" }
 > here = WATCH present_in(u, #hall) AS p RETURN u.name, p.since
-.told here
+.events here
 initial (nothing)
 > LINK present_in(#ann, #hall)
-.told here
+.events here
 added "Ann" | @2024-01-01T00:00:00.000Z
 .advance 1m
 > LINK present_in(#bob, #hall) AS bobs
-.told here
+.events here
 added "Bob" | @2024-01-01T00:01:00.000Z
 > SET #bobs.since = @2024-01-01T00:00:30Z
-.told here
+.events here
 changed "Bob" | @2024-01-01T00:01:00.000Z -> "Bob" | @2024-01-01T00:00:30.000Z
 > KILL #ann
-.told here
+.events here
 removed "Ann" | @2024-01-01T00:00:00.000Z

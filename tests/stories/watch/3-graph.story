@@ -9,7 +9,7 @@
     node Task { title: String, status: String = "todo", n: Int = 0 }
 
 === wish.absence, B38 | tasks that nobody has taken
-.watches several elements
+.scope pattern
 .define
     node Task { title: String, done: Bool = false }
     node Person { name: String }
@@ -18,25 +18,25 @@
    SPAWN ann: Person { name = "Ann" }
    SPAWN bob: Person { name = "Bob" }
 > free = WATCH t: Task WHERE NOT EXISTS(p: Person, assigned_to(t, p)) AND NOT t.done RETURN t.title
-.told free
+.events free
 initial
   "t"
 > LINK assigned_to(#t, #ann)
-.told free
+.events free
 removed "t"
 > LINK assigned_to(#t, #bob)
 > UNLINK assigned_to(#t, #ann)
-.told free
+.events free
 (nothing)
 > KILL #bob
-.told free
+.events free
 added "t"
 > SET #t.done = true
-.told free
+.events free
 removed "t"
 
 === wish.absence | blocked until the last of its blockers is done
-.watches several elements
+.scope pattern
 .define
     node Task { title: String, done: Bool = false }
     edge blocks(first: Task, second: Task)
@@ -46,38 +46,38 @@ removed "t"
    LINK blocks(#a, #c)
    LINK blocks(#b, #c)
 > ready = WATCH t: Task WHERE NOT t.done AND NOT EXISTS(x: Task, blocks(x, t) WHERE NOT x.done) RETURN t.title
-.told ready
+.events ready
 initial
   "a"
   "b"
 > SET #a.done = true
-.told ready
+.events ready
 removed "a"
 > SET #b.done = true
-.told ready
+.events ready
 removed "b"
 added "c"
 
 === wish.friends | friends of my friends who are not yet mine
-.watches several elements
-.given people
+.scope pattern
+.use people
 >> SPAWN ann: Person { name = "Ann" }
    SPAWN bob: Person { name = "Bob" }
    SPAWN carl: Person { name = "Carl" }
    LINK friend(#ann, #bob)
 > maybe = WATCH friend(#ann, f), friend(f, x) WHERE x != #ann AND NOT EXISTS(friend(#ann, x)) RETURN f.name, x.name
-.told maybe
+.events maybe
 initial (nothing)
 > LINK friend(#carl, #bob)
-.told maybe
+.events maybe
 added "Bob" | "Carl"
 > LINK friend(#carl, #ann)
-.told maybe
+.events maybe
 removed "Bob" | "Carl"
 
 === wish.orgchart | everybody below a boss, however far down
-.watches several elements
-.given people
+.scope pattern
+.use people
 >> SPAWN boss: Person { name = "Boss" }
    SPAWN ann: Person { name = "Ann" }
    SPAWN bob: Person { name = "Bob" }
@@ -85,76 +85,76 @@ removed "Bob" | "Carl"
    LINK reports_to(#ann, #boss)
    LINK reports_to(#carl, #bob)
 > below = WATCH p: Person, reports_to+(p, #boss) RETURN p.name
-.told below
+.events below
 initial
   "Ann"
 > LINK reports_to(#bob, #ann)
-.told below
+.events below
 added "Bob"
 added "Carl"
 > LINK reports_to(#carl, #ann)
 > UNLINK reports_to(#carl, #bob)
-.told below
+.events below
 (nothing)
 > UNLINK reports_to(#ann, #boss)
-.told below
+.events below
 removed "Ann"
 removed "Bob"
 removed "Carl"
 
 === pattern.paths | the boss herself counts with *, and depth has an end
-.watches several elements
-.given people
+.scope pattern
+.use people
 >> SPAWN boss: Person { name = "Boss" }
    SPAWN ann: Person { name = "Ann" }
    SPAWN bob: Person { name = "Bob" }
 > team = WATCH p: Person, reports_to*(p, #boss) [depth: 1] RETURN p.name
-.told team
+.events team
 initial
   "Boss"
 > LINK reports_to(#ann, #boss)
 > LINK reports_to(#bob, #ann)
-.told team
+.events team
 added "Ann"
 
 === M7, pattern.edges | edges are watched like nodes, with the variables their targets bind
-.watches several elements
+.scope pattern
 .define
     node Event { name: String }
     edge causes(cause: Event, effect: Event) { weight: Int = 1 }
 >> SPAWN a: Event { name = "rain" }
    SPAWN b: Event { name = "flood" }
 > why = WATCH causes(e1, e2) AS c [mode: watch] RETURN e1.name, e2.name, c.weight
-.told why
+.events why
 initial (nothing)
 > LINK causes(#a, #b) AS c
 > SET #c.weight = 3
 > SET #a.name = "storm"
 > UNLINK #c
-.told why
+.events why
 added "rain" | "flood" | 1
 changed "rain" | "flood" | 1 -> "rain" | "flood" | 3
 changed "rain" | "flood" | 3 -> "storm" | "flood" | 3
 removed "storm" | "flood" | 3
 
 === pattern.edges | a flag is an edge of one target
-.watches several elements
+.scope pattern
 .define
     node Job { name: String }
     edge pending_job(job: Job)
 > SPAWN j: Job { name = "j" }
 > queue = WATCH j: Job, pending_job(j) RETURN j.name
-.told queue
+.events queue
 initial (nothing)
 > LINK pending_job(#j)
-.told queue
+.events queue
 added "j"
 > UNLINK pending_job(#j)
-.told queue
+.events queue
 removed "j"
 
 === pattern.higher | an edge about an edge
-.watches several elements
+.scope pattern
 .define
     node Person { name: String }
     edge knows(a: Person, b: Person)
@@ -163,17 +163,17 @@ removed "j"
    SPAWN b: Person { name = "B" }
    LINK knows(#a, #b) AS k
 > doubts = WATCH knows(x, y) AS k, doubted(k, p) RETURN x.name, y.name, p.name
-.told doubts
+.events doubts
 initial (nothing)
 > LINK doubted(#k, #b)
-.told doubts
+.events doubts
 added "A" | "B" | "B"
 > UNLINK #k
-.told doubts
+.events doubts
 removed "A" | "B" | "B"
 
 === pattern.reference | an attribute that is a node: its values count, too
-.watches several elements
+.scope pattern
 .define
     node User { name: String }
     node Document { title: String, owner: User? }
@@ -181,53 +181,53 @@ removed "A" | "B" | "B"
    SPAWN bob: User { name = "Bob" }
    SPAWN d: Document { title = "plan", owner = #ann }
 > owned = WATCH d: Document WHERE d.owner.name != "Bob" RETURN d.title, d.owner.name
-.told owned
+.events owned
 initial
   "plan" | "Ann"
 > SET #ann.name = "Anna"
-.told owned
+.events owned
 changed "plan" | "Ann" -> "plan" | "Anna"
 > SET #d.owner = #bob
-.told owned
+.events owned
 removed "plan" | "Anna"
 > SET #bob.name = "Robert"
-.told owned
+.events owned
 added "plan" | "Robert"
 
 === pattern.join | a join by value, without any edge
-.watches several elements
+.scope pattern
 .define
     node Order { number: Int, customer: String }
     node Payment { reference: Int, amount: Int }
 > paid = WATCH o: Order, p: Payment WHERE p.reference = o.number RETURN o.customer, p.amount
-.told paid
+.events paid
 initial (nothing)
 > SPAWN p: Payment { reference = 7, amount = 50 }
 > SPAWN o: Order { number = 7, customer = "Ann" }
-.told paid
+.events paid
 added "Ann" | 50
 > SET #p.reference = 8
-.told paid
+.events paid
 removed "Ann" | 50
 
 === pattern.ids | one element by its id
-.watches one element
+.scope node
 .define node Task { title: String, n: Int = 0 }
 >> SPAWN a: Task { title = "a" }
    SPAWN b: Task { title = "b" }
 > one = WATCH t: Task WHERE t = #a RETURN t.title, t.n
-.told one
+.events one
 initial
   "a" | 0
 > MATCH t: Task SET t.n = 1
-.told one
+.events one
 changed "a" | 0 -> "a" | 1
 > KILL #a
-.told one
+.events one
 removed "a" | 1
 
 === pattern.ids, seed.parameters | targets as parameters
-.watches several elements
+.scope pattern
 .define
     node Task { title: String }
     node Project { name: String }
@@ -235,20 +235,20 @@ removed "a" | 1
 >> SPAWN p: Project { name = "p" }
    SPAWN q: Project { name = "q" }
    SPAWN t: Task { title = "t" }
-.with {"project": "#p"}
+.params {"project": "#p"}
 > of_p = WATCH t: Task, belongs_to(t, $project) RETURN t.title
-.with {"project": "#q"}
+.params {"project": "#q"}
 > of_q = WATCH t: Task, belongs_to(t, $project) RETURN t.title
-.told of_p, of_q
+.events of_p, of_q
 initial (nothing)
 > LINK belongs_to(#t, #p)
-.told of_p
+.events of_p
 added "t"
-.told of_q
+.events of_q
 (nothing)
 
 === wish.chain | a chain of three, where only the last part changes
-.watches several elements
+.scope pattern
 .define
     node A { n: Int } node B { n: Int } node C { n: Int }
     edge ab(a: A, b: B)
@@ -260,26 +260,26 @@ added "t"
    LINK bc(#b, #c)
 > chain = WATCH ab(a, b), bc(b, c) WHERE c.n > a.n RETURN a.n, c.n
 > counted = WATCH ab(a, b), bc(b, c) WHERE c.n > a.n RETURN a.n, COUNT(*), SUM(c.n)
-.told chain
+.events chain
 initial
   1 | 3
-.told counted
+.events counted
 initial
   1 | 1 | 3
 > SET #c.n = 4
-.told chain
+.events chain
 changed 1 | 3 -> 1 | 4
-.told counted
+.events counted
 changed 1 | 1 | 3 -> 1 | 1 | 4
 > SET #c.n = 0
-.told chain
+.events chain
 removed 1 | 4
-.told counted
+.events counted
 removed 1 | 1 | 4
 
 === pattern.edges | edges by their type
-.watches several elements
-.given tasks
+.scope pattern
+.use tasks
 .define
     node P { name: String }
     edge at(t: Task, p: P) { k: Int = 0 }
@@ -288,19 +288,19 @@ removed 1 | 1 | 4
 > LINK at(#a, #p) { k = 3 } AS x
 > SET #x.k = 4
 > KILL #p
-.told e
+.events e
 initial (nothing)
 added 3
 changed 3 -> 4
 removed 4
 
 === pattern.types, wish.define | anything at all, also of types that come later
-.watches one element
-.given tasks
+.scope node
+.use tasks
 > all = WATCH n: any [initial: none] RETURN n.id
 > SPAWN a: Task { title = "a" }
 .define node New { x: Int = 1 }
 > SPAWN b: New
-.told all
+.events all
 added #a
 added #b

@@ -6,30 +6,30 @@
     edge belongs_to(task: Task, project: Project)
 
 === wish.count, B19, surface.aggregates | a live count begins at zero and always has one row
-.watches one element
-.given tasks
+.scope node
+.use tasks
 > count = WATCH t: Task RETURN COUNT(t) AS total
-.told count
+.events count
 initial
   0
 > SPAWN a: Task
 > SPAWN b: Task
-.told count
+.events count
 changed 0 -> 1
 changed 1 -> 2
 > BEGIN
 > KILL #a
 > SPAWN c: Task
 > COMMIT
-.told count
+.events count
 (nothing)
 > MATCH t: Task KILL t
-.told count
+.events count
 changed 2 -> 0
 
 === B19, surface.aggregates | totals of a project: all, done, average
-.watches several elements
-.given tasks
+.scope pattern
+.use tasks
 >> SPAWN project_1: Project { name = "house" }
    SPAWN a: Task { priority = 2 }
    LINK belongs_to(#a, #project_1)
@@ -37,24 +37,24 @@ changed 2 -> 0
   RETURN COUNT(t) AS total,
          COUNT(t WHERE t.status = "done") AS done,
          AVG(t.priority) AS avg_priority
-.told stats
+.events stats
 initial
   1 | 0 | 2.0
 > SET #a.status = "done"
-.told stats
+.events stats
 changed 1 | 0 | 2.0 -> 1 | 1 | 2.0
 > SPAWN b: Task { priority = 3 }
-.told stats
+.events stats
 (nothing)
 > LINK belongs_to(#b, #project_1)
-.told stats
+.events stats
 changed 1 | 1 | 2.0 -> 2 | 1 | 2.5
 > MATCH t: Task KILL t
-.told stats
+.events stats
 changed 2 | 1 | 2.5 -> 0 | 0 | null
 
 === wish.leaderboard, B1, surface.aggregates | a leaderboard by group: groups come and go
-.watches several elements
+.scope pattern
 .define
     node Player { name: String }
     node Win { points: Int }
@@ -62,133 +62,133 @@ changed 2 | 1 | 2.5 -> 0 | 0 | null
 >> SPAWN ann: Player { name = "Ann" }
    SPAWN bob: Player { name = "Bob" }
 > board = WATCH p: Player, w: Win, won(p, w) RETURN p.name, SUM(w.points) AS points, COUNT(*) AS wins, MAX(w.points) AS best
-.told board
+.events board
 initial (nothing)
 > LINK won(#ann, SPAWN Win { points = 3 } AS w1)
-.told board
+.events board
 added "Ann" | 3 | 1 | 3
 > LINK won(#ann, SPAWN Win { points = 5 } AS w2)
 > LINK won(#bob, SPAWN Win { points = 4 } AS w3)
-.told board
+.events board
 changed "Ann" | 3 | 1 | 3 -> "Ann" | 8 | 2 | 5
 added "Bob" | 4 | 1 | 4
 > KILL #w2
 > UNLINK won(#bob, #w3)
-.told board
+.events board
 changed "Ann" | 8 | 2 | 5 -> "Ann" | 3 | 1 | 3
 removed "Bob" | 4 | 1 | 4
 > SET #ann.name = "Anna"
-.told board
+.events board
 removed "Ann" | 3 | 1 | 3
 added "Anna" | 3 | 1 | 3
 
 === surface.aggregates | the smallest and largest are right also when they go
-.watches one element
-.given tasks
+.scope node
+.use tasks
 >> SPAWN a: Task { priority = 1, hours = 0.1 }
    SPAWN b: Task { priority = 5, hours = 0.2 }
    SPAWN c: Task { priority = 5 }
 > range = WATCH t: Task RETURN MIN(t.priority), MAX(t.priority), SUM(t.hours), COUNT(DISTINCT t.priority)
-.told range
+.events range
 initial
   1 | 5 | 0.30000000000000004 | 2
 > KILL #b
-.told range
+.events range
 changed 1 | 5 | 0.30000000000000004 | 2 -> 1 | 5 | 0.1 | 2
 > KILL #a
-.told range
+.events range
 changed 1 | 5 | 0.1 | 2 -> 5 | 5 | null | 1
 
 === surface.aggregates | parallel edges count as MATCH counts them
-.watches several elements
-.given tasks
+.scope pattern
+.use tasks
 >> SPAWN p: Project { name = "p" }
    SPAWN t: Task
 > links = WATCH t: Task, p: Project, belongs_to(t, p) RETURN p.name, COUNT(*)
-.told links
+.events links
 initial (nothing)
 > LINK belongs_to(#t, #p) AS one
 > LINK belongs_to(#t, #p) AS two
-.told links
+.events links
 added "p" | 1
 changed "p" | 1 -> "p" | 2
 > UNLINK #one
-.told links
+.events links
 changed "p" | 2 -> "p" | 1
 
 === 5.A9, surface.identity | distinct values: told when the first comes and the last goes
-.watches one element
-.given tasks
+.scope node
+.use tasks
 > SPAWN a: Task
 > states = WATCH t: Task RETURN DISTINCT t.status
-.told states
+.events states
 initial
   "todo"
 > SPAWN b: Task { status = "done" }
 > SPAWN c: Task { status = "done" }
-.told states
+.events states
 added "done"
 > SET #b.status = "todo"
-.told states
+.events states
 (nothing)
 > SET #c.status = "todo"
-.told states
+.events states
 removed "done"
 
 === wish.nested | a count in each row, over a pattern of its own
-.watches several elements
-.given tasks
+.scope pattern
+.use tasks
 >> SPAWN p: Project { name = "p" }
    SPAWN t: Task
 > rows = WATCH p: Project RETURN p.name, COUNT(t: Task, belongs_to(t, p) WHERE t.status = "todo") AS todo
 > busy = WATCH p: Project WHERE COUNT(t: Task, belongs_to(t, p)) > 1 RETURN p.name
-.told rows
+.events rows
 initial
   "p" | 0
-.told busy
+.events busy
 initial (nothing)
 > LINK belongs_to(#t, #p)
-.told rows
+.events rows
 changed "p" | 0 -> "p" | 1
 > LINK belongs_to(SPAWN Task AS u, #p)
-.told rows
+.events rows
 changed "p" | 1 -> "p" | 2
-.told busy
+.events busy
 added "p"
 > MATCH t: Task SET t.status = "done"
-.told rows
+.events rows
 changed "p" | 2 -> "p" | 0
 > KILL #u
-.told busy
+.events busy
 removed "p"
 
 === wish.collect | a list per group
-.watches one element
-.given tasks
+.scope node
+.use tasks
 > SPAWN a: Task { title = "a" }
 > lists = WATCH t: Task RETURN t.status, COLLECT(t.title) AS titles
-.told lists
+.events lists
 initial
   "todo" | ["a"]
 > SPAWN b: Task { title = "b", status = "done" }
-.told lists
+.events lists
 added "done" | ["b"]
 > SET #b.status = "todo"
-.told lists
+.events lists
 changed "todo" | ["a"] -> "todo" | ["a", "b"]
 removed "done" | ["b"]
 
 === surface.aggregates | an alarm on a computed value
-.watches one element
+.scope node
 .define node Stock { name: String, level: Int, wanted: Int }
 > SPAWN s: Stock { name = "nails", level = 100, wanted = 50 }
 > share = WATCH s: Stock WHERE s.level < s.wanted RETURN s.name, s.wanted - s.level AS missing
-.told share
+.events share
 initial (nothing)
 > SET #s.level = 40
 > SET #s.wanted = 60
 > SET #s.level = 60
-.told share
+.events share
 added "nails" | 10
 changed "nails" | 10 -> "nails" | 20
 removed "nails" | 20

@@ -8,8 +8,8 @@
     policy people: ON MATCH(u: User) ALLOW IF true
 
 === seed.policy, 3.2.7 | everyone sees tasks that are assigned to them, in one and the same watch
-.watches several elements
-.given office
+.scope pattern
+.use office
 .define policy user_sees_own_tasks: ON MATCH(t: Task) ALLOW IF EXISTS(assigned_to(t, current_actor()))
 >> SPAWN ann: User { name = "Ann" }
    SPAWN bob: User { name = "Bob" }
@@ -21,41 +21,41 @@
 .session bob as #bob
 ann> hers = WATCH t: Task WHERE t.priority > 5 RETURN t.title
 bob> his = WATCH t: Task WHERE t.priority > 5 RETURN t.title
-.told hers
+.events hers
 initial
   "Ann's"
-.told his
+.events his
 initial
   "Bob's"
 > SET #b.title = "still Bob's"
-.told hers
+.events hers
 (nothing)
-.told his
+.events his
 changed "Bob's" -> "still Bob's"
 
 === 3.2.7, wish.granted | a permission that is granted or revoked is added or removed
-.watches several elements
-.given office
+.scope pattern
+.use office
 .define policy own: ON MATCH(t: Task) ALLOW IF EXISTS(assigned_to(t, current_actor()))
 >> SPAWN ann: User { name = "Ann" }
    SPAWN t: Task { title = "t" }
 .session ann as #ann
 ann> hers = WATCH t: Task RETURN t.title
-.told hers
+.events hers
 initial (nothing)
 > LINK assigned_to(#t, #ann)
-.told hers
+.events hers
 added "t"
 > SET #t.title = "u"
-.told hers
+.events hers
 changed "t" -> "u"
 > UNLINK assigned_to(#t, #ann)
-.told hers
+.events hers
 removed "u"
 
 === 3.2.7, wish.granted | an admin who is one no longer sees everything go, and come back
-.watches several elements
-.given office
+.scope pattern
+.use office
 .define policy admins: ON MATCH(t: Task) ALLOW IF EXISTS(me: User WHERE me = current_actor() AND me.admin)
 >> SPAWN ann: User { name = "Ann" }
    SPAWN a: Task { title = "a" }
@@ -65,23 +65,23 @@ ann> all = WATCH t: Task RETURN t.title
 ! E8001 Watch pattern denied
 > SET #ann.admin = true
 ann> all = WATCH t: Task RETURN t.title
-.told all
+.events all
 initial
   "a"
   "b"
 > SET #ann.admin = false
 > SET #a.title = "hidden"
-.told all
+.events all
 removed "a"
 removed "b"
 > SET #ann.admin = true
-.told all
+.events all
 added "hidden"
 added "b"
 
 === seed.policy, wish.hidden | a hidden attribute is null, and its changes are nobody's business
-.watches one element
-.given office
+.scope node
+.use office
 .define
     policy tasks: ON MATCH(t: Task) ALLOW IF true
     policy scores: ON MATCH(t: Task).score DENY IF t.secret
@@ -90,26 +90,26 @@ added "b"
 .session ann as #ann
 ann> all = WATCH t: Task RETURN t.title, t.score
 > system = WATCH t: Task RETURN t.title, t.score
-.told all, system
+.events all, system
 initial
   "t" | 3
 > SET #t.secret = true
-.told all
+.events all
 changed "t" | 3 -> "t" | null
-.told system
+.events system
 (nothing)
 > SET #t.score = 4
-.told all
+.events all
 (nothing)
-.told system
+.events system
 changed "t" | 3 -> "t" | 4
 > SET #t.secret = false
-.told all
+.events all
 changed "t" | null -> "t" | 4
 
 === wish.hidden | a condition on a hidden attribute cannot be used to guess it
-.watches one element
-.given office
+.scope node
+.use office
 .define
     policy tasks: ON MATCH(t: Task) ALLOW IF true
     policy scores: ON MATCH(t: Task).score DENY IF t.secret
@@ -117,18 +117,18 @@ changed "t" | null -> "t" | 4
    SPAWN t: Task { title = "t", score = 9, secret = true }
 .session ann as #ann
 ann> good = WATCH t: Task WHERE t.score > 5 RETURN t.title
-.told good
+.events good
 initial (nothing)
 > SET #t.score = 10
-.told good
+.events good
 (nothing)
 > SET #t.secret = false
-.told good
+.events good
 added "t"
 
 === wish.counted | aggregates count what the actor sees
-.watches several elements
-.given office
+.scope pattern
+.use office
 .define policy open: ON MATCH(t: Task) ALLOW IF NOT t.secret
 >> SPAWN ann: User { name = "Ann" }
    SPAWN a: Task { title = "a" }
@@ -136,21 +136,21 @@ added "t"
 .session ann as #ann
 ann> count = WATCH t: Task RETURN COUNT(*)
 > all = WATCH t: Task RETURN COUNT(*)
-.told count
+.events count
 initial
   1
-.told all
+.events all
 initial
   2
 > SET #b.secret = false
-.told count
+.events count
 changed 1 -> 2
-.told all
+.events all
 (nothing)
 
 === E8001, 3.2.7, surface.disclosure | a type that no policy shows cannot be watched, and nobody learns why
-.watches one element
-.given office
+.scope node
+.use office
 >> SPAWN ann: User { name = "Ann" }
    SPAWN t: Task { title = "top secret" }
 .session ann as #ann
@@ -160,13 +160,13 @@ ann> w = WATCH t: Task RETURN t
 !not policy
 !not n1
 ann> v = WATCH u: User RETURN u.name
-.told v
+.events v
 initial
   "Ann"
 
 === E8001, 3.2.7 | an attribute that no policy shows cannot be watched either
-.watches one element
-.given office
+.scope node
+.use office
 .define
     policy tasks: ON MATCH(t: Task) ALLOW IF true
     policy scores: ON MATCH(t: Task).score DENY IF true
@@ -181,7 +181,7 @@ ann> w = WATCH t: Task [filter: t.score > 5] RETURN t.title
 ann> w = WATCH t: Task RETURN t.title
 
 === E8001, 5.C15 | who may not make watches makes none
-.watches one element
+.scope node
 .define
     node User { name: String }
     policy look: ON MATCH(_) ALLOW IF true
@@ -193,7 +193,7 @@ ann> w = WATCH u: User RETURN u.name
 ! E8001 Watch pattern denied
 
 === seed.filter, B36 | only mine, filtered on the server; the actor is the one who made the watch
-.watches one element
+.scope node
 .define
     node User { name: String }
     node Task { title: String, assignee: User? }
@@ -202,41 +202,41 @@ ann> w = WATCH u: User RETURN u.name
 > BEGIN SESSION AS #ann
 > mine = WATCH t: Task [filter: t.assignee = current_actor()] RETURN t.title
 > END SESSION
-.told mine
+.events mine
 initial (nothing)
 > SPAWN a: Task { title = "a", assignee = #bob }
 > SPAWN b: Task { title = "b", assignee = #ann }
-.told mine
+.events mine
 added "b"
 > SET #a.assignee = #ann
 > SET #b.assignee = #bob
-.told mine
+.events mine
 added "a"
 removed "b"
 
 === wish.define, 3.2.7 | a policy that comes later takes away what it hides
-.watches one element
-.given office
+.scope node
+.use office
 .define policy tasks: ON MATCH(t: Task) ALLOW IF true
 >> SPAWN ann: User { name = "Ann" }
    SPAWN a: Task { title = "a" }
    SPAWN b: Task { title = "b", secret = true }
 .session ann as #ann
 ann> all = WATCH t: Task RETURN t.title
-.told all
+.events all
 initial
   "a"
   "b"
 .define policy secrets: ON MATCH(t: Task) DENY IF t.secret
-.told all
+.events all
 removed "b"
 > SET #a.secret = true
-.told all
+.events all
 removed "a"
 
 === 3.2.6, wish.edges | an edge is told only to those who see its targets
-.watches several elements
-.given office
+.scope pattern
+.use office
 .define policy open: ON MATCH(t: Task) ALLOW IF NOT t.secret
 >> SPAWN ann: User { name = "Ann" }
    SPAWN t: Task { title = "t", secret = true }
@@ -244,13 +244,13 @@ removed "a"
 .session ann as #ann
 ann> links = WATCH assigned_to(t, u) RETURN t.title, u.name
 ann> idle = WATCH u: User WHERE NOT EXISTS(t: Task, assigned_to(t, u)) RETURN u.name
-.told links
+.events links
 initial (nothing)
-.told idle
+.events idle
 initial
   "Ann"
 > SET #t.secret = false
-.told links
+.events links
 added "t" | "Ann"
-.told idle
+.events idle
 removed "Ann"

@@ -8,8 +8,8 @@
     policy all: ON * ALLOW IF operation() != "META SET" AND operation() != "META MATCH"
 
 === seed.handle, M1, B25 | a handle is a node that can be asked about
-.watches one element
-.given tasks
+.scope node
+.use tasks
 > w = WATCH t: Task WHERE t.status = "done" [mode: watch] RETURN t
 > MATCH s: _Watch WHERE s.id = #w RETURN s.mode, s.status, s.created_at, s.name
 "watch" | "active" | @2024-01-01T00:00:00.000Z | "w"
@@ -19,20 +19,20 @@
 "arrival" | "best_effort" | "committed" | 1000 | "drop" | null
 > MATCH s: _Watch RETURN s.events_delivered, s.events_pending, s.last_event_at
 0 | 1 | @2024-01-01T00:00:00.000Z
-.told w
+.events w
 initial (nothing)
 .advance 3s
 > SPAWN a: Task { title = "a", status = "done" }
 > MATCH s: _Watch RETURN s.events_delivered, s.events_pending, s.last_event_at
 1 | 1 | @2024-01-01T00:00:03.000Z
-.told w
+.events w
 added Task #a {title: "a", status: "done", n: 0}
 > MATCH s: _Watch RETURN s.events_delivered, s.events_pending
 2 | 0
 
 === seed.listing, 5.C9 | the watches of my session, and of no other
-.watches one element
-.given tasks
+.scope node
+.use tasks
 > a = WATCH t: Task RETURN t
 > b = WATCH t: Task RETURN t.n
 bob> c = WATCH t: Task RETURN t
@@ -48,12 +48,12 @@ bob> MATCH s: _Watch, _session_has_watch(current_session(), s) RETURN s.name
 3
 
 === seed.management, M4, E8002 | cancelled is for good, and is kept for the audit
-.watches one element
-.given tasks
+.scope node
+.use tasks
 > w = WATCH t: Task RETURN t.title
 > SPAWN a: Task { title = "a" }
 > CANCEL WATCH #w
-.told w
+.events w
 (nothing)
 > MATCH s: _Watch RETURN s.name, s.status, s.events_pending
 "w" | "cancelled" | 0
@@ -65,12 +65,12 @@ bob> MATCH s: _Watch, _session_has_watch(current_session(), s) RETURN s.name
 > ALTER WATCH #w SET [buffer: 5]
 ! E8002
 > SPAWN b: Task { title = "b" }
-.told w
+.events w
 (nothing)
 
 === E8002 | handles that lead nowhere
-.watches one element
-.given tasks
+.scope node
+.use tasks
 > SPAWN a: Task { title = "a" }
 > PAUSE WATCH #nothing
 ! E8002
@@ -82,13 +82,13 @@ bob> MATCH s: _Watch, _session_has_watch(current_session(), s) RETURN s.name
 ! E8002
 
 === M6, 5.A8 | many at once: MATCH … DO
-.watches one element
-.given tasks
+.scope node
+.use tasks
 > a = WATCH t: Task RETURN t.title
 > b = WATCH t: Task RETURN t.n
 bob> c = WATCH t: Task RETURN t.title
 > PAUSE WATCH #a
-.with {"c": "#c"}
+.params {"c": "#c"}
 > PAUSE WATCH #$c
 > MATCH s: _Watch, _session_has_watch(current_session(), s) WHERE s.status = "paused" DO CANCEL WATCH s.id
 > MATCH s: _Watch RETURN s.name, s.status
@@ -105,8 +105,8 @@ bob> c = WATCH t: Task RETURN t.title
 "active"
 
 === M5, 5.A7, E8008 | four options may change, all others may not
-.watches one element
-.given tasks
+.scope node
+.use tasks
 > w = WATCH t: Task RETURN t
 > ALTER WATCH #w SET [buffer: 2000, on_full: error]
 > ALTER WATCH #w SET [delivery: reliable]
@@ -134,8 +134,8 @@ bob> c = WATCH t: Task RETURN t.title
 2000
 
 === M5, E8009 | ALTER refuses values as WATCH does
-.watches one element
-.given tasks
+.scope node
+.use tasks
 > w = WATCH t: Task RETURN t
 > ALTER WATCH #w SET [buffer: 0]
 ! E8009 buffer
@@ -146,84 +146,84 @@ bob> c = WATCH t: Task RETURN t.title
 ! E2002 nothing
 
 === M5, surface.alter | a smaller buffer counts from now on
-.watches one element
-.given tasks
+.scope node
+.use tasks
 > w = WATCH t: Task [initial: none] RETURN t.title
 > ALTER WATCH #w SET [buffer: 1]
 >> SPAWN a: Task { title = "a" }
    SPAWN b: Task { title = "b" }
-.told w
+.events w
 added "b" (dropped 1)
 
 === surface.alter, 5.A12 | another filter is as if the data had changed
-.watches one element
-.given tasks
+.scope node
+.use tasks
 >> SPAWN a: Task { title = "a", n = 1 }
    SPAWN b: Task { title = "b", n = 2 }
    SPAWN c: Task { title = "c", n = 3 }
 > w = WATCH t: Task WHERE t.n < 3 [filter: t.n > 1] RETURN t.title
-.told w
+.events w
 initial
   "b"
 > ALTER WATCH #w SET [filter: t.n = 1]
-.told w
+.events w
 removed "b"
 added "a"
 > SET #c.n = 1
 > SET #b.title = "x"
-.told w
+.events w
 added "c"
 > ALTER WATCH #w SET [filter: true]
-.told w
+.events w
 added "x"
 
 === surface.alter, 5.A12 | a filter that comes later
-.watches one element
-.given tasks
+.scope node
+.use tasks
 >> SPAWN a: Task { title = "a", n = 1 }
    SPAWN b: Task { title = "b", n = 2 }
 > w = WATCH t: Task RETURN t.title
 > same = WATCH t: Task RETURN t.title
-.told w, same
+.events w, same
 initial
   "a"
   "b"
-.with {"low": 2}
+.params {"low": 2}
 > ALTER WATCH #w SET [filter: t.n >= $low]
-.told w
+.events w
 removed "a"
-.told same
+.events same
 (nothing)
 > SET #a.n = 5
-.told w
+.events w
 added "a"
-.told same
+.events same
 (nothing)
 
 === E8010, 5.C11, surface.management | a watch is managed by its owner, its actor or the system
-.watches one element
-.given team
+.scope node
+.use team
 >> SPAWN ann: User { name = "Ann" }
    SPAWN bob: User { name = "Bob" }
 .session ann as #ann
 .session ann2 as #ann
 .session bob as #bob
 ann> w = WATCH u: User RETURN u.name
-.with {"w": "#w"}
+.params {"w": "#w"}
 bob> PAUSE WATCH #$w
 ! E8010 watch error: E8010 WATCH_ACCESS_DENIED
-.with {"w": "#w"}
+.params {"w": "#w"}
 bob> ALTER WATCH #$w SET [buffer: 5]
 ! E8010
-.with {"w": "#w"}
+.params {"w": "#w"}
 ann2> PAUSE WATCH #$w
 ann> RESUME WATCH #w
-.with {"w": "#w"}
+.params {"w": "#w"}
 > CANCEL WATCH #$w
 
 === 5.C11, surface.management | an actor with META SET on _Watch manages the watches of others
-.watches one element
-.given team
+.scope node
+.use team
 .define policy ops: ON META SET(_Watch) | META MATCH(_Watch) ALLOW IF EXISTS(me: User WHERE me = current_actor() AND me.name = "Ops")
 >> SPAWN ann: User { name = "Ann" }
    SPAWN ops: User { name = "Ops" }
@@ -232,21 +232,21 @@ ann> RESUME WATCH #w
 ann> w = WATCH u: User RETURN u.name
 ops> MATCH s: _Watch RETURN s.name, s.status
 "w" | "active"
-.with {"w": "#w"}
+.params {"w": "#w"}
 ops> CANCEL WATCH #$w
 ann> MATCH s: _Watch RETURN s.status
 "cancelled"
 
 === surface.management, surface.disclosure | actors see their own watches only
-.watches one element
-.given team
+.scope node
+.use team
 >> SPAWN ann: User { name = "Ann" }
    SPAWN bob: User { name = "Bob" }
 .session ann as #ann
 .session bob as #bob
 ann> a = WATCH u: User RETURN u.name
 bob> b = WATCH u: User RETURN u.name
-.told a, b
+.events a, b
 initial
   "Ann"
   "Bob"
@@ -261,11 +261,11 @@ bob> MATCH s: _Watch RETURN s.name
 "b"
 
 === B30, surface.layer0 | the latest events are kept as nodes
-.watches one element
-.given tasks
+.scope node
+.use tasks
 > w = WATCH t: Task RETURN t.title
 > SPAWN a: Task { title = "a" }
-.told w
+.events w
 initial (nothing)
 added "a"
 > KILL #a
@@ -273,36 +273,36 @@ added "a"
 1 | "initial" | 0 | null
 2 | "added" | 0 | null
 3 | "removed" | 1 | null
-.told w
+.events w
 removed "a"
 
 === B40, wish.watchwatch | watches can be watched: who comes and who goes
-.watches one element
-.given tasks
+.scope node
+.use tasks
 > watches = WATCH s: _Watch WHERE s.name != "watches" RETURN s.name, s.status
-.told watches
+.events watches
 initial (nothing)
 > w = WATCH t: Task RETURN t.title
-.told watches
+.events watches
 added "w" | "active"
 > PAUSE WATCH #w
 > RESUME WATCH #w
-.told watches
+.events watches
 changed "w" | "active" -> "w" | "paused"
 changed "w" | "paused" -> "w" | "active"
 > SPAWN a: Task { title = "a" }
-.told w
+.events w
 initial (nothing)
 added "a"
-.told watches
+.events watches
 (nothing)
 > CANCEL WATCH #w
-.told watches
+.events watches
 changed "w" | "active" -> "w" | "cancelled"
 
 === E8006, B27, surface.limits | clients of a gateway have limits, programs have none
-.watches one element
-.given tasks
+.scope node
+.use tasks
 .limits bob 2 4
 bob> a = WATCH t: Task RETURN t.title
 bob> b = WATCH t: Task RETURN t.n
@@ -318,91 +318,91 @@ eve> f = WATCH t: Task RETURN t.title
 ! E8006 4
 
 === 5.A5, seed.handle | a trailing AS names the column and the handle
-.watches one element
-.given tasks
+.scope node
+.use tasks
 > WATCH t: Task RETURN t.title AS live_feed
 > PAUSE WATCH #live_feed
 > MATCH s: _Watch RETURN s.name, s.status
 "live_feed" | "paused"
 
 === B25 | counters count what was handed out, the snapshot as one
-.watches one element
-.given tasks
+.scope node
+.use tasks
 >> SPAWN a: Task { title = "a" }
    SPAWN b: Task { title = "b" }
 > w = WATCH t: Task RETURN t.title
-.told w
+.events w
 initial
   "a"
   "b"
 > MATCH t: Task SET t.title = "c"
 > MATCH s: _Watch RETURN s.events_delivered, s.events_pending
 1 | 2
-.told w first 1
+.events w limit 1
 changed "a" -> "c"
 > MATCH s: _Watch RETURN s.events_delivered, s.events_pending
 2 | 1
-.told w
+.events w
 changed "b" -> "c"
 
 === M5, surface.reliable, surface.restart | what was altered is still so after a restart
-.watches one element
-.given tasks
+.scope node
+.use tasks
 > SPAWN a: Task { title = "a" }
 > made = WATCH t: Task [delivery: reliable] RETURN t.title
 > later = WATCH t: Task RETURN t.title
-.told made, later
+.events made, later
 initial
   "a"
 .confirm made
 > SET #a.title = "b"
-.told later
+.events later
 changed "a" -> "b" (position 2)
 > ALTER WATCH #made SET [buffer: 50, on_full: error]
 > ALTER WATCH #later SET [delivery: reliable]
-.reopen
+.restart
 .attach made
 .attach later
 > MATCH s: _Watch RETURN s.name, s.buffer_size, s.on_full, s.delivery
 "made" | 50 | "error" | "reliable"
 "later" | 1000 | "drop" | "reliable"
 > SPAWN c: Task { title = "c" }
-.told made
+.events made
 changed "a" -> "b" (position 2)
 added "c" (position 3)
-.told later
+.events later
 added "c" (position 3)
-.with {"w": "#made"}
+.params {"w": "#made"}
 > ALTER WATCH #$w SET [buffer: 60]
-.reopen
+.restart
 > MATCH s: _Watch WHERE s.name = "made" RETURN s.buffer_size
 60
 
 === surface.alter, surface.reliable, surface.restart | a filter that was altered is still so after a restart
-.watches one element
-.given tasks
+.scope node
+.use tasks
 >> SPAWN a: Task { title = "a", n = 1 }
    SPAWN b: Task { title = "b", n = 2 }
 > w = WATCH t: Task [delivery: reliable, filter: t.n > 1] RETURN t.title
-.told w
+.events w
 initial
   "b"
 .confirm w
 > ALTER WATCH #w SET [filter: t.n < 2]
-.told w
+.events w
 removed "b"
 added "a"
 .confirm w
-.reopen
+.restart
 .attach w
 > SPAWN c: Task { title = "c", n = 1 }
 > SPAWN d: Task { title = "d", n = 5 }
-.told w
+.events w
 added "c" (position 4)
 
 === M5, B22 | made reliable no longer: it ends with its session
-.watches one element
-.given tasks
+.scope node
+.use tasks
 bob> w = WATCH t: Task [delivery: reliable, initial: none] RETURN t.title
 bob> ALTER WATCH #w SET [delivery: best_effort]
 .close bob
@@ -410,37 +410,37 @@ bob> ALTER WATCH #w SET [delivery: best_effort]
 ! E8002
 
 === B40, wish.watchwatch | counters are no news, also when a watch is told whole
-.watches one element
-.given tasks
+.scope node
+.use tasks
 > w = WATCH t: Task RETURN t.title
 > others = WATCH s: _Watch WHERE s.name = "w" [initial: none] RETURN s.name, s.events_pending, s.status
 > SPAWN a: Task { title = "a" }
 > x = WATCH t: Task RETURN t.n
-.told others
+.events others
 (nothing)
 > PAUSE WATCH #w
-.told others
+.events others
 changed "w" | 2 | "active" -> "w" | 2 | "paused"
 
 === B40, wish.watchwatch, 5.C9 | who is connected, and with how many watches
-.watches several elements
-.given tasks
+.scope pattern
+.use tasks
 > here = WATCH s: _Session [initial: none] RETURN COUNT(*) AS sessions
 > load = WATCH s: _Session, w: _Watch, _session_has_watch(s, w) WHERE w.name = "b" [initial: none] RETURN w.name
 bob> b = WATCH t: Task RETURN t.title
-.told here
+.events here
 changed 1 -> 2
-.told load
+.events load
 added "b"
 .close bob
-.told here
+.events here
 changed 2 -> 1
-.told load
+.events load
 removed "b"
 
 === B40, surface.management | actors watch their own watches only
-.watches one element
-.given team
+.scope node
+.use team
 >> SPAWN ann: User { name = "Ann" }
    SPAWN bob: User { name = "Bob" }
 .session ann as #ann
@@ -448,12 +448,12 @@ removed "b"
 ann> mine = WATCH s: _Watch [initial: none] RETURN s.name
 bob> b = WATCH u: User RETURN u.name
 ann> a = WATCH u: User RETURN u.name
-.told mine
+.events mine
 added "a"
 
 === B40, seed.trigger | a note for every watch that ends
-.watches one element
-.given tasks
+.scope node
+.use tasks
 .define node Note { text: String }
 > WATCH s: _Watch WHERE s.status = "cancelled" ON MATCH DO SPAWN n: Note { text = s.name }
 > w = WATCH t: Task RETURN t.title

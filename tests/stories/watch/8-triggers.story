@@ -10,8 +10,8 @@
     node Task { title: String, status: String = "todo", n: Int = 0 }
 
 === seed.trigger, B23, surface.triggers | a notification for every task of high priority
-.watches one element
-.given ops
+.scope node
+.use ops
 > SPAWN ops_team: Team { name = "ops" }
 > SPAWN old: Task { title = "old", priority = 10 }
 > WATCH t: Task WHERE t.priority > 8
@@ -36,18 +36,18 @@
 "High priority task: paint"
 
 === B23, B21 | a trigger acts after the commit, in a transaction of its own, and its events follow their cause
-.watches one element
-.given ops
+.scope node
+.use ops
 > w = WATCH x: Task | Notification [initial: none, ordering: causal] RETURN x:Task AS is_task
 > WATCH t: Task ON MATCH DO SPAWN n: Notification { message = t.title }
 > SPAWN a: Task { title = "a" }
-.told w in order
+.events w ordered
 added true (tick 0)
 added false (tick 1)
 
 === B23 | a trigger that fails leaves the commit that caused it alone
-.watches one element
-.given ops
+.scope node
+.use ops
 .define constraint polite: n: Notification => n.message != "rude"
 > t = WATCH t: Task ON MATCH DO SPAWN n: Notification { message = t.title }
 > SPAWN a: Task { title = "rude" }
@@ -60,7 +60,7 @@ added false (tick 1)
 E3001 polite
 
 === B23, wish.chain100 | triggers that set each other off come to an end
-.watches one element
+.scope node
 .define node Counter { n: Int }
 > again = WATCH c: Counter ON MATCH DO SPAWN d: Counter { n = c.n + 1 }
 > SPAWN c: Counter { n = 0 }
@@ -70,8 +70,8 @@ E3001 polite
 E8009 100
 
 === surface.triggers | a trigger stays when its session goes, until it is cancelled
-.watches one element
-.given ops
+.scope node
+.use ops
 bob> t = WATCH t: Task ON MATCH DO SPAWN n: Notification { message = t.title }
 .close bob
 > SPAWN a: Task { title = "a" }
@@ -85,11 +85,11 @@ bob> t = WATCH t: Task ON MATCH DO SPAWN n: Notification { message = t.title }
 1
 
 === surface.triggers, surface.restart | a trigger survives restarts, too, and acts once
-.watches one element
-.given ops
+.scope node
+.use ops
 > t = WATCH t: Task ON MATCH DO SPAWN n: Notification { message = t.title }
 > SPAWN a: Task { title = "a" }
-.reopen
+.restart
 > SPAWN b: Task { title = "b" }
 > MATCH n: Notification RETURN n.message
 "a"
@@ -98,13 +98,13 @@ bob> t = WATCH t: Task ON MATCH DO SPAWN n: Notification { message = t.title }
 > CANCEL WATCH #nothing
 ! E8002
 > MATCH s: _Watch DO CANCEL WATCH s.id
-.reopen
+.restart
 > SPAWN c: Task { title = "c" }
 > MATCH n: Notification RETURN COUNT(*)
 2
 
 === B23, wish.authority | a trigger acts with the authority of whoever made it
-.watches one element
+.scope node
 .define
     node User { name: String, clerk: Bool = false }
     node Task { title: String }
@@ -126,20 +126,20 @@ E7001
 (nothing)
 
 === 5.A4, surface.triggers | actions and events of one watch
-.watches one element
-.given ops
+.scope node
+.use ops
 > both = WATCH t: Task WHERE t.priority > 5 ON MATCH DO SPAWN n: Notification { message = t.title } RETURN t.title
-.told both
+.events both
 initial (nothing)
 > SPAWN a: Task { title = "a", priority = 6 }
-.told both
+.events both
 added "a"
 > MATCH n: Notification RETURN n.message
 "a"
 
 === surface.triggers, M2 | triggers over several elements, with edges and updates
-.watches several elements
-.given ops
+.scope pattern
+.use ops
 >> SPAWN team: Team { name = "ops" }
    SPAWN a: Task { title = "a" }
 .define edge handles(team: Team, task: Task)
@@ -149,8 +149,8 @@ added "a"
 "a (ops)" | 5
 
 === surface.triggers | a cancelled trigger does nothing more; a paused one neither loses nor acts
-.watches one element
-.given ops
+.scope node
+.use ops
 > t = WATCH t: Task ON MATCH DO SPAWN n: Notification { message = t.title }
 > CANCEL WATCH #t
 > SPAWN a: Task { title = "a" }
@@ -171,12 +171,12 @@ added "a"
 3
 
 === surface.triggers, M2, surface.restart | a paused trigger goes on when it is resumed, also after a restart
-.watches one element
-.given ops
+.scope node
+.use ops
 > p = WATCH t: Task ON MATCH DO SPAWN n: Notification { message = t.title }
 > PAUSE WATCH #p
 > SPAWN a: Task { title = "a" }
-.reopen
+.restart
 > SPAWN b: Task { title = "b" }
 > MATCH n: Notification RETURN COUNT(*)
 0
@@ -186,8 +186,8 @@ added "a"
 "b"
 
 === E8005, surface.triggers, M2 | of what came while it was paused as much is acted upon as its buffer holds
-.watches one element
-.given ops
+.scope node
+.use ops
 > p = WATCH t: Task [buffer: 2] ON MATCH DO SPAWN n: Notification { message = t.title }
 > PAUSE WATCH #p
 >> SPAWN a: Task { title = "a" } SPAWN b: Task { title = "b" } SPAWN c: Task { title = "c" }
@@ -199,7 +199,7 @@ added "a"
 E8005 not acted upon
 
 === B37, surface.triggers | a reminder for what is overdue, at the next tick
-.watches one element
+.scope node
 .define
     node Bill { name: String, due: Timestamp }
     node Reminder { text: String }
@@ -213,21 +213,21 @@ E8005 not acted upon
 "rent"
 
 === E8009, surface.triggers | actions are for matches, not for groups
-.watches one element
-.given ops
+.scope node
+.use ops
 > WATCH t: Task ON MATCH DO SPAWN n: Notification { message = "x" } RETURN COUNT(*)
 ! E8009 ON MATCH DO
 > WATCH t: Task ON MATCH DO SPAWN n: Notification { message = "x" } RETURN DISTINCT t.title
 ! E8009 ON MATCH DO
 
 === B23, surface.triggers | a trigger that removes what it matched
-.watches one element
-.given tasks
+.scope node
+.use tasks
 > trig = WATCH t: Task WHERE t.status = "done" ON MATCH DO KILL t
 > all = WATCH t: Task [initial: none] RETURN t.title, t.status
 > SPAWN a: Task { title = "a" }
 > SET #a.status = "done"
-.told all in order
+.events all ordered
 added "a" | "todo"
 changed "a" | "todo" -> "a" | "done"
 removed "a" | "done"
@@ -235,8 +235,8 @@ removed "a" | "done"
 0
 
 === B23, surface.triggers | a trigger that changes its match, each time anew
-.watches one element
-.given tasks
+.scope node
+.use tasks
 > SPAWN a: Task { title = "a", n = 1 }
 > trig = WATCH t: Task WHERE t.status = "go" ON MATCH DO SET t.status = "went" SET t.n = t.n + 1
 > SET #a.status = "go"
@@ -245,8 +245,8 @@ removed "a" | "done"
 "went" | 3
 
 === B23, surface.triggers | two matches of one commit, two actions
-.watches one element
-.given tasks
+.scope node
+.use tasks
 >> SPAWN a: Task { title = "a" } SPAWN b: Task { title = "b" }
 > trig = WATCH t: Task WHERE t.status = "go" ON MATCH DO SET t.n = 1
 > BEGIN
@@ -258,14 +258,14 @@ removed "a" | "done"
 1
 
 === E8009, surface.triggers, seed.visibility | actions need something committed
-.watches one element
-.given ops
+.scope node
+.use ops
 > WATCH t: Task [visibility: immediate] ON MATCH DO SPAWN n: Notification { message = "x" }
 ! E8009 visibility
 ! committed
 
 === surface.triggers, wish.define | what a trigger makes fits the ontology as it is then
-.watches one element
+.scope node
 .define
     node Order { n: Int }
     node Note { n: Int }
@@ -279,19 +279,19 @@ removed "a" | "done"
 2 | "trigger"
 
 === surface.triggers, surface.reliable, surface.restart | actions are done once, events told again
-.watches one element
+.scope node
 .define
     node Order { n: Int }
     node Note { n: Int }
 > w = WATCH o: Order [delivery: reliable, initial: none] ON MATCH DO SPAWN x: Note { n = o.n } RETURN o.n
 > SPAWN a: Order { n = 1 }
 > SPAWN b: Order { n = 2 }
-.told w
+.events w
 added 1
 added 2
-.reopen
+.restart
 .attach #w by ann
-.told w again
+.events w redelivered
 added 1
 added 2
 > MATCH x: Note RETURN x.n

@@ -4,59 +4,59 @@
     node Task { title: String, status: String = "todo", n: Int = 0 }
 
 === seed.window, B17, surface.windows | events in batches of ten seconds
-.watches one element
-.given tasks
+.scope node
+.use tasks
 > w = WATCH t: Task [window: tumbling(10s)] RETURN t.title
-.told w
+.events w
 initial (nothing)
 .advance 2s
 > SPAWN a: Task { title = "a" }
 > SET #a.title = "b"
-.told w
+.events w
 (nothing)
 .advance 8s
-.told w
+.events w
 window 0s..10s (position 2)
   added "a"
   changed "a" -> "b"
 .advance 10s
-.told w
+.events w
 (nothing)
 .advance 5s
 > KILL #a
 .advance 5s
-.told w
+.events w
 window 20s..30s (position 3)
   removed "b"
 
 === B17, surface.windows, seed.window | sliding windows overlap
-.watches one element
-.given tasks
+.scope node
+.use tasks
 > w = WATCH t: Task [window: sliding(10s, 5s), initial: none] RETURN t.title
 .advance 1s
 > SPAWN a: Task { title = "a" }
 .advance 4s
-.told w
+.events w
 window -5s..5s
   added "a"
 .advance 1s
 > SPAWN b: Task { title = "b" }
 .advance 4s
-.told w
+.events w
 window 0s..10s
   added "a"
   added "b"
 .advance 5s
-.told w
+.events w
 window 5s..15s
   added "b"
 .advance 10s
-.told w
+.events w
 (nothing)
 
 === seed.windowed, B18, surface.windows | statistics every ten seconds, of what there is then
-.watches several elements
-.given tasks
+.scope pattern
+.use tasks
 .define
     node Project { name: String }
     edge belongs_to(task: Task, project: Project)
@@ -68,34 +68,34 @@ window 5s..15s
   RETURN COUNT(t) AS total,
          COUNT(t WHERE t.status = "done") AS done,
          AVG(t.n) AS avg_priority
-.told stats
+.events stats
 (nothing)
 > SET #a.status = "done"
 > LINK belongs_to(SPAWN Task { title = "b", n = 2 } AS b, #project_1)
-.told stats
+.events stats
 (nothing)
 .advance 10s
-.told stats
+.events stats
 initial (window 0s..10s)
   2 | 1 | 3.0
 .advance 10s
-.told stats
+.events stats
 changed 2 | 1 | 3.0 -> 2 | 1 | 3.0 (window 10s..20s)
 > KILL #b
 .advance 10s
-.told stats
+.events stats
 changed 2 | 1 | 3.0 -> 1 | 1 | 4.0 (window 20s..30s)
 
 === B18, surface.windows | a moving count of what was added or changed in the last minute
-.watches one element
-.given tasks
+.scope node
+.use tasks
 > SPAWN old: Task { title = "old" }
 > rate = WATCH t: Task [window: sliding(1m, 30s)] RETURN COUNT(*) AS recent, SUM(t.n) AS n
 .advance 10s
 > SPAWN a: Task { title = "a", n = 1 }
 > SPAWN b: Task { title = "b", n = 1 }
 .advance 20s
-.told rate
+.events rate
 initial (window -30s..30s)
   2 | 2
 .advance 10s
@@ -103,189 +103,189 @@ initial (window -30s..30s)
 > KILL #b
 > SET #a.title = "not counted"
 .advance 20s
-.told rate
+.events rate
 changed 2 | 2 -> 2 | 6 (window 0s..1m)
 .advance 30s
-.told rate
+.events rate
 changed 2 | 6 -> 1 | 5 (window 30s..90s)
 .advance 30s
-.told rate
+.events rate
 changed 1 | 5 -> 0 | null (window 1m..2m)
 
 === surface.windows | groups in windows come and go
-.watches one element
-.given tasks
+.scope node
+.use tasks
 > SPAWN a: Task { title = "a" }
 > by = WATCH t: Task [window: tumbling(1s)] RETURN t.status, COUNT(*)
 .advance 1s
-.told by
+.events by
 initial (window 0s..1s)
   "todo" | 1
 > SPAWN b: Task { title = "b", status = "done" }
 .advance 1s
-.told by
+.events by
 changed "todo" | 1 -> "todo" | 1 (window 1s..2s)
 added "done" | 1 (window 1s..2s)
 > KILL #a
 .advance 1s
-.told by
+.events by
 changed "done" | 1 -> "done" | 1 (window 2s..3s)
 removed "todo" | 1 (window 2s..3s)
 
 === seed.timing, B35 | delivered at the tick, not at the commit
-.watches one element
+.scope node
 .settings tick = "manual"
-.given tasks
+.use tasks
 > w = WATCH t: Task [deliver_on: tick] RETURN t.title
 > c = WATCH t: Task [deliver_on: commit] RETURN t.title
 > TICK
-.told w, c
+.events w, c
 initial (nothing)
 > SPAWN a: Task { title = "a" }
 > SPAWN b: Task { title = "b" }
-.told w
+.events w
 (nothing)
-.told c
+.events c
 added "a"
 added "b"
 > TICK
-.told w
+.events w
 added "a"
 added "b"
 
 === seed.timing, surface.interval | ticks by the clock
-.watches one element
+.scope node
 .settings tick = "manual"
 .settings tick_interval_seconds = 0.016
-.given tasks
+.use tasks
 > w = WATCH t: Task [deliver_on: tick, initial: none] RETURN t.title
 > SPAWN a: Task { title = "a" }
-.told w
+.events w
 (nothing)
 .advance 16ms
-.told w
+.events w
 added "a"
 
 === B3, surface.since, seed.initial | what happened since a tick
-.watches one element
-.given tasks
+.scope node
+.use tasks
 > SPAWN a: Task { title = "a" }
 > SPAWN b: Task { title = "b" }
 > SET #a.title = "c"
 > KILL #b
 > all = WATCH t: Task [initial: since(0)] RETURN t.title
-.told all in order
+.events all ordered
 added "b" (tick 1, position 1)
 changed "a" -> "c" (tick 2, position 2)
 removed "b" (tick 3, position 3)
 > late = WATCH t: Task [initial: since(2)] RETURN t.title
-.told late
+.events late
 removed "b" (tick 3, position 1)
 > SPAWN d: Task { title = "d" }
-.told all, late
+.events all, late
 added "d"
 
 === B3, surface.since | since a tick that is yet to come is from now on
-.watches one element
-.given tasks
+.scope node
+.use tasks
 > SPAWN a: Task { title = "a" }
 > w = WATCH t: Task [initial: since(1000)] RETURN t.title
-.told w
+.events w
 (nothing)
 > SPAWN b: Task { title = "b" }
-.told w
+.events w
 added "b"
 
 === surface.since | looking back with counts
-.watches one element
-.given tasks
+.scope node
+.use tasks
 > SPAWN a: Task { title = "a" }
 > SPAWN b: Task { title = "b" }
 > SPAWN c: Task { title = "c" }
 > n = WATCH t: Task [initial: since(0)] RETURN COUNT(*)
-.told n in order
+.events n ordered
 changed 1 -> 2
 changed 2 -> 3
 
 === surface.since, surface.restart | looking back over a restart
-.watches one element
-.given tasks
+.scope node
+.use tasks
 > SPAWN a: Task { title = "a" }
 > SPAWN b: Task { title = "b" }
-.reopen
+.restart
 > SPAWN c: Task { title = "c" }
 > w = WATCH t: Task [initial: since(0)] RETURN t.title
-.told w in order
+.events w ordered
 added "b"
 added "c"
 
 === surface.since, E8009 | what the log no longer holds is refused, never skipped
-.watches one element
+.scope node
 .settings retained_commits = 2
-.given tasks
+.use tasks
 > SPAWN a: Task { title = "a" }
 > SPAWN b: Task { title = "b" }
 > SPAWN c: Task { title = "c" }
 > SPAWN d: Task { title = "d" }
 > w = WATCH t: Task [initial: since(2)] RETURN t.title
-.told w
+.events w
 added "d"
 
 === B37, seed.window | windows look at the time, too
-.watches one element
+.scope node
 .define node Bill { name: String, due: Timestamp }
 > SPAWN b: Bill { name = "rent", due = @2024-01-01T00:00:05Z }
 > late = WATCH b: Bill WHERE b.due < now() [window: tumbling(10s)] RETURN COUNT(*)
 .advance 10s
-.told late
+.events late
 initial (window 0s..10s)
   1
 
 === seed.window, M4 | a cancelled window tells nothing more
-.watches one element
-.given tasks
+.scope node
+.use tasks
 > w = WATCH t: Task [window: tumbling(1s), initial: none] RETURN t.title
 > SPAWN a: Task { title = "a" }
 > CANCEL WATCH #w
 .advance 5s
-.told w
+.events w
 (nothing)
 
 === seed.window, M2 | a paused window is told afterwards
-.watches one element
-.given tasks
+.scope node
+.use tasks
 > w = WATCH t: Task [window: tumbling(1s), initial: none] RETURN t.title
 > PAUSE WATCH #w
 > SPAWN a: Task { title = "a" }
 .advance 1s
-.told w
+.events w
 (nothing)
 > RESUME WATCH #w
-.told w
+.events w
 window 0s..1s
   added "a"
 
 === seed.timing, seed.buffer | held for a tick, and too many of them
-.watches one element
+.scope node
 .settings tick = "manual"
-.given tasks
+.use tasks
 > w = WATCH t: Task [deliver_on: tick, initial: none, buffer: 2] RETURN t.title
 >> SPAWN a: Task { title = "a" } SPAWN b: Task { title = "b" } SPAWN c: Task { title = "c" }
-.told w
+.events w
 (nothing)
 > TICK
-.told w
+.events w
 added "b" (dropped 1)
 added "c"
 > SPAWN d: Task { title = "d" }
-.told w
+.events w
 (nothing)
 > TICK
-.told w
+.events w
 added "d"
 
 === surface.since, 3.2.7, E8009 | nobody knows what an actor could see before a policy was declared
-.watches one element
+.scope node
 .define
     node User { name: String }
     node Task { title: String }
@@ -296,15 +296,15 @@ added "d"
    SPAWN b: Task { title = "b" }
 .session ann as #ann
 ann> before = WATCH t: Task [initial: since(0)] RETURN t.title
-.told before
+.events before
 added "a"
 .define policy all: ON MATCH(t: Task) ALLOW IF true
-.told before
+.events before
 added "b"
 ann> WATCH t: Task [initial: since(0)] RETURN t.title
 ! E8009 since(0)
 ! policy
 > system = WATCH t: Task [initial: since(0)] RETURN t.title
-.told system
+.events system
 added "a"
 added "b"

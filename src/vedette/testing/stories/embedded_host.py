@@ -1,4 +1,4 @@
-"""The engine inside this process as a host of stories."""
+"""A story host that runs the engine in this process."""
 
 from __future__ import annotations
 
@@ -20,11 +20,11 @@ from vedette.testing.stories.host import HostSession
 __all__ = ["EmbeddedHost"]
 
 PATIENCE = 10.0
-"""Seconds after which a reactor that is still busy never will be done."""
+"""Seconds to wait for a reactor before the story fails."""
 
 
 class EmbeddedHost:
-    """A home of the story's own: `:memory:`, or a directory that can be opened again."""
+    """A new data location: `:memory:`, or a directory that can be opened again."""
 
     def __init__(self, location: str | os.PathLike[str], settings: Mapping[str, Any]) -> None:
         self._location = location
@@ -83,7 +83,7 @@ class EmbeddedHost:
 
 
 class _ReactorWatch:
-    """A reactor looked at as a watch: its events are those that the program was called with."""
+    """A reactor as a watch: its events are those passed to the callback."""
 
     def __init__(self, reactor: Reactor, calls: list[Event]) -> None:
         self._reactor, self._calls = reactor, calls
@@ -98,7 +98,7 @@ class _ReactorWatch:
         return self._reactor.status
 
     def poll(self, limit: int | None = None) -> list[Event]:
-        """Waits, in real time, until the program has been called for everything."""
+        """Wait in real time until the callback has received every event."""
         end = self._clock.monotonic() + PATIENCE
         while not self._reactor.idle and self._clock.monotonic() < end:
             Flag().wait(0.002)
@@ -110,4 +110,4 @@ class _ReactorWatch:
         return []
 
     def ack(self, event: Event) -> None:
-        """A reactor confirms by itself."""
+        """No-op: a reactor confirms its events itself."""

@@ -1,4 +1,4 @@
-"""Events as stories write them: the lines of a story ▸ what is expected, events ▸ the same form, and where they differ.
+"""Text form of events in stories: parse expected events, format actual ones, compare them.
 
 initial (nothing)                       a snapshot without matches; with them, a row on each indented line below
 added "a" | 1                           a row, its values as literals
@@ -36,19 +36,19 @@ EVENT_FIELDS: Mapping[str, tuple[frozenset[str], frozenset[str]]] = {
     "consumed": (frozenset({"match", "delivery_id"}), frozenset()),
     "window": (frozenset({"window_start", "window_end", "events"}), frozenset({"dropped"})),
 }
-"""By type of event: what the payload must hold beside type, tick and position, and what it may hold."""
+"""By event type: required and optional payload fields besides type, tick and position."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class EventText:
-    """An event as text: its head, the lines below it, and notes by name."""
+    """An event as text: its first line, the lines below it, and its notes by name."""
 
     head: str
     body: tuple[str, ...] = ()
     notes: Mapping[str, str] = field(default_factory=dict)
 
     def matches(self, found: EventText) -> bool:
-        """Whether what was found is what this line of a story expects; notes not named are not looked at."""
+        """True if the actual event matches this expectation. Notes that are not listed are not compared."""
         asked = {"dropped": "0", **self.notes}
         return (self.head, self.body) == (found.head, found.body) and all(
             found.notes.get(name) == value for name, value in asked.items()
@@ -60,7 +60,7 @@ class EventText:
 
 
 def parse_event(line: str, below: Sequence[str]) -> EventText:
-    """What a line of a story, and those indented below it, expect."""
+    """Parse the expectation in a line and the indented lines below it."""
     noted = _NOTED.match(line)
     head = noted["head"] if noted is not None else line
     notes = dict(note.split(" ", 1) for note in noted["notes"].split(", ")) if noted is not None else {}
@@ -73,7 +73,7 @@ def parse_event(line: str, below: Sequence[str]) -> EventText:
 
 
 def event_text(event: Event, names: Names, start: datetime) -> EventText:
-    """What a story would have to say to expect this event."""
+    """Return the text with which a story expects this event."""
     notes = {"tick": str(event.tick), "position": str(event.position), "dropped": str(event.dropped)}
     if event.delivery_id is not None:
         notes["delivery"] = names.get(event.delivery_id, event.delivery_id)
@@ -108,7 +108,7 @@ def _row(match: Mapping[str, Any], names: Names) -> str:
 def compare_events(
     expected: Sequence[EventText], found: Sequence[EventText], *, in_order: bool
 ) -> list[tuple[EventText | None, EventText | None]]:
-    """Pairs of what was expected and what came instead. Events of one commit may come in any order, unless told so."""
+    """Return pairs of expected and actual events that differ. Events of one commit may be in any order unless `ordered`."""
     if not in_order:
         sizes = [len(list(group)) for _, group in groupby(found, key=_commit)]
         expected = [event for part in _parts(expected, sizes) for event in sorted(part, key=_sorting)]
@@ -121,7 +121,7 @@ def compare_events(
 
 
 def _commit(event: EventText) -> tuple[bool, str]:
-    """What events of one commit have in common. The snapshot stands apart; deliveries come in the order of the line."""
+    """Return the key shared by events of one commit. The snapshot has its own; deliveries keep the order of the line."""
     alone = "position" if event.head.startswith("consumed") else "tick"
     return event.head.startswith("initial"), event.notes[alone]
 
@@ -131,7 +131,7 @@ def _sorting(event: EventText) -> tuple[str, tuple[str, ...]]:
 
 
 def _parts(events: Sequence[EventText], sizes: Iterable[int]) -> list[Sequence[EventText]]:
-    """The events cut into parts of these sizes; what is left over is the last part."""
+    """Split the events into parts of these sizes; the rest is the last part."""
     parts, at = [], 0
     for size in sizes:
         parts.append(events[at : at + size])

@@ -1,4 +1,4 @@
-"""What a story is told on. The teller knows nothing else of a host, so that one catalogue serves every host."""
+"""The interface between the story runner and a host. One catalogue of stories runs on every host."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ __all__ = ["HostResult", "HostSession", "HostWatch", "StoryHost"]
 
 
 class HostResult(Protocol):
-    """What a statement gave back: columns, rows, counts, warnings."""
+    """Result of a statement: columns, rows, counts, warnings."""
 
     @property
     def columns(self) -> tuple[str, ...]: ...
@@ -32,14 +32,14 @@ class HostResult(Protocol):
 
 
 class HostWatch(Protocol):
-    """A watch in the hands of whoever made it."""
+    """A watch as its owner sees it."""
 
     @property
     def id(self) -> str: ...
     @property
     def status(self) -> str: ...
     def poll(self, limit: int | None = None) -> Sequence[Event]:
-        """Everything that is ready now. What was done before must be told by then: a host with a way to go waits."""
+        """Return all events of the steps so far. A host with asynchronous delivery waits for them."""
         ...
 
     def errors(self) -> Sequence[Any]:
@@ -50,11 +50,11 @@ class HostWatch(Protocol):
 
 
 class HostSession(Protocol):
-    """One line of statements."""
+    """A session that executes statements one after another."""
 
     @property
     def bindings(self) -> Mapping[str, str]:
-        """Names that statements bound, to ids."""
+        """Ids by the names that statements bound."""
         ...
 
     def execute(self, text: str, params: Mapping[str, Any], /) -> HostResult: ...
@@ -65,36 +65,36 @@ class HostSession(Protocol):
 
 
 class StoryHost(Protocol):
-    """A database of a story's own, on a clock that only the story moves, from 2024-01-01 on."""
+    """A new database with a manual clock that starts at 2024-01-01."""
 
     def define(self, text: str) -> None: ...
     def session(self, actor: str | None = None) -> HostSession: ...
     def limit(self, session: HostSession, per_session: int, total: int) -> None:
-        """Bound the watches of a session, and of all, as a gateway does for its clients."""
+        """Limit the watches of a session and in total, as a gateway does for its clients."""
         ...
 
     def disconnect(self, session: HostSession) -> None:
-        """Let a session end as if whoever held it were gone without a word."""
+        """End a session as if its owner had crashed."""
         ...
 
     def react(self, name: str, text: str, *, failing: bool) -> HostWatch:
-        """Have a program called for every event of a watch; polling yields the events it was called with."""
+        """Start a reactor on a watch. Polling returns the events that its callback received."""
         ...
 
     def advance(self, seconds: float) -> None:
-        """Let time pass; what falls due on the way has happened when it returns."""
+        """Advance the clock. Everything due by then has run when this returns."""
         ...
 
     def restart(self) -> None:
-        """Stop and start again with what was kept. Sessions are gone."""
+        """Close the database and open it again. All sessions end."""
         ...
 
     def validate(self) -> None:
-        """Raise AssertionError when something is wrong inside; called after every step."""
+        """Raise AssertionError if an internal invariant does not hold. Called after every step."""
         ...
 
     def contents(self) -> Mapping[str, Any]:
-        """Everything that must be there again after `reopen`, by id; logical time, too."""
+        """Return everything that must survive `restart`, by id, and the logical time."""
         ...
 
     def close(self) -> None: ...

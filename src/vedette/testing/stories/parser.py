@@ -17,8 +17,8 @@ from vedette.testing.stories.steps import (
     NameRows,
     SetLimits,
     WatchStep,
+    read_events,
     read_reactor,
-    read_told,
 )
 
 __all__ = [
@@ -121,8 +121,8 @@ class Story:
     title: str
     settings: Mapping[str, Any]
     steps: tuple[Step, ...]
-    watches: str | None = None
-    """How much its watches look at: `one element` each, which every host can do, or `several elements`."""
+    scope: str | None = None
+    """`node` if each of its watches reads one node, which every host supports; else `pattern`."""
     xfail: str | None = None
     """The feature that it waits for; such a story is expected to fail."""
 
@@ -155,22 +155,22 @@ class _Reader:
         self._facts: dict[str, str] = {}
         self._commands: dict[str, Callable[[str], None]] = {
             ".ontology": self._ontology,
-            ".given": self._given,
+            ".use": self._use,
             ".define": self._define,
             ".settings": self._read_settings,
             ".session": self._session,
             ".close": lambda rest: self._steps.append(CloseSession(line=self._at, session=rest)),
-            ".with": self._with,
+            ".params": self._params,
             ".advance": lambda rest: self._steps.append(Advance(line=self._at, seconds=self._seconds(rest))),
-            ".reopen": lambda rest: self._steps.append(Reopen(line=self._at)),
-            ".watches": self._watches,
-            ".pending": lambda rest: self._facts.update(pending=rest),
-            ".told": self._told,
+            ".restart": lambda rest: self._steps.append(Reopen(line=self._at)),
+            ".scope": self._scope,
+            ".xfail": lambda rest: self._facts.update(xfail=rest),
+            ".events": self._events,
             ".errors": self._errors,
             ".attach": self._attach,
             ".confirm": lambda rest: self._steps.append(Confirm(line=self._at, watch=rest)),
-            ".called": self._called,
-            ".lose": lambda rest: self._steps.append(LoseSession(line=self._at, session=rest)),
+            ".name": self._name_rows,
+            ".disconnect": lambda rest: self._steps.append(LoseSession(line=self._at, session=rest)),
             ".limits": self._limits,
             ".reactor": self._reactor,
         }
@@ -239,7 +239,7 @@ class _Reader:
     def _ontology(self, rest: str) -> None:
         self._ontologies[rest] = "\n".join(self._block())
 
-    def _given(self, rest: str) -> None:
+    def _use(self, rest: str) -> None:
         if rest not in self._ontologies:
             raise self._wrong(f"no ontology '{rest}' in this file")
         self._steps.append(Define(line=self._at, text=self._ontologies[rest]))
@@ -260,27 +260,27 @@ class _Reader:
             OpenSession(line=self._at, session=name, actor=actor.removeprefix("#"), expected=self._expected())
         )
 
-    def _with(self, rest: str) -> None:
+    def _params(self, rest: str) -> None:
         self._parameters = json.loads(rest)
 
     # --- watches ----------------------------------------------------------------------------------------------
 
-    def _watches(self, rest: str) -> None:
-        if rest not in ("one element", "several elements"):
-            raise self._wrong("write `.watches one element` or `.watches several elements`")
-        self._facts["watches"] = rest
+    def _scope(self, rest: str) -> None:
+        if rest not in ("node", "pattern"):
+            raise self._wrong("write `.scope node` or `.scope pattern`")
+        self._facts["scope"] = rest
 
-    def _told(self, rest: str) -> None:
+    def _events(self, rest: str) -> None:
         line = self._at
         try:
-            self._steps.append(read_told(line, rest, self._answers()))
+            self._steps.append(read_events(line, rest, self._answers()))
         except ValueError as error:
             raise self._wrong(str(error)) from error
 
     def _errors(self, rest: str) -> None:
         line, records = self._at, self._answers()
         if not records:
-            raise self._wrong("below `.errors` stands a line `E8005 words` for each record, or (nothing)")
+            raise self._wrong("write a line `E8005 words` below `.errors` for each record, or (nothing)")
         known = () if records == ["(nothing)"] else tuple(records)
         self._steps.append(ExpectErrors(line=line, watch=rest, records=known))
 
@@ -297,7 +297,7 @@ class _Reader:
             )
         )
 
-    def _called(self, rest: str) -> None:
+    def _name_rows(self, rest: str) -> None:
         self._steps.append(NameRows(line=self._at, names=tuple(rest.split(", "))))
 
     def _limits(self, rest: str) -> None:

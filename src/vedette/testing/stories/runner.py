@@ -1,4 +1,4 @@
-"""Runs a story on a host and says where it went another way."""
+"""Run a story on a host and report the first step whose result differs."""
 
 from __future__ import annotations
 
@@ -38,11 +38,11 @@ __all__ = ["StoryFailed", "run_story"]
 
 
 class StoryFailed(AssertionError):
-    """A step did not do what the story says."""
+    """The result of a step differs from the story."""
 
 
 def run_story(story: Story, host: StoryHost, *, persistent: bool) -> None:
-    """Run a story on a fresh host; where the data is kept, it must be the very same after a restart."""
+    """Run a story on a new host. On a durable host, the data must be identical after a restart."""
     teller = StoryRunner(story, host)
     try:
         teller.run()
@@ -86,7 +86,7 @@ class StoryRunner:
             raise StoryFailed(f"{self._place(self._story.line)}: {left}")
 
     def check_persisted(self) -> None:
-        """What was committed is there again, element by element."""
+        """Check after a restart that every committed element is present and unchanged."""
         before = self._host.contents()
         self._reopen()
         after = self._host.contents()
@@ -177,7 +177,7 @@ class StoryRunner:
     # --- comparing --------------------------------------------------------------------------------------------
 
     def _attempt(self, step: Step, expected: Expected, act: Callable[[], Any]) -> Any:
-        """Do it; None when it failed as it should."""
+        """Run the step. Return None if it raised the expected error."""
         try:
             result = act()
         except VedetteError as error:

@@ -19,34 +19,34 @@ __all__ = [
     "StartReactor",
     "WatchStep",
     "named_watch",
+    "read_events",
     "read_reactor",
-    "read_told",
 ]
 
 _NAMED = re.compile(r"\s*(?P<name>\w+)\s*=\s*WATCH\b", re.IGNORECASE)
 _REACTOR = re.compile(r"^(?P<name>\w+)(?P<failing> failing)? = (?P<text>.*)$", re.DOTALL)
-_TOLD = re.compile(
-    r"^(?P<watches>\w+(?:, \w+)*)(?: first (?P<limit>\d+))?(?P<order> in order)?(?P<again> again)?$"
+_EXPECTED_EVENTS = re.compile(
+    r"^(?P<watches>\w+(?:, \w+)*)(?: limit (?P<limit>\d+))?(?P<order> ordered)?(?P<again> redelivered)?$"
 )
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ExpectEvents:
-    """What each of these watches is told since it was last asked."""
+    """The events that each of these watches received since the last `.events`."""
 
     line: int
     watches: tuple[str, ...]
     events: tuple[EventText, ...]
     limit: int | None = None
     in_order: bool = False
-    """Without it, events of one commit may come in any order."""
+    """If false, events of one commit may arrive in any order."""
     redelivered: bool = False
-    """All of it was told before: what a reliable watch may do after a restart."""
+    """All events were delivered before; a reliable watch may repeat them after a restart."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ExpectErrors:
-    """The records that a watch has for its owner, each by its code and words of it."""
+    """The error records of a watch: code and words of the text of each."""
 
     line: int
     watch: str
@@ -55,7 +55,7 @@ class ExpectErrors:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Attach:
-    """A session takes a watch up again, by its name or its handle."""
+    """A session attaches to a watch again, by its name or its handle."""
 
     line: int
     watch: str
@@ -66,7 +66,7 @@ class Attach:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Confirm:
-    """The owner has everything for certain that it was told so far."""
+    """The owner confirms all events delivered so far."""
 
     line: int
     watch: str
@@ -82,7 +82,7 @@ class NameRows:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LoseSession:
-    """Whoever held the session is gone without a word."""
+    """The owner of the session disconnects without closing it."""
 
     line: int
     session: str
@@ -90,7 +90,7 @@ class LoseSession:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SetLimits:
-    """A session that may have so many watches, of so many in all."""
+    """Set the maximum number of watches of a session and in total."""
 
     line: int
     session: str
@@ -100,13 +100,13 @@ class SetLimits:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StartReactor:
-    """A program that is called for every event of a watch, under a name that outlives it."""
+    """A callback for every event of a watch, under a durable name."""
 
     line: int
     name: str
     text: str
     failing: bool
-    """Whether every call ends with an error."""
+    """True if every call raises an error."""
 
 
 WatchStep: TypeAlias = (
@@ -115,16 +115,18 @@ WatchStep: TypeAlias = (
 
 
 def named_watch(text: str) -> str | None:
-    """The name of `name = WATCH …`: such a watch is held, and can be asked about."""
+    """Return the name of `name = WATCH …`. Later steps refer to the watch by this name."""
     found = _NAMED.match(text)
     return found["name"] if found is not None else None
 
 
-def read_told(line: int, rest: str, lines: list[str]) -> ExpectEvents:
-    """`.told a, b first 2 in order` with the lines below it."""
-    found = _TOLD.match(rest)
+def read_events(line: int, rest: str, lines: list[str]) -> ExpectEvents:
+    """Parse `.events a, b limit 2 ordered` and the lines below it."""
+    found = _EXPECTED_EVENTS.match(rest)
     if found is None:
-        raise ValueError("write `.told watch, watch`, then perhaps `first 2`, `in order`, `again`")
+        raise ValueError(
+            "write `.events watch, watch`, optionally followed by `limit 2`, `ordered`, `redelivered`"
+        )
     blocks: list[tuple[str, list[str]]] = []
     for each in lines:
         if not each.startswith((" ", "\t")):
@@ -132,7 +134,7 @@ def read_told(line: int, rest: str, lines: list[str]) -> ExpectEvents:
         elif blocks:
             blocks[-1][1].append(each.strip())
     if not blocks:
-        raise ValueError("below `.told` stands what the watch is told, or (nothing)")
+        raise ValueError("write the expected events below `.events`, or (nothing)")
     nothing = [head for head, _ in blocks] == ["(nothing)"]
     return ExpectEvents(
         line=line,

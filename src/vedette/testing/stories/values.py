@@ -1,4 +1,4 @@
-"""Values ▸ the literals that stories write: ids by the name they are bound to, elements by type and attributes."""
+"""Format values as the literals of stories: ids as the names bound to them, elements as type and attributes."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from vedette.values import duration_to_text, timestamp_to_text
 __all__ = ["Names", "render", "render_row"]
 
 Names = Mapping[str, str]
-"""Id ▸ the name that a session bound it to."""
+"""Names that sessions bound, by id."""
 
 
 def render_row(row: tuple[Any, ...], names: Names) -> str:
@@ -48,7 +48,7 @@ def _float(value: float) -> str:
 
 
 def _image(image: dict[str, Any], names: Names) -> str:
-    """`Task #t {title: "x"}`; attributes that are null are left out, an id that nobody bound is `#?`."""
+    """`Task #t {title: "x"}`; null attributes are omitted, an id without a name is `#?`."""
     kind, id = image.get("_type", "?"), image.get("id")
     shown = {key: value for key, value in image.items() if key not in ("id", "_type", "_targets")}
     inside = ", ".join(f"{k}: {render(v, names)}" for k, v in shown.items() if v is not None)

@@ -1,4 +1,4 @@
-"""The watches that a story holds: what they are told is compared with what the story expects."""
+"""The named watches of a story: compare their events with the expected ones."""
 
 from __future__ import annotations
 
@@ -19,34 +19,34 @@ _MENTION = re.compile(r"#(?P<reference>\w+)|\{(?P<text>\w+)\}")
 
 
 class _TrackedWatch:
-    """One watch and what it told so far."""
+    """One watch and the events it has delivered so far."""
 
     def __init__(self, watch: HostWatch) -> None:
         self.id = watch.id
         self.watch: HostWatch | None = watch
-        """None after a restart, until somebody takes it up again."""
+        """None after a restart, until a session attaches to it."""
         self.asked = False
         self.positions: set[int] = set()
         self.dropped = 0
         self.last: Event | None = None
         self.consumes = False
         self.counted = True
-        """Whether positions tell what was told already: those of deliveries do not after a restart."""
+        """True if positions identify repeated events. Positions of deliveries do not after a restart."""
 
 
 class WatchExpectations:
-    """Watches by name. Methods return what is wrong, or None."""
+    """Watches by name. Methods return a description of the difference, or None."""
 
     def __init__(self, names: dict[str, str], start: datetime = START) -> None:
-        """`names`: ids to the names that the story has for them."""
+        """`names` maps ids to the names that the story uses for them."""
         self._names = names
         self._called: dict[str, str] = {}
-        """Names of deliveries and of what `.called` names, to ids."""
+        """Ids by the names of deliveries and of rows named with `.name`."""
         self._start = start
         self._held: dict[str, _TrackedWatch] = {}
 
     def hold(self, name: str, watch: HostWatch) -> None:
-        """A new watch, or one that was taken up again; what it told before is remembered."""
+        """Add a new or reattached watch. Events that it delivered before are kept."""
         known = self._held.get(name)
         if known is not None and known.id == watch.id:
             known.watch = watch
@@ -54,11 +54,11 @@ class WatchExpectations:
             self._held[name] = _TrackedWatch(watch)
 
     def call(self, name: str, id: str) -> None:
-        """From here on, the story's name for this id."""
+        """Use this name for the id from here on."""
         self._called[name], self._names[id] = id, name
 
     def substitute_ids(self, text: str) -> str:
-        """A text of the story with ids in the place of such names: `#d1`, `{d1}`."""
+        """Replace names such as `#d1` and `{d1}` in a text by their ids."""
 
         def id_of(found: re.Match[str]) -> str:
             name = found["reference"] or found["text"]
@@ -69,7 +69,7 @@ class WatchExpectations:
         return _MENTION.sub(id_of, text)
 
     def disconnect(self) -> None:
-        """The host starts again: nobody holds anything any more."""
+        """The host restarts: all watches are detached."""
         for held in self._held.values():
             held.watch = None
             held.counted = held.counted and not held.consumes
@@ -102,7 +102,7 @@ class WatchExpectations:
         return "\n  ".join(lines)
 
     def _name_deliveries(self, step: ExpectEvents, found: Sequence[Event]) -> None:
-        """A name that is new stands for the first delivery with that row which has no name yet."""
+        """Bind a new name to the first unnamed delivery with that row."""
         for expected in step.events:
             name = expected.notes.get("delivery")
             if name is None or name in self._called:
@@ -132,7 +132,7 @@ class WatchExpectations:
         return None
 
     def unexpected(self) -> str | None:
-        """What a story that is over was not asked about: it must say everything that its watches are told."""
+        """Return events that no step expected. A story must list every event of its watches."""
         for name, held in self._held.items():
             if held.watch is None:
                 continue
@@ -147,7 +147,7 @@ class WatchExpectations:
 
 
 def _payload(event: Event) -> str | None:
-    """Events say exactly what the seeds and surface.md have them say."""
+    """Check that an event has exactly the documented fields."""
     required, optional = EVENT_FIELDS[event.type]
     fields = event.to_dict().keys() - _ALWAYS
     if required <= fields <= required | optional:
@@ -156,7 +156,7 @@ def _payload(event: Event) -> str | None:
 
 
 def _count(held: _TrackedWatch, found: Sequence[Event], step: ExpectEvents) -> str | None:
-    """Positions are consecutive; they jump only where an event says how many were dropped."""
+    """Check that positions are consecutive. They jump only at an event with `dropped`."""
     held.consumes = held.consumes or any(event.delivery_id is not None for event in found)
     if not held.counted:
         return None

@@ -14,7 +14,7 @@ HEAD = """
     node Person { name: String, n: Int? }
 
 === 9.1, 9.2 | a title
-.given people
+.use people
 """
 
 
@@ -52,7 +52,7 @@ def test_a_story_has_rules_a_title_and_steps():
     [
         "=== no bar",
         "=== 1 | x\n.nothing",
-        "=== 1 | x\n.given nobody",
+        "=== 1 | x\n.use nobody",
         "=== 1 | x\n.advance soon",
         "=== 1 | x\n.session bob like ann",
         "=== 1 | x\n> MATCH () RETURN 1\n>",
@@ -70,7 +70,7 @@ def test_a_story_that_goes_as_told():
         '> MATCH p: Person RETURN p.name, p.n\ncolumns: p.name | p.n\n"B" | null\n"A" | 2\n'
         "> MATCH p: Person RETURN p.id ORDER BY p.name\n#a\n#b\n"
         "> MATCH p: Person WHERE p.n > 5 RETURN p\n(nothing)\n"
-        '.with {"id": "#a", "at": "@2024-01-01"}\n'
+        '.params {"id": "#a", "at": "@2024-01-01"}\n'
         "other> MATCH p: Person WHERE p = #$id AND $at < now() + 1s RETURN p\n"
         'Person #a {name: "A", n: 2}\n'
         "> KILL #x\n! E3601 not found\n! mutation error\n!not Person\n"

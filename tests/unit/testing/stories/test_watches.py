@@ -27,11 +27,14 @@ def told(text: str) -> None:
 @pytest.mark.parametrize(
     "text",
     [
-        ".told w\ninitial (nothing)\n",
-        f'.told w\ninitial (nothing)\n{ONE}.told w\nadded "a" | 0\n',
-        f'{ONE}.told w\ninitial (nothing)\nadded "a" | 0 (tick 0, position 2)\n',
-        f'{ONE}.told w first 1\ninitial (nothing)\n.told w\nadded "a" | 0\n.told w\n(nothing)\n.errors w\n(nothing)\n',
-        f'{ONE}> SET #a.n = 2\n.told w in order\ninitial (nothing)\nadded "a" | 0\nchanged "a" | 0 -> "a" | 2\n',
+        ".events w\ninitial (nothing)\n",
+        f'.events w\ninitial (nothing)\n{ONE}.events w\nadded "a" | 0\n',
+        f'{ONE}.events w\ninitial (nothing)\nadded "a" | 0 (tick 0, position 2)\n',
+        (
+            f'{ONE}.events w limit 1\ninitial (nothing)\n.events w\nadded "a" | 0\n'
+            ".events w\n(nothing)\n.errors w\n(nothing)\n"
+        ),
+        f'{ONE}> SET #a.n = 2\n.events w ordered\ninitial (nothing)\nadded "a" | 0\nchanged "a" | 0 -> "a" | 2\n',
         f"{ONE}> CANCEL WATCH #w\n",
     ],
 )
@@ -42,14 +45,14 @@ def test_a_story_that_is_true(text: str):
 @pytest.mark.parametrize(
     ("text", "words"),
     [
-        (f"{ONE}.told w\ninitial (nothing)\n", 'added "a" | 0'),
-        (".told w\n(nothing)\n", "initial (nothing)"),
-        (f'{ONE}.told w\ninitial (nothing)\nadded "b" | 0\n', 'added "a" | 0'),
-        (f'{ONE}.told w\ninitial (nothing)\nadded "a" | 0 (tick 7)\n', "tick 7"),
-        (f'{ONE}.told w\ninitial (nothing)\nadded "a" | 0 (dropped 1)\n', "dropped 1"),
-        (f".told w\ninitial (nothing)\n{ONE}", "told more than the story says"),
-        (".told v\n(nothing)\n", "nobody holds a watch 'v'"),
-        (".told w\ninitial (nothing)\n.errors w\nE8005 full\n", "expected the errors"),
+        (f"{ONE}.events w\ninitial (nothing)\n", 'added "a" | 0'),
+        (".events w\n(nothing)\n", "initial (nothing)"),
+        (f'{ONE}.events w\ninitial (nothing)\nadded "b" | 0\n', 'added "a" | 0'),
+        (f'{ONE}.events w\ninitial (nothing)\nadded "a" | 0 (tick 7)\n', "tick 7"),
+        (f'{ONE}.events w\ninitial (nothing)\nadded "a" | 0 (dropped 1)\n', "dropped 1"),
+        (f".events w\ninitial (nothing)\n{ONE}", "told more than the story says"),
+        (".events v\n(nothing)\n", "nobody holds a watch 'v'"),
+        (".events w\ninitial (nothing)\n.errors w\nE8005 full\n", "expected the errors"),
         ("> v = WATCH t: Nothing RETURN t\n", "E2001"),
         ("> v = WATCH t: Task RETURN t\n! E8009\n", "but it succeeded"),
         (
@@ -71,12 +74,12 @@ def test_a_story_that_is_not_true(text: str, words: str):
 @pytest.mark.parametrize(
     ("text", "words"),
     [
-        (".told w\n", "or (nothing)"),
-        (".told\n(nothing)\n", "write `.told watch, watch`"),
-        (".told w\nappeared 1\n", "no event begins with 'appeared'"),
-        (".told w\ninitial\n", "initial (nothing)"),
+        (".events w\n", "or (nothing)"),
+        (".events\n(nothing)\n", "write `.events watch, watch`"),
+        (".events w\nappeared 1\n", "no event begins with 'appeared'"),
+        (".events w\ninitial\n", "initial (nothing)"),
         (".errors w\n", "E8005 words"),
-        (".watches everything\n", "one element"),
+        (".scope everything\n", "`.scope node`"),
         (".limits bob many\n", "two of its own"),
         (".reactor WATCH t\n", ".reactor name = WATCH"),
     ],
@@ -162,11 +165,11 @@ QUEUE = """\
 .define node Task { title: String }
 > SPAWN a: Task { title = "a" }
 > w = WATCH t: Task [mode: consume, max_redeliveries: 1] RETURN t.title
-.told w
+.events w
 initial (nothing)
 consumed "a" (delivery d1, attempt 1)
 """
-AGAIN = '> NACK #d1\n.told w\nconsumed "a" (delivery d2, attempt 2)\n'
+AGAIN = '> NACK #d1\n.events w\nconsumed "a" (delivery d2, attempt 2)\n'
 
 
 def consumed(text: str) -> None:
@@ -179,11 +182,11 @@ def consumed(text: str) -> None:
     [
         "> ACK #d1\ndeleted 1\n",
         '> ACK "{d1}"\n',
-        '.with {"id": "#d1"}\n> ACK $id\n> ACK #d1\n! E8004 delivery ID: \'{d1}\'\n',
+        '.params {"id": "#d1"}\n> ACK $id\n> ACK #d1\n! E8004 delivery ID: \'{d1}\'\n',
         f"{AGAIN}> ACK #d2\n",
-        f'{AGAIN}> NACK #d2\n> MATCH l: _DeadLetter RETURN l.id\n.called l\n> REDRIVE #l\n.told w\nconsumed "a"\n',
+        f'{AGAIN}> NACK #d2\n> MATCH l: _DeadLetter RETURN l.id\n.name l\n> REDRIVE #l\n.events w\nconsumed "a"\n',
         "> KILL #a\n.errors w\nWITHDRAWN {d1}\n",
-        ".lose other\n> ACK #d1\n",
+        ".disconnect other\n> ACK #d1\n",
     ],
 )
 def test_a_story_of_deliveries_that_is_true(text: str):
@@ -193,12 +196,12 @@ def test_a_story_of_deliveries_that_is_true(text: str):
 @pytest.mark.parametrize(
     ("text", "words"),
     [
-        ('> NACK #d1\n.told w\nconsumed "a" (delivery d1)\n', "delivery d1"),
-        ('> NACK #d1\n.told w\nconsumed "a" (attempt 1)\n', "attempt 1"),
-        ('> NACK #d1\n.told w\nconsumed "b" (delivery d2)\n', 'consumed "b"'),
+        ('> NACK #d1\n.events w\nconsumed "a" (delivery d1)\n', "delivery d1"),
+        ('> NACK #d1\n.events w\nconsumed "a" (attempt 1)\n', "attempt 1"),
+        ('> NACK #d1\n.events w\nconsumed "b" (delivery d2)\n', 'consumed "b"'),
         ("> NACK #d1\n", "told more than the story says"),
         ("> ACK #d2\n", "E8004"),
-        ("> MATCH t: Task RETURN t.id\n.called one, two\n", "2 names for 1 rows"),
+        ("> MATCH t: Task RETURN t.id\n.name one, two\n", "2 names for 1 rows"),
         ("> KILL #a\n.errors w\nE8003 {d1}\n", "expected the errors [('E8003', 'd1_1')]"),
     ],
 )
