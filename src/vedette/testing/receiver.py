@@ -27,7 +27,7 @@ __all__ = ["IngestReceiver"]
 
 
 class IngestReceiver:
-    """Listens on a Unix socket. `changes` has every received change, duplicates included; `unique` without duplicates."""
+    """Listens on a Unix socket. `changes` has every received change, `unique` omits duplicates."""
 
     def __init__(self, path: Path, *, secret: str = "") -> None:
         self.address = str(path)

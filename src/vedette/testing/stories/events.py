@@ -108,7 +108,7 @@ def _row(match: Mapping[str, Any], names: Names) -> str:
 def compare_events(
     expected: Sequence[EventText], found: Sequence[EventText], *, in_order: bool
 ) -> list[tuple[EventText | None, EventText | None]]:
-    """Return pairs of expected and actual events that differ. Events of one commit may be in any order unless `ordered`."""
+    """Return pairs of expected and actual events that differ. Without `in_order`, events of one commit may be swapped."""
     if not in_order:
         sizes = [len(list(group)) for _, group in groupby(found, key=_commit)]
         expected = [event for part in _parts(expected, sizes) for event in sorted(part, key=_sorting)]
@@ -121,7 +121,7 @@ def compare_events(
 
 
 def _commit(event: EventText) -> tuple[bool, str]:
-    """Return the key shared by events of one commit. The snapshot has its own; deliveries keep the order of the line."""
+    """Return the key shared by events of one commit. The snapshot has its own; deliveries keep their order."""
     alone = "position" if event.head.startswith("consumed") else "tick"
     return event.head.startswith("initial"), event.notes[alone]
 
