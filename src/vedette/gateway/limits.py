@@ -1,4 +1,4 @@
-"""The bounds of a gateway, each with its unit; made from the settings."""
+"""Limits of a gateway, each with its unit, read from the settings."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ __all__ = ["GatewayLimits"]
 class GatewayLimits:
     max_frame_bytes: int = 1_048_576
     first_frame_bytes: int = 65_536
-    """Before a connection has shown who it is."""
+    """Frame limit before authentication."""
     max_connections: int = 100_000
     max_connections_per_tenant: int = 100_000
     max_subscriptions_per_connection: int = 1_000
@@ -23,26 +23,27 @@ class GatewayLimits:
     max_subscriptions_per_tenant: int = 1_000_000
     max_subscriptions_total: int = 2_000_000
     max_pending_requests: int = 256
-    """Requests of one connection that are not answered yet."""
+    """Unanswered requests of one connection."""
     max_pending_bytes: int = 8_388_608
-    """And their bytes together."""
+    """Bytes of the unanswered requests of one connection."""
     gateway_pending_bytes: int = 268_435_456
-    """The same of all connections of a gateway."""
+    """Bytes of the unanswered requests of all connections of a gateway."""
     auth_seconds: float = 10.0
     heartbeat_seconds: float = 30.0
     stuck_seconds: float = 30.0
-    """How long a client may take nothing before it is cut off."""
+    """Time without progress after which a client that does not read is disconnected."""
     outbox_high_bytes: int = 1_048_576
     outbox_low_bytes: int = 262_144
     outbox_excess_bytes: int = 67_108_864
-    """What no mark holds back (answers, deliveries within their credit) may come on top while a client takes nothing;
-    then it is cut off."""
+    """Bytes above the high mark that a stalled client may accumulate from replies and credited deliveries, which are
+    never held; beyond them it is disconnected.
+    """
     max_answer_bytes: int = 33_554_432
-    """Of one message to a client: what is larger is refused, or ends its watch, with `too_large`."""
+    """Size limit of one message to a client. A larger one is rejected, or ends its watch, with `too_large`."""
     stream_outbox_bytes: int = 65_536
-    """The high mark of a reader of server-sent events, beside the 64 KiB of its socket."""
+    """High mark of a reader of server-sent events, in addition to the 64 KiB buffer of its socket."""
     gateway_outbox_bytes: int = 268_435_456
-    """What may wait for all clients of a gateway together: 70 % and 90 % of it are the watermarks."""
+    """Limit on the outbox bytes of all clients of a gateway; shedding starts at 70 % and 90 % of it."""
     window: ReplayLimits = ReplayLimits()
     filters: FilterLimits = DEFAULT_FILTER_LIMITS
 

@@ -1,4 +1,4 @@
-"""Engine and gateway in one process: the engine on its own thread, the sockets on the loop."""
+"""Engine and gateway in one process: the engine on its own thread, sockets on the event loop."""
 
 from __future__ import annotations
 
@@ -40,17 +40,17 @@ log = logging.getLogger(__name__)
 
 
 class LoopPort:
-    """The gateway in this process: what the broker says is spread on the event loop.
+    """The gateway in this process. Records are delivered on the event loop.
 
-    What is said while the loop is busy is spread together: the more there is to do, the fewer writes it takes.
+    Records sent while the loop is busy are delivered together, so higher load needs fewer writes per record.
     """
 
     def __init__(self, loop: asyncio.AbstractEventLoop) -> None:
         self._loop = loop
         self._waiting: deque[tuple[list[Any], int]] = deque()
-        """What was said and is not spread, and its bytes."""
+        """Batches not yet delivered, each with its payload bytes."""
         self._called = False
-        """Whether the loop has been asked to spread what waits, and has not begun."""
+        """True if delivery is scheduled on the loop and has not started."""
         self.said: Callable[[list[Any]], None] | None = None
         self._bytes_said = 0
         self._bytes_spread = 0
@@ -68,7 +68,7 @@ class LoopPort:
         self._called = True
         try:
             self._loop.call_soon_threadsafe(self._spread)
-        except RuntimeError:  # the loop has ended, and its clients with it
+        except RuntimeError:  # the event loop has stopped, and its clients with it
             self._waiting.clear()
             self._called = False
             log.debug(
@@ -76,7 +76,9 @@ class LoopPort:
             )
 
     def _spread(self) -> None:
-        self._called = False  # first: what is said from here on may be too late for this time, and asks again
+        self._called = (
+            False  # reset first: records sent from here on may miss this delivery and must schedule another
+        )
         records: list[Any] = []
         while self._waiting:
             said, size = self._waiting.popleft()
@@ -87,7 +89,7 @@ class LoopPort:
 
 
 class GatewayService:
-    """What `vedette serve` runs: start it inside a running loop."""
+    """What `vedette serve` runs. Create and start it inside a running event loop."""
 
     def __init__(
         self,
@@ -132,7 +134,7 @@ class GatewayService:
         )
         self._local_port.said = self.local_board.deliver
         self.local = GatewayServer(self.local_board, clock=self.clock)
-        """For command lines on this machine, over a Unix socket."""
+        """Server for command lines on this machine, over a Unix socket."""
         self._keys: asyncio.Task[None] | None = None
         self.ingest = IngestServer(self.secret.hex(), self._take)
         self._registrar: RegistryThread | None = None
@@ -161,7 +163,7 @@ class GatewayService:
         self.engine.post_event(work)
 
     async def open_ingest(self, directory: Path) -> None:
-        """Let the pipeline deliver here, and external collections be watched."""
+        """Accept deliveries of the pipeline and enable external collections."""
         path = socket_path(directory, "ingest.sock")
         await self.ingest.start_local(path)
         address, wanted = str(path), self.home.settings.ingest_address
@@ -195,11 +197,11 @@ class GatewayService:
         self.engine.post_event(broker.take_up_collections)
 
     def begin(self) -> None:
-        """Start the engine's thread, without a door yet."""
+        """Start the engine thread without listening."""
         self.engine.start()
 
     async def start(self, host: str = "127.0.0.1", port: int = 7707) -> int:
-        """Start everything and listen."""
+        """Start the engine, the ingest server and the listener. Return the port."""
         self.begin()
         if self.directory is not None:
             await self.open_ingest(self.directory)
@@ -212,7 +214,7 @@ class GatewayService:
         return await self.server.start(host, port)
 
     async def stop(self, *, drain_seconds: float = 5.0) -> None:
-        """Clients are told, what they asked is answered, the engine's thread ends. The home stays open."""
+        """Drain clients, answer pending requests and stop the engine thread. The databases stay open."""
         if self._keys is not None:
             self._keys.cancel()
         await asyncio.gather(
@@ -230,13 +232,13 @@ class GatewayService:
 def _host_and_port(address: str) -> tuple[str, int]:
     host, _, port = address.rpartition(":")
     if not host or not port.isdigit():
-        text = f"The setting 'ingest_address' cannot be used: it is host:port, got {address!r}"
+        text = f"The setting 'ingest_address' cannot be used: expected host:port, got {address!r}"
         raise SettingsError("E0101", text, fields={"setting": "ingest_address"})
     return host.strip("[]"), int(port)
 
 
 async def refresh_periodically(authority: JwtAuthenticator, every_seconds: float = 1.0) -> None:
-    """Read the key set again when it is time; when that fails the known keys go on."""
+    """Refresh the key set whenever it is due. If that fails, the known keys stay in use."""
     while True:
         await asyncio.sleep(every_seconds)
         if not authority.keys.needs_refresh:

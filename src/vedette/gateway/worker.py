@@ -1,7 +1,8 @@
-"""A gateway worker: a process with sockets of clients on one side and the link to the engine on the other.
+"""A gateway worker: a process with client sockets and a link to the engine.
 
-It holds no state that matters: streams, windows and sessions are at the engine. When it ends, its clients connect to
-another worker and resume there. When the engine is gone its clients are told so, and sent away until it is back.
+A worker holds no durable state: streams, windows and sessions belong to the engine. When a worker ends, its clients
+connect to another one and resume. When the engine is unreachable, the worker closes its connections and rejects new
+ones until the link is restored.
 """
 
 from __future__ import annotations
@@ -72,7 +73,7 @@ class _Link(asyncio.Protocol):
 
 
 class GatewayWorker:
-    """Start it inside a running loop; it keeps its link by itself."""
+    """Runs a gateway server and reconnects its link to the engine. Start it inside a running event loop."""
 
     def __init__(
         self,
@@ -102,13 +103,13 @@ class GatewayWorker:
         self.server.engine_unreachable = True
 
     async def start(self, host: str, port: int, *, reuse_port: bool = True) -> int:
-        """Link up, then listen."""
+        """Connect to the engine, then listen."""
         self._keeper = asyncio.get_running_loop().create_task(self._keep())
         linked = asyncio.create_task(self.linked.wait())
         await asyncio.wait([linked, self._keeper], return_when=asyncio.FIRST_COMPLETED)
         if self._keeper.done():
             linked.cancel()
-            self._keeper.result()  # raises why not
+            self._keeper.result()  # raises the reason
         self._reporter = asyncio.get_running_loop().create_task(self._report())
         return await self.server.start(host, port, reuse_port=reuse_port)
 
@@ -123,7 +124,7 @@ class GatewayWorker:
             self._link.transport.close()
             await self._link.lost.wait()
 
-    # --- the link -----------------------------------------------------------------------------------------------
+    # --- link ---------------------------------------------------------------------------------------------------
 
     async def _keep(self) -> None:
         while True:
@@ -136,7 +137,7 @@ class GatewayWorker:
             await asyncio.sleep(_RETRY_SECONDS)
 
     async def _hold(self) -> None:
-        """One link from beginning to end."""
+        """Run one link until it closes."""
         loop = asyncio.get_running_loop()
         _, held = await loop.create_unix_connection(lambda: _Link(self), str(self._socket))
         transport = held.transport
@@ -161,7 +162,7 @@ class GatewayWorker:
         self.board.engine_lost()
 
     async def _report(self) -> None:
-        """Let the engine's `/metrics` show how it goes here."""
+        """Send statistics for the engine's `/metrics`."""
         while True:
             await asyncio.sleep(_REPORT_SECONDS)
             self._ask(self.server.figures())
@@ -180,15 +181,15 @@ class GatewayWorker:
         return True
 
     def _flush(self) -> None:
-        """Everything that was asked in this round of the loop is one batch."""
+        """Send the requests of one loop iteration as one batch."""
         self._flushing = False
         requests, self._requests = self._requests, []
         if requests and self._link is not None and self._link.transport is not None:
             self._link.transport.writelines(encode_frames(requests, unsaid=self._unsaid))
 
     def _unsaid(self, record: Any) -> None:
-        """A mistake of ours: whoever asked is told, and goes on."""
-        payload = {"code": "internal", "message": "internal error; the server's log has it"}
+        """Reply with an internal error to a request that could not be encoded."""
+        payload = {"code": "internal", "message": "internal error; see the server log"}
         id = record.sub_id if isinstance(record, link.SubscribeRequest) else getattr(record, "id", None)
         self.board.deliver([link.RequestFailed(conn=record.conn, id=id, payload=payload)])
 

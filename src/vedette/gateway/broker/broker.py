@@ -1,9 +1,9 @@
-"""The engine's side of the gateways: requests in, answers and events out. Runs on the engine's thread alone.
+"""Executes gateway requests and publishes events. Engine thread only, except `mark_ready`.
 
-Requests come in batches. Each is carried out without waiting for the disk; then one flush makes the whole batch
-durable, and only then is anything of it told: answers, snapshots, errors, and the events that the batch led to. Each
-connection's requests are carried out in order; a read that turns out to be long goes on in a thread, and what its
-connection asks meanwhile waits.
+Theory of operation. Requests arrive in batches. Each request is executed without waiting for the disk, and its replies
+and events are queued. One flush then makes the whole batch durable, and only after it are replies, snapshots, errors
+and events sent. Requests of one connection are executed in order. A long read continues in a thread; later requests of
+its connection are deferred until it finishes.
 """
 
 from __future__ import annotations
@@ -39,13 +39,13 @@ __all__ = ["Broker", "Client"]
 log = logging.getLogger(__name__)
 REPLAY_CHUNK_BYTES = 262_144
 RELEASE_BYTES = 8_388_608
-"""What a batch may lead to before it is told in parts."""
+"""Queued payload bytes above which a batch is flushed and sent before it ends."""
 MOST_LINGERING = 200_000
-"""Streams that wait for somebody to come back; more are not kept."""
+"""Limit on idle streams kept for clients that may resume; further ones are closed at once."""
 
 
 class Broker:
-    """Speaks for all databases of a home."""
+    """Serves the clients of all databases of one data directory."""
 
     def __init__(
         self,
@@ -57,7 +57,7 @@ class Broker:
         wake: Callable[[], None] = lambda: None,
         windows: Path | None = None,
     ) -> None:
-        """`windows`: where replay windows are kept from one server to the next."""
+        """`windows`: file that stores replay windows across restarts; None disables it."""
         self.home = home
         self._windows = windows
         self.limits = limits
@@ -66,9 +66,9 @@ class Broker:
         self.subscribing = GraphSubscriber(self)
         self._requests = Requests(self, wake)
         self.collections: CollectionBroker | None = None
-        """External collections; none where there is no data directory."""
+        """External collections; None without a data directory."""
         self.saved_collection_streams: list[tuple[Tenant, SavedStream, float]] = []
-        """Streams over them of the server before, and when it ended."""
+        """Collection streams of the previous server that are still to be restored, with the time it stopped."""
         self.clients: dict[tuple[Port, int], Client] = {}
         self.tenants: dict[str, Tenant] = {}
         self.streams = 0
@@ -77,25 +77,27 @@ class Broker:
         self._wake = wake
         self._ready: deque[WatchStream | NodeTypeWatch] = deque()
         self._queued: list[tuple[Port, Any, Tenant | None, str | None]] = []
-        """What is told when it is durable: to whom, what, about which database, in answer to which message."""
+        """Records held until the next flush: port, record, tenant whose flush it depends on, id of the message it
+        answers.
+        """
         self._told_bytes = 0
         self._touched: set[Tenant] = set()
-        """Databases that this batch concerned: what it did there is to be made durable."""
+        """Tenants with replies queued since the last flush."""
         self._lingering: deque[Stream] = deque()
         self._rung_at: float | None = None
-        """When the first of the events came about that are not numbered yet."""
+        """Monotonic time of the oldest event that is not yet numbered."""
         self._detected_at: float | None = None
-        """The same of those that are being numbered."""
+        """Monotonic time of the oldest event in the group being numbered now."""
 
-    # --- a batch ------------------------------------------------------------------------------------------------
+    # --- batches ------------------------------------------------------------------------------------------------
 
     def process(self, requests: Iterable[tuple[Port, Any]]) -> None:
-        """Carry out a batch, make it durable, tell everyone."""
+        """Execute a batch of requests, make it durable, and send the replies and events."""
         self._requests.finish_threaded()
         for port, record in requests:
             try:
                 self._take(port, record)
-            except Exception:  # what one request does wrong keeps no other from being carried out
+            except Exception:  # a failing request must not stop the batch
                 extra = {"action": "broker.take_failed", "conn": getattr(record, "conn", None)}
                 log.exception("A request could not be processed", extra=extra)
             if self.is_over_threshold:
@@ -106,11 +108,11 @@ class Broker:
 
     @property
     def is_over_threshold(self) -> bool:
-        """Whether it is time to tell what there is, although more could be done before."""
+        """True if enough bytes are queued that they should be sent before the batch ends."""
         return self._told_bytes >= RELEASE_BYTES
 
     def flush(self) -> None:
-        """Make durable what was done, and number what came of it."""
+        """Make executed requests durable, then number and queue the events that are ready."""
         self._detected_at, self._rung_at = self._rung_at, None
         touched, self._touched = self._touched, set()
         for desk in touched:
@@ -123,7 +125,7 @@ class Broker:
                 self.end_for(_streams_of(source), "cancelled", [error_payload(refusal)])
             except Exception:
                 log.exception("A stream failed and was ended", extra={"action": "broker.pump_failed"})
-                error = {"code": "internal", "message": "internal error; the server's log has it"}
+                error = {"code": "internal", "message": "internal error; see the server log"}
                 self.end_for(_streams_of(source), "internal", [error])
         self._detected_at = None
 
@@ -137,7 +139,7 @@ class Broker:
             self.fail_replies(desk, error)
 
     def fail_replies(self, desk: Tenant, error: StoreError) -> None:
-        """A flush failed: nothing that this batch did with the database happened, and nobody is told it did."""
+        """Replace queued replies about a tenant by errors after its flush failed: the batch's writes did not happen."""
         payload = error_payload(error)
         for number, (port, record, about, id) in enumerate(self._queued):
             if about is desk and isinstance(record, link.Reply | link.Subscribed | link.ConnectionOpened):
@@ -149,7 +151,7 @@ class Broker:
                 )
 
     def pump(self, source: WatchStream | NodeTypeWatch) -> None:
-        """Number what is ready, for everyone who listens."""
+        """Number and queue the ready events of a watch."""
         for stream, seq, tail in source.take_ready():
             self.publish(stream, seq, tail)
         if isinstance(source, WatchStream) and source.owner is not None:
@@ -158,9 +160,9 @@ class Broker:
             self._end(source)
 
     def _notify(self, stream: WatchStream, client: Client, name: str) -> None:
-        """Timeouts, withdrawals, dead letters that failed: what the owner of a watch should know."""
+        """Send the owner of a watch its timeouts, withdrawals and failed dead letters."""
         if stream.feed.ended:
-            return  # its errors say why, and go with the end
+            return  # the end record carries the errors
         for record in stream.feed.errors():
             payload = {"status": "notice", "subIds": [name], "errors": [error_payload(record)]}
             data = encode_message("status", payload)
@@ -170,7 +172,7 @@ class Broker:
         self.events += 1
         self._told_bytes += len(tail)
         if len(tail) > self.limits.max_answer_bytes:
-            text = "An event has more bytes than a message may have: RETURN less of what is matched"
+            text = "An event is larger than the message limit: RETURN fewer or smaller values"
             error = {"code": "too_large", "message": text, "fields": {"limit": self.limits.max_answer_bytes}}
             self.end_for([stream], "too_large", [error])
             return
@@ -180,7 +182,7 @@ class Broker:
             self._queued.append((port, told, None, None))
 
     def _end(self, source: WatchStream | NodeTypeWatch) -> None:
-        """The watch was cancelled, or could not be evaluated any more."""
+        """End the streams of a watch that was cancelled or failed."""
         errors = [error_payload(error) for error in source.feed.errors()]
         self.end_for(_streams_of(source), "cancelled", errors)
 
@@ -188,7 +190,7 @@ class Broker:
         self.end_streams(streams, {"status": "ended", "reason": reason, "errors": errors})
 
     def end_streams(self, streams: Sequence[Stream], payload: dict[str, Any]) -> None:
-        """Tell everyone who follows them that this is the end, and why."""
+        """Notify all subscribers that the streams ended, with the reason, and remove their subscriptions."""
         ended = {id(stream) for stream in streams if stream.subscriber_count}
         for stream in streams:
             for port in stream.subscribers_by_port:
@@ -210,14 +212,14 @@ class Broker:
             port.send(records)
 
     def mark_ready(self, source: Any) -> None:
-        """From any thread, with locks held: there may be events."""
+        """Schedule a watch that may have events. Called from any thread, possibly with locks held."""
         if self._rung_at is None:
             self._rung_at = self.clock.monotonic()
         self._ready.append(source)
         self._wake()
 
     def reply(self, client: Client, record: Any, id: str | None = None) -> None:
-        """When it is durable; `id` is the message that it answers."""
+        """Queue a record for one client until the next flush. `id`: the message that it answers."""
         self._touched.add(client.desk)
         self._queued.append((client.port, record, client.desk, id))
         self._told_bytes += link.payload_bytes(record)
@@ -230,7 +232,7 @@ class Broker:
             return
         client = self.clients.get((port, record.conn))
         if client is None:
-            return  # it has gone, and nobody waits for an answer
+            return  # the client disconnected; no reply is needed
         if isinstance(record, link.CloseConnection):
             self._close_connection(client, orderly=record.clean, returns=record.may_resume)
         elif client.busy:
@@ -246,7 +248,7 @@ class Broker:
             if not record.system:
                 desk.database.session(record.actor or "").close()
             if desk.connections >= self.limits.max_connections_per_tenant and not record.local:
-                text = "this database has as many connections as it may: try again later"
+                text = "the database has reached its connection limit: try again later"
                 raise MessageError("too_many_connections", text)
             desk.connections += 1
             self.clients[port, record.conn] = client = Client(port, record, desk)
@@ -280,14 +282,14 @@ class Broker:
         return known
 
     def collection_desk(self) -> CollectionBroker:
-        """E6103 where there can be no sources."""
+        """Return the collection broker; raise E6103 on a server without a data directory."""
         if self.collections is None:
-            text = "this server keeps no data directory, so it has no sources: serve one with --data DIR"
+            text = "this server has no data directory and therefore no sources: start it with --data DIR"
             raise SourceError("E6103", text)
         return self.collections
 
     def session_of(self, client: Client) -> Session:
-        """The connection's own session: its transaction, its names, its private watches."""
+        """Return the connection's own session, which holds its transaction, names and exclusive watches."""
         if client.session is None:
             settings = self.home.settings
             session = client.desk.database.session(None if client.system else client.actor)
@@ -299,7 +301,7 @@ class Broker:
     # --- subscriptions ------------------------------------------------------------------------------------------
 
     def check_quotas(self, client: Client, name: str) -> None:
-        """Whether there may be one more subscription, unless the name is one that it has already."""
+        """Raise E8006 if one more subscription would exceed a quota. A name in use replaces its subscription."""
         if name in client.subscriptions:
             return
         checks = (
@@ -313,7 +315,7 @@ class Broker:
                 raise WatchError("E8006", f"Too many watches: {current} of {limit}", fields=fields)
 
     def add_subscription(self, client: Client, name: str, stream: Stream) -> None:
-        """The subscriber is counted; what it is told first is the caller's business."""
+        """Count a new subscriber of a stream. The caller sends the first messages."""
         audit(client, "subscription.created", name, stream=stream.stream_id)
         client.subscriptions[name] = stream
         client.desk.subscriptions += 1
@@ -321,7 +323,7 @@ class Broker:
         stream.add_subscriber(client.port, checksum=client.checksum)
 
     def remove_subscription(self, client: Client, name: str, *, returns: bool = False) -> None:
-        """A subscriber less. The last one's stream ends, or waits for one who was cut off."""
+        """Remove a subscriber. A stream without subscribers is closed, or kept idle if a client may resume it."""
         stream = client.subscriptions.pop(name, None)
         if stream is None:
             return
@@ -342,11 +344,11 @@ class Broker:
             self._close(client, stream)
 
     def keep_idle(self, stream: Stream) -> None:
-        """Keep a stream that nobody listens to, for those who come back."""
+        """Keep a stream without subscribers until `kept_until`, so that clients can resume."""
         self._lingering.append(stream)
 
     def close_stream(self, stream: Stream) -> None:
-        """End a stream that nobody listens to."""
+        """Close a stream without subscribers."""
         stream.desk.close_stream(stream)
         self.streams -= 1
 
@@ -357,7 +359,7 @@ class Broker:
         self.streams -= 1
 
     def replay(self, client: Client, name: str, stream: Stream, seq: int) -> None:
-        """What came after `seq`, as much as is good at a time."""
+        """Queue the events after `seq`, up to about REPLAY_CHUNK_BYTES; the gateway requests the rest."""
         events: list[tuple[int, bytes]] = []
         size = 0
         missed = stream.history.events_after(seq)
@@ -369,23 +371,27 @@ class Broker:
         more = len(events) < len(missed)
         self.reply(client, link.ReplayedEvents(conn=client.conn, sub=name, events=events, more=more))
 
-    # --- connections end ----------------------------------------------------------------------------------------
+    # --- end of connections -------------------------------------------------------------------------------------
 
     def _close_connection(self, client: Client, *, orderly: bool, returns: bool) -> None:
         del self.clients[client.port, client.conn]
         client.desk.connections -= 1
-        if client.session is not None and not client.busy:  # first: it says how its watches ended
-            client.session.close(lost=not orderly)  # who was cut off has failed at what it held
+        if (
+            client.session is not None and not client.busy
+        ):  # close the session first: its watches report how they ended
+            client.session.close(
+                lost=not orderly
+            )  # after an unclean disconnect, held deliveries count as failed
         for name in list(client.subscriptions):
             self.remove_subscription(client, name, returns=returns)
 
     def on_gateway_lost(self, port: Port) -> None:
-        """A whole gateway has gone, and its connections with it."""
+        """Close all connections of a gateway whose link broke."""
         for client in [c for c in self.clients.values() if c.port is port]:
             self._close_connection(client, orderly=False, returns=True)
 
     def evict_expired(self) -> None:
-        """Once in a while: let go of what is past its time."""
+        """Drop expired events and idle streams. Called periodically."""
         now = self.clock.monotonic()
         for desk in self.tenants.values():
             desk.window.expire(now)
@@ -399,14 +405,14 @@ class Broker:
                 self.close_stream(stream)
 
     def restore_streams(self) -> None:
-        """Before the first request: streams of the server before this one, if it stopped in good order."""
+        """Restore the streams of the previous server if it stopped gracefully. Call before the first request."""
         if self._windows is not None:
             restored = restore_windows(self._windows, self)
             if restored:
                 log.info("Restored %d streams", restored, extra={"action": "window.restored"})
 
     def take_up_collections(self) -> None:
-        """The same for streams over external collections, when there is somebody to ask about them."""
+        """Restore saved collection streams. Call once the collection broker exists."""
         restored = restore_collections(self)
         if restored:
             log.info("Restored %d streams over collections", restored, extra={"action": "window.restored"})

@@ -1,4 +1,4 @@
-"""The engine's own thread: everything that gateways ask is carried out here, in batches."""
+"""The engine thread: executes all gateway requests, in batches."""
 
 from __future__ import annotations
 
@@ -17,15 +17,15 @@ __all__ = ["EngineThread"]
 
 log = logging.getLogger(__name__)
 BATCH = 256
-"""Requests that share a flush."""
+"""Maximum number of requests that share a flush."""
 INBOX = 131_072
-"""Requests that may wait; more are refused."""
+"""Maximum number of queued requests; further ones are rejected."""
 HOUSEKEEPING_SECONDS = 1.0
 _real_time = SystemClock()
 
 
 class EngineThread:
-    """`post` from any thread; the broker's answers go to its ports."""
+    """Runs the broker. `post` may be called from any thread; replies go to the request's port."""
 
     def __init__(self, make_broker: Callable[[Callable[[], None]], Broker], *, inbox: int = INBOX) -> None:
         self._bell = Event()
@@ -35,7 +35,7 @@ class EngineThread:
         self._calls: deque[Callable[[], object]] = deque()
         self._stopping = False
         self.ready = Event()
-        """Set when it has taken up what the server before left."""
+        """Set once the streams of the previous server are restored."""
         self.broker = make_broker(self._bell.set)
         self._thread = Thread(target=self._run, name="vedette-engine", daemon=True)
 
@@ -51,9 +51,10 @@ class EngineThread:
         return len(self._inbox)
 
     def post(self, port: Port, record: Any, *, always: bool = False) -> bool:
-        """Ask; False when too much waits already. `always` is for what frees things and must not be lost.
+        """Queue a request. Return False if the queue is full. `always` bypasses the limit, for requests that free
+        resources.
 
-        Of a client's acks only the latest of each subscription waits: they say the same, and more.
+        Acks are coalesced: only the latest ack per subscription is kept, since it includes the earlier ones.
         """
         if isinstance(record, AckEvents):
             key = (port, record.conn, record.sub_id)
@@ -69,12 +70,12 @@ class EngineThread:
         return True
 
     def post_event(self, work: Callable[[], object]) -> None:
-        """Have something done on the engine's thread, between batches."""
+        """Run a function on the engine thread, between batches."""
         self._calls.append(work)
         self._bell.set()
 
     def stop(self, timeout: float | None = None) -> None:
-        """End after what is waiting now."""
+        """Stop after the requests that are queued now."""
         self._stopping = True
         self._bell.set()
         self._thread.join(timeout)

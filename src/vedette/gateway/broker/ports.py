@@ -1,4 +1,4 @@
-"""The engine's end of the links to gateway workers: a Unix socket, one connection for each worker."""
+"""Links to gateway workers over a Unix socket, one connection per worker."""
 
 from __future__ import annotations
 
@@ -21,30 +21,31 @@ __all__ = ["MOST_FRAME_BYTES", "FrameReader", "Stuck", "WorkerLinks", "WorkerPor
 log = logging.getLogger(__name__)
 MOST_FRAME_BYTES = 256 * 1024 * 1024
 _FIRST_FRAME_BYTES = 4096
-"""Of the Hello: until then it may be anybody."""
+"""Size limit of the Hello frame: the sender is not yet authenticated."""
 _WAITING_BYTES = 256 * 1024 * 1024
 _STUCK_SECONDS = 5.0
 _MOST_WAITING_BYTES = 4 * _WAITING_BYTES
-"""A worker for whom more waits than the first for so long, or ever more than the last, is cut off, and its clients go
-elsewhere."""
+"""A worker is disconnected if its unsent bytes stay above `_WAITING_BYTES` for `_STUCK_SECONDS`, or ever exceed this.
+Its clients then connect to other workers.
+"""
 
 
 class FrameReader:
-    """Cuts a stream of bytes into frames: 4 bytes of length, then the body. No I/O."""
+    """Splits a byte stream into frames: 4 bytes of length, then the body. No I/O."""
 
     def __init__(self, most_bytes: int = MOST_FRAME_BYTES) -> None:
         self._buffer = bytearray()
         self.most_bytes = most_bytes
 
     def feed(self, data: bytes) -> list[bytes]:
-        """Every frame that is whole now; ValueError when a length cannot be."""
+        """Return the frames that are now complete. Raise ValueError if a length exceeds the limit."""
         buffer = self._buffer
         buffer += data
         frames: list[bytes] = []
         while len(buffer) >= 4:
             size = int.from_bytes(buffer[:4], "big")
             if size > self.most_bytes:
-                raise ValueError(f"a frame of {size} bytes")
+                raise ValueError(f"frame of {size} bytes exceeds the limit")
             if len(buffer) < 4 + size:
                 break
             frames.append(bytes(buffer[4 : 4 + size]))
@@ -53,7 +54,7 @@ class FrameReader:
 
 
 class Stuck:
-    """Whether the other end takes nothing any more. No I/O."""
+    """Detects a peer that no longer reads. No I/O."""
 
     __slots__ = ("_bound", "_most", "_seconds", "_since")
 
@@ -62,7 +63,7 @@ class Stuck:
         self._since: float | None = None
 
     def is_stalled(self, waiting: int, now: float) -> bool:
-        """So many bytes wait; whether that is too much, or was for too long."""
+        """Return True if `waiting` bytes are too many, or were above the bound for too long."""
         if waiting <= self._bound:
             self._since = None
             return False
@@ -77,7 +78,7 @@ class WorkerLinks:
         self.engine = engine
         self.secret = secret
         self.ports: dict[WorkerPort, None] = {}
-        """Workers that have shown the secret, the latest last."""
+        """Authenticated workers, the most recent last."""
         self._server: asyncio.AbstractServer | None = None
 
     async def start(self, path: Path) -> None:
@@ -87,20 +88,20 @@ class WorkerLinks:
         close_to_others(path)
 
     async def stop(self, *, drain_seconds: float = 5.0) -> None:
-        """Tell the workers to send their clients elsewhere, and end."""
+        """Ask the workers to drain their clients, wait up to `drain_seconds`, then abort the rest."""
         if self._server is not None:
             self._server.close()
         for port in list(self.ports):
             port.write([link.Drain(seconds=drain_seconds)])
         deadline = asyncio.get_running_loop().time() + drain_seconds
-        while self.ports and asyncio.get_running_loop().time() < deadline:  # noqa: ASYNC110 - seldom, and bounded
+        while self.ports and asyncio.get_running_loop().time() < deadline:  # noqa: ASYNC110 - rare and bounded
             await asyncio.sleep(0.02)
         for port in list(self.ports):
             port.abort()
 
 
 class WorkerPort(asyncio.Protocol):
-    """One worker. The broker speaks to it from the engine's thread."""
+    """One worker. The broker calls `send` on the engine thread."""
 
     def __init__(self, links: WorkerLinks) -> None:
         self._links = links
@@ -111,10 +112,10 @@ class WorkerPort(asyncio.Protocol):
         self._stuck = Stuck(bound=_WAITING_BYTES, seconds=_STUCK_SECONDS, most=_MOST_WAITING_BYTES)
         self._bytes_said = 0
         self._bytes_written = 0
-        """Of those the ones that the transport has."""
+        """Bytes of `_bytes_said` that were passed to the transport."""
         self.name = ""
         self.figures: link.GatewayStats | None = None
-        """How the worker was doing a moment ago."""
+        """Latest statistics of the worker."""
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         self._transport = cast("asyncio.Transport", transport)
@@ -139,13 +140,13 @@ class WorkerPort(asyncio.Protocol):
             elif isinstance(record, link.Hello) and not self._known:
                 self._greet(record)
             else:
-                raise ValueError("a link begins with one Hello")
+                raise ValueError("the first record of a link must be a Hello")
 
     def _greet(self, hello: link.Hello) -> None:
         if not hmac.compare_digest(hello.secret, self._links.secret):
-            self.write([link.LinkRejected(why="this is not the secret of the data directory")])
+            self.write([link.LinkRejected(why="the secret of the data directory does not match")])
         elif hello.version != LINK_VERSION:
-            self.write([link.LinkRejected(why=f"this engine speaks version {LINK_VERSION} of the link")])
+            self.write([link.LinkRejected(why=f"this engine requires link version {LINK_VERSION}")])
         else:
             self._known, self.name = True, hello.name
             self._reader.most_bytes = MOST_FRAME_BYTES
@@ -156,12 +157,12 @@ class WorkerPort(asyncio.Protocol):
             self._transport.close()
 
     def _refuse(self, record: Any) -> None:
-        """The engine has too much to do. A request is answered; who fell behind cannot be brought up, and is told."""
+        """Reply that the engine is overloaded. A rejected replay request becomes resync-required."""
         if isinstance(record, link.ReplayRequest):
             self.write([link.ResyncRequired(conn=record.conn, sub=record.sub_id, reason="overflow")])
             return
         id = getattr(record, "sub_id" if isinstance(record, link.SubscribeRequest) else "id", None)
-        payload = {"code": "busy", "message": "the server is overloaded: try again", "retryable": True}
+        payload = {"code": "busy", "message": "the server is overloaded: try again later", "retryable": True}
         self.write([link.RequestFailed(conn=record.conn, id=id, payload=payload)])
 
     def connection_lost(self, exc: Exception | None) -> None:  # noqa: ARG002
@@ -178,12 +179,12 @@ class WorkerPort(asyncio.Protocol):
         return self._bytes_said - self._bytes_written + waiting > CONGESTED_BYTES
 
     def send(self, records: list[Any]) -> None:
-        """From the engine's thread."""
+        """Send records. Called on the engine thread."""
         frames = encode_frames(records)
         self._bytes_said += sum(map(len, frames))
         try:
             self._loop.call_soon_threadsafe(self._write, frames)
-        except RuntimeError:  # the loop has ended
+        except RuntimeError:  # the event loop has stopped
             log.debug(
                 "The event loop has ended; records for gateway %s are dropped",
                 self.name,
@@ -192,7 +193,7 @@ class WorkerPort(asyncio.Protocol):
 
     def write(self, records: list[Any]) -> None:
         frames = encode_frames(records)
-        self._bytes_written -= sum(map(len, frames))  # these were not said by the engine
+        self._bytes_written -= sum(map(len, frames))  # these bytes were not counted by `send`
         self._write(frames)
 
     def _write(self, frames: list[bytes]) -> None:

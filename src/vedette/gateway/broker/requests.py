@@ -1,7 +1,7 @@
-"""What a connection asks of the broker, request by request: statements, subscriptions, deliveries, watches.
+"""Executes client requests by type: statements, subscriptions, deliveries, watches. Engine thread only.
 
-Each is carried out on the engine's thread without waiting for the disk; what it is answered goes to `Broker.say`, which
-keeps it until it is durable. What a request does wrong is its own answer and nobody else's.
+No request waits for the disk. Replies go to `Broker.reply`, which holds them until they are durable. A failing request
+affects only its own reply.
 """
 
 from __future__ import annotations
@@ -32,23 +32,23 @@ __all__ = ["Requests"]
 
 log = logging.getLogger(__name__)
 MAX_INLINE_REPLY_BYTES = 262_144
-"""Of an answer that is put together between two requests; a larger one is, while others are served."""
+"""Size limit of a reply that is encoded on the engine thread; a larger one is encoded in a thread pool."""
 
 
 class Requests:
-    """Carries out what clients ask of one broker."""
+    """Executes the requests of all clients of one broker."""
 
     def __init__(self, broker: Broker, wake: Callable[[], None]) -> None:
         self._broker = broker
         self._wake = wake
         self._finished: deque[Callable[[], None]] = deque()
-        """Long reads that are done, for the next batch to answer."""
+        """Finished thread-pool reads, to be answered in the next batch."""
         self._waiting_for_port: list[tuple[Client, Callable[[], None]]] = []
-        """What may begin when the gateway of its client has taken what is on its way there."""
+        """Reads that start when their client's gateway is no longer congested."""
         self._pool = ThreadPoolExecutor(max_workers=2, thread_name_prefix="vedette-long-read")
 
     def finish_threaded(self) -> None:
-        """Answer what was read elsewhere meanwhile, and begin what had to wait."""
+        """Answer finished thread-pool reads and start those that were waiting for a congested gateway."""
         while self._finished:
             self._finished.popleft()()
         held, self._waiting_for_port = self._waiting_for_port, []
@@ -71,7 +71,7 @@ class Requests:
             self._refuse(client, record, payload)
 
     def _error_payload(self, client: Client, error: BaseException) -> dict[str, Any]:
-        """What a request failed with, for whoever made it."""
+        """Return the error payload for a failed request. An unexpected error is logged under a reference id."""
         if isinstance(error, VedetteError):
             return error_payload(error)
         if isinstance(error, MessageError):
@@ -79,17 +79,15 @@ class Requests:
         reference = f"{client.conn:x}-{self._broker.clock.now():%H%M%S%f}"
         ids = {"tenant": client.desk.tenant, "conn": client.conn, "reference": reference}
         log.error("A request failed", exc_info=error, extra={"action": "broker.request_failed", **ids})
-        return {"code": "internal", "message": f"internal error; the log has it under {reference}"}
+        return {"code": "internal", "message": f"internal error; see the server log, reference {reference}"}
 
     def _refuse(self, client: Client, record: Any, payload: dict[str, Any]) -> None:
-        """Say that it cannot be; a subscription that cannot be brought up is told to begin anew."""
+        """Send an error for a request. A failed replay request becomes resync-required."""
         if isinstance(record, link.ReplayRequest):
             self._broker.reply(
                 client, link.ResyncRequired(conn=client.conn, sub=record.sub_id, reason="overflow")
             )
-        elif not isinstance(
-            record, link.AckEvents | link.UpdateClaims
-        ):  # those are no requests: nobody waits for an answer
+        elif not isinstance(record, link.AckEvents | link.UpdateClaims):  # these get no reply
             id = record.sub_id if isinstance(record, link.SubscribeRequest) else getattr(record, "id", None)
             self._broker.reply(client, link.RequestFailed(conn=client.conn, id=id, payload=payload))
 
@@ -105,7 +103,7 @@ class Requests:
         self._check_actor_exists(client)
         session = self._broker.session_of(client)
         watching = client.desk.database.watching
-        if watching.blocking_watches:  # a full watch that holds writers back may be one that is read here
+        if watching.blocking_watches:  # a full watch that blocks writers may be published here
             self._broker.flush()
         id, text, params = record.id, record.text, record.params
         most = self._broker.limits.max_answer_bytes
@@ -127,13 +125,13 @@ class Requests:
         self._broker.reply(client, link.Reply(conn=client.conn, data=result_message(result, id, most)), id)
 
     def _check_actor_exists(self, client: Client) -> None:
-        """Who was there when the connection was opened may be gone by now: its watches have ended then, too."""
+        """Raise E7003 if the actor was deleted after the connection was opened. Its watches have ended as well."""
         person = client.token_actor
         if person is not None and client.desk.database.state.graph.get(person) is None:
-            raise PolicyError("E7003", "The actor of this connection does not exist any more")
+            raise PolicyError("E7003", "The actor of this connection no longer exists")
 
     def _defined(self, client: Client) -> dict[str, Any]:
-        """What the database's ontology is now; command lines of this machine also learn what else there is."""
+        """Return the database's ontology. Local command lines also get the list of databases."""
         payload: dict[str, Any] = {"status": "ok", "definitions": client.desk.database.definitions()}
         if client.local:
             payload["databases"] = self._broker.home.databases()
@@ -142,7 +140,7 @@ class Requests:
     def _run_in_thread(
         self, client: Client, session: Session, id: str | None, work: Callable[[], bytes]
     ) -> None:
-        """A script, a read that outgrew its slice, or a large answer: a thread does it while others are served."""
+        """Run a script, a read that exceeded its time slice, or the encoding of a large reply in the thread pool."""
         client.busy = True
         session.allow_long_reads = True
 
@@ -197,7 +195,9 @@ class Requests:
         self._broker.reply(client, link.Unsubscribed(conn=client.conn, sub_id=record.sub_id, data=data))
 
     def _renew(self, client: Client, record: link.UpdateClaims) -> None:
-        """Filters that ask about the token are bound anew (spec/pipeline.md §3, ruling 16): by subscribing again."""
+        """Update the claims. Filters that depend on the token are bound when subscribed, so their clients must
+        resubscribe.
+        """
         client.update_claims(record.claims)
         bound_to = claims_hash(client)
         for name, stream in list(client.subscriptions.items()):
@@ -241,7 +241,7 @@ class Requests:
             )
             return
         if not isinstance(stream, WatchStream) or (stream.shared and record.operation == "alter"):
-            text = "only a watch of one's own can be altered: subscribe with exclusive: true"
+            text = "only an exclusive watch can be altered: subscribe with exclusive: true"
             raise MessageError("not_exclusive", text)
         if record.operation == "cancel":
             if not stream.shared:
@@ -263,9 +263,9 @@ class Requests:
         self._broker.reply(client, link.Reply(conn=client.conn, data=managed(record)), record.id)
 
     def _pull(self, client: Client, stream: WatchStream, record: link.ManageRequest) -> None:
-        """What is ready now, and then the answer."""
+        """Publish the events that are ready, then reply."""
         if stream.credit != 0:
-            raise MessageError("invalid_payload", "pull is for what was subscribed to with prefetch: 0")
+            raise MessageError("invalid_payload", "pull requires a subscription with prefetch: 0")
         self._broker.flush()
         pulled = stream.pull(record.limit)
         for seq, tail in pulled:
@@ -286,7 +286,7 @@ class Requests:
             session.execute_without_waiting(text, params)
         for stream in client.subscriptions.values():
             if isinstance(stream, WatchStream) and stream.credit is not None:
-                stream.mark_ready()  # there may be room for another
+                stream.mark_ready()  # credit may be available again
         data = encode_message(f"{record.operation}_ack", {"deliveryId": record.delivery}, record.id)
         self._broker.reply(client, link.Reply(conn=client.conn, data=data), record.id)
 

@@ -1,4 +1,4 @@
-"""Subscribing and resuming, at the broker: which stream serves a request, and what its subscriber is told first."""
+"""Subscribe and resume over the graph: choose the stream for a request and send its first messages."""
 
 from __future__ import annotations
 
@@ -49,10 +49,10 @@ __all__ = ["MATCHER_VERSION", "GraphSubscriber"]
 MATCHER_VERSION = "mew-1.cel-1"
 DEFAULT_PREFETCH = 10
 DEFAULT_MAX_UNACKED = 1000
-"""The most events of a reliable watch that are out and not acknowledged, when the client does not say."""
+"""Default limit on unacknowledged events of a reliable watch."""
 
 SMALLER = (
-    "watch with [initial: none] and read what is there in pages (MATCH … ORDER BY … LIMIT), or RETURN less"
+    "watch with [initial: none] and read existing matches in pages (MATCH … ORDER BY … LIMIT), or RETURN less"
 )
 _ATTEMPTS = 8
 
@@ -62,7 +62,7 @@ class GraphSubscriber:
         self._broker = broker
         self._last_stream = 0
         self.resumes: dict[str, int] = {}
-        """How resumes ended: "ok", or the reason why not."""
+        """Number of resumes by outcome: "ok", or the reason for refusal."""
 
     def subscribe(self, client: Client, record: link.SubscribeRequest) -> None:
         payload = msgspec.convert({_WIRE.get(k, k): v for k, v in record.payload.items()}, Subscribe)
@@ -78,7 +78,7 @@ class GraphSubscriber:
             self._subscribe_filter(client, record.sub_id, payload)
 
     def subscribe_anew(self, client: Client, sub: str, wanted: CollectionRequest) -> None:
-        """A stream over an external collection was lost before its subscriber had its answer."""
+        """Subscribe again after a collection stream was lost before its subscriber got a reply."""
         self._broker.collection_desk().subscribe(client, sub, wanted, self._number)
 
     def _number(self) -> int:
@@ -94,7 +94,9 @@ class GraphSubscriber:
         prepared, _ = desk.database.statements.prepare_one(payload.watch)
         statement = prepared.statement
         if not isinstance(statement, ast.Watch):
-            raise InvalidStatement("E1101", "subscribe takes a WATCH statement; execute takes any other")
+            raise InvalidStatement(
+                "E1101", "subscribe requires a WATCH statement; use execute for other statements"
+            )
         if has_external_type(statement):
             wish = query_from_watch(client, payload.watch, params, payload, self._broker.limits.filters)
             self._broker.collection_desk().subscribe(client, sub, wish, self._number)
@@ -115,14 +117,14 @@ class GraphSubscriber:
     def make_collection(
         self, desk: Tenant, key: bytes, actor: str | None, left: SavedCollectionStream, position: int
     ) -> CollectionStream:
-        """A stream over an external collection that goes on from the server before."""
+        """Continue a collection stream of the previous server."""
         collections = self._broker.collection_desk()
         return collections.restore_stream(desk, key, actor, left, position, self._number())
 
     def open_watch_stream(
         self, desk: Tenant, actor: str | None, text: str, params: dict[str, Any], given: dict[str, Any]
     ) -> WatchStream:
-        """A stream for a watch that many may share; `given` are the parameters as they came over the wire."""
+        """Open a stream over a shareable watch. `given`: the parameters in wire form."""
         prepared, _ = desk.database.statements.prepare_one(text)
         wanted = {name: params[name] for name in prepared.parameters if name in params}
         feed = desk.create_shared_watch(actor, text, params)
@@ -158,14 +160,14 @@ class GraphSubscriber:
         self._acknowledge(client, sub, stream, initial)
 
     def _consistent_snapshot(self, source: WatchStream | NodeTypeWatch) -> Event:
-        """A snapshot that agrees with the stream: everything before it is numbered, nothing after it is."""
+        """Return a snapshot consistent with the stream: every earlier event is numbered, no later one is."""
         for _ in range(_ATTEMPTS):
             self._broker.flush()
             self._broker.pump(source)
             snapshot = source.feed.snapshot()
             if snapshot is not None:
                 return snapshot
-        raise InvalidStatement("E1102", "the watch is too busy for a snapshot just now: subscribe again")
+        raise InvalidStatement("E1102", "the watch changes too fast for a snapshot: subscribe again")
 
     def _acknowledge(self, client: Client, sub: str, stream: WatchStream, initial: Event | None) -> None:
         first = [self._ack(sub, stream, pending=initial is not None)]
@@ -176,10 +178,10 @@ class GraphSubscriber:
         self._subscribed(client, sub, stream, first)
 
     def _check_size(self, client: Client, sub: str, initial: bytes) -> None:
-        """What a watch begins with is one message."""
+        """Raise `too_large` if the initial event, which is a single message, exceeds the limit."""
         if len(initial) > self._broker.limits.max_answer_bytes:
             self._broker.remove_subscription(client, sub)
-            raise too_large("What the watch begins with", self._broker.limits.max_answer_bytes, SMALLER)
+            raise too_large("The initial event of the watch", self._broker.limits.max_answer_bytes, SMALLER)
 
     def _ack(self, sub: str, stream: Stream, *, pending: bool, **more: Any) -> bytes:
         payload: dict[str, Any] = {
@@ -206,7 +208,7 @@ class GraphSubscriber:
         self._broker.reply(client, record, sub)
 
     def _subscribe_exclusive(self, client: Client, sub: str, payload: Subscribe, feed: WatchFeed) -> None:
-        """A watch of the connection's own session."""
+        """Subscribe to a watch in the connection's own session."""
         stream = WatchStream(client.desk, self._number(), None, client.actor, feed, shared=False)
         options = feed.options
         if payload.prefetch == 0:
@@ -232,10 +234,10 @@ class GraphSubscriber:
         stream.mark_ready()
 
     def _end_previous_owner(self, desk: Tenant, stream: WatchStream) -> None:
-        """Whoever had the watch before is told nothing more by it, and hears so."""
+        """End the stream of the previous owner of a durable watch, and notify that owner."""
         former = desk.durable_streams.get(stream.feed.id)
         if former is not None:
-            text = "Another session has taken this watch up: attach it to have it back"
+            text = "Another session has attached to this watch: attach again to take it over"
             self._broker.end_for([former], "taken", [error_payload(WatchError("E8010", text))])
         desk.durable_streams[stream.feed.id] = stream
 
@@ -262,7 +264,7 @@ class GraphSubscriber:
         self._subscribed(client, sub, stream, first)
 
     def _note_binding(self, client: Client, stream: Stream, query: CollectionQuery) -> None:
-        """Whether the filter asks about the token: then it is right for these claims only."""
+        """Store the claims hash if the filter depends on the token; the stream is then valid for these claims only."""
         if (
             bind_request(query.condition, FilterRequest(auth=None, time=client.desk.clock.now()))
             != query.condition
@@ -279,7 +281,7 @@ class GraphSubscriber:
             return known
         tap = desk.node_type_watch(query.collection, actor)
         self._broker.flush()
-        self._broker.pump(tap)  # what happened before is not for those who come now
+        self._broker.pump(tap)  # earlier changes are not for the new subscriber
         try:
             return self.open_filter_stream(desk, actor, asked, auth, moment, include_data=include_data)
         finally:
@@ -295,7 +297,7 @@ class GraphSubscriber:
         *,
         include_data: bool,
     ) -> FilterStream:
-        """A stream for a filter that many may share."""
+        """Open a stream over a filter that equal subscribers share."""
         query = parse_query(asked, self._broker.limits.filters)
         bound = bind_request(query.condition, FilterRequest(auth=auth, time=moment))
         condition = compile_filter(bound, limits=self._broker.limits.filters)
@@ -309,7 +311,7 @@ class GraphSubscriber:
         return stream
 
     def _snapshot(self, sub: str, stream: FilterStream, query: CollectionQuery, event: Event) -> bytes:
-        """The documents, or why there are none: the subscription stands either way."""
+        """Encode the snapshot, or an error if it cannot be sent. The subscription stays active either way."""
         documents = [d for d in stream.tap.documents(event) if stream.matches(d, "create", None)]
         seq = stream.history.last_seq
         try:
@@ -321,14 +323,14 @@ class GraphSubscriber:
         payload = {"subId": sub, **page, "partition": 0, "seq": seq, "lsn": event.tick, "resumeToken": token}
         data = encode_message("snapshot", to_wire(payload), sub)
         if len(data) > MAX_SNAPSHOT_BYTES:
-            text = "the snapshot has more than 16 MiB: ask for pages with limit and startAfter"
+            text = "the snapshot is larger than 16 MiB: request pages with limit and startAfter"
             return encode_message("error", {"code": "snapshot_limit", "message": text, "subId": sub}, sub)
         return data
 
     # --- resuming -----------------------------------------------------------------------------------------------
 
     def resume(self, client: Client, record: link.ResumeRequest) -> None:
-        """All or nothing: everything after the token's seq, or `resync-required` and why."""
+        """Resume a stream: replay every event after the token's seq, or reply resync-required with a reason."""
         broker, desk = self._broker, client.desk
         broker.flush()
         token = desk.verify_token(record.token)
@@ -366,7 +368,7 @@ class GraphSubscriber:
     def refusal_reason(
         self, client: Client, record: link.ResumeRequest, token: ResumeToken | None, stream: Stream | None
     ) -> str | None:
-        """Why the subscription cannot go on where it was; None when it can."""
+        """Return why the subscription cannot be resumed; None if it can."""
         if token is None or token.epoch != client.desk.database.epoch:
             return "generation"
         if token.snapshot_pending or set(token.seqs) != {0}:
@@ -388,10 +390,12 @@ class GraphSubscriber:
 
 
 def _resume_seq(token: ResumeToken, record: link.ResumeRequest) -> int:
-    """The client's own count can only ask for more than the token: repeats are harmless, holes are not."""
+    """Return the seq to resume after. A client's `lastSeq` can only move it back: duplicates are harmless, gaps are
+    not.
+    """
     said = record.last_seq.get(0) if record.last_seq is not None else None
     return token.seqs[0] if said is None else min(token.seqs[0], said)
 
 
 _WIRE = {"max_unacked": "maxUnacked"}
-"""Fields that have another name on the wire."""
+"""Field names that differ on the wire."""

@@ -1,17 +1,17 @@
-"""The replay windows of a server that stops in good order, kept for the one that starts next: clients resume over it.
+"""Stores replay windows at graceful shutdown and restores them at the next start, so that clients can resume.
 
-Theory of operation. When the broker closes, everything is numbered and nobody commits any more. It writes down what its
-streams are (the text and parameters, or the query, that they were asked for with), where they stand and what can be
-replayed. The next broker makes the same watches before anybody can commit, and gives them the old chain to go on with:
-for those who come back nothing has happened but a longer break.
+Theory of operation. When the broker closes, every event is numbered and there are no further commits. It writes, for
+each stream, how to rebuild it (text and parameters, or query), its position, and its retained events. The next broker
+creates the same watches before the first commit and continues the old chains. To a resuming client, the restart looks
+like a long disconnect.
 
-On any doubt nothing is restored, and clients are told to begin anew: the file is of another version or damaged, a
-database has moved on since (another program worked on the directory), its log was restored from a backup, a stream is
-past its time, its actor is gone. The file is deleted when it is read, so that a crash later on finds none. After a
-crash there is none either: what was told last is then not known.
+If anything does not match, nothing is restored and clients must resync: the file has another version or is damaged, the
+database has newer commits (another program used the directory), its log was restored from a backup, the stream has
+expired, or its actor is gone. The file is deleted when it is read, so that a later crash does not leave a stale one.
+There is no file after a crash, because the last published events are then unknown.
 
-Streams over external collections go on, too, once there is a pipeline to deliver to them (`restore_collections`): they
-are registered from where they stood, so that what happened meanwhile is told as after any other break.
+Streams over external collections are restored when the pipeline can deliver to them (`restore_collections`). They are
+registered at their saved position, so changes made in the meantime are delivered as after any other interruption.
 """
 
 from __future__ import annotations
@@ -41,30 +41,30 @@ log = logging.getLogger(__name__)
 FILE = "gateway.window"
 VERSION = 1
 _COLLECTION = b'{"collection":'
-"""How the recipe of a stream over an external collection begins."""
+"""Start of the restore spec of a collection stream."""
 
 
 class SavedStream(msgspec.Struct, array_like=True, kw_only=True):
     key: bytes
     actor: str | None
     recipe: bytes
-    """How to make it again."""
+    """JSON from which the stream is rebuilt."""
     bound_to: bytes | None
     position: int
-    """Of its watch's last event."""
+    """Position of the watch's last event."""
     lost_until: int
     last_seq: int
     seconds_left: float
-    """How long it waits for somebody to come back."""
+    """Seconds for which the stream could still be resumed."""
     events: list[tuple[int, bytes, float]]
-    """Seq, event, and how many seconds old it is."""
+    """Seq, encoded suffix and age in seconds of each event."""
 
 
 class SavedTenant(msgspec.Struct, array_like=True, kw_only=True):
     tenant: str
     epoch: int
     sequence: int
-    """Of the last commit: who finds another has missed something."""
+    """Sequence number of the last commit. A different number at the restart means that commits were missed."""
     streams: list[SavedStream]
 
 
@@ -75,7 +75,7 @@ class SavedWindows(msgspec.Struct, array_like=True, kw_only=True):
 
 
 def save_windows(path: Path, desks: Iterable[Tenant], now: float) -> None:
-    """Write down what can be resumed; nobody may commit any more. `now` is on the desks' monotonic scale."""
+    """Write all resumable streams. There must be no further commits. `now`: monotonic time."""
     saved = [_saved_desk(desk, now) for desk in desks]
     kept = [desk for desk in saved if desk.streams]
     if not kept:
@@ -128,7 +128,7 @@ def _position(stream: Stream) -> int:
 
 
 def restore_windows(path: Path, broker: Broker) -> int:
-    """Take up what an earlier broker wrote down; how many streams. Before anybody can commit."""
+    """Restore the graph streams of the previous broker and return their number. Call before the first commit."""
     try:
         data = path.read_bytes()
         path.unlink()
@@ -160,7 +160,7 @@ def _restore_desk(broker: Broker, saved: SavedTenant, downtime_seconds: float) -
             continue
         try:
             stream = _make(broker, desk, each)
-        except VedetteError as error:  # its actor is gone, its type, its right
+        except VedetteError as error:  # the actor, the type or the permission no longer exists
             extra = {"action": "window.not_restored", "tenant": desk.tenant, "actor": each.actor}
             log.info("A stream cannot be restored: %s", error, extra=extra)
             continue
@@ -170,7 +170,7 @@ def _restore_desk(broker: Broker, saved: SavedTenant, downtime_seconds: float) -
             made.append((stream, each))
     if (
         desk.database.state.sequence != saved.sequence
-    ):  # somebody did commit meanwhile: what, not all have seen
+    ):  # a commit during the restore may be missing from some streams
         for stream, _ in made:
             broker.close_stream(stream)
         return 0
@@ -181,7 +181,7 @@ def _restore_desk(broker: Broker, saved: SavedTenant, downtime_seconds: float) -
 
 
 def restore_collections(broker: Broker) -> int:
-    """Take up streams over external collections, before any client comes; how many."""
+    """Restore the collection streams and return their number. Call before the first client connects."""
     waiting, broker.saved_collection_streams = broker.saved_collection_streams, []
     made: dict[tuple[Tenant, float], list[tuple[Stream, SavedStream]]] = {}
     now = broker.clock.monotonic()
@@ -191,7 +191,7 @@ def restore_collections(broker: Broker) -> int:
         left = msgspec.json.decode(each.recipe, type=dict[str, SavedCollectionStream])["collection"]
         try:
             stream = broker.subscribing.make_collection(desk, each.key, each.actor, left, each.position)
-        except VedetteError as error:  # its actor is gone, or is shown something else
+        except VedetteError as error:  # the actor is gone, or its views have changed
             extra = {"action": "window.not_restored", "tenant": desk.tenant, "actor": each.actor}
             log.info("A stream cannot be restored: %s", error, extra=extra)
             continue
@@ -206,7 +206,7 @@ def restore_collections(broker: Broker) -> int:
 
 
 def _make(broker: Broker, desk: Tenant, saved: SavedStream) -> Stream | None:
-    """The stream again; None when it is not what it was."""
+    """Rebuild a stream. Return None if its key differs from the saved one."""
     recipe: dict[str, Any] = msgspec.json.decode(saved.recipe)
     stream: Stream
     if "watch" in recipe:
@@ -229,7 +229,7 @@ def _make(broker: Broker, desk: Tenant, saved: SavedStream) -> Stream | None:
 
 
 def _refill(desk: Tenant, made: list[tuple[Stream, SavedStream]], then: float) -> None:
-    """The events of all streams, the oldest first."""
+    """Add the saved events of all streams to the window, oldest first."""
     for stream, saved in made:
         stream.history = StreamHistory(evicted_seq=saved.lost_until, last_seq=saved.lost_until)
     events = sorted((e[0], n, e[1], e[2]) for n, (_, saved) in enumerate(made) for e in saved.events)

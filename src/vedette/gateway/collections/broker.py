@@ -1,16 +1,17 @@
-"""External collections at the broker, on the engine thread: which streams exist and who subscribes to them.
+"""External collections at the broker: which streams exist and who subscribes to them. Engine thread only.
 
-Theory of operation. A stream over a collection is one subscription at the registry. Its first subscriber's snapshot is
-read at an offset of the journal, and the stream is registered with that offset as its boundary: the pipeline tells
-everything after it. Whoever comes later joins the stream where it stands: its snapshot is what the stream has been told
-by then (`collection_images`), and what it is told while the snapshot is read is replayed from the window, as in a
-resume. So every subscriber has one chain without a hole and without a repeat, and each event is encoded once.
+Theory of operation. A collection stream is one subscription at the registry. The snapshot of its first subscriber is
+read at a journal offset, and the stream is registered with that start offset: the pipeline delivers every later change.
+A later subscriber joins at the stream's current seq. Its snapshot contains exactly what the stream has published up to
+that seq (`snapshot.py`); events published while the snapshot is read are replayed from the window, as in a resume. So
+each subscriber gets one chain of events without gaps or duplicates, and each event is encoded once.
 
-When continuity is lost (the source's log was, or our lease) the streams concerned are closed and their subscribers are
-told to begin anew. Never is anything left out in silence.
+If continuity is lost (the source lost its log, or the gateway lost its lease), the affected streams are closed and
+their subscribers get resync-required. No event is ever dropped silently.
 
-An actor's stream is registered with what policies show it. When that changes, the stream is registered anew, and told
-the difference: what it was shown where it stands, against what it is shown at the new boundary (`change_views`).
+A stream of an actor is registered with the actor's policy views. When the views change, the stream is registered again
+and publishes the difference between the rows visible before and the rows visible at the new start offset
+(`change_views`).
 """
 
 from __future__ import annotations
@@ -65,7 +66,7 @@ class CollectionBroker:
         self._last_id = 0
         self._rights = PolicyReview(registrar.call, self.change_views, self._end)
         self.resyncs = 0
-        """Streams that had to begin anew, so far."""
+        """Number of streams that had to resync."""
 
     @property
     def streams(self) -> int:
@@ -73,19 +74,19 @@ class CollectionBroker:
 
     @property
     def events(self) -> int:
-        """What was told to streams here, so far."""
+        """Number of events published to collection streams."""
         return self._telling.events
 
     def take(self, frame: Deliver | Complete | Status) -> None:
-        """One frame of an ingest link, in the order of arrival."""
+        """Process one frame of an ingest link. Frames arrive in order."""
         self._telling.take(frame)
 
-    # --- subscribing --------------------------------------------------------------------------------------------
+    # --- subscribe ----------------------------------------------------------------------------------------------
 
     def subscribe(
         self, client: Client, sub: str, wanted: CollectionRequest, number: Callable[[], int]
     ) -> None:
-        """`number` gives a new stream its number."""
+        """Subscribe a client, joining an equal stream if there is one. `number` returns the id for a new stream."""
         desk = client.desk
         joining = PendingSubscriber(client, sub, wanted)
         known = desk.streams.get(wanted.key)
@@ -107,7 +108,7 @@ class CollectionBroker:
         self._register(stream, wanted)
 
     def save(self) -> None:
-        """The server ends in good order: streams say where they stand, for the one that comes next."""
+        """Save the positions of all streams for the next server. Called on graceful shutdown."""
         for stream in self._telling.streams_by_subscription_id.values():
             stream.save(self._telling.published_offset(stream))
 
@@ -120,7 +121,7 @@ class CollectionBroker:
         position: int,
         number: int,
     ) -> CollectionStream:
-        """Go on with a stream of the server before; raises when it cannot be what it was."""
+        """Continue a stream of the previous server. Raise VedetteError if its actor's views have changed."""
         wanted = query_from_saved(desk, key, actor, left)
         stream = CollectionStream(desk, number, actor, wanted, self._closed)
         stream.position = position
@@ -138,7 +139,7 @@ class CollectionBroker:
         shown: PublishedRows | None = None,
         left: SavedCollectionStream | None = None,
     ) -> None:
-        """Register a stream; `shown` is what it was told before, when it is not for the first time."""
+        """Register a stream. `shown`: rows published before, if the stream was registered earlier."""
         self._telling.registration_started()
         self._last_id += 1
         ids = stream.registration_ids = tuple(f"{self._last_id}.{n}" for n in range(len(wanted.collections)))
@@ -168,7 +169,7 @@ class CollectionBroker:
             self._registrar.post(UnregisterJob(registration_ids=ids))
             for joining in stream.awaiting_registration:
                 self._reception.is_waiting(stream, joining)
-        elif stream.wanted.views is not wanted.views:  # rights have changed meanwhile
+        elif stream.wanted.views is not wanted.views:  # policies changed during the registration
             self._registrar.post(UnregisterJob(registration_ids=ids))
             if left is not None:
                 self._resync([stream], "auth")
@@ -194,7 +195,7 @@ class CollectionBroker:
         *,
         differs: bool = True,
     ) -> None:
-        """`differs`: what was shown before may not be what is shown now."""
+        """Finish a registration. `differs`: the visible rows may differ from `shown`."""
         stream.state = StreamState.REGISTERED
         stream.subscription_ids, stream.version, stream.start_offset = (
             opened.numbers,
@@ -219,7 +220,7 @@ class CollectionBroker:
         self._telling.publish_early(stream)
 
     def _join(self, stream: CollectionStream, joining: PendingSubscriber) -> None:
-        """Where the stream stands now; what it had been told by then is read elsewhere."""
+        """Join a subscriber at the stream's current seq. The registry thread reads its snapshot."""
         seq, position = stream.history.last_seq, stream.position
         joining = joining.with_views_of(stream)
         if not joining.wanted.snapshot:
@@ -260,13 +261,13 @@ class CollectionBroker:
         elif isinstance(outcome, VedetteError):
             self._reception.refuse(stream, joining, outcome)
         elif not stream.history.can_replay_from(seq):
-            text = "the collection is too busy for a snapshot just now: subscribe again"
+            text = "the collection changes too fast for a snapshot: subscribe again"
             self._reception.refuse(stream, joining, InvalidStatement("E1102", text))
         else:
             self._reception.acknowledge(stream, joining, seq, position, outcome.offset, outcome.documents)
 
     def _closed(self, stream: CollectionStream) -> None:
-        """Nobody follows it any more."""
+        """Unregister a stream that has no subscribers left."""
         self._rights.remove(stream)
         self._unregister(stream)
 
@@ -275,18 +276,18 @@ class CollectionBroker:
         if stream.subscription_ids:
             self._registrar.post(UnregisterJob(registration_ids=stream.registration_ids))
 
-    # --- rights change ------------------------------------------------------------------------------------------
+    # --- policy changes -----------------------------------------------------------------------------------------
 
     def change_views(self, stream: CollectionStream, eyes: Mapping[str, CollectionView] | None) -> None:
-        """Policies show a stream's actor something else from now on: it is told the difference, and nothing between."""
+        """Apply new policy views to a stream. It publishes the difference, and no other event in between."""
         former, wanted = stream.wanted, replace(stream.wanted, views=eyes)
         if stream.state is StreamState.CLOSED:
             return
         if former.windowed:
-            self._resync([stream], "auth")  # what its windows have counted cannot be taken back
+            self._resync([stream], "auth")  # counts of closed windows cannot be corrected
             return
         if stream.state is StreamState.OPENING:
-            stream.wanted = wanted  # `_opened` finds it
+            stream.wanted = wanted  # `_on_registered` detects the change
             return
         after, places = self._telling.published_offset(stream), stream.published
         self._unregister(stream)
@@ -318,7 +319,7 @@ class CollectionBroker:
             self._telling.say(stream, seq, tail)
 
     def _unanswered_subscribers(self, stream: CollectionStream) -> list[PendingSubscriber]:
-        """Who is counted as a subscriber and does not know it yet: a gateway tells them nothing."""
+        """Return counted subscribers that have no reply yet. The gateway does not send them stream records."""
         return [
             joining
             for joining in (*stream.awaiting_registration, *stream.awaiting_snapshot)
@@ -326,7 +327,7 @@ class CollectionBroker:
         ]
 
     def _end(self, stream: CollectionStream, error: VedetteError) -> None:
-        """Nothing can be told to its actor any more."""
+        """End a stream whose actor may no longer see anything."""
         stream.resumable_until = 0.0
         for joining in self._unanswered_subscribers(stream):
             self._reception.refuse(stream, joining, error)
@@ -334,15 +335,15 @@ class CollectionBroker:
         self._broker.end_streams([stream], payload)
         stream.desk.close_stream(stream)
 
-    # --- continuity is lost -------------------------------------------------------------------------------------
+    # --- lost continuity ----------------------------------------------------------------------------------------
 
     def on_lease_lost(self) -> None:
-        """Our lease was lost and with it what was delivered since."""
+        """Resync all streams: the lease was lost, and with it the deliveries since then."""
         self._resync(list(self._telling.streams_by_subscription_id.values()), "gap")
         self._telling.forget_early()
 
     def source_removed(self, source: str) -> None:
-        """Nothing will come any more: who follows its collections is told that this is the end."""
+        """End all streams over the collections of a removed source."""
         error = SourceError("E6103", f"the source '{source}' was removed", fields={"source": source})
         front = f"{source}::"
         for stream in set(self._telling.streams_by_subscription_id.values()):
@@ -350,7 +351,7 @@ class CollectionBroker:
                 self._end(stream, error)
 
     def _resync(self, streams: Iterable[CollectionStream], reason: str) -> None:
-        """Close the streams and tell who followed them, once, to begin anew."""
+        """Close streams and send each of their subscribers one resync-required."""
         lost = {id(stream): stream for stream in streams}
         if not lost:
             return
@@ -363,7 +364,7 @@ class CollectionBroker:
         )
         unanswered = [joining for stream in lost.values() for joining in self._unanswered_subscribers(stream)]
         for stream in lost.values():
-            stream.resumable_until = 0.0  # nobody can come back to it
+            stream.resumable_until = 0.0  # the stream cannot be resumed
         for client in list(self._broker.clients.values()):
             for name in [n for n, s in client.subscriptions.items() if id(s) in lost]:
                 self._broker.reply(client, link.ResyncRequired(conn=client.conn, sub=name, reason=reason))

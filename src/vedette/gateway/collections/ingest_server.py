@@ -1,11 +1,11 @@
-"""The gateway's end of the ingest link (`vedette.transport.ingest_messages`): executors connect and deliver here.
+"""Accepts deliveries of the pipeline over the ingest link (`vedette.transport.ingest_messages`). Event loop.
 
-A delivery is accepted when the engine's thread has numbered it and holds it in the replay window: from then on it
-reaches its subscribers, or they are told that it did not. Only then may the pipeline move its checkpoint.
+A delivery is accepted once the engine thread has numbered it and it is in the replay window. From then on it reaches
+its subscribers, or they are told to resync. Only then may the pipeline advance its checkpoint.
 
-Deliveries that wait for the engine go when their link does, all at once, as if they had been lost on the way: they were
-not accepted, so they come again over another link, from the first on (`vedette.pipeline.outgoing`). Otherwise a
-pipeline that tries again and again would fill the memory of a gateway whose engine is busy.
+When a link closes, its unprocessed deliveries are dropped together, as if they had been lost in transit. They were not
+accepted, so the pipeline sends them again over another link, starting with the first (`vedette.pipeline.outgoing`).
+Keeping them would let a retrying pipeline fill the memory of a busy gateway.
 """
 
 from __future__ import annotations
@@ -37,17 +37,17 @@ __all__ = ["IngestServer", "Take"]
 
 log = logging.getLogger(__name__)
 _FIRST_FRAME_BYTES = 4096
-"""Of the Hello: until then it may be anybody."""
+"""Size limit of the Hello frame: the sender is not yet authenticated."""
 
 Take: TypeAlias = Callable[[Callable[[], Deliver | Complete | Status | None], Callable[[], None]], None]
-"""Has a frame taken, in the order of the calls, and calls back, from any thread, when it is.
+"""Processes a frame on the engine thread, in call order, then calls the second argument, from any thread.
 
-The frame is asked for, once, when it is its turn; None when its link has gone.
+The first argument returns the frame when it is due, or None if its link has closed.
 """
 
 
 class IngestServer:
-    """Listens on a Unix socket, and on a port when executors run on other machines."""
+    """Listens on a Unix socket, and on a TCP port if executors run on other machines."""
 
     def __init__(self, secret: str, take: Take) -> None:
         self.secret = secret
@@ -62,7 +62,7 @@ class IngestServer:
         close_to_others(path)
 
     async def start(self, host: str, port: int) -> int:
-        """Listen on a port, 0 for a free one; the port."""
+        """Listen on a port (0 selects a free one) and return it."""
         server = await asyncio.get_running_loop().create_server(lambda: IngestConnection(self), host, port)
         self._servers.append(server)
         return int(server.sockets[0].getsockname()[1])
@@ -75,7 +75,7 @@ class IngestServer:
 
 
 class IngestConnection(asyncio.Protocol):
-    """One executor's worker, or the driver."""
+    """A connection from an executor's worker or from the driver."""
 
     def __init__(self, server: IngestServer) -> None:
         self._server = server
@@ -84,8 +84,9 @@ class IngestConnection(asyncio.Protocol):
         self._reader = FrameReader(_FIRST_FRAME_BYTES)
         self._authenticated = False
         self._waiting: deque[Deliver] = deque()
-        """Deliveries whose turn has not come. The engine's thread takes the first one, or finds that all are gone:
-        a later one must never be taken when one before it was not."""
+        """Deliveries not yet processed. The engine thread takes the first one or finds the queue empty: a delivery must
+        never be processed if an earlier one was dropped.
+        """
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         self._transport = cast("asyncio.Transport", transport)
@@ -109,7 +110,7 @@ class IngestConnection(asyncio.Protocol):
         if isinstance(frame, Hello) and not self._authenticated:
             self._greet(frame)
         elif not self._authenticated:
-            raise PipelineError("E6302", "a link begins with a Hello")
+            raise PipelineError("E6302", "the first frame of a link must be a Hello")
         elif isinstance(frame, Deliver):
             number = frame.number
             self._waiting.append(frame)
@@ -117,27 +118,27 @@ class IngestConnection(asyncio.Protocol):
         elif isinstance(frame, Complete | Status):
             self._server.take(lambda: frame, lambda: None)
         else:
-            raise PipelineError("E6302", f"a pipeline does not say {type(frame).__name__}")
+            raise PipelineError("E6302", f"a pipeline cannot send {type(frame).__name__}")
 
     def _greet(self, hello: Hello) -> None:
         if not hmac.compare_digest(hello.secret.encode(), self._server.secret.encode()):
-            raise PipelineError("E6302", "this is not the secret of the data directory")
+            raise PipelineError("E6302", "the secret of the data directory does not match")
         self._authenticated = True
         self._reader.lift_size_limit()
         self._send(Welcome(gateway="engine"))
 
     def _next(self) -> Deliver | None:
-        """From the engine's thread."""
+        """Return the next delivery. Engine thread."""
         try:
             return self._waiting.popleft()
         except IndexError:
             return None
 
     def _later(self, frame: Frame) -> None:
-        """From the engine's thread."""
+        """Send a frame from the engine thread."""
         try:
             self._loop.call_soon_threadsafe(self._send, frame)
-        except RuntimeError:  # the loop has ended
+        except RuntimeError:  # the event loop has stopped
             log.debug(
                 "The event loop has ended; a frame for the pipeline is dropped",
                 extra={"action": "ingest.late"},

@@ -1,7 +1,7 @@
-"""What the pipeline delivers, told to the streams that it concerns: at once, or in causal order at the end of a batch.
+"""Publishes the changes that the pipeline delivers: at once, or in causal order at the end of a batch.
 
-Which streams there are the desk knows and says (`add`, `remove`). A change that cannot be told ends the stream's chain:
-its subscribers are told to begin anew, by the desk's `resync`.
+`CollectionBroker` adds and removes streams. A change that cannot be published breaks the stream's chain, so the stream
+must resync.
 """
 
 from __future__ import annotations
@@ -37,56 +37,56 @@ ResyncStreams: TypeAlias = Callable[[Iterable[CollectionStream], str], None]
 
 
 class CollectionPublisher:
-    """`resync` closes streams, and tells who followed them why they have to begin anew."""
+    """Publishes delivered changes. `resync` closes streams and notifies their subscribers."""
 
     def __init__(self, broker: Broker, resync: ResyncStreams) -> None:
         self._broker, self._resync = broker, resync
         self._ingest = ChangeReceiver()
         self.streams_by_subscription_id: dict[int, CollectionStream] = {}
-        """Streams by their number at the registry."""
+        """Streams by the numeric subscription id of the registry."""
         self._standing: set[CollectionStream] = set()
         self._causal_pending: set[CollectionStream] = set()
-        """Streams in causal order for which something has come that they were not told yet."""
+        """Streams with causal ordering that have unpublished changes."""
         self._expected = 0
         self._early_changes: dict[int, list[MatchedChange | WindowResult]] = {}
-        """For numbers that are not known yet, while something is being opened."""
+        """Changes for unknown subscription ids, kept while a registration is pending."""
         self._states: dict[int, str] = {}
-        """Partitions and what the pipeline last said about them."""
+        """Last reported status by partition."""
         self.completed_offset = 0
-        """All partitions are told up to this offset."""
+        """Journal offset up to which all partitions are published."""
         self._version = -1
-        """Subscriptions up to this version of the registry were: those that the batch knew."""
+        """Registry version of the last completed batch. Subscriptions up to this version were part of it."""
         self.events = 0
-        """What was told to streams here, so far."""
+        """Number of events published to collection streams."""
 
-    # --- streams come and go ------------------------------------------------------------------------------------
+    # --- streams ------------------------------------------------------------------------------------------------
 
     def registration_started(self) -> None:
-        """A stream is being opened: what comes for a number that nobody has may be its."""
+        """Note a pending registration. Changes for unknown ids may belong to it and are kept."""
         self._expected += 1
 
     def registration_finished(self) -> None:
-        """That is over, whatever came of it."""
+        """Note the end of a registration, successful or not."""
         self._expected -= 1
         if not self._expected:
             self._early_changes.clear()
 
     def add(self, stream: CollectionStream, states: Mapping[int, str]) -> None:
-        """It is registered. `states`: of its partitions, unless the pipeline has said more since."""
+        """Add a registered stream. `states`: status of its partitions, unless a newer status has arrived."""
         self._ingest.track_epochs(stream.partition_epochs)
         self._states = {**states, **self._states}
         self.streams_by_subscription_id.update(dict.fromkeys(stream.subscription_ids, stream))
         self._standing.add(stream)
 
     def publish_early(self, stream: CollectionStream) -> None:
-        """What came for it before its numbers were known."""
+        """Publish the changes that arrived for a stream before its ids were known."""
         for number in stream.subscription_ids:
             for told in self._early_changes.pop(number, ()):
                 if isinstance(told, WindowResult):
                     self._window(told)
                 else:
                     self._publish_change(told)
-        if stream.version <= self._version:  # so did the end of the batch, which nobody says again
+        if stream.version <= self._version:  # the batch's end arrived early, too, and is not repeated
             self._mark_live(stream)
 
     def forget_early(self) -> None:
@@ -102,10 +102,10 @@ class CollectionPublisher:
     def published_offset(self, stream: CollectionStream) -> int:
         return self.completed_offset if stream.state is StreamState.LIVE else stream.start_offset
 
-    # --- what the pipeline delivers -----------------------------------------------------------------------------
+    # --- deliveries ---------------------------------------------------------------------------------------------
 
     def take(self, frame: Deliver | Complete | Status) -> None:
-        """One frame of an ingest link, in the order of arrival."""
+        """Process one frame of an ingest link. Frames arrive in order."""
         for output in self._ingest.receive(frame):
             match output:
                 case MatchedChange():
@@ -123,7 +123,7 @@ class CollectionPublisher:
                     self._status(output)
 
     def _publish_change(self, told: MatchedChange) -> None:
-        """To everyone it concerns: at once, or in causal order when its batch is complete."""
+        """Publish a change to every matching stream: at once, or with causal ordering when its batch is complete."""
         change = DecodedChange(told.change)
         for reason, numbers in zip(_REASONS, told[1:], strict=True):
             for number in numbers:
@@ -164,22 +164,24 @@ class CollectionPublisher:
         self.say(stream, seq, tail)
 
     def say(self, stream: CollectionStream, seq: int, tail: bytes) -> None:
-        """An event of the stream, numbered and encoded."""
+        """Queue a numbered and encoded event of a stream."""
         self.events += 1
         self._broker.publish(stream, seq, tail)
 
     def _publish_failed(self, stream: CollectionStream) -> None:
-        """A document that cannot be told, or judged: its subscribers must not miss it in silence."""
+        """Resync a stream after a change could not be encoded or evaluated. It must not be lost silently."""
         extra = {"action": "collection.untold", "tenant": stream.desk.tenant, "stream": stream.stream_id}
         log.exception("A change could not be delivered; the stream must resync", extra=extra)
         self._resync([stream], "gap")
 
     def _unfiltered(self, record: DeliveredChange) -> None:
-        """The index was unsure (ruling 2): held against everything that follows the collection here."""
+        """Evaluate an unfiltered change against all local streams of its collection. The pipeline sends changes
+        unfiltered while its index is not reliable.
+        """
         change = DecodedChange(record)
         for number, stream in list(self.streams_by_subscription_id.items()):
             if stream.state is not StreamState.LIVE or record.offset <= stream.start_offset:
-                continue  # what it misses now it is told when the batch with it comes
+                continue  # the batch that includes the stream delivers the change
             if stream.desk.tenant == record.tenant and record.collection in stream.collections:
                 self._judge(stream, number, change)
 
@@ -193,7 +195,7 @@ class CollectionPublisher:
             self._publish_change(_only(change.record, number, reason))
 
     def _complete(self, offset: int, version: int) -> None:
-        """A batch is told whole: of streams that it knew nothing up to its end is outstanding."""
+        """Handle the end of a batch: streams that were part of it have no unpublished changes up to its offset."""
         self.completed_offset, self._version = offset, version
         for stream in [stream for stream in self._standing if stream.version <= version]:
             self._mark_live(stream)
@@ -201,14 +203,14 @@ class CollectionPublisher:
             self._release(stream)
 
     def _mark_live(self, stream: CollectionStream) -> None:
-        """A batch that knew it is told whole."""
+        """Mark a stream as live: a batch that included it is complete."""
         if stream.state is StreamState.REGISTERED:
             stream.state = StreamState.LIVE
             self._standing.discard(stream)
             self._release(stream)
 
     def _release(self, stream: CollectionStream) -> None:
-        """Tell it in causal order what is complete."""
+        """Publish buffered changes up to the completed offset, in causal order."""
         for change, reason in (
             stream.causal_buffer.release_up_to(self.completed_offset) if stream.causal_buffer else ()
         ):
@@ -222,7 +224,7 @@ class CollectionPublisher:
         if status.state == "stale" and before not in (None, "stale"):
             self._resync(self._following(status.partition), "gap")
         if before == "shedding" and status.state != "shedding":
-            # It is over: who was passed over can begin anew.
+            # Shedding has ended. Low-priority streams missed changes and must resync.
             low = [stream for stream in self._following(status.partition) if stream.wanted.low_priority]
             self._resync(low, "overflow")
 
@@ -238,5 +240,5 @@ _REASONS = tuple(MatchKind)
 
 
 def _only(record: DeliveredChange, number: int, reason: MatchKind) -> MatchedChange:
-    """A change for one subscription."""
+    """Return the change addressed to a single subscription."""
     return MatchedChange(record, *((number,) if reason is each else () for each in MatchKind))

@@ -1,7 +1,8 @@
-"""Which subscriptions are about external collections, and what they ask for.
+"""Recognizes subscriptions to external collections and parses them.
 
-A type or collection with a name in front, `shop::orders`, is one of the source `shop` and answered by the pipeline.
-Every other one is a type of the graph and answered by the engine (docs/design/pipeline.md, Which host answers).
+A type or collection with a prefix, such as `shop::orders`, belongs to the source `shop` and is evaluated by the
+pipeline. All others are types of the graph and are evaluated by the engine (docs/design/pipeline.md, "Which host
+answers").
 """
 
 from __future__ import annotations
@@ -40,7 +41,7 @@ __all__ = [
 
 SEPARATOR = "::"
 _windows = count()
-"""Watches with windows are never shared: the first event of each is `initial`, whenever it comes."""
+"""Makes windowed watches unique: they are never shared, because the first event of each is `initial`."""
 
 
 def is_external(collection: str) -> bool:
@@ -48,7 +49,7 @@ def is_external(collection: str) -> bool:
 
 
 def has_external_type(statement: Watch) -> bool:
-    """Whether any element of the pattern is of an external collection."""
+    """Return True if any element of the pattern has an external type."""
     return any(
         isinstance(element, NodePattern) and any(map(is_external, _names(element.type)))
         for element in statement.pattern.elements
@@ -66,7 +67,7 @@ def _names(type_: TypeExpression | None) -> Iterator[str]:
 def query_from_watch(
     client: Client, text: str, params: dict[str, Any], payload: Subscribe, limits: FilterLimits
 ) -> CollectionRequest:
-    """Raises E6204 for what the pipeline does not answer, E8001 for what policies do not show."""
+    """Parse a WATCH. Raise E6204 if the pipeline does not support it, E8001 if policies deny it."""
     watch = parse_collection_watch(text, params)
     _check_answered(watch)
     own = str(next(_windows)) if watch.windowed else ""
@@ -122,7 +123,7 @@ def query_from_filter(
 def query_from_saved(
     desk: Tenant, key: bytes, actor: str | None, left: SavedCollectionStream
 ) -> CollectionRequest:
-    """What a stream of the server before was asked for; raises when its actor would be shown something else now."""
+    """Return the request of a saved stream. Raise E7001 if its actor's views have changed."""
     wanted = CollectionRequest(
         key=key,
         collections=left.collections,
@@ -139,7 +140,7 @@ def query_from_saved(
 
 
 def request_auth(client: Client) -> dict[str, Any] | None:
-    """`request.auth` of a filter, bound when it is subscribed to (ruling 16); none in the system context."""
+    """Return `request.auth` of a filter, bound at subscription; None in the system context."""
     if client.system:
         return None
     claims = {k: v for k, v in client.claims.items() if isinstance(v, str | int | float | bool | list)}
@@ -147,13 +148,15 @@ def request_auth(client: Client) -> dict[str, Any] | None:
 
 
 def _check_answered(watch: CollectionWatch) -> None:
-    """What a gateway does not have for external collections is refused; `buffer` is the replay window's business."""
+    """Raise E6204 for options that gateways do not support on external collections. `buffer` is accepted: the replay
+    window takes its place.
+    """
     graph = [name for name in watch.collections if not is_external(name)]
     if graph:
-        text = f"a union of external collections and types of the graph ({graph[0]}) has no one host: use two watches"
+        text = f"a union cannot combine external collections with graph types ({graph[0]}): use two watches"
         raise SubscriptionError("E6204", text)
     if watch.options.on_full != "drop":
-        text = "the option on_full is not there for external collections over the network: leave it out"
+        text = "the option on_full is not supported for external collections over the network: omit it"
         raise SubscriptionError("E6204", text, fields={"option": "on_full"})
 
 

@@ -1,11 +1,12 @@
-"""The gateway's thread for journal and registry: looks up sources, reads snapshots, registers, renews, unregisters.
+"""Journal and subscription registry I/O of a gateway, on its own thread.
 
-The engine's thread never waits for these stores. It posts jobs here; what came of them is called back on the engine's
-thread, in the order of the jobs. Jobs that wait together share a transaction, so that a crowd that comes back after a
-restart costs a few of them.
+Theory of operation. The engine thread never waits for the journal or the registry. It posts jobs; results are passed
+back to the engine thread in the order of the jobs. Jobs that are queued together share one transaction, so many clients
+that resubscribe after a restart cost only a few transactions.
 
-A gateway is entered for a time and keeps its place by renewing it. If it fails to (the process was stopped, the store
-was away for longer than the lease), the pipeline has given it up and its deliveries with it: everything begins anew.
+A gateway holds a lease at the registry and renews it. If the lease expires (the process was suspended, or the store was
+unreachable for too long), the pipeline stops delivering to this gateway. The thread then acquires a new lease, and all
+streams must resync.
 """
 
 from __future__ import annotations
@@ -40,30 +41,30 @@ __all__ = [
 
 log = logging.getLogger(__name__)
 LEASE_SECONDS = 15.0
-"""How long the pipeline waits for a gateway that does not answer."""
+"""Lease time. The pipeline stops waiting for an unresponsive gateway after this time."""
 REGISTRATION_TTL_SECONDS = 300.0
-"""How long a registered subscription lasts when it is not renewed (spec/pipeline.md §2.4)."""
+"""Time after which a registered subscription expires if it is not renewed."""
 BATCH = 1_000
-"""Jobs that share a transaction."""
+"""Maximum number of jobs in one transaction."""
 
 
 class StreamRegistered(NamedTuple):
-    """A subscription stands at the registry."""
+    """Result of a `RegisterJob`: the registry accepted the subscription."""
 
     numbers: tuple[int, ...]
     version: int
     start_offset: int
     collections: dict[str, str]
-    """As the journal calls them ▸ as the client does."""
+    """Collection name in the journal ▸ name used by the client."""
     epochs: dict[int, int]
-    """The source's partitions and their epochs, no younger than the boundary."""
+    """Epoch of each partition of the sources, read no earlier than `start_offset`."""
     states: Mapping[int, str]
-    """How its partitions are told: live, stale, or behind (shedding, degraded)."""
+    """Delivery state by partition: live, stale, or lagging (shedding, degraded)."""
     documents: Documents | None
 
 
 class SnapshotRead(NamedTuple):
-    """What a subscriber who comes later begins with."""
+    """Result of a `SnapshotJob`: documents as of `offset`."""
 
     offset: int
     documents: Documents
@@ -71,23 +72,23 @@ class SnapshotRead(NamedTuple):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RegisterJob:
-    """Register a subscription; `ids` are the gateway's names of it, one for each collection."""
+    """Register a stream. `registration_ids`: this gateway's ids for it, one per collection."""
 
     registration_ids: tuple[str, ...]
     tenant: str
     wanted: CollectionRequest
     done: Callable[[StreamRegistered | VedetteError], None]
     left: SavedCollectionStream | None = None
-    """It goes on from here, and begins with nothing."""
+    """Saved state of a restored stream; such a stream gets no snapshot."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SnapshotJob:
-    """Read what a stream had been told by a certain place."""
+    """Read the documents that a stream has published up to a position."""
 
     tenant: str
     collections: Mapping[str, str]
-    """As the journal calls them ▸ as the client does."""
+    """Collection name in the journal ▸ name used by the client."""
     wanted: CollectionRequest
     after: int
     told: Mapping[int, PartitionPosition] | None
@@ -103,7 +104,7 @@ Job = RegisterJob | SnapshotJob | UnregisterJob
 
 
 class _Ready(NamedTuple):
-    """An opening that only needs to be registered."""
+    """A prepared `RegisterJob` that only needs its registration."""
 
     job: RegisterJob
     requests: list[SubscriptionRequest]
@@ -111,7 +112,7 @@ class _Ready(NamedTuple):
 
 
 class RegistryThread:
-    """`post` from the engine's thread. Started with the first job."""
+    """Executes jobs. `post` is called on the engine thread; the first job starts the thread."""
 
     def __init__(
         self,
@@ -125,8 +126,8 @@ class RegistryThread:
         lapsed: Callable[[], None],
         removed: Callable[[str], None],
     ) -> None:
-        """`call` has something done on the engine's thread: `lapsed`, when the lease was lost, and `removed`, with
-        its name when a source is no longer there.
+        """`call` runs a function on the engine thread. `lapsed` is called there when the lease was lost, `removed` with
+        the name of a source that no longer exists.
         """
         self._store, self._name, self._address = store, name, address
         self._quotas, self._clock = quotas, clock
@@ -138,20 +139,20 @@ class RegistryThread:
         self._journal: CollectionJournal | None = None
         self._registry: SubscriptionRegistry | None = None
         self._registered_ids: set[str] = set()
-        """Ids that are registered."""
+        """Ids currently registered."""
         self._unanswered: set[int] = set()
-        """Jobs of the present batch, by their identity."""
+        """Jobs of the current batch without a result, by object identity."""
         self._number = 0
         self._sources: set[str] = set()
         self._lease_ends = self._renew_at = 0.0
 
     @property
     def call(self) -> Callable[[Callable[[], object]], None]:
-        """Has something done on the engine's thread, from any other."""
+        """Function that runs its argument on the engine thread; may be called from any thread."""
         return self._call
 
     def start(self) -> None:
-        """Begin, once: what a former life of this gateway has left at the registry is cleared away."""
+        """Start the thread once. Registrations left by an earlier process of this gateway are removed."""
         if self._thread is None:
             self._thread = Thread(target=self._run, name="vedette-registrar", daemon=True)
             self._thread.start()
@@ -162,7 +163,7 @@ class RegistryThread:
         self._bell.set()
 
     def stop(self) -> None:
-        """End in good order: the pipeline need not wait for this gateway."""
+        """Finish queued jobs and release the lease, so that the pipeline does not wait for this gateway."""
         self._stopping = True
         self._bell.set()
         if self._thread is not None:
@@ -179,7 +180,7 @@ class RegistryThread:
         self._leave()
 
     def run_batch(self) -> None:
-        """Keep our place and do what waits, as much as shares a transaction."""
+        """Renew the lease if it is due, then execute up to `BATCH` queued jobs in one transaction."""
         jobs = [self._jobs.popleft() for _ in range(min(BATCH, len(self._jobs)))]
         self._unanswered = {id(job) for job in jobs}
         try:
@@ -191,7 +192,7 @@ class RegistryThread:
         except Exception:
             extra = {"action": "registrar.failed", "gateway": self._name}
             log.exception("The registry thread failed", extra=extra)
-            self._failed(jobs, PipelineError("E6303", "internal error; the log has it"))
+            self._failed(jobs, PipelineError("E6303", "internal error; see the server log"))
 
     def _register_stream(self) -> None:
         if self._registry is None:
@@ -207,7 +208,7 @@ class RegistryThread:
         self._renew_at = self._clock.monotonic() + REGISTRATION_TTL_SECONDS / 2
 
     def _join(self) -> int:
-        """Prolong the lease; the gateway's number, which is another one when it had been given up."""
+        """Acquire or extend the lease and return its number. A new number means that the lease was lost."""
         assert self._registry is not None
         now = self._clock.monotonic()
         number = self._registry.acquire_lease(self._name, self._address, LEASE_SECONDS).number
@@ -215,9 +216,9 @@ class RegistryThread:
         return number
 
     def _renew_lease(self, *, certainly: bool) -> None:
-        """Renew the lease when a third of it is over, and the subscriptions when half of their time is.
+        """Renew the lease after a third of its time, and the registrations after half of theirs.
 
-        `certainly`: somebody is about to be registered, and whoever has lost its place cannot register anybody.
+        `certainly` renews the lease now. Use it before registering, because a gateway without a lease cannot register.
         """
         assert self._registry is not None
         now = self._clock.monotonic()
@@ -254,7 +255,7 @@ class RegistryThread:
     # --- jobs -----------------------------------------------------------------------------------------------------
 
     def _work(self, jobs: Sequence[Job]) -> None:
-        """Openings of a batch are registered together; all else is done in its turn."""
+        """Execute jobs. All registrations of the batch share one call; unregistrations come last."""
         ready: list[_Ready] = []
         for job in jobs:
             match job:
@@ -280,7 +281,7 @@ class RegistryThread:
             self._registered_ids.difference_update(ended)
 
     def _prepared(self, job: RegisterJob) -> _Ready | None:
-        """Look at the source and read the snapshot; what cannot be is said, and nothing comes of it."""
+        """Look up the sources and read the snapshot. On failure, answer the job with the error and return None."""
         assert self._journal is not None
         assert self._registry is not None
         wanted = job.wanted
@@ -318,7 +319,7 @@ class RegistryThread:
         )
 
     def _register(self, ready: Sequence[_Ready]) -> None:
-        """All in one transaction; when one cannot be, each for itself."""
+        """Register all in one transaction. If that fails, register each one separately."""
         assert self._registry is not None
         if not ready:
             return
@@ -361,12 +362,13 @@ class RegistryThread:
             if not isinstance(job, UnregisterJob):
                 self._answer(job, error)
         endings = [job for job in jobs if isinstance(job, UnregisterJob)]
-        if endings and not self._stopping:  # they are tried again; whoever leaves ends all of them
+        # retry them later; when stopping, `_leave` releases all registrations anyway
+        if endings and not self._stopping:
             self._jobs.extendleft(reversed(endings))
             self._bell.wait(1.0)
 
     def _answer(self, job: RegisterJob | SnapshotJob, outcome: Any) -> None:
-        """Once: what fails later in a batch does not take back what was said."""
+        """Answer a job once. A later failure in the same batch does not answer it again."""
         if id(job) in self._unanswered:
             self._unanswered.discard(id(job))
             self._call(lambda: job.done(outcome))
@@ -375,9 +377,10 @@ class RegistryThread:
 def _known(
     journal: CollectionJournal, tenant: str, wanted: Sequence[str]
 ) -> tuple[dict[str, str], list[str]]:
-    """Collections as the journal calls them ▸ as they were named, and their sources; E6103 when one is not there.
+    """Return journal name ▸ client name of the collections, and the names of their sources. Raise E6103 if a source
+    does not exist.
 
-    A node type that comes through the graph's log has no name in front of it in the journal.
+    In the journal, a node type of a graph source has no source prefix.
     """
     sources = {source.name: source for source in journal.sources() if source.tenant == tenant}
     found: dict[str, str] = {}
@@ -385,7 +388,7 @@ def _known(
         name, _, collection = shown.partition("::")
         if name not in sources:
             text = (
-                f"there is no source '{name}' of this database, so {shown} cannot be watched: "
+                f"this database has no source '{name}', so {shown} cannot be watched: "
                 "`vedette source add` adds one"
             )
             raise SourceError("E6103", text, fields={"source": name})
@@ -395,7 +398,7 @@ def _known(
 
 def _check_epochs(left: SavedCollectionStream, partitions: Sequence[Partition]) -> None:
     if left.epochs != {partition.id: partition.epoch for partition in partitions}:
-        raise PipelineError("E6303", "the source has lost its past meanwhile: subscribe again")
+        raise PipelineError("E6303", "the source has lost part of its history: subscribe again")
 
 
 def _condition(wanted: CollectionRequest, collections: Mapping[str, str]) -> DocumentPredicate:

@@ -1,7 +1,7 @@
-"""What a collection held when a stream stood at a certain place: last images of the journal, rolled back.
+"""Documents of a collection as of an offset: the journal's latest images, rolled back.
 
-Images are read page by page while others go on writing, and the journal is ahead of what a stream was told. Both are
-mended by the same rule: where a key has changed since the place, the image before its first such change counts.
+Pages are read while the source keeps writing, and the journal is ahead of the stream. One rule corrects both: if a key
+changed after the requested offset, use the before-image of its first change after that offset.
 """
 
 from __future__ import annotations
@@ -17,13 +17,13 @@ from vedette.sources.records import ChangeRow
 __all__ = ["MOST_ROWS", "DocumentPredicate", "Documents", "PartitionPosition", "documents_at"]
 
 PartitionPosition: TypeAlias = tuple[int, int]
-"""(epoch, seq) of a partition."""
+"""(epoch, seq) within a partition."""
 Documents: TypeAlias = dict[tuple[str, str], dict[str, Any]]
-"""By collection, as the journal calls it, and key."""
+"""Documents by (collection name in the journal, key)."""
 DocumentPredicate: TypeAlias = Callable[[str, str, Mapping[str, Any]], bool]
-"""Whether a condition is true of a document: its collection, its key, the document."""
+"""Called with collection, key and document; True if the document matches."""
 MOST_ROWS = 100_000
-"""The most documents that a snapshot may have: beyond, a client has to narrow what it asks for."""
+"""Maximum number of documents in a snapshot. A client that exceeds it must narrow its request."""
 _PAGE = 2_000
 
 
@@ -36,9 +36,9 @@ def documents_at(
     after: int | None = None,
     told: Mapping[int, PartitionPosition] | None = None,
 ) -> tuple[int, Documents]:
-    """Documents that the condition is true of, and the offset for which it is so.
+    """Return an offset and the matching documents as of that offset.
 
-    Without `after`: as of now. With it: as of that offset, and of what `told` says about later changes, by partition.
+    Without `after`: as of now. With `after`: as of that offset, plus later changes up to the positions in `told`.
     """
     place, last = after, 0
     found: Documents = {}
@@ -73,7 +73,7 @@ def _pages(
 
 
 def _changes(journal: CollectionJournal, after: int, upto: int) -> Iterator[ChangeRow]:
-    """A piece at a time: when the pipeline was away for long there are many."""
+    """Read changes in pages, because there are many after a long pipeline downtime."""
     while after < upto:
         rows = journal.read(after, upto, limit=_PAGE)
         yield from rows
@@ -91,5 +91,5 @@ def _keep(
         return
     found[name] = document
     if len(found) > MOST_ROWS:
-        text = f"a snapshot of more than {MOST_ROWS} documents: ask for fewer, or for none (initial: none)"
+        text = f"the snapshot has more than {MOST_ROWS} documents: narrow the request, or use initial: none"
         raise FilterError("E1202", text, fields={"limit": "documents", "allowed": MOST_ROWS})

@@ -1,10 +1,11 @@
-"""Streams over external collections: the pipeline says which changes concern them, here they become events.
+"""Streams over external collections: numbers and encodes the changes that the pipeline matched.
 
-    opening ── registered ──▶ standing ── first batch with it is complete ──▶ live ── resync, nobody left ──▶ closed
+    OPENING ── registered ──▶ REGISTERED ── first batch that includes it completes ──▶ LIVE
+    any state ── resync, or no subscribers left ──▶ CLOSED
 
-While it is opening its subscribers wait. A standing stream may still have to be told what came after its boundary; a
-live one has been told everything up to the end of the last batch. Where exactly a stream stands its `places` say: of
-each partition it was told every change up to there that concerns it, and none after.
+In state OPENING its subscribers wait. A REGISTERED stream may still lack changes after its start offset. A LIVE stream
+has published everything up to the end of the last completed batch. `published` holds the exact position per partition:
+every matching change up to that position was published, and none after it.
 """
 
 from __future__ import annotations
@@ -51,7 +52,7 @@ __all__ = [
 ]
 
 PublishedRows: TypeAlias = dict[tuple[str, str], dict[str, Any]]
-"""What is told of documents, by collection, as the journal calls it, and key."""
+"""Rows that subscribers see, by (collection name in the journal, key)."""
 
 
 class StreamState(IntEnum):
@@ -62,7 +63,7 @@ class StreamState(IntEnum):
 
 
 class MatchKind(IntEnum):
-    """What a change is to a subscription."""
+    """How a change affects the result of a subscription."""
 
     ENTER = 0
     UPDATE = 1
@@ -70,59 +71,61 @@ class MatchKind(IntEnum):
 
 
 class CollectionView(NamedTuple):
-    """A collection as policies show it to an actor."""
+    """The part of a collection that policies show to an actor."""
 
     form: SubscriptionSpec
-    """What is wanted, through them: this is what the pipeline evaluates."""
+    """The subscription combined with the policies; the pipeline evaluates it."""
     condition: DocumentFilter
     sight: DocumentView
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CollectionRequest:
-    """What a subscription over an external collection asks for; equal ones share a stream."""
+    """What a subscription over external collections asks for. Subscriptions with equal keys share a stream."""
 
     key: bytes
     collections: tuple[str, ...]
-    """As the client names them: `shop::orders`; several are a union."""
+    """Names as the client writes them, such as `shop::orders`; several form a union."""
     form: SubscriptionSpec
     condition: DocumentFilter
     watch: CollectionWatch | None = None
-    """None: a filter, whose events are deltas of documents."""
+    """The WATCH statement; None for a filter, whose events are document deltas."""
     include_data: bool = False
     low_priority: bool = False
     snapshot: bool = False
-    """Whether this subscriber begins with what there is."""
+    """True if this subscriber gets a snapshot first."""
     query: CollectionQuery | None = field(default=None, compare=False)
-    """Of a filter: how its snapshot is ordered and cut."""
+    """For a filter: order and paging of its snapshot."""
     views: Mapping[str, CollectionView] | None = None
-    """By collection; None: everything is seen."""
+    """Policy views by collection; None if everything is visible."""
 
     @property
     def windowed(self) -> bool:
-        """Whether it is told at the end of windows, and nothing in between."""
+        """True if the watch publishes only at the end of windows."""
         return self.watch is not None and self.watch.windowed
 
     @property
     def causal(self) -> bool:
-        """Whether events come in one order over all partitions, held back until all have passed their place."""
+        """True if events are ordered across all partitions. They are held until every partition has passed their
+        offset.
+        """
         return self.watch is not None and self.watch.options.ordering.kind == "causal"
 
     @property
     def view_rules(self) -> dict[str, tuple[ViewRule, ...] | None] | None:
-        """What its eyes were made of."""
+        """The policy rules behind `views`."""
         return None if self.views is None else {name: eyes.form.sight for name, eyes in self.views.items()}
 
     def form_of(self, collection: str) -> SubscriptionSpec:
         return self.form if self.views is None else self.views[collection].form
 
     def holds(self, collection: str, environment: FilterInput) -> bool:
-        """Whether a document of a collection is wanted, and seen."""
+        """Return True if the document matches and policies show it."""
         condition = self.condition if self.views is None else self.views[collection].condition
         return condition.matches(environment)
 
     def row(self, collection: str, key: str, document: Mapping[str, Any]) -> dict[str, Any]:
-        """A document that holds as it is told: the row of a WATCH, or the document itself."""
+        """Return what subscribers see of a matching document: the row of a WATCH, or the document itself."""
         if self.views is not None:
             document = self.views[collection].sight.redact(collection, key, document)
         if self.watch is not None:
@@ -131,7 +134,7 @@ class CollectionRequest:
 
 
 class SavedCollectionStream(msgspec.Struct, frozen=True, kw_only=True):
-    """What the next server needs to know to go on with a stream (`window_file.py`)."""
+    """State of a stream that the next server needs to continue it (`window_file.py`)."""
 
     form: SubscriptionSpec
     collections: tuple[str, ...]
@@ -139,27 +142,27 @@ class SavedCollectionStream(msgspec.Struct, frozen=True, kw_only=True):
     include_data: bool
     low_priority: bool
     after: int
-    """Everything up to this offset is told."""
+    """Everything up to this journal offset is published."""
     places: dict[int, PartitionPosition]
-    """And of these partitions everything up to there."""
+    """Position up to which each of these partitions is published, beyond `after`."""
     epochs: dict[int, int]
-    """Of all partitions: one that has another has lost its past."""
+    """Epoch of every partition; a changed epoch means that the partition lost its history."""
 
 
 class PendingSubscriber(NamedTuple):
-    """A subscriber who was asked to wait."""
+    """A subscriber that waits for a registration or a snapshot."""
 
     client: Client
     sub: str
     wanted: CollectionRequest
 
     def with_views_of(self, stream: CollectionStream) -> PendingSubscriber:
-        """With the eyes that the stream has now."""
+        """Return a copy with the stream's current views."""
         return self._replace(wanted=replace(self.wanted, views=stream.wanted.views))
 
 
 class DecodedChange:
-    """A delivered change, its images decoded once for all streams, when one wants to see them."""
+    """A delivered change. Its images are decoded on first use and shared by all streams."""
 
     __slots__ = ("_after", "_before", "record")
 
@@ -182,7 +185,7 @@ class DecodedChange:
 
 
 class CollectionStream(Stream):
-    """The events of one subscription at the registry, for everyone who asked for the same with the same rights."""
+    """The events of one registered subscription, shared by all subscribers with equal request and rights."""
 
     __slots__ = (
         "_ended",
@@ -214,35 +217,35 @@ class CollectionStream(Stream):
         self.wanted = wanted
         self.state = StreamState.OPENING
         self.collections: dict[str, str] = {}
-        """As the journal calls them ▸ as the client does."""
+        """Collection name in the journal ▸ name used by the client."""
         self.registration_ids: tuple[str, ...] = ()
-        """What this gateway calls it at the registry, once for each collection."""
+        """This gateway's ids at the registry, one per collection."""
         self.subscription_ids: tuple[int, ...] = ()
-        """Its numbers at the registry, one for each collection."""
+        """Numeric ids assigned by the registry, one per collection."""
         self.start_offset = 0
-        """The journal's offset at which it began."""
+        """Journal offset of the snapshot; every later change is published."""
         self.version = 0
-        """Of the registry: batches of this version and later know it."""
+        """Registry version; batches of this version or later include the stream."""
         self.partition_epochs: dict[int, int] = {}
-        """Where its changes come from, and the epochs."""
+        """Partitions that feed the stream, with their epochs."""
         self.position = int(wanted.snapshot)
-        """Of its last event; what it began with is the first."""
+        """Position of the last event; the snapshot counts as the first."""
         self.published: dict[int, PartitionPosition] = {}
-        """Partition ▸ the last change that it was told."""
+        """Partition ▸ position of the last published change."""
         self.received: dict[int, PartitionPosition] = {} if wanted.causal else self.published
-        """Partition ▸ the last change that came for it; in causal order it is told later."""
+        """Partition ▸ position of the last received change. With causal ordering, it is published later."""
         self.causal_buffer: CausalBuffer[tuple[DecodedChange, MatchKind]] | None = (
             CausalBuffer() if wanted.causal else None
         )
-        """What came and is told when its batch is complete."""
+        """Received changes that are published when their batch is complete; None without causal ordering."""
         self.awaiting_registration: list[PendingSubscriber] = []
-        """Who waits for it to be opened."""
+        """Subscribers that wait for the registration."""
         self.awaiting_snapshot: list[PendingSubscriber] = []
-        """Who waits for what it was told before."""
+        """Subscribers that wait for their snapshot."""
         self._ended = ended
 
     def accept(self, record: DeliveredChange) -> bool:
-        """Whether the change is news to it: of each partition changes come in order, and only repeats go back."""
+        """Return True if the change is new. A partition's changes arrive in order; a lower position is a duplicate."""
         place = (record.epoch, record.seq)
         if place <= self.received.get(record.partition, (0, 0)):
             return False
@@ -250,7 +253,7 @@ class CollectionStream(Stream):
         return True
 
     def append_change(self, change: DecodedChange, reason: MatchKind) -> tuple[int, bytes]:
-        """Number a change that the pipeline found to concern it."""
+        """Number and encode a change that the pipeline matched."""
         record = change.record
         self.published[record.partition] = (record.epoch, record.seq)
         self.position += 1
@@ -260,14 +263,14 @@ class CollectionStream(Stream):
         return self.append(b'"delta"', self._delta(change, reason), offset)
 
     def append_window(self, told: WindowResult, offset: int) -> tuple[int, bytes]:
-        """What the end of a window says, as the pipeline has put it together."""
+        """Number and encode the result of a window, as computed by the pipeline."""
         payload = decode_image(told.payload)
         kind = payload.pop("type")
         body = {"type": kind, "tick": offset, "position": told.position, **payload}
         return self.append(b'"payload"', to_wire(body), offset)
 
     def _payload(self, change: DecodedChange, reason: MatchKind) -> dict[str, Any]:
-        """As `Event.to_dict` has it, without the event: this is done for every change and every stream."""
+        """Return what `Event.to_dict` would, without creating an event: this runs for each change and stream."""
         document = change.before if reason is MatchKind.LEAVE else change.after
         payload = {
             "type": ("added", "changed", "removed")[reason],
@@ -296,7 +299,7 @@ class CollectionStream(Stream):
         return delta
 
     def classify(self, change: DecodedChange) -> MatchKind | None:
-        """What a change that came unfiltered is to it; None when nothing."""
+        """Return how an unfiltered change affects the stream; None if it does not."""
         was, is_now = self._holds(change, change.before), self._holds(change, change.after)
         if was and is_now:
             judged = self.wanted.watch is not None or self.wanted.views is not None
@@ -318,7 +321,7 @@ class CollectionStream(Stream):
     def append_view_diff(
         self, before: PublishedRows, after: PublishedRows, offset: int
     ) -> Iterator[tuple[int, bytes]]:
-        """Rows that are seen otherwise than before, by (collection, key), though nothing happened to the documents."""
+        """Append an event for each row, by (collection, key), that a policy change shows, hides or alters."""
         for name in sorted(before.keys() | after.keys()):
             one, other = before.get(name), after.get(name)
             if one is None or other is None:
@@ -351,7 +354,9 @@ class CollectionStream(Stream):
         return delta
 
     def save(self, after: int) -> None:
-        """It may go on with another server, from where it stands; windows may not, they are not counted here."""
+        """Store the state that the next server needs to continue at `after`. Windowed streams cannot continue, because
+        the gateway does not hold their counts.
+        """
         if self.state is StreamState.OPENING or self.wanted.windowed:
             return
         wanted = self.wanted
@@ -368,7 +373,7 @@ class CollectionStream(Stream):
         self.restore_spec = msgspec.json.encode({"collection": left})
 
     def reset(self, wanted: CollectionRequest) -> None:
-        """It is seen through other eyes from here on: what it was told before is not for those who come back."""
+        """Return to OPENING with a new request, after a policy change. Earlier events cannot be resumed."""
         self.wanted = wanted
         self.state = StreamState.OPENING
         self.subscription_ids, self.published = (), {}
@@ -377,7 +382,7 @@ class CollectionStream(Stream):
         self.desk.window.remove(self.history)
 
     def initial(self, rows: list[dict[str, Any]], seq: int, offset: int, position: int) -> bytes:
-        """A snapshot for one subscriber: the stream stood at `seq` then. It begins the chain."""
+        """Encode a snapshot for one subscriber as of `seq`. It is the first event of the subscriber's chain."""
         event = Event(type="initial", tick=offset, position=position, matches=tuple(rows))
         return self.encode_event(seq, None, offset, b'"payload"', to_wire(event.to_dict()))
 

@@ -1,4 +1,4 @@
-"""What a subscriber of an external collection is answered: that it is welcome, with what is there, or why it is not."""
+"""Replies to subscribers of external collections: acknowledgement with a snapshot, or an error."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ __all__ = ["CollectionSubscriber"]
 
 
 class CollectionSubscriber:
-    """Answers to subscribers that a `CollectionBroker` has counted in; one that has left meanwhile is told nothing."""
+    """Sends replies to subscribers that a `CollectionBroker` has counted. A subscriber that has left gets no reply."""
 
     def __init__(self, broker: Broker) -> None:
         self._broker = broker
@@ -31,7 +31,9 @@ class CollectionSubscriber:
         return known and client.subscriptions.get(joining.sub) is stream
 
     def is_waiting(self, stream: CollectionStream, joining: PendingSubscriber) -> bool:
-        """The same, of one whose request is to be answered now: who has left waits for nothing more."""
+        """Return True if the subscriber still waits for this stream. If its connection is open but the subscription was
+        replaced or removed, send an empty reply, which closes the pending request.
+        """
         there, client = self.is_there(stream, joining), joining.client
         if not there and (client.port, client.conn) in self._broker.clients:
             self._broker.reply(client, link.Reply(conn=client.conn, data=b""))
@@ -55,7 +57,7 @@ class CollectionSubscriber:
         offset: int,
         documents: Documents | None,
     ) -> None:
-        """The subscriber's chain begins at `seq`; what the stream was told since then follows."""
+        """Start the subscriber's chain at `seq` and replay the events published since."""
         client, sub, wanted = joining
         payload = {
             "subId": sub,
@@ -79,7 +81,7 @@ class CollectionSubscriber:
             most = self._broker.limits.max_answer_bytes
             if len(first[-1]) > most:
                 self._broker.remove_subscription(client, sub)
-                failure = too_large("What the watch begins with", most, SMALLER)
+                failure = too_large("The initial event of the watch", most, SMALLER)
                 payload = {"code": failure.code, "message": failure.text}
                 self._broker.reply(client, link.RequestFailed(conn=client.conn, id=sub, payload=payload))
                 return
@@ -101,7 +103,7 @@ class CollectionSubscriber:
 def _snapshot(
     stream: CollectionStream, joining: PendingSubscriber, rows: list[dict[str, Any]], seq: int, offset: int
 ) -> bytes:
-    """A page of a filter's documents, or why there is none: the subscription stands either way."""
+    """Encode a page of a filter's documents, or an error. The subscription stays active either way."""
     sub, query = joining.sub, joining.wanted.query
     assert query is not None
     try:
@@ -113,6 +115,6 @@ def _snapshot(
     payload = {"subId": sub, **page, "partition": 0, "seq": seq, "lsn": offset, "resumeToken": token}
     data = encode_message("snapshot", to_wire(payload), sub)
     if len(data) > MAX_SNAPSHOT_BYTES:
-        text = "the snapshot has more than 16 MiB: ask for pages with limit and startAfter"
+        text = "the snapshot is larger than 16 MiB: request pages with limit and startAfter"
         return encode_message("error", {"code": "snapshot_limit", "message": text, "subId": sub}, sub)
     return data

@@ -1,4 +1,4 @@
-"""What actors are shown of external collections: asked when they subscribe, and again whenever it may have changed."""
+"""Policy views of external collections: applied on subscribe and reviewed after commits that may change them."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ _audit = logging.getLogger("vedette.audit")
 
 
 def apply_policies(client: Client, wanted: CollectionRequest, pattern: str) -> CollectionRequest:
-    """What the client wants as policies show it; raises E8001 when they cannot show it."""
+    """Return the request restricted to what policies show the client. Raise E8001 if they deny it."""
     if client.system or client.actor is None:
         return wanted
     used = _attributes(wanted.condition.expression, wanted.watch)
@@ -47,7 +47,7 @@ def apply_policies(client: Client, wanted: CollectionRequest, pattern: str) -> C
 
 
 def current_views(actor: str | None, database: Database, wanted: CollectionRequest) -> CollectionRequest:
-    """The same without the question whether the actor may watch: it has done so."""
+    """Return the request with the actor's current views, without checking that the actor may watch."""
     if actor is None:
         return wanted
     sights = collection_rules(database, actor, wanted.collections)
@@ -55,7 +55,7 @@ def current_views(actor: str | None, database: Database, wanted: CollectionReque
 
 
 def _attributes(condition: Expression, watch: CollectionWatch | None) -> list[str]:
-    """Attributes of documents that are asked about or returned."""
+    """Return the document attributes that the request tests or returns."""
     asked: list[Expression] = [condition]
     names: list[str] = []
     if watch is not None:
@@ -70,7 +70,9 @@ def _attributes(condition: Expression, watch: CollectionWatch | None) -> list[st
 def _eyes(
     database: Database, wanted: CollectionRequest, sights: CollectionRules, actor: str
 ) -> Mapping[str, CollectionView]:
-    """Raises E8001 where policies have no meaning for documents, E6204 where the filter has none through policies."""
+    """Return the views by collection. Raise E8001 if a policy cannot be applied to documents, E6204 if the filter
+    cannot be combined with it.
+    """
     found = {}
     for name, rules in sights.items():
         form = msgspec.structs.replace(wanted.form, sight=rules)
@@ -89,7 +91,7 @@ def _eyes(
 
 
 class PolicyReview:
-    """Streams of actors: when a commit may have changed what they are shown, they are asked about anew."""
+    """Reviews the views of actors' streams after commits that may have changed them."""
 
     def __init__(
         self,
@@ -97,7 +99,7 @@ class PolicyReview:
         see_anew: Callable[[CollectionStream, Mapping[str, CollectionView] | None], None],
         end: Callable[[CollectionStream, VedetteError], None],
     ) -> None:
-        """`call` has something done on the engine's thread, `change_views` and `end` are what may come of a review."""
+        """`call` runs a function on the engine thread. `see_anew` and `end` apply the outcome of a review."""
         self._call, self._see_anew, self._end = call, see_anew, end
         self._streams: dict[Tenant, dict[CollectionStream, None]] = {}
         self._bells: dict[Tenant, CollectionRulesListener] = {}
@@ -122,15 +124,17 @@ class PolicyReview:
             self._bells.pop(stream.desk).close()
 
     def _ring(self, desk: Tenant) -> None:
-        """From any thread, with the database's turn held."""
+        """Schedule a review. Called from any thread, holding the database's lock."""
         if desk not in self._rung:
             self._rung.add(desk)
             self._call(lambda: self._review(desk))
 
     def _review(self, desk: Tenant) -> None:
-        """What is asked is true of what is durable: nobody learns of a right that a crash could take back."""
+        """Review all streams of a tenant once the commit is durable, so that no right is applied that a crash could
+        undo.
+        """
         self._rung.discard(desk)
-        with suppress(StoreError):  # what was lost is not there any more, and what there is is asked about
+        with suppress(StoreError):  # lost commits are gone; review the current state
             desk.database.wait_durable(LockScope(desk.database).observe())
         for stream in list(self._streams.get(desk, ())):
             try:

@@ -1,4 +1,4 @@
-"""Who may reach a server at all: from which addresses without authentication, and pages of which origins."""
+"""Access rules: which addresses may be served without authentication, and which origins may connect."""
 
 from __future__ import annotations
 
@@ -20,14 +20,18 @@ def is_loopback(host: str) -> bool:
 
 
 def require_auth_or_loopback(host: str, *, guarded: bool) -> None:
-    """Without authentication only this machine may connect."""
+    """Raise SettingsError unless authentication is configured or the address is loopback."""
     if not guarded and not is_loopback(host):
-        text = f"Listening on {host} without authentication would let anyone in: set auth_keys, or listen on 127.0.0.1"
+        text = f"Listening on {host} without authentication is open to anyone: set auth_keys, or listen on 127.0.0.1"
         raise SettingsError("E0101", text, fields={"setting": "auth_keys"})
 
 
 def origin_allowed(origin: str | None, host: str, allowed: tuple[str, ...], *, guarded: bool) -> bool:
-    """No origin: no web page. The server's own host is fine, as long as that cannot be a name made to point here."""
+    """Return True if the origin may connect. Requests without an origin do not come from a web page.
+
+    The server's own host is allowed. Without authentication it must also be loopback, since another name could be made
+    to resolve to this machine (DNS rebinding).
+    """
     if not origin:
         return True
     if origin in allowed:

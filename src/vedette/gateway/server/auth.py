@@ -1,8 +1,8 @@
-"""Who is at the other end: a token, the keys it may be signed with, and what it grants.
+"""Authentication: verifies tokens and returns what they grant.
 
-A token is a JWT signed with HS256, RS256 or EdDSA. Which algorithm counts is said by the key, never by the token. Its
-claims: `tenant` must be the database asked for, `sub` is the node id of the actor, `admin: true` means the system
-context, `exp` must be there and acts on live connections.
+A token is a JWT signed with HS256, RS256 or EdDSA. The key determines the algorithm, never the token. Claims: `tenant`
+must be the requested database, `sub` is the node id of the actor, `admin: true` grants the system context, and `exp` is
+required and also ends live connections.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ _REMEMBERED = 1_000
 
 
 class AuthError(Exception):
-    """Why nobody is let in, in words that tell a stranger nothing."""
+    """Authentication failed. The text reveals nothing to an unauthenticated client."""
 
     def __init__(self, code: str, text: str) -> None:
         super().__init__(text)
@@ -50,39 +50,39 @@ class Grant:
     expires_at: datetime | None = None
     claims: Mapping[str, Any] = field(default_factory=dict)
     via_local_socket: bool = False
-    """Through the socket of the data directory: may see what concerns the whole home."""
+    """True for the data directory's Unix socket; grants access to information about all databases."""
 
     def same_identity(self, other: Grant) -> bool:
         return (self.tenant, self.actor, self.is_system) == (other.tenant, other.actor, other.is_system)
 
 
 class Authority(Protocol):
-    """Decides from a token and a database's name who is there."""
+    """Verifies a token for a database."""
 
     def authenticate(self, token: str, database: str | None) -> Grant:
-        """The grant; AuthError when there is none."""
+        """Return the grant, or raise AuthError."""
         ...
 
 
 class LoopbackAuthenticator:
-    """No authentication is set up: whoever reaches the loopback address is the system context."""
+    """No authentication is configured: any client on the loopback interface gets the system context."""
 
     def __init__(self) -> None:
         self._grants: dict[str, Grant] = {}
 
-    def authenticate(self, token: str, database: str | None) -> Grant:  # noqa: ARG002 - any token will do
+    def authenticate(self, token: str, database: str | None) -> Grant:  # noqa: ARG002 - any token is accepted
         if not database:
             raise AuthError("invalid_auth", "database is required")
         grant = self._grants.get(database)
         if grant is None:
             grant = Grant(tenant=database, actor=None, is_system=True)
             if len(self._grants) < _REMEMBERED:
-                self._grants[database] = grant  # a hundred thousand connections, one grant
+                self._grants[database] = grant  # one grant is shared by all connections of a database
         return grant
 
 
 class SecretAuthenticator:
-    """The Unix socket of the data directory: whoever can read the directory's secret is the system context."""
+    """The data directory's Unix socket: a client that knows the directory's secret gets the system context."""
 
     def __init__(self, secret: bytes) -> None:
         self._secret = secret.hex()
@@ -125,7 +125,7 @@ class JwtAuthenticator:
         try:
             found = self.keys.find(jwt.get_unverified_header(token).get("kid"))
             if found is None and self.keys.needs_refresh:
-                raise AuthError("busy", "the keys are being read again: try again in a moment")
+                raise AuthError("busy", "the keys are being refreshed: try again in a moment")
             if found is None:
                 raise _refused()
             algorithm, key = found
@@ -137,7 +137,7 @@ class JwtAuthenticator:
                 issuer=self._issuer or None,
                 options={
                     "require": ["exp"],
-                    "verify_exp": False,  # against our own clock, below
+                    "verify_exp": False,  # checked below against the injected clock
                     "verify_iat": False,
                     "verify_nbf": False,
                     "verify_aud": bool(self._audience),
@@ -160,7 +160,7 @@ def _refused() -> AuthError:
 
 
 def make_authenticator(settings: Settings, clock: Clock) -> Authority:
-    """What the settings say; keys are read now, so that a mistake shows at the start."""
+    """Return the authenticator that the settings configure. Keys are read now, so that a mistake shows at startup."""
     if not settings.auth_keys:
         return LoopbackAuthenticator()
     keys = KeySet(load_from(settings.auth_keys, clock), clock)

@@ -1,12 +1,12 @@
-"""How full is too full: of one client, and of a gateway as a whole. Decisions only; the shell acts on them.
+"""Outbox limits of one client and of a whole gateway. Decisions only; the connections act on them.
 
-One client has a high and a low mark. Above the high mark nothing more is queued for it: its subscriptions fall behind
-and are brought up from the replay window when it has drained to the low mark. So a stuck client holds `high` bytes and
-costs the others nothing. When the window cannot bring it up any more it is told so (`resync-required`).
+A client has a high and a low mark. Above the high mark nothing more is queued: its subscriptions are held, and catch up
+from the replay window once the outbox has drained to the low mark. So a stalled client holds at most `high` bytes and
+does not affect others. If the window no longer has the events, the client gets `resync-required`.
 
-A gateway has three marks over the bytes that wait for all its clients: at 70 % of its limit subscriptions of low
-priority are shed, at 90 % all of them; both end below 60 % (spec/pipeline.md, rulings 9 to 11). Shed means told:
-`resync-required`, once, and nothing more until the client resumes or subscribes again.
+A gateway has three marks on the outbox bytes of all clients. At 70 % of its limit it sheds low-priority subscriptions,
+at 90 % all; both end below 60 %. A shed subscription gets one `resync-required` and no events until the client resumes
+or subscribes again.
 """
 
 from __future__ import annotations
@@ -19,23 +19,23 @@ __all__ = ["Load", "LoadMonitor", "OutboxMeter", "RequestBudget"]
 class Load(IntEnum):
     NORMAL = 0
     SHED_LOW_PRIORITY = 1
-    """Subscriptions of low priority are shed."""
+    """Low-priority subscriptions are shed."""
     SHED_ALL = 2
     """All subscriptions are shed."""
 
 
 class LoadMonitor:
-    """The load of a gateway, with hysteresis."""
+    """Load level of a gateway, with hysteresis."""
 
     def __init__(self, limit_bytes: int, *, soft: float = 0.7, hard: float = 0.9, low: float = 0.6) -> None:
         if not 0 < low <= soft <= hard <= 1:
-            raise ValueError("marks rise: 0 < low <= soft <= hard <= 1")
+            raise ValueError("marks must satisfy 0 < low <= soft <= hard <= 1")
         self.limit_bytes = limit_bytes
         self._soft, self._hard, self._low = soft * limit_bytes, hard * limit_bytes, low * limit_bytes
         self.load = Load.NORMAL
 
     def measure(self, waiting_bytes: int) -> Load:
-        """The load now that so many bytes wait."""
+        """Update and return the load level."""
         if waiting_bytes >= self._hard:
             self.load = Load.SHED_ALL
         elif waiting_bytes < self._low:
@@ -46,7 +46,7 @@ class LoadMonitor:
 
 
 class RequestBudget:
-    """The bytes that all clients of a gateway have asked with and that wait for an answer."""
+    """Limits the bytes of unanswered requests of all clients of a gateway."""
 
     __slots__ = ("_most", "waiting")
 
@@ -55,24 +55,24 @@ class RequestBudget:
         self.waiting = 0
 
     def has_room(self, size: int) -> bool:
-        """Whether so many more may wait; something always may."""
+        """Return True if `size` more bytes fit. With nothing pending, any size fits."""
         return not self.waiting or self.waiting + size <= self._most
 
 
 class OutboxMeter:
-    """What waits for one client. `clogged` from the high mark until the low mark."""
+    """Outbox of one client. `clogged` is True from the high mark until it has drained to the low mark."""
 
     __slots__ = ("clogged", "high", "low", "waiting")
 
     def __init__(self, high: int, low: int) -> None:
         if not 0 <= low < high:
-            raise ValueError("the low mark is below the high mark")
+            raise ValueError("the low mark must be below the high mark")
         self.high, self.low = high, low
         self.waiting = 0
         self.clogged = False
 
     def add(self, size: int) -> bool:
-        """Bytes were queued; whether that clogged it."""
+        """Count queued bytes. Return True if the outbox just became full."""
         self.waiting += size
         if not self.clogged and self.waiting >= self.high:
             self.clogged = True
@@ -80,7 +80,7 @@ class OutboxMeter:
         return False
 
     def drained(self, left: int) -> bool:
-        """So many bytes are left; whether that freed it."""
+        """Set the remaining bytes. Return True if the outbox is no longer full."""
         self.waiting = left
         if self.clogged and left <= self.low:
             self.clogged = False

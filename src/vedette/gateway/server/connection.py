@@ -1,17 +1,18 @@
-"""One connection, without I/O: messages in, messages and requests out.
+"""One client's protocol, without I/O: messages in, messages and requests out.
 
-Theory of operation. A connection is NEW until it shows who it is, OPENING while the engine looks for its actor, OPEN
-from then on, CLOSED for good. What arrives while OPENING waits for the answer, in order. Every message gets an answer
-or an error; nothing that a client sends closes its connection, except silence where `auth` is due, a token that has
-expired, and an actor that is not there.
+Theory of operation. A connection is NEW until it authenticates, OPENING while the broker looks up its actor, OPEN
+afterwards, and finally CLOSED. Messages that arrive in state OPENING are deferred and dispatched in order when the
+broker answers. Every message gets a reply or an error. An invalid message never closes the connection. The server
+closes it if `auth` does not arrive in time, the token expires, or the actor does not exist.
 
-    state      auth             heartbeat   anything else
-    NEW        ask ▸ OPENING    answer      error unauthorized "auth required"
-    OPENING    wait             wait        wait
-    OPEN       refresh          answer      MESSAGES says what
-    CLOSED     nothing          nothing     nothing
+    state      auth               heartbeat   any other message
+    NEW        submit ▸ OPENING   reply       error unauthorized "auth required"
+    OPENING    defer              defer       defer
+    OPEN       refresh            reply       dispatched by MESSAGES
+    CLOSED     ignored            ignored     ignored
 
-The shell gives `sink` (where messages go) and `ask` (where requests to the engine go).
+The owner of the connection supplies `sink`, which receives outgoing messages, and a function that submits requests to
+the broker.
 """
 
 from __future__ import annotations
@@ -41,7 +42,7 @@ __all__ = ["MESSAGES", "Connection", "Sink", "State"]
 
 
 class Sink(Protocol):
-    """Where a connection's messages go."""
+    """Receives the outgoing messages of one connection."""
 
     def send(self, parcel: OutboundFrame) -> None: ...
 
@@ -58,12 +59,12 @@ class State(Enum):
 
 
 class SubscribeOptions(NamedTuple):
-    """What is special about a subscription here: most have nothing."""
+    """Options of a subscription that the server applies. Most subscriptions use the defaults."""
 
     low_priority: bool = False
     max_unacked: int | None = None
     ignored: tuple[str, ...] = ()
-    """Keys that were not read."""
+    """Names of unknown fields in the subscribe message."""
 
 
 _NO_WISH = SubscribeOptions()
@@ -71,7 +72,7 @@ _HEARTBEAT = OutboundFrame(encode_message("heartbeat"))
 
 
 class Connection:
-    """One client at a gateway."""
+    """One client connection."""
 
     __slots__ = (
         "_authority",
@@ -114,7 +115,7 @@ class Connection:
         self.version = 0
         self.checksum = False
         self.outbox_full = False
-        """Whether its outbox is above the high mark."""
+        """True if the outbox is above its high mark."""
         self.subscriptions: dict[str, Subscription] = {}
         self._authority = authority
         self._limits = limits
@@ -124,18 +125,18 @@ class Connection:
         self._tally = tally
         self._pending = 0
         self._pending_bytes = 0
-        """At most what waits for the engine: counted anew when nothing waits."""
+        """Upper bound for the bytes of unanswered requests; reset to 0 when no request is pending."""
         self._size = 0
-        """Bytes of the message that is being taken."""
+        """Bytes of the message being dispatched."""
         self._waiting: list[tuple[Message, int]] | None = None
-        """What came while the engine was asked, with its bytes."""
+        """Messages deferred in state OPENING, each with its size in bytes."""
         self._options: dict[str, SubscribeOptions] | None = None
-        """As the client's messages have it so far: of several subscriptions under one name the last's."""
+        """Options by subscription id, from the last subscribe message for that id. None if all are defaults."""
 
-    # --- in -----------------------------------------------------------------------------------------------------
+    # --- inbound ------------------------------------------------------------------------------------------------
 
     def receive(self, data: bytes | str) -> None:
-        """One text frame of the client."""
+        """Handle one text frame from the client."""
         if self.state is State.CLOSED:
             return
         self._size = len(data)
@@ -160,7 +161,9 @@ class Connection:
         self._waiting = self._waiting if self._waiting is not None else []
         full = len(self._waiting) >= self._limits.max_pending_requests
         if full or not self._has_room():
-            raise MessageError("busy", "too much was said before auth_ack", msg.id)
+            raise MessageError(
+                "busy", "too many messages before auth_ack: wait for it, then send them again", msg.id
+            )
         self._waiting.append((msg, self._size))
         self._count_pending()
 
@@ -190,12 +193,16 @@ class Connection:
         )
         if not self._submit(opening):
             self.state, self.grant = State.NEW, None
-            self.send_error("busy", "the server is overloaded: try again", msg.id, retryable=True)
+            self.send_error("busy", "the server is overloaded: try again later", msg.id, retryable=True)
 
     def _refresh(self, grant: Grant, id: str | None) -> None:
         assert self.grant is not None
         if not grant.same_identity(self.grant):
-            self.send_error("invalid_auth", "a connection stays with its database and its actor", id)
+            self.send_error(
+                "invalid_auth",
+                "auth cannot change the database or the actor of a connection: open another connection",
+                id,
+            )
             return
         if grant.claims != self.grant.claims:
             self._submit(link.UpdateClaims(conn=self.number, claims=dict(grant.claims)))
@@ -203,7 +210,7 @@ class Connection:
         self._acknowledge_auth(id)
 
     def on_opened(self, record: link.ConnectionOpened) -> None:
-        """The engine knows the actor: the connection is open."""
+        """Mark the connection as open: the broker accepted the actor."""
         if self.state is not State.OPENING:
             return
         self.state = State.OPEN
@@ -212,7 +219,7 @@ class Connection:
         self._dispatch_deferred()
 
     def _dispatch_deferred(self) -> None:
-        """What came while the engine was asked: its turn has come, whatever the answer was."""
+        """Dispatch the messages deferred in state OPENING. Called after success and after failure."""
         waiting, self._waiting = self._waiting or [], None
         self._nothing_waits()
         for msg, self._size in waiting:
@@ -237,15 +244,17 @@ class Connection:
     # --- requests -----------------------------------------------------------------------------------------------
 
     def _request(self, record: Any, id: str | None) -> bool:
-        """Ask the engine, which answers every request exactly once; whether it was asked."""
+        """Submit a request to the broker, which answers every request exactly once. Return False if it was rejected
+        here.
+        """
         if self._pending >= self._limits.max_pending_requests:
-            text = f"more than {self._limits.max_pending_requests} requests wait for an answer"
+            text = f"more than {self._limits.max_pending_requests} requests are pending: wait for replies"
             self.send_error("busy", text, id, retryable=True)
         elif not self._has_room():
-            text = f"requests of more than {self._limits.max_pending_bytes} bytes wait for an answer"
+            text = f"pending requests exceed {self._limits.max_pending_bytes} bytes: wait for replies"
             self.send_error("busy", text, id, retryable=True)
         elif not self._submit(record):
-            self.send_error("busy", "the server is overloaded: try again", id, retryable=True)
+            self.send_error("busy", "the server is overloaded: try again later", id, retryable=True)
         else:
             self._pending += 1
             self._count_pending()
@@ -253,7 +262,7 @@ class Connection:
         return False
 
     def _has_room(self) -> bool:
-        """Whether the message that is being taken may wait, too: for this connection, and for the gateway."""
+        """Return True if the current message fits the byte limits of this connection and of the gateway."""
         mine = self._pending_bytes + self._size
         return (not self._pending_bytes or mine <= self._limits.max_pending_bytes) and self._intake.has_room(
             self._size
@@ -273,7 +282,7 @@ class Connection:
     def _define(self, msg: Message) -> None:
         assert self.grant is not None
         if not self.grant.is_system:
-            self.send_error("forbidden", "define is for administrators", msg.id)
+            self.send_error("forbidden", "define requires an administrator", msg.id)
             return
         self._request(
             link.ExecuteRequest(conn=self.number, id=msg.id, kind="define", text=msg.payload.ontology), msg.id
@@ -303,7 +312,7 @@ class Connection:
         known = self._options or {}
         if (
             len(known) >= self._limits.max_subscriptions_per_connection
-        ):  # those of watches that ended by themselves
+        ):  # drop the options of watches that ended on the server side
             known = {name: each for name, each in known.items() if name in self.subscriptions}
         self._options = known | {sub: wish}
 
@@ -324,12 +333,12 @@ class Connection:
             self._settle(msg)
             return
         if payload.seq is None or not 0 <= payload.seq < 2**63:
-            raise MessageError("invalid_payload", "ack: seq or deliveryId is expected", msg.id)
-        if payload.partition != 0:  # it would confirm what another's numbers stand for
-            raise MessageError("invalid_payload", "ack: nothing was sent from such a partition", msg.id)
+            raise MessageError("invalid_payload", "ack: seq or deliveryId is required", msg.id)
+        if payload.partition != 0:  # seq numbers are per partition, and every event is sent from partition 0
+            raise MessageError("invalid_payload", "ack: partition must be 0", msg.id)
         named = self.subscriptions.get(payload.subId) if payload.subId is not None else None
         if payload.subId is not None and named is None:
-            return  # it has ended meanwhile
+            return  # the subscription ended in the meantime
         for sub in (named,) if payload.subId is not None else tuple(self.subscriptions.values()):
             if sub is not None and sub.on_ack(payload.seq):
                 self.request_replay(sub)
@@ -343,7 +352,7 @@ class Connection:
         sub = self.subscriptions.get(payload.subId)
         if sub is None:
             self.send_error(
-                "unknown_subscription", "there is no such subscription on this connection", msg.id
+                "unknown_subscription", "this connection has no subscription with this id", msg.id
             )
             return
         if payload.operation in ("pause", "resume") and not sub.credit_based:
@@ -358,18 +367,20 @@ class Connection:
         self._request(asking.manage_request(self.number, msg), msg.id)
 
     def request_replay(self, sub: Subscription) -> None:
-        """A subscription fell behind: ask for what it missed. When not even that can be asked it is stale."""
+        """Request the events that a lagging subscription missed. If the request is rejected, the subscription must
+        resync.
+        """
         self._tally.replays += 1
         if not self._submit(link.ReplayRequest(conn=self.number, sub_id=sub.id, seq=sub.seq)):
             self.require_resync(sub, "overflow")
 
-    # --- out ----------------------------------------------------------------------------------------------------
+    # --- outbound -----------------------------------------------------------------------------------------------
 
     def send(self, data: bytes) -> None:
         self.sink.send(OutboundFrame(data))
 
     def send_error(self, code: str, text: str, id: str | None = None, *, retryable: bool = False) -> None:
-        """An error that this side found."""
+        """Send an error detected by the server itself, without the broker."""
         self._tally.count_refused(code)
         payload: dict[str, Any] = {"code": code, "message": text}
         if retryable:
@@ -387,7 +398,7 @@ class Connection:
             self.send(data)
 
     def on_failed(self, record: link.RequestFailed) -> None:
-        """The engine refused a request."""
+        """Handle a request that the broker rejected."""
         if self.state is State.OPENING:
             self.state, self.grant = State.NEW, None
             self.send(encode_message("error", record.payload, record.id))
@@ -400,7 +411,7 @@ class Connection:
         self.send(encode_message("error", record.payload, record.id))
 
     def on_subscribed(self, record: link.Subscribed) -> Subscription:
-        """The subscription stands."""
+        """Register a subscription that the broker created, and send its first messages."""
         self._request_finished()
         wish = (self._options or {}).get(record.sub_id, _NO_WISH)
         sub = Subscription(
@@ -418,19 +429,19 @@ class Connection:
         return sub
 
     def recipient_json(self, subs: tuple[str, ...]) -> bytes:
-        """How an event names its receivers; old clients know `subId` only."""
+        """Return the JSON that names the receivers of an event. Clients before version 1 know only `subId`."""
         first = frames.encode(subs[0])
         return first if self.version < 1 else first + b',"subIds":' + frames.encode(subs)
 
     def require_resync(self, sub: Subscription, reason: str) -> None:
-        """Tell the client, once, that it has to begin this subscription anew."""
+        """Send the client one resync-required status for the subscription."""
         if sub.mark_stale():
             self._tally.count_resync(reason)
             payload = {"status": "resync-required", "subIds": [sub.id], "partitions": [0], "reason": reason}
             self.send(encode_message("status", payload))
 
     def expire(self, now: datetime) -> bool:
-        """End the connection if its token has expired; whether it did."""
+        """Close the connection if its token has expired. Return True if it was closed."""
         grant = self.grant
         if grant is None or grant.expires_at is None or grant.expires_at > now:
             return False
@@ -440,7 +451,7 @@ class Connection:
         return True
 
     def close(self, code: int, reason: str) -> None:
-        """Close from this side."""
+        """Close the connection from the server side. Later calls have no effect."""
         if self.state is not State.CLOSED:
             self.state = State.CLOSED
             self._tally.count_closed(code)
@@ -450,7 +461,7 @@ class Connection:
         self.sink.send(_HEARTBEAT)
 
     def on_disconnect(self) -> None:
-        """The client is not there any more: what it asked is nobody's."""
+        """Release the connection's state after the client has disconnected. Pending requests need no reply."""
         self.state = State.CLOSED
         self._nothing_waits()
 
@@ -466,4 +477,4 @@ MESSAGES: Mapping[str, Callable[[Connection, Message], None]] = {
     "extend": Connection._settle,
     "manage": Connection._manage,
 }
-"""What an open connection does with each type of message beside auth and heartbeat."""
+"""Handlers of an open connection by message type; `auth` and `heartbeat` are handled before the lookup."""

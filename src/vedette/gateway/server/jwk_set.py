@@ -1,8 +1,9 @@
-"""The keys that tokens may be signed with: a JWK set, from a file or an address, read again from time to time.
+"""Verification keys: a JWK set from a file or URL, refreshed periodically.
 
-A token that names an unknown key may be signed with a key that is newer than our copy of the set. The client is asked
-to try again, and the set is read again, at most once per `MIN_REFRESH_SECONDS`: invented key names must cost little. If
-the set cannot be read, the known keys stay in force.
+A token with an unknown key id may be signed with a key newer than the cached set. The client is asked to retry and the
+set is refreshed, at most once per `MIN_REFRESH_SECONDS`, so that invented key ids cost little. If the refresh fails,
+the known keys stay in use. `PyJWKClient` is not used: it fetches on the calling thread and bounds neither size nor
+redirects.
 """
 
 from __future__ import annotations
@@ -28,14 +29,14 @@ _ALGORITHMS: Mapping[str, str] = {"oct": "HS256", "RSA": "RS256", "OKP": "EdDSA"
 REFRESH_SECONDS = 300.0
 MIN_REFRESH_SECONDS = 10.0
 _PATIENCE_SECONDS = 5.0
-"""For one answer of a server, and for all of it."""
+"""Timeout of one read, and of the whole response."""
 _LARGEST = 1_048_576
-"""Bytes of a key set."""
+"""Maximum size of a key set."""
 _LOOPBACK = frozenset({"127.0.0.1", "::1", "localhost"})
 
 
 class KeySet:
-    """Public or shared keys by id. `load` is asked from any thread, one at a time."""
+    """Public or shared keys by id. `load` may be called from any thread, one call at a time."""
 
     def __init__(self, load: Callable[[], Any], clock: Clock) -> None:
         self._load = load
@@ -43,24 +44,24 @@ class KeySet:
         self._lock = Lock()
         self._keys: dict[str | None, tuple[str, Any]] = {}
         self._missed = False
-        """Whether a key was asked for that is not here."""
+        """True if an unknown key id was requested since the last refresh."""
         self._tried_at = clock.monotonic()
         self.refresh()
 
     def refresh(self) -> None:
-        """Read the set again; raises SettingsError when it is none, and the known keys stay."""
+        """Read the set again. Raise SettingsError if it is invalid; the known keys then stay in use."""
         with self._lock:
             self._tried_at, self._missed = self._clock.monotonic(), False
             self._keys = _read_keys(self._load())
 
     @property
     def needs_refresh(self) -> bool:
-        """Whether it is time to read it again."""
+        """True if the set is due for a refresh."""
         age = self._clock.monotonic() - self._tried_at
         return age > REFRESH_SECONDS or (self._missed and age > MIN_REFRESH_SECONDS)
 
     def find(self, kid: str | None) -> tuple[str, Any] | None:
-        """The algorithm and the key. A token may leave its `kid` out when there is one key only."""
+        """Return algorithm and key, or None. A token may omit its `kid` if the set has a single key."""
         found = self._keys.get(kid)
         if found is None and kid is None and len(self._keys) == 1:
             return next(iter(self._keys.values()))
@@ -69,7 +70,7 @@ class KeySet:
 
 
 def load_from(place: str, clock: Clock) -> Callable[[], Any]:
-    """How to read the set that a file or an address has."""
+    """Return a function that reads the key set from a file or URL."""
     return _from_url(place, clock) if "://" in place else _from_file(Path(place))
 
 
@@ -84,7 +85,7 @@ def _from_file(path: Path) -> Callable[[], Any]:
 
 
 def _is_safe(url: str) -> bool:
-    """Whoever could answer in the server's place would let anyone in: https, or this very machine."""
+    """Return True for https or loopback URLs. Anyone who can answer for the key server can sign tokens."""
     try:
         parts = urlsplit(url)
         return parts.scheme == "https" or (parts.scheme == "http" and parts.hostname in _LOOPBACK)
@@ -97,13 +98,13 @@ class _SafeRedirects(HTTPRedirectHandler):
         self, req: Request, fp: IO[bytes], code: int, msg: str, headers: HTTPMessage, newurl: str
     ) -> Request | None:
         if not _is_safe(newurl):
-            raise URLError("it sends on to an address without https")
+            raise URLError("redirected to a URL without https")
         return super().redirect_request(req, fp, code, msg, headers, newurl)
 
 
 def _from_url(url: str, clock: Clock) -> Callable[[], Any]:
     if not _is_safe(url):
-        raise _unusable("a key set comes over https")
+        raise _unusable("the URL of a key set must use https")
     opener = build_opener(_SafeRedirects)
 
     def load() -> Any:
@@ -118,20 +119,20 @@ def _from_url(url: str, clock: Clock) -> Callable[[], Any]:
 
 
 def _whole(answer: Any, clock: Clock) -> bytes:
-    """All of an answer, which is neither huge nor endless."""
+    """Read the whole response, bounded in size and time."""
     end, data = clock.monotonic() + _PATIENCE_SECONDS, bytearray()
     while part := answer.read1(65_536):
         data += part
         if len(data) > _LARGEST:
-            raise ValueError(f"it has more than {_LARGEST} bytes")
+            raise ValueError(f"the response exceeds {_LARGEST} bytes")
         if clock.monotonic() > end:
-            raise TimeoutError(f"it takes longer than {_PATIENCE_SECONDS:g} s")
+            raise TimeoutError(f"the response takes longer than {_PATIENCE_SECONDS:g} s")
     return bytes(data)
 
 
 def _words(error: Exception) -> str:
     if isinstance(error, json.JSONDecodeError | UnicodeDecodeError | RecursionError):
-        return "it is no JSON"
+        return "the response is not valid JSON"
     reason = getattr(error, "reason", None)
     return str(reason if isinstance(reason, str) else error) or type(error).__name__
 
@@ -140,22 +141,22 @@ def _read_keys(document: Any) -> dict[str | None, tuple[str, Any]]:
     keys: dict[str | None, tuple[str, Any]] = {}
     listed = document.get("keys") if isinstance(document, dict) else None
     if not isinstance(listed, list):
-        raise _unusable('a JWK set is an object {"keys": […]}')
+        raise _unusable('a JWK set must be an object {"keys": […]}')
     for number, item in enumerate(listed):
         kind = item.get("kty") if isinstance(item, dict) else None
         algorithm = _ALGORITHMS.get(str(kind))
         if algorithm is None or item.get("alg", algorithm) != algorithm or item.get("use", "sig") != "sig":
-            continue  # a set may hold keys for other things
+            continue  # a set may hold keys for other purposes
         kid = item.get("kid")
         if kid is not None and not isinstance(kid, str):
-            raise _unusable(f"the kid of key {number} is no text")
+            raise _unusable(f"the kid of key {number} is not a string")
         try:
             key = jwt.PyJWK.from_dict(item, algorithm=algorithm)
         except (jwt.PyJWTError, ValueError, TypeError, KeyError) as error:
-            raise _unusable(f"key {number} is none: {type(error).__name__}") from error
+            raise _unusable(f"key {number} is invalid: {type(error).__name__}") from error
         keys[kid] = (algorithm, key.key)
     if not keys:
-        raise _unusable("there is no key for HS256, RS256 or EdDSA (Ed25519) in the set")
+        raise _unusable("the set has no key for HS256, RS256 or EdDSA (Ed25519)")
     return keys
 
 

@@ -1,6 +1,6 @@
-"""Listens, and keeps the time of all its connections: heartbeats, tokens that end, clients that take nothing.
+"""Listens for clients and runs the timers of all connections: heartbeats, token expiry, stalled clients.
 
-The sockets are in `shell.py`; this knows them all, and how many bytes wait for them together.
+`websocket.py` handles each socket. The server tracks all of them and the sum of their outbox bytes.
 """
 
 from __future__ import annotations
@@ -25,22 +25,22 @@ __all__ = ["GatewayServer", "most_sockets"]
 
 log = logging.getLogger(__name__)
 _BUCKETS = 16
-"""Heartbeats are spread: in each part of the interval a part of the connections."""
+"""Heartbeats are spread: each part of the interval serves a part of the connections."""
 _MEASURE_SECONDS = 0.1
 _OTHER_DESCRIPTORS = 2_048
-"""For stores, links and HTTP."""
+"""File descriptors reserved for stores, links and HTTP."""
 _FEW = 1_000
 
 
 def most_sockets(connections: int) -> int:
-    """Connections and some that have yet to shake hands; never so many that the process has no descriptors left."""
+    """Return the socket limit: all connections plus some that have not finished the handshake, within RLIMIT_NOFILE."""
     allowed, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
     wanted = connections + max(64, connections // 10)
     return wanted if allowed == resource.RLIM_INFINITY else max(64, min(wanted, allowed - _OTHER_DESCRIPTORS))
 
 
 class GatewayServer:
-    """Listens, and keeps the time of all its connections."""
+    """Listens for clients and runs the timers of all connections."""
 
     def __init__(
         self,
@@ -58,18 +58,18 @@ class GatewayServer:
         self.most_sockets = most_sockets(board.limits.max_connections)
         self.shells: set[WebSocketConnection] = set()
         self.empty = asyncio.Event()
-        """Set when the last connection has gone."""
+        """Set when there are no connections."""
         self.with_deadline: set[WebSocketConnection] = set()
-        """Connections that something is due of: auth, closing, taking what waits for them."""
+        """Connections with a deadline: authentication, closing, or reading their outbox."""
         self._buckets: list[set[WebSocketConnection]] = [set() for _ in range(_BUCKETS)]
         self._expiring: dict[WebSocketConnection, float] = {}
-        """When the token of each connection ends, and below the same in order, with some that count no more."""
+        """Expiry time of each connection's token. `_expiries` is a heap of the same, with some outdated entries."""
         self._expiries: list[tuple[float, int, WebSocketConnection]] = []
         self._arrivals = 0
         self.waiting_bytes = 0
-        """What waits for all clients together."""
+        """Outbox bytes of all clients."""
         self.partial_message_bytes = 0
-        """Of messages that are not whole yet."""
+        """Bytes of incomplete messages of all clients."""
         self._servers: list[asyncio.AbstractServer] = []
         self._backlog: set[WebSocketConnection] = set()
         self._written: set[WebSocketConnection] = set()
@@ -78,10 +78,10 @@ class GatewayServer:
         self._timers: list[asyncio.Task[None]] = []
         self._draining = False
         self.engine_unreachable = False
-        """Whether the engine cannot be reached: nobody is let in then."""
+        """True while the engine cannot be reached; new connections are then rejected."""
 
     async def start(self, host: str, port: int, *, reuse_port: bool = False) -> int:
-        """Listen; returns the port, which was chosen when 0 was asked for."""
+        """Listen on a port (0 selects a free one) and return it."""
         require_auth_or_loopback(host, guarded=self.requires_auth)
         loop = asyncio.get_running_loop()
         server = await loop.create_server(
@@ -98,7 +98,7 @@ class GatewayServer:
         return int(server.sockets[0].getsockname()[1])
 
     async def start_local(self, path: Path) -> None:
-        """Listen on a Unix socket too, for programs of this machine's same user."""
+        """Listen on a Unix socket as well, for programs of the same user on this machine."""
         remove_stale_socket(path)
         loop = asyncio.get_running_loop()
         self._servers.append(await loop.create_unix_server(lambda: WebSocketConnection(self), str(path)))
@@ -111,7 +111,7 @@ class GatewayServer:
             self._timers = [loop.create_task(self._beat()), loop.create_task(self._measure_often())]
 
     async def stop(self, *, drain_seconds: float = 5.0) -> None:
-        """Tell every client to come back elsewhere, give them a moment, and end."""
+        """Ask every client to reconnect elsewhere, wait up to `drain_seconds`, then abort the rest."""
         self._draining = True
         for server in self._servers:
             server.close()
@@ -125,10 +125,12 @@ class GatewayServer:
             shell.abort()
         await asyncio.sleep(0)
 
-    # --- time ---------------------------------------------------------------------------------------------------
+    # --- timers -------------------------------------------------------------------------------------------------
 
     async def _beat(self) -> None:
-        """Twice a second: what is due. In each part of the heartbeat interval: a part of the connections."""
+        """Check deadlines twice a second, and send heartbeats to a part of the connections in each part of the
+        interval.
+        """
         part = self.board.limits.heartbeat_seconds / _BUCKETS
         due = self.clock.monotonic()
         while True:
@@ -155,7 +157,7 @@ class GatewayServer:
 
     def add(self, shell: WebSocketConnection) -> None:
         if len(self.shells) >= self.most_sockets:
-            shell.abort()  # there is no room even for saying so
+            shell.abort()  # no capacity even for a refusal
             return
         self._arrivals += 1
         self.shells.add(shell)
@@ -165,11 +167,12 @@ class GatewayServer:
         self._buckets[shell.bucket].add(shell)
 
     def schedule_expiry(self, shell: WebSocketConnection, at: float) -> None:
-        """Look at the shell again when its token ends; a token that it showed before counts no more."""
+        """Check the connection again when its token expires. A newer token replaces the earlier time."""
         self._arrivals += 1
         self._expiring[shell] = at
         heappush(self._expiries, (at, self._arrivals, shell))
-        if len(self._expiries) > 2 * len(self._expiring) + _FEW:  # else tokens would keep who has long gone
+        # otherwise entries would keep closed connections alive
+        if len(self._expiries) > 2 * len(self._expiring) + _FEW:
             self._expiries = [each for each in self._expiries if self._expiring.get(each[2]) == each[0]]
             heapify(self._expiries)
 
@@ -180,7 +183,7 @@ class GatewayServer:
             self._measure()
 
     def wrote(self, shell: WebSocketConnection) -> None:
-        """Bytes were given to a transport: see, when this round of the loop is over, how many wait there."""
+        """Note that bytes were passed to a transport, and measure its backlog at the end of this loop iteration."""
         self._written.add(shell)
         if not self._measuring:
             self._measuring = True
@@ -212,7 +215,7 @@ class GatewayServer:
         shell.waiting = 0
 
     def figures(self) -> link.GatewayStats:
-        """How it is going here, for `/metrics`."""
+        """Return the gateway's statistics for `/metrics`."""
         board = self.board
         return link.GatewayStats(
             connections=len(board.connections),

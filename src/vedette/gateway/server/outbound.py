@@ -1,4 +1,4 @@
-"""A message on its way to many: encoded once, framed once, written to everyone."""
+"""Outgoing messages, encoded and framed once for all receivers."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ _FIN_TEXT = 0x81
 
 
 def text_frame(message: bytes) -> bytes:
-    """An unfragmented, unmasked text frame of RFC 6455."""
+    """Return an unfragmented, unmasked text frame (RFC 6455)."""
     size = len(message)
     if size < 126:
         return bytes((_FIN_TEXT, size)) + message
@@ -26,7 +26,7 @@ class OutboundFrame:
 
 
 class FrameBatch:
-    """Several messages that go the same way together."""
+    """Several messages for the same receivers, framed as one block."""
 
     __slots__ = ("framed", "parcels")
 

@@ -1,7 +1,7 @@
-"""A gateway's connections and who of them listens to which stream; without I/O.
+"""Routes broker records to connections and client requests to the broker. No I/O.
 
-What the broker says is spread here. An event is put together once for each name that receivers know it by, which is
-mostly once, and handed to all of them.
+An event is assembled once per receiver name, usually once in total, and the same frame is sent to all receivers of a
+stream.
 """
 
 from __future__ import annotations
@@ -28,18 +28,18 @@ __all__ = ["ConnectionRouter"]
 
 log = logging.getLogger(__name__)
 FEW_RUNS = 8
-"""A batch with more runs than that is gathered by receiver. One event to many, and its answer, is not."""
+"""A batch with more runs than this is written once per socket. A single event and its replies are not batched."""
 
 _Member = tuple[Connection, list[Subscription]]
 
 
 def _run(record: Any) -> Any:
-    """What records of a batch are taken together by: events of one stream, else those of a kind."""
+    """Return the key by which consecutive records are grouped: the stream of an event, else the record type."""
     return record.stream if type(record) is link.StreamEvent else type(record)
 
 
 class _Receivers:
-    """Who listens to one stream here."""
+    """The receivers of one stream on this gateway."""
 
     __slots__ = ("delays", "head", "members")
 
@@ -60,7 +60,7 @@ class ConnectionRouter:
         self.request_budget = RequestBudget(limits.gateway_pending_bytes)
         self.counters = Counters()
         self.in_process_outbox_bytes = 0
-        """What waits for clients that are no sockets of a `GatewayServer`: readers of server-sent events."""
+        """Outbox bytes of clients without a socket of this server: readers of server-sent events."""
         self.watermarks = LoadMonitor(limits.gateway_outbox_bytes)
         self.write_batcher = WriteBatcher()
         self.now = clock.now
@@ -69,9 +69,9 @@ class ConnectionRouter:
         self._last_number = 0
         self._audiences: dict[int, _Receivers] = {}
         self._untimed: list[tuple[LatencyHistogram, float, int]] = []
-        """Events of a corked batch that nobody was written to yet: since when, to how many."""
+        """Events of a batched write, not yet written: histogram, commit time, number of receivers."""
 
-    # --- connections come and go --------------------------------------------------------------------------------
+    # --- connections --------------------------------------------------------------------------------------------
 
     @property
     def full(self) -> bool:
@@ -94,14 +94,14 @@ class ConnectionRouter:
         return connection
 
     def _asked(self, record: Any) -> bool:
-        """A request of a connection; what would be one subscription too many is not even asked."""
+        """Submit a request of a connection. Reject a subscription that would exceed the gateway's limit."""
         more = isinstance(record, link.SubscribeRequest | link.ResumeRequest)
         if more and self.subscriptions >= self.limits.max_subscriptions_per_gateway:
             return False
         return self._ask(record)
 
     def disconnect(self, connection: Connection, *, orderly: bool, returns: bool | None = None) -> None:
-        """The client has gone; `returns` (by default: when it did not say goodbye) it may resume. Twice is nothing."""
+        """Remove a connection. `returns`: the client may resume; default: if the close was not clean. Idempotent."""
         if self.connections.pop(connection.number, None) is None:
             return
         for sub in list(connection.subscriptions.values()):
@@ -113,13 +113,13 @@ class ConnectionRouter:
         connection.on_disconnect()
 
     def received(self, connection: Connection, data: bytes | str) -> None:
-        """One message of a client."""
+        """Handle one message of a client."""
         connection.receive(data)
 
-    # --- what the broker says -----------------------------------------------------------------------------------
+    # --- broker records -----------------------------------------------------------------------------------------
 
     def deliver(self, records: Iterable[Any]) -> None:
-        """Spread a batch. What one record does wrong keeps no other from its receivers."""
+        """Deliver a batch of broker records. A failing record does not affect the others."""
         runs = [(kind, list(group)) for kind, group in groupby(records, _run)]
         if len(runs) <= FEW_RUNS:
             self._deliver_runs(runs)
@@ -153,10 +153,10 @@ class ConnectionRouter:
             )
 
     def _unknown(self, record: Any) -> None:
-        raise TypeError(f"{type(record).__name__} is no record of ours")
+        raise TypeError(f"{type(record).__name__} is not a broker record")
 
     def _deliver_events(self, run: list[link.StreamEvent]) -> None:
-        """Events of one stream. Whoever takes them as they come is told all of them at once: one write, not many."""
+        """Deliver consecutive events of one stream. A receiver that can take all of them gets a single write."""
         audience = self._audiences.get(run[0].stream)
         if audience is None:
             return
@@ -180,7 +180,7 @@ class ConnectionRouter:
             audience.delays.add(max(0.0, self._monotonic() - record.committed_at), times)
 
     def _send_run(self, audience: _Receivers, run: list[link.StreamEvent]) -> list[_Member]:
-        """Returns those who have to be looked at event by event."""
+        """Send a run of events as one block. Return the receivers that must be handled event by event."""
         first, last, rest = run[0].seq, run[-1].seq, list[_Member]()
         bundles: dict[bytes, FrameBatch] = {}
         for member in audience.members.values():
@@ -196,7 +196,7 @@ class ConnectionRouter:
         return rest
 
     def _send_event(self, head: bytes, members: Iterable[_Member], record: link.StreamEvent) -> int:
-        """The one place that is run for every receiver of every event: what need not be done for each is not."""
+        """Send one event to its receivers and return their number. Hot path: runs for every receiver of every event."""
         seq, tail, load = record.seq, record.suffix, self.watermarks.load
         parcels: dict[bytes, OutboundFrame] = {}
         delivered = 0
@@ -224,7 +224,9 @@ class ConnectionRouter:
         head: bytes,
         tail: bytes,
     ) -> int:
-        """One connection listens under several names: one message for all of them, or, to old clients, one each."""
+        """Send an event to a connection with several subscriptions to the stream: one message that names all of them,
+        or one message each for clients before version 1.
+        """
         due = [sub for sub in subs if sub.try_send(seq)]
         keys = [sub.recipient_json for sub in due]
         if due and connection.version >= 1:
@@ -281,7 +283,7 @@ class ConnectionRouter:
     def _subscribed(self, record: link.Subscribed) -> None:
         connection = self.connections.get(record.conn)
         if connection is None:
-            return  # its Shut is on the way
+            return  # its CloseConnection is on the way to the broker
         former = connection.subscriptions.pop(record.sub_id, None)
         if former is not None:
             self._leave(connection, former)
@@ -342,30 +344,30 @@ class ConnectionRouter:
     def _drain(self, _: link.Drain) -> None:
         self.drain()
 
-    # --- marks and time -----------------------------------------------------------------------------------------
+    # --- backpressure and shutdown ------------------------------------------------------------------------------
 
     def outbox_filled(self, connection: Connection) -> None:
-        """The client takes no more: its subscriptions fall behind."""
+        """Hold the subscriptions of a client whose outbox is above its high mark."""
         connection.outbox_full = True
         for sub in connection.subscriptions.values():
             sub.hold(HoldReason.OUTBOX_FULL)
 
     def outbox_drained(self, connection: Connection) -> None:
-        """The client takes again: bring its subscriptions up."""
+        """Release the subscriptions of a client whose outbox has drained, and request what they missed."""
         connection.outbox_full = False
         for sub in connection.subscriptions.values():
             if sub.release(HoldReason.OUTBOX_FULL):
                 connection.request_replay(sub)
 
     def drain(self) -> None:
-        """Tell every client to come back elsewhere."""
+        """Ask every client to reconnect to another server."""
         for connection in list(self.connections.values()):
-            connection.close(CloseCode.DRAINING, "this server is about to stop: connect again")
+            connection.close(CloseCode.DRAINING, "the server is stopping: reconnect")
 
     def engine_lost(self) -> None:
-        """Nothing can be promised any more: no false health."""
+        """Close all connections after the link to the engine broke."""
         for connection in list(self.connections.values()):
-            connection.close(CloseCode.ENGINE_LOST, "the engine is not there: connect again")
+            connection.close(CloseCode.ENGINE_LOST, "the engine is unreachable: reconnect")
 
 
 _SAID: dict[type[Any], Callable[[ConnectionRouter, Any], None]] = {

@@ -1,17 +1,17 @@
-"""One subscription at a gateway: whether an event goes out now, later, or not at all.
+"""One subscription at a gateway: decides whether an event is sent now, later, or not at all. No I/O.
 
-Theory of operation. A live subscription is told every event of its stream. It can be held for several reasons at once
-(the client paused it; as many events as it allows are not acknowledged; its client's outbox is clogged). What it is not
-told while held is not kept here: the replay window at the engine has it. When the last hold goes, and it missed
-something, it asks for what came after `seq`; until that has come, live events are passed over, since they are in the
-answer. When the window no longer has it all the subscription is stale: its client is told, once, and nothing more goes
-out until the client resumes or subscribes again. Never is an event left out in silence.
+Theory of operation. A live subscription is sent every event of its stream. It can be held for several reasons at once:
+the client paused it, it has `max_unacked` unacknowledged events, or its client's outbox is full. Held events are not
+stored here, because the broker's replay window has them. When the last hold is released and events were missed, the
+gateway requests the events after `seq`. Until they arrive, live events are skipped, since the replay contains them. If
+the window no longer holds them all, the subscription becomes stale: its client gets one resync-required and no further
+events until it resumes or subscribes again. No event is ever dropped silently.
 
                  hold            release, nothing missed
         LIVE ──────────▶ HELD ──────────────────────────▶ LIVE
-          ▲                │  release, something missed
+          ▲                │  release, events missed
           │  caught up     ▼
-          └──────────── CATCHING ── lost, shed ──▶ STALE ── resume, subscribe ──▶ (a new subscription)
+          └──────────── CATCHING ── evicted, shed ──▶ STALE ── resume, subscribe ──▶ (a new subscription)
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ class Phase(IntEnum):
 
 
 _LIVE = Phase.LIVE
-"""For `offer`, which is called for every receiver of every event."""
+"""Module constant for `try_send`, which runs for every receiver of every event."""
 
 
 class HoldReason(IntFlag):
@@ -41,7 +41,7 @@ class HoldReason(IntFlag):
 
 
 class Subscription:
-    """`offer` is asked for every event; True means: send it."""
+    """State of one subscription. Call `try_send` for every event; True means send it."""
 
     __slots__ = (
         "_unacked",
@@ -72,22 +72,22 @@ class Subscription:
         self.id = id
         self.stream = stream
         self.seq = seq
-        """The last seq that was sent, or where it began."""
+        """Seq of the last event sent, or the start seq."""
         self.recipient_json = key
-        """How its events name it: the JSON of `subId`, and of `subIds` when its client groups them."""
+        """JSON of `subId`, plus `subIds` for clients that group subscriptions."""
         self.low_priority = low
         self.max_unacked = max_unacked
         self.credit_based = credited
-        """Bounded by the engine, which hands out only so much: everything is sent at once."""
+        """True if the broker bounds the events by credit. Such a subscription is never held."""
         self.phase = Phase.LIVE
         self.holds = HoldReason.NONE
         self.missed = False
         self.replay_requested = False
-        """Whether a replay is under way."""
+        """True while a replay request is pending."""
         self._unacked: deque[int] | None = deque() if max_unacked is not None else None
 
     def try_send(self, seq: int) -> bool:
-        """Whether this event of the stream is to be sent now."""
+        """Return True if the event must be sent now."""
         if self.phase is not _LIVE:
             self.missed = True
             return False
@@ -100,7 +100,7 @@ class Subscription:
         return True
 
     def try_send_range(self, first: int, last: int) -> bool:
-        """Whether these events of the stream, and those between, are all to be sent now; else nothing has changed."""
+        """Return True if all events from `first` to `last` must be sent now. If False, the state is unchanged."""
         if self.phase is not _LIVE or first <= self.seq or self._unacked is not None:
             return False
         self.seq = last
@@ -114,7 +114,7 @@ class Subscription:
                 self.hold(HoldReason.UNACKED)
 
     def on_ack(self, seq: int) -> bool:
-        """The client has everything up to here; whether a replay is to be asked for."""
+        """Record that the client has everything up to `seq`. Return True if a replay must be requested."""
         if self._unacked is None or self.max_unacked is None:
             return False
         while self._unacked and self._unacked[0] <= seq:
@@ -129,7 +129,7 @@ class Subscription:
             self.phase = Phase.HELD
 
     def release(self, why: HoldReason) -> bool:
-        """One reason less; whether a replay is to be asked for now."""
+        """Remove a hold reason. Return True if a replay must be requested now."""
         self.holds &= ~why
         if self.holds or self.phase is not Phase.HELD:
             return False
@@ -139,7 +139,7 @@ class Subscription:
         return self._request_replay()
 
     def await_replay(self) -> None:
-        """It begins with a replay that the engine sends without being asked: a resume."""
+        """Wait for a replay that the broker sends without a request, after a resume."""
         self.phase, self.replay_requested = Phase.CATCHING, True
 
     def _request_replay(self) -> bool:
@@ -150,7 +150,7 @@ class Subscription:
         return True
 
     def on_replay(self, *, more: bool) -> bool:
-        """A replay has come, `sent` was called for each of its events; whether to ask for more."""
+        """Handle the end of a replay chunk; `mark_sent` was called for each event. Return True to request more."""
         self.replay_requested = False
         if self.phase is not Phase.CATCHING:
             return False
@@ -163,14 +163,14 @@ class Subscription:
         return False
 
     def mark_stale(self) -> bool:
-        """It cannot go on; whether its client is still to be told."""
+        """Mark the subscription as stale. Return True if its client must still be notified."""
         if self.phase is Phase.STALE:
             return False
         self.phase = Phase.STALE
         return True
 
     def validate(self) -> None:
-        """Raise AssertionError unless the parts agree; for tests."""
+        """Raise AssertionError if the state is inconsistent. For tests."""
         assert (self.phase is Phase.HELD) <= bool(self.holds)
         assert (self.phase is Phase.LIVE) <= (not self.holds and not self.missed)
         assert (self.phase is Phase.CATCHING) <= self.replay_requested

@@ -1,7 +1,8 @@
-"""TLS by option, and a bound for those who never shake hands.
+"""Optional TLS, with a limit on connections that have not finished the handshake.
 
-A connection is known to its protocol, and counted there, when the handshake is over. Before that it has a descriptor
-already: whoever opens sockets and says nothing would take the last one. So the context counts its own.
+A protocol learns of a connection, and counts it, only after the TLS handshake. Before that the connection already uses
+a file descriptor, so clients that never finish the handshake could exhaust them. The context therefore counts its own
+connections.
 """
 
 from __future__ import annotations
@@ -17,26 +18,26 @@ __all__ = ["BoundedTls", "tls_of"]
 
 
 class BoundedTls(ssl.SSLContext):
-    """A context for at most so many connections at a time, whether they have shaken hands or not.
+    """A TLS context with a limit on open connections, before and after the handshake.
 
-    It counts what is alive: uvloop, which servers run on, lets go of a connection that ends at once; asyncio's own loop
-    only when garbage is collected.
+    It counts live objects. uvloop, which servers use, frees a closed connection at once; asyncio's own loop frees it
+    only at garbage collection.
     """
 
     most_connections: int
     _live: WeakSet[ssl.SSLObject]
 
     def wrap_bio(self, *given: Any, **named: Any) -> ssl.SSLObject:
-        """What event loops ask for with every connection; one too many is refused, and the loop closes it."""
+        """Called by the event loop for each connection. Above the limit it raises, and the loop closes it."""
         if len(self._live) >= self.most_connections:
-            raise ssl.SSLError("as many connections as there may be")
+            raise ssl.SSLError("connection limit reached")
         connection = super().wrap_bio(*given, **named)
         self._live.add(connection)
         return connection
 
 
 def tls_of(settings: Settings, most_connections: int) -> BoundedTls | None:
-    """TLS when a certificate is set."""
+    """Return a context if a certificate is configured."""
     if not settings.tls_certificate:
         return None
     context = BoundedTls(ssl.PROTOCOL_TLS_SERVER)

@@ -1,9 +1,9 @@
-"""One socket: bytes on one side, a connection of the switchboard on the other.
+"""One WebSocket: bytes on one side, a `Connection` on the other. Event loop only.
 
-An `asyncio.Protocol` around websockets' own protocol without I/O: it reads and answers frames, this moves bytes. What
-is sent to many is framed once (`parcel.py`) and written to every transport; nothing is awaited per receiver. Of a batch
-with much in it a socket gets its part in one write (`cork.py`). The transport's buffer is the client's outbox, its
-limits the high and low marks.
+This `asyncio.Protocol` moves bytes between the transport and websockets' sans-I/O protocol, which parses frames. A
+message for many receivers is framed once (`outbound.py`) and written to each transport; nothing is awaited per
+receiver. In a large batch, each socket gets its frames in one write (`write_batcher.py`). The transport's write buffer
+is the client's outbox, and its limits are the outbox's high and low marks.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ from websockets.server import ServerProtocol
 
 try:
     from websockets.speedups import apply_mask
-except ImportError:  # a platform without the compiled part
+except ImportError:  # platforms without the compiled extension
     from websockets.utils import apply_mask
 
 from vedette.gateway.server.access import origin_allowed
@@ -46,23 +46,23 @@ _quiet = logging.getLogger("vedette.gateway.websockets")
 _quiet.setLevel(logging.CRITICAL)
 _PING = bytes((0x89, 0x00))
 _TEXT, _PONG = 0x81, 0x8A
-"""First bytes of frames that are whole."""
+"""First bytes of unfragmented text and pong frames."""
 _CLOSE_SECONDS = 5.0
 _LEAST_TAKEN_BYTES = 65_536
-"""Who takes less than that in `stuck_seconds` takes nothing."""
+"""A client that reads less than this in `stuck_seconds` counts as stalled."""
 _FIRST_STEP = "at_eof"
-"""What websockets' parser waits in before the first byte of a frame; within one it waits elsewhere."""
+"""Name of the generator in which websockets' parser waits for a new frame. Inside a frame it waits in another one."""
 
 
 def _innermost(generator: Any) -> str:
-    """The name of the generator that is being waited in."""
+    """Return the name of the innermost suspended generator."""
     while (inner := getattr(generator, "gi_yieldfrom", None)) is not None:
         generator = inner
     return str(getattr(generator, "__name__", ""))
 
 
 class WebSocketConnection(asyncio.Protocol):
-    """One socket."""
+    """One WebSocket connection."""
 
     __slots__ = (
         "_closing_at",
@@ -89,19 +89,21 @@ class WebSocketConnection(asyncio.Protocol):
         limits = server.board.limits
         self._most_bytes = min(limits.first_frame_bytes, limits.max_frame_bytes)
         self._protocol: WebSocketProtocol | None = ServerProtocol(max_size=self._most_bytes, logger=_quiet)
-        """None between two messages of an open connection: it holds nothing then, and most connections are idle."""
+        """None between messages of an open connection. The parser holds no state then, and most connections are idle.
+        """
         self._transport: asyncio.Transport | None = None
         self._descriptor = -1
-        """The socket, unless there is TLS in between. It may be another's once the transport is closing."""
+        """File descriptor of the socket; -1 with TLS. It may be reused by another socket once the transport is closing.
+        """
         self._connection: Connection | None = None
         self._fragments: bytearray | None = None
-        """Of a message that has begun; the protocol bounds it."""
+        """Payload of a fragmented message so far. The parser bounds its size."""
         self._deadline: float | None = server.clock.monotonic() + limits.auth_seconds
-        """When it must have shown who it is."""
+        """Monotonic time by which the client must authenticate."""
         self._closing_at: float | None = None
         self._stalled_deadline: float | None = None
         self._unsent_mark = 0
-        """Bytes that the client had to take when it was looked at last, and that came since then."""
+        """Unsent bytes at the last stall check, plus the bytes queued since."""
         self._sent_code: int | None = None
         self._half_said = 0
         self._heard = True
@@ -109,7 +111,7 @@ class WebSocketConnection(asyncio.Protocol):
         self.bucket = 0
         self.waiting = 0
 
-    # --- the transport ------------------------------------------------------------------------------------------
+    # --- transport ----------------------------------------------------------------------------------------------
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         self._transport = cast("asyncio.Transport", transport)
@@ -134,7 +136,7 @@ class WebSocketConnection(asyncio.Protocol):
         self._count_half_said()
 
     def _count_half_said(self) -> None:
-        """What has come of a message that is not whole yet; of all connections together it is bounded."""
+        """Account for the bytes of an incomplete message. Their sum over all connections is bounded."""
         protocol, server = self._protocol, self._server
         held = len(protocol.reader.buffer) + len(self._fragments or ()) if protocol is not None else 0
         if held == self._half_said:
@@ -143,10 +145,15 @@ class WebSocketConnection(asyncio.Protocol):
         self._half_said = held
         limits = server.board.limits
         if held > limits.first_frame_bytes and server.partial_message_bytes > limits.gateway_pending_bytes:
-            self.close(CloseCode.TRY_LATER, "too much is half said")
+            self.close(
+                CloseCode.TRY_LATER,
+                "too many bytes of incomplete messages: send smaller messages or retry later",
+            )
 
     def _take_plain(self, data: bytes) -> bytes:
-        """At rest, whole text frames and pongs need no protocol: nearly all that ever comes. Returns what is left."""
+        """Parse complete text and pong frames without websockets' protocol, and return the remaining bytes. Nearly all
+        inbound traffic is such frames.
+        """
         place, size = 0, len(data)
         while size - place >= 6 and self._protocol is None and self._connection is not None:
             opcode, length, start = data[place], data[place + 1] ^ 0x80, place + 2
@@ -166,7 +173,7 @@ class WebSocketConnection(asyncio.Protocol):
         return data[place:]
 
     def _guarded(self, work: Callable[..., None], *given: Any) -> None:
-        """What goes wrong with one connection ends that one."""
+        """Run a function. An exception closes only this connection."""
         try:
             work(*given)
         except Exception:
@@ -177,13 +184,13 @@ class WebSocketConnection(asyncio.Protocol):
             self.close(CloseCode.INTERNAL, "internal error")
 
     def _awake(self) -> WebSocketProtocol:
-        """The protocol; made anew where the last one had come to rest."""
+        """Return the websockets protocol, creating it if it was released."""
         if self._protocol is None:
             self._protocol = WebSocketProtocol(Side.SERVER, max_size=self._most_bytes, logger=_quiet)
         return self._protocol
 
     def _rest(self) -> None:
-        """Between whole messages an open connection has no state: let go of what would hold it."""
+        """Release the websockets protocol between messages, when it holds no state."""
         protocol = self._protocol
         if protocol is None or protocol.state is not WebSocketState.OPEN or self._fragments is not None:
             return
@@ -217,7 +224,7 @@ class WebSocketConnection(asyncio.Protocol):
         if self._connection is not None:
             self._server.board.outbox_filled(self._connection)
         if self._transport is not None:
-            self._transport.pause_reading()  # who does not listen is not heard
+            self._transport.pause_reading()  # stop reading from a client that does not read
 
     def resume_writing(self) -> None:
         self._stalled_deadline = None
@@ -243,7 +250,7 @@ class WebSocketConnection(asyncio.Protocol):
             return
         response = protocol.accept(request)
         protocol.send_response(response)
-        self._flush()  # before anything that is said on the connection
+        self._flush()  # the handshake response must precede any message
         if response.status_code == HTTPStatus.SWITCHING_PROTOCOLS:
             self._connection = self._server.board.connect(self)
 
@@ -252,16 +259,16 @@ class WebSocketConnection(asyncio.Protocol):
         if path.path.rstrip("/") != PATH:
             return HTTPStatus.NOT_FOUND, f"The realtime endpoint is {PATH}\n"
         if "token=" in path.query:
-            return HTTPStatus.UNAUTHORIZED, "A token goes into the auth message, not into the address\n"
+            return HTTPStatus.UNAUTHORIZED, "Send the token in the auth message, not in the URL\n"
         try:
             origin, host = request.headers.get("Origin"), request.headers.get("Host", "")
         except (InvalidHandshake, LookupError):
-            return HTTPStatus.BAD_REQUEST, "One Origin and one Host\n"
+            return HTTPStatus.BAD_REQUEST, "Send exactly one Origin and one Host header\n"
         server = self._server
         if not origin_allowed(origin, host, server.allowed_origins, guarded=server.requires_auth):
-            return HTTPStatus.FORBIDDEN, "Pages of this origin may not connect\n"
+            return HTTPStatus.FORBIDDEN, "Origin not allowed\n"
         if server.is_refusing:
-            return HTTPStatus.SERVICE_UNAVAILABLE, "As many connections as there may be\n"
+            return HTTPStatus.SERVICE_UNAVAILABLE, "Connection limit reached\n"
         return None
 
     def _frame(self, frame: Frame, connection: Connection) -> None:
@@ -275,7 +282,7 @@ class WebSocketConnection(asyncio.Protocol):
                 whole, self._fragments = self._fragments, None
                 self._take(whole, connection)
         elif frame.opcode is Opcode.BINARY:
-            connection.send_error("invalid_frame", "messages are text frames with JSON")
+            connection.send_error("invalid_frame", "messages must be text frames with JSON")
 
     def _take(self, data: bytes | bytearray | memoryview, connection: Connection) -> None:
         before = connection.grant
@@ -315,7 +322,7 @@ class WebSocketConnection(asyncio.Protocol):
             self._give_up(CloseCode.INTERNAL)
 
     def write(self, framed: bytes) -> None:
-        """One or more whole frames."""
+        """Write one or more complete frames."""
         transport = self._transport
         if transport is None or self._closing_at is not None or transport.is_closing():
             return
@@ -333,10 +340,10 @@ class WebSocketConnection(asyncio.Protocol):
         self._server.wrote(self)
 
     def _write_now(self, framed: bytes) -> bytes:
-        """Straight into the socket, which spares most of a transport's work; returns what did not fit."""
+        """Write directly to the socket, avoiding most of the transport's cost. Return the bytes that did not fit."""
         try:
             written = os.write(self._descriptor, framed)
-        except OSError:  # it is full, or broken: the transport will find out which
+        except OSError:  # full or broken; the transport will report which
             return framed
         return framed[written:] if written < len(framed) else b""
 
@@ -375,7 +382,7 @@ class WebSocketConnection(asyncio.Protocol):
     # --- time ---------------------------------------------------------------------------------------------------
 
     def beat(self) -> None:
-        """Once per heartbeat interval: a sign of life to the client, and a look whether it gives one."""
+        """Send a heartbeat and a ping, once per heartbeat interval. Abort a client that was silent after two pings."""
         if self._connection is None or self._transport is None or self._closing_at is not None:
             return
         if self._heard:
@@ -390,13 +397,13 @@ class WebSocketConnection(asyncio.Protocol):
             self._connection.send_heartbeat()
 
     def _give_up(self, code: CloseCode) -> None:
-        """There is nobody to say it to."""
+        """Abort without a close frame: the client does not read."""
         self._sent_code = code
         self._server.board.counters.count_closed(code)
         self.abort()
 
     def check(self, now: float) -> None:
-        """End what is past its time."""
+        """Close or abort the connection if one of its deadlines has passed."""
         if self._closing_at is not None:
             if now >= self._closing_at:
                 self.abort()
@@ -406,12 +413,12 @@ class WebSocketConnection(asyncio.Protocol):
         elif self._deadline is None:
             self._server.with_deadline.discard(self)
         elif now >= self._deadline and self._connection is not None:
-            self._connection.close(CloseCode.AUTH_TIMEOUT, "auth was due")
+            self._connection.close(CloseCode.AUTH_TIMEOUT, "no auth message in time")
         elif now >= self._deadline:
             self.abort()
 
     def _check_stalled(self, now: float) -> None:
-        """A slow client is no stuck one: it has its time again as long as it takes something."""
+        """Abort a stalled client. A slow client that made progress gets a new deadline."""
         left = self.buffered()
         if self._unsent_mark - left < _LEAST_TAKEN_BYTES:
             self._give_up(CloseCode.STALLED)

@@ -1,8 +1,8 @@
-"""Frames of a batch, gathered by socket: whoever gets many of them is written to once.
+"""Collects the frames of a batch by socket, so that each socket is written once.
 
-A write is a third of what it costs to tell somebody something, and it gives the interpreter's lock away, which the
-engine's thread then keeps for a while. A socket is written to before the batch is over when `MOST_HELD_BYTES` wait for
-it, and before it is closed. What is held is in no outbox yet: marks and limits are those of the write.
+A write is a third of the cost of delivering an event, and it releases the GIL, which the engine thread may then hold
+for a while. A socket is written before the batch ends if `MOST_HELD_BYTES` are held for it, and before it is closed.
+Held frames are not in the outbox yet, so marks and limits apply at the write.
 """
 
 from __future__ import annotations
@@ -15,10 +15,10 @@ MOST_HELD_BYTES = 65_536
 
 
 class BatchedWriter(Protocol):
-    """Somebody whose frames can be held back."""
+    """A socket whose frames can be held."""
 
     def write_held(self, framed: bytes) -> None:
-        """Must not raise: others come after it."""
+        """Write the held frames. Must not raise, because other sockets follow."""
 
 
 class _Held:
@@ -30,7 +30,7 @@ class _Held:
 
 
 class WriteBatcher:
-    """`with` it on, senders `hold` their frames instead of writing them; at the end everything is written."""
+    """Use as a context manager. While active, senders `add` frames instead of writing them; leaving it writes all."""
 
     __slots__ = ("_held", "active")
 
@@ -57,7 +57,7 @@ class WriteBatcher:
             self.flush(sender)
 
     def flush(self, sender: BatchedWriter) -> None:
-        """Write now what is held for it."""
+        """Write the frames held for one sender now."""
         held = self._held.pop(sender, None)
         if held is not None:
             sender.write_held(b"".join(held.frames))

@@ -1,7 +1,7 @@
-"""Audit records of the gateway: a subscription begins or ends, a resume is refused.
+"""Audit log of the gateway: subscriptions start and end, resumes are refused.
 
-They go to the logger `vedette.gateway.audit` at INFO, each with its `action` and the ids of tenant, actor, connection
-and subscription.
+Records go to the logger `vedette.gateway.audit` at level INFO, each with its `action` and the ids of tenant, actor,
+connection and subscription.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ _SENTENCES = {
 
 
 def audit(client: Client, action: str, sub: str, **more: Any) -> None:
-    """Log one record; `action` is a key of `_SENTENCES`."""
+    """Log one record. `action` is a key of `_SENTENCES`."""
     if not log.isEnabledFor(logging.INFO):
         return
     ids = {"tenant": client.desk.tenant, "actor": client.actor, "conn": client.conn, "sub": sub, **more}

@@ -1,4 +1,4 @@
-"""One connection, as the broker knows it: who it is, what it listens to, what it has asked."""
+"""One connection as the broker sees it: its identity, its subscriptions, its deferred requests."""
 
 from __future__ import annotations
 
@@ -17,11 +17,11 @@ if TYPE_CHECKING:
 __all__ = ["Client"]
 
 NO_TRIMS: dict[str | None, link.AckEvents] = {}
-"""Shared by all who have none: a dict for each would be most of their memory."""
+"""Shared by all clients without deferred acks, because one dict per client would dominate their memory."""
 
 
 class Client:
-    """Who it is can change: the system context may act as another (`BEGIN SESSION AS`), and watches as that one."""
+    """One connection. Its actor can change: the system context may act as another actor (`BEGIN SESSION AS`)."""
 
     __slots__ = (
         "_actor",
@@ -44,21 +44,21 @@ class Client:
         self._actor, self._system, self._claims = record.actor, record.system, record.claims
         self.checksum, self.local = record.checksum, record.local
         self.session: Session | None = None
-        """Its own session, made for its first statement."""
+        """The connection's own session, created for its first statement."""
         self.subscriptions: dict[str, Stream] = {}
         self.busy = False
-        """A long read of it is under way elsewhere."""
+        """True while a long read runs in a thread."""
         self.queue: deque[Any] | None = None
-        """What it asked meanwhile."""
+        """Requests deferred while the client is busy."""
         self.trims: dict[str | None, link.AckEvents] = NO_TRIMS
-        """What it acknowledged meanwhile: of each subscription the latest."""
+        """Acks deferred while the client is busy; only the latest per subscription."""
 
     def update_claims(self, claims: dict[str, Any]) -> None:
-        """It has shown a token with other claims."""
+        """Replace the claims after the client presented a new token."""
         self._claims = claims
 
     def defer(self, record: Any) -> None:
-        """It is busy: keep what it asks."""
+        """Keep a request until the client is no longer busy."""
         if isinstance(record, link.AckEvents):
             known = self.trims.get(record.sub_id)
             if known is None or known.seq < record.seq:
@@ -68,7 +68,7 @@ class Client:
         self.queue.append(record)
 
     def take_deferred_acks(self) -> list[link.AckEvents]:
-        """What it acknowledged while it was busy."""
+        """Return and clear the acks deferred while the client was busy."""
         trims, self.trims = list(self.trims.values()), NO_TRIMS
         return trims
 
@@ -78,7 +78,7 @@ class Client:
 
     @property
     def token_actor(self) -> str | None:
-        """The actor of its token, whoever it acts as."""
+        """The actor of the token, regardless of `BEGIN SESSION AS`."""
         return None if self._system else self._actor
 
     @property
@@ -87,5 +87,5 @@ class Client:
 
     @property
     def claims(self) -> Mapping[str, Any]:
-        """Of its token; whoever acts as another has none of that one's."""
+        """Claims of the token; empty while the session acts as another actor."""
         return self._claims if self.actor == self._actor else {}

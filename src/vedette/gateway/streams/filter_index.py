@@ -1,12 +1,13 @@
-"""Which filters a document can concern, without asking each: they stand under the values that they require.
+"""Finds the filters that a document can match, indexed by the values that they require.
 
-A filter is read as alternatives (`subscriptions/required_keys.py`), each with equalities and perhaps a range. An
-alternative stands in the drawer of its fields, under the values it wants there: `doc.status == 'paid' && doc.total > 9`
-in the drawer (status), under ('paid'), from 9 on. A document opens every drawer once and looks under its own values. So
-a change costs as much as the kinds of filters there are and the filters that it may concern, not all that there are.
+A filter is split into alternatives (`subscriptions/required_keys.py`), each with equalities and optionally a range. An
+alternative is stored under its fields and the values that it requires there: `doc.status == 'paid' && doc.total > 9` is
+stored under the field (status), value ('paid'), with the lower bound 9. A document is looked up once per distinct set
+of fields, with its own values. So the cost of a change depends on the number of distinct field sets and of candidates,
+not on the number of filters.
 
-Only conditions on the document's own image count here, since what else a filter asks about (`op`, `before`) differs
-between the two questions that a change asks. Too many candidates cost time, a missed one would be a lost event.
+Only conditions on the document image itself are indexed. Other inputs of a filter (`op`, `before`) differ between the
+two evaluations of a change. An extra candidate costs time; a missing one would lose an event.
 """
 
 from __future__ import annotations
@@ -27,7 +28,7 @@ T = TypeVar("T", bound=Hashable)
 Values = tuple[Any, ...]
 Fields = tuple[FieldPath, ...]
 _Bound = tuple[FieldPath, bool, str]
-"""A field, whether it must be above the constant, and the family of values that can be compared."""
+"""A field, True for a lower bound, and the family of comparable values."""
 _FAMILIES: Mapping[type, str] = {
     int: "number",
     float: "number",
@@ -38,7 +39,7 @@ _FAMILIES: Mapping[type, str] = {
 
 
 class _RangeIndex(Generic[T]):
-    """Filters in the order of the constant that one field must be above, or below."""
+    """Filters sorted by the constant that bounds one field."""
 
     __slots__ = ("constants", "filters")
 
@@ -59,7 +60,7 @@ class _RangeIndex(Generic[T]):
             del self.constants[bisect_left(self.constants, constant)]
 
     def reached(self, value: Any, *, rising: bool) -> Iterator[T]:
-        """Filters whose constant the value is not below (rising), or not above."""
+        """Yield the filters whose lower bound (rising) or upper bound the value satisfies."""
         if rising:
             constants = self.constants[: bisect_right(self.constants, value)]
         else:
@@ -69,7 +70,7 @@ class _RangeIndex(Generic[T]):
 
 
 class _Bucket(Generic[T]):
-    """What stands under the same values of a drawer: filters without a range, and scales of those with one."""
+    """Filters with equal required values: those without a range, and range indexes for those with one."""
 
     __slots__ = ("plain", "scales")
 
@@ -86,7 +87,7 @@ class _Bucket(Generic[T]):
 
 
 class FilterIndex(Generic[T]):
-    """Items by their filters."""
+    """Items indexed by their filters."""
 
     def __init__(self) -> None:
         self._drawers: dict[Fields, dict[Values, _Bucket[T]]] = {}
@@ -96,7 +97,7 @@ class FilterIndex(Generic[T]):
         return len(self._known)
 
     def add(self, item: T, expression: Expression) -> None:
-        """`expression`: its request is bound already."""
+        """Add an item. The `expression` must be bound to its request."""
         shape, constants = extract_constants(expression)
         places = [place for each in key_alternatives(shape) for place in _places(each, constants)]
         self._known[item] = list(dict.fromkeys(places))
@@ -124,7 +125,7 @@ class FilterIndex(Generic[T]):
                 del self._drawers[fields]
 
     def candidates(self, images: Iterable[Mapping[str, Any] | None]) -> dict[T, None]:
-        """Every item whose filter can be true of one of these images of a document, in no order that means anything."""
+        """Return every item whose filter can match one of the images, in no particular order."""
         found: dict[T, None] = {}
         for document in images:
             if document is None:
@@ -163,12 +164,12 @@ def _bound(range: Range | None, constants: tuple[Constant, ...]) -> tuple[_Bound
     constant = constants[range.constant.index]
     family = _family(constant)
     if family is None:
-        return None, None  # nothing is above such a constant: let the filter itself say so
+        return None, None  # no value satisfies such a bound; the filter itself decides
     return (range.path, range.is_lower_bound, family), constant
 
 
 def _family(value: Any) -> str | None:
-    """What it can be compared with; None for what has no order."""
+    """Return the family of comparable values; None if the value has no order."""
     return _FAMILIES.get(type(value)) if not (isinstance(value, float) and math.isnan(value)) else None
 
 
@@ -177,7 +178,7 @@ def _is_own(path: FieldPath) -> bool:
 
 
 def _value(document: Mapping[str, Any], path: FieldPath) -> Any:
-    """What stands there; None where nothing does, since a filter may take one for the other."""
+    """Return the value at the path. None also stands for a missing value, since filters may treat them alike."""
     if path[0] == "id":
         return str(document.get("id"))
     value: Any = document

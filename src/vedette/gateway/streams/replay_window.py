@@ -1,9 +1,9 @@
-"""What can still be replayed: the latest outcomes of a partition group, bounded by time, count and bytes.
+"""The latest events of a database, bounded by time, count and bytes, from which clients resume.
 
-Theory of operation. One window per database holds the events of all its streams in the order of their seq, as the bytes
-that were sent. Whatever bound is passed first, the oldest event leaves, whoever's it was (evicting by use would punch
-holes). Each stream remembers the seq of the last event it lost; a stream can be resumed from a seq exactly when nothing
-after that seq is lost. So a quiet stream stays resumable while a loud one rolls over, and never is there a silent gap.
+Theory of operation. One window per database holds the encoded events of all its streams in seq order. When any bound is
+exceeded, the oldest event is evicted, whichever stream it belongs to (evicting by use would leave gaps). Each stream
+remembers the seq of its last evicted event, and can be resumed from a seq if and only if no later event was evicted. So
+a quiet stream stays resumable while a busy one rolls over, and there is never a silent gap.
 """
 
 from __future__ import annotations
@@ -25,27 +25,27 @@ class ReplayLimits:
 class RetainedEvent(NamedTuple):
     seq: int
     tail: bytes
-    """The event from its partition on; the part before names the receiver."""
+    """The encoded event from its partition field on. The part before it names the receiver."""
     at: float
-    """When it was told, on the monotonic scale."""
+    """Monotonic time at which the event was added."""
 
 
 @dataclass(slots=True)
 class StreamHistory:
-    """One stream's part of the window."""
+    """The part of one stream in the window."""
 
     evicted_seq: int
-    """The last seq that can no longer be replayed; at first where the stream began."""
+    """Last seq that can no longer be replayed; at first the stream's start."""
     last_seq: int
     events: deque[RetainedEvent] | tuple[RetainedEvent, ...] = ()
-    """Oldest first; most streams are quiet and hold nothing, or one event: there is no deque for that."""
+    """Oldest first. A tuple saves memory: most streams hold at most one event, and a deque takes 760 bytes."""
 
     def can_replay_from(self, seq: int) -> bool:
-        """Whether everything after `seq` is here, and `seq` is a place this stream has been at."""
+        """Return True if every event after `seq` is retained and `seq` is a position of this stream."""
         return self.evicted_seq <= seq <= self.last_seq
 
     def events_after(self, seq: int) -> list[RetainedEvent]:
-        """What came after `seq`, oldest first."""
+        """Return the events after `seq`, oldest first."""
         missed: list[RetainedEvent] = []
         for event in reversed(self.events):
             if event.seq <= seq:
@@ -56,20 +56,20 @@ class StreamHistory:
 
 
 class ReplayWindow:
-    """The events of all streams of one partition group, oldest first."""
+    """The events of all streams of one database, oldest first."""
 
     def __init__(self, bounds: ReplayLimits) -> None:
         self.bounds = bounds
         self.bytes = 0
         self._events = 0
         self._order: deque[tuple[StreamHistory, int]] = deque()
-        """Every event in the order of its seq; those that left before their turn are passed over."""
+        """All events in seq order. Entries of events that were already evicted are skipped."""
 
     def __len__(self) -> int:
         return self._events
 
     def add(self, history: StreamHistory, seq: int, tail: bytes, now: float) -> None:
-        """Keep what was told just now; whatever no longer fits leaves."""
+        """Add an event and evict what exceeds the bounds."""
         if seq <= history.last_seq:
             raise ValueError(f"seq {seq} does not follow {history.last_seq}")
         event, kept = RetainedEvent(seq, tail, now), history.events
@@ -86,7 +86,7 @@ class ReplayWindow:
             self._order = deque((h, s) for h, s in self._order if h.events and h.events[0].seq <= s)
 
     def expire(self, now: float) -> None:
-        """Let go of what is beyond a bound."""
+        """Evict events that exceed a bound."""
         bounds, order = self.bounds, self._order
         oldest = now - bounds.seconds
         while order:
@@ -100,12 +100,12 @@ class ReplayWindow:
             order.popleft()
 
     def discard_up_to(self, history: StreamHistory, seq: int) -> None:
-        """Everyone who could ask for these events has them: they need not be kept."""
+        """Evict events that every possible reader already has."""
         while history.events and history.events[0].seq <= seq:
             self._evict_oldest(history)
 
     def remove(self, history: StreamHistory) -> None:
-        """The stream has ended."""
+        """Evict all events of a stream that has ended."""
         while history.events:
             self._evict_oldest(history)
 

@@ -1,8 +1,10 @@
-"""Streams: what subscribers of the same thing are told, in one order, encoded once.
+"""Streams: number, encode and retain each event once for all equal subscribers. Engine thread only, except
+`mark_ready`.
 
-A stream numbers its events with the seq of its database's partition and chains them: each says the seq before it. A
-`WatchStream` speaks for one watch, shared by all who asked for the same with the same rights. A `FilterStream` speaks
-for one filter over a collection; a `NodeTypeWatch` is the one watch behind all filters of a collection and an actor.
+A stream numbers its events with its database's seq and chains them: each event carries the seq of the event before it.
+A `WatchStream` publishes one watch, shared by all subscribers with equal text, parameters and rights. A `FilterStream`
+publishes one filter over a collection. A `NodeTypeWatch` is the single watch behind all filters of one collection and
+actor.
 """
 
 from __future__ import annotations
@@ -32,17 +34,17 @@ __all__ = ["FilterStream", "NodeTypeWatch", "Stream", "WatchStream"]
 
 _encoder = msgspec.json.Encoder()
 _canonical = msgspec.json.Encoder(order="sorted")
-"""For checksums: keys sorted, no spaces."""
+"""Encodes checksummed values: sorted keys, no spaces."""
 
 
 MAX_UNCONFIRMED_BYTES = 32 * 1024 * 1024
-"""What may be out and not confirmed of a watch of one's own, beside its credit; one event always may."""
+"""Limit on unconfirmed bytes of an exclusive watch, in addition to its credit. One event is always allowed."""
 AT_ONCE = 16
-"""Events that are taken between two looks at how many bytes they were."""
+"""Events taken between two checks of the byte limit."""
 
 
 class Stream:
-    """One chain of events and who is told them."""
+    """One chain of events and its subscribers."""
 
     __slots__ = (
         "acked",
@@ -64,29 +66,32 @@ class Stream:
         self.desk = desk
         self.stream_id = number
         self.stream_key = key
-        """The hash that tokens carry; None: nobody can resume it."""
+        """Hash that resume tokens carry; None if the stream cannot be resumed."""
         self.actor = actor
         self.restore_spec: bytes | None = None
-        """How to make it again after a restart (`window_file.py`), as JSON; None: it ends with this server."""
+        """JSON from which the next server can rebuild the stream (`window_file.py`); None if it ends with this server.
+        """
         self.claims_hash: bytes | None = None
-        """What its filter knows of whoever asked (`claims_hash`); None: the filter does not ask."""
-        # A place of its own: tokens of a former stream with the same key do not reach it.
+        """Hash of the claims that the filter was bound to; None if the filter does not depend on claims."""
+        # Start at a fresh seq, so that tokens of an earlier stream with the same key cannot resume this one.
         began = desk.next_seq()
         self.history = StreamHistory(evicted_seq=began, last_seq=began)
         self.subscriber_count = 0
         self.subscribers_by_port: dict[Port, int] = {}
-        """Where its subscribers are, and how many."""
+        """Number of subscribers by gateway."""
         self.checksum = 0
-        """How many of them want one."""
+        """Number of subscribers that want checksums."""
         self.kept_until: float | None = None
-        """Without subscribers it stays until then, for those who were cut off."""
+        """Monotonic time until which the stream is kept without subscribers."""
         self.resumable_until = 0.0
-        """Until then somebody who was cut off may come back: nothing is trimmed before its time."""
+        """Monotonic time until which a disconnected client may resume. Until then, acknowledged events stay in the
+        window.
+        """
         self.acked: dict[Any, int] | None = None
-        """Subscribers that acknowledge, and how far."""
+        """Last acknowledged seq by subscriber; None if none has acknowledged."""
 
     def append(self, name: bytes, body: Any, tick: int) -> tuple[int, bytes]:
-        """Number an event, keep it for those who come back, and return it for those who are here."""
+        """Number, encode and retain an event. Return its seq and its encoded suffix."""
         desk = self.desk
         previous = self.history.last_seq
         seq = desk.next_seq()
@@ -95,7 +100,7 @@ class Stream:
         return seq, tail
 
     def encode_event(self, seq: int, previous: int | None, tick: int, name: bytes, body: Any) -> bytes:
-        """An event from its partition on: what stands before it names the receiver."""
+        """Encode an event from its partition field on. The part before it names the receiver."""
         data = _encoder.encode(body)
         rest = (
             b'"resumeToken":"%b",' % self.desk.sign_token(self, seq).encode()
@@ -115,7 +120,9 @@ class Stream:
         )
 
     def acknowledge(self, member: Any, seq: int, now: float) -> None:
-        """A subscriber has everything up to `seq`; what all have and nobody can come back for is let go."""
+        """Record that a subscriber has everything up to `seq`. Events that all subscribers have and no client can
+        resume are dropped.
+        """
         self.acked = self.acked if self.acked is not None else {}
         self.acked[member] = max(seq, self.acked.get(member, 0))
         if len(self.acked) == self.subscriber_count and now >= self.resumable_until:
@@ -143,7 +150,7 @@ class Stream:
 
 
 class WatchStream(Stream):
-    """The events of one watch, as they are."""
+    """The events of one watch."""
 
     __slots__ = ("_bytes", "_is_ready", "_sizes", "credit", "feed", "owner", "shared", "unconfirmed")
 
@@ -161,24 +168,24 @@ class WatchStream(Stream):
         self.feed = feed
         self.shared = shared
         self.credit: int | None = None
-        """The most events that are out and not confirmed; None: the window bounds them. 0: they are pulled."""
+        """Maximum number of unconfirmed events. None: the replay window is the only bound. 0: the client pulls."""
         self.unconfirmed: deque[tuple[int, int]] | None = None
-        """Of a reliable watch: seq and position of what is out."""
+        """Reliable watch: seq and position of each unconfirmed event."""
         self._sizes: deque[int] | None = None
-        """Bytes of the events that were sent last, as many as are not confirmed; and all of them together."""
+        """Bytes of the most recently sent events, one entry per unconfirmed event. `_bytes` is their sum."""
         self._bytes = 0
         self.owner: tuple[Client, str] | None = None
-        """Whose it is, when it is not shared, and by which name."""
+        """Client and subscription id that own the watch; None if it is shared."""
         self._is_ready = False
 
     def mark_ready(self) -> None:
-        """There may be something. Called from any thread, with locks held."""
+        """Report that events may be ready. Called from any thread, possibly with locks held."""
         if not self._is_ready:
             self._is_ready = True
             self.desk.mark_ready(self)
 
     def take_ready(self) -> list[tuple[Stream, int, bytes]]:
-        """Everything that is ready, numbered."""
+        """Take all events that are ready and number them."""
         self._is_ready = False
         if self.credit is None:
             return [(self, *self.append_event(event)) for event in self.feed.take(None)]
@@ -194,8 +201,9 @@ class WatchStream(Stream):
         return numbered
 
     def _is_drained(self, events: list[Event], wanted: int) -> bool:
-        """Whether there is no more to take now. Less work than was asked for is a consumer's fair share: another poll
-        would take a part of the others'."""
+        """True if the feed has nothing more to give now. In consume mode a short batch is this consumer's fair share;
+        polling again would take jobs from other consumers.
+        """
         work = self.feed.options.mode == "consume" and bool(events) and events[-1].delivery_id is not None
         return not events or (work and len(events) < wanted)
 
@@ -205,17 +213,17 @@ class WatchStream(Stream):
         self._bytes += size
 
     def _available_credit(self) -> int:
-        """How many more events may go out: as the credit says, and not when too many bytes are not confirmed."""
+        """Return how many more events may be sent: the unused credit, or 0 if too many bytes are unconfirmed."""
         assert self.credit is not None
         out = self._unconfirmed
         while (
             self._sizes and len(self._sizes) > out
-        ):  # the oldest; deliveries end in any order, so about that
+        ):  # drops the oldest sizes; deliveries end in any order, so the sum is approximate
             self._bytes -= self._sizes.popleft()
         return self.credit - out if self._bytes < MAX_UNCONFIRMED_BYTES else 0
 
     def pull(self, limit: int | None) -> list[tuple[int, bytes]]:
-        """What is ready, for one who asks; not more bytes at a time than may be out."""
+        """Take up to `limit` ready events for a pull request, bounded by MAX_UNCONFIRMED_BYTES."""
         pulled: list[tuple[int, bytes]] = []
         size = 0
         while size < MAX_UNCONFIRMED_BYTES and (limit is None or len(pulled) < limit):
@@ -230,7 +238,7 @@ class WatchStream(Stream):
 
     @property
     def _unconfirmed(self) -> int:
-        """What counts against the credit: of a consume watch its deliveries alone, not its `initial`."""
+        """Number of events that count against the credit. In consume mode only deliveries count, not `initial`."""
         return (
             self.feed.unacknowledged_count
             if self.feed.options.mode == "consume"
@@ -256,7 +264,7 @@ class WatchStream(Stream):
         return seq, self.encode_event(seq, previous, tick, name, body)
 
     def encode_initial(self, event: Event) -> bytes:
-        """A snapshot for one subscriber: it stands where the stream stands, and begins the chain."""
+        """Encode a snapshot for one subscriber at the stream's current seq. It is the first event of the chain."""
         return self.encode_event(
             self.history.last_seq, None, event.tick, b'"payload"', to_wire(event.to_dict())
         )
@@ -279,7 +287,7 @@ class WatchStream(Stream):
 
 
 class NodeTypeWatch:
-    """The one watch behind every filter over a collection with the same rights."""
+    """The single watch behind all filters over a collection with equal rights."""
 
     __slots__ = ("_is_ready", "actor", "collection", "desk", "feed", "index", "streams")
 
@@ -302,7 +310,7 @@ class NodeTypeWatch:
         return told
 
     def _judge(self, event: Event) -> list[tuple[Stream, int, bytes]]:
-        """What one change means to the filters that it may concern."""
+        """Evaluate one change against the candidate filters and append an event to each stream that it affects."""
         desk, begun = self.desk, self.desk.clock.monotonic()
         now, told, asked = timestamp_to_ms(desk.clock.now()), list[tuple[Stream, int, bytes]](), 0
         images = before, after = _images(event)
@@ -323,7 +331,7 @@ class NodeTypeWatch:
         return told
 
     def close_unused(self) -> None:
-        """End it when there is no filter behind it."""
+        """Close the watch if no filter uses it."""
         if not self.streams:
             self.desk.close_tap(self)
 
@@ -332,7 +340,7 @@ class NodeTypeWatch:
 
 
 class FilterStream(Stream):
-    """The documents of a collection that a filter is true of: enter, update, leave, delete."""
+    """The documents of a collection that match a filter, as enter, update, leave and delete deltas."""
 
     __slots__ = ("_filter", "include_data", "tap")
 
@@ -357,7 +365,7 @@ class FilterStream(Stream):
     def delta_for(
         self, before: Mapping[str, Any] | None, after: Mapping[str, Any] | None, now_ms: int
     ) -> dict[str, Any] | None:
-        """What the change means to those who asked with this filter; None when nothing."""
+        """Return the delta of a change for this filter; None if the change does not affect it."""
         op = "create" if before is None else "delete" if after is None else "update"
         was, is_now = self.matches(before, op, None), self.matches(after, op, before)
         if not was and not is_now:

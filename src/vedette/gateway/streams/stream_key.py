@@ -1,4 +1,4 @@
-"""Which subscriptions are the same: what many may share, and the hash that resume tokens know it by."""
+"""Stream keys: which subscriptions are equal and may share a stream. Resume tokens carry the key."""
 
 from __future__ import annotations
 
@@ -26,9 +26,9 @@ __all__ = ["claims_hash", "filter_key", "is_shareable", "watch_key"]
 
 _canonical = msgspec.json.Encoder(order="sorted")
 _OWN_NAMES = re.compile(r"#(?!self\b|\$)\w|\bcurrent_session\b", re.IGNORECASE)
-"""What means something else in another session: bound names."""
+"""Names that mean something else in another session."""
 _SHAREABLE_OPTIONS = frozenset({"ordering", "filter", "buffer"})
-"""With any value."""
+"""Options that are shareable with any value."""
 _SHAREABLE_WORDS = {
     "initial": ("full", "none"),
     "mode": ("watch",),
@@ -37,7 +37,7 @@ _SHAREABLE_WORDS = {
     "deliver_on": ("commit",),
     "window": ("none",),
 }
-"""Only with these."""
+"""Options that are shareable only with these values."""
 
 
 def filter_key(
@@ -49,7 +49,7 @@ def filter_key(
     *,
     include_data: bool,
 ) -> bytes:
-    """Filters that say the same of the same collection, once it is known who asks and when."""
+    """Return the key of a filter, bound to the requester and time. Equal filters over one collection share it."""
     condition = canonical_text(bind_request(query.condition, FilterRequest(auth=auth, time=moment)))
     return subscription_hash(
         desk.tenant, actor or "", "filter", query.collection, condition, str(include_data)
@@ -57,12 +57,12 @@ def filter_key(
 
 
 def claims_hash(client: Client) -> bytes:
-    """What filters may know of a client, in 16 bytes."""
+    """Return a 16-byte hash of the claims that filters can read."""
     return subscription_hash(_canonical.encode(to_wire(request_auth(client))).decode())
 
 
 def is_shareable(statement: ast.Watch, text: str) -> bool:
-    """Whether one watch can serve everybody who asks for it with the same rights."""
+    """Return True if one watch can serve all subscribers with equal rights."""
     if statement.actions or _OWN_NAMES.search(text):
         return False
     for option in statement.options:
@@ -73,7 +73,7 @@ def is_shareable(statement: ast.Watch, text: str) -> bool:
 
 
 def watch_key(desk: Tenant, actor: str | None, text: str, params: dict[str, Any]) -> bytes:
-    """Texts that differ in nothing but constants have one skeleton; the constants follow."""
+    """Return the key of a watch: the text without its constants, then the constants and parameters."""
     lifted = extract_literals(text)
     plan = text
     if lifted is not None:

@@ -1,4 +1,4 @@
-"""One database at the broker: its streams, its seq, its replay window, and the sessions that shared watches live in."""
+"""One database at the broker: streams, sequence numbers, replay window, and the sessions of shared watches."""
 
 from __future__ import annotations
 
@@ -18,11 +18,11 @@ from vedette.gateway.wire.resume_token import ResumeToken, TokenSigner
 __all__ = ["Tenant"]
 
 _WATCHES_PER_SESSION = 256
-"""Shared watches live in sessions of this many, so that taking one out of a session's list stays cheap."""
+"""Shared watches are spread over sessions of this size, so that removing one from its session stays cheap."""
 
 
 class Tenant:
-    """What the broker knows about one tenant. Nothing here is ever looked up by another tenant's name."""
+    """The broker's state for one database. Nothing here is reachable through another tenant."""
 
     def __init__(
         self,
@@ -38,19 +38,19 @@ class Tenant:
         self.clock = clock
         self.mark_ready = ring
         self.seq = database.boot << 32
-        """The last seq of partition 0. It begins above everything that an earlier opening can have given out."""
+        """Last seq of partition 0. It starts above every seq that earlier openings of the database can have used."""
         self.window = ReplayWindow(bounds)
         self.streams: dict[bytes, Stream] = {}
-        """Streams that can be joined and resumed, by the hash of what they are."""
+        """Streams that can be joined and resumed, by stream key."""
         self.durable_streams: dict[str, WatchStream] = {}
-        """Watches that outlive their sessions, by handle: who is told their events now."""
+        """Streams that currently publish durable watches, by watch handle."""
         self.node_type_watches: dict[tuple[str, str | None], NodeTypeWatch] = {}
         self.connections = 0
         self.subscriptions = 0
         self.candidates = 0
-        """Filters that were asked about a change, because the index proposed them."""
+        """Filter evaluations: candidates that the index returned."""
         self.matches = 0
-        """Those of them that it concerned."""
+        """Filter evaluations that matched."""
         self.event_prefix = (
             b'{"type":"event","payload":{"version":1,"tenant":' + encode(database.name) + b',"subId":'
         )
@@ -62,7 +62,7 @@ class Tenant:
         self.seq += 1
         return self.seq
 
-    # --- tokens -------------------------------------------------------------------------------------------------
+    # --- resume tokens ------------------------------------------------------------------------------------------
 
     def sign_token(self, stream: Stream, seq: int, *, pending: bool = False) -> str:
         assert stream.stream_key is not None
@@ -74,7 +74,7 @@ class Tenant:
     # --- shared watches -----------------------------------------------------------------------------------------
 
     def shared_session(self, actor: str | None) -> Session:
-        """A session with room for one more shared watch of this actor."""
+        """Return a session of this actor with room for one more shared watch."""
         sessions = self._sessions.setdefault(actor, [])
         for session in reversed(sessions[-2:]):
             if self._counts[session.id] < _WATCHES_PER_SESSION:
@@ -91,7 +91,7 @@ class Tenant:
         return feed
 
     def release_shared_watch(self, actor: str | None, feed: WatchFeed) -> None:
-        """A shared watch is not wanted any more."""
+        """Remove a shared watch, and close its session if it was the last one there."""
         session = feed.session
         feed.remove()
         self._counts[session.id] -= 1
@@ -102,15 +102,15 @@ class Tenant:
                 del self._sessions[actor]
             session.close()
 
-    # --- collections --------------------------------------------------------------------------------------------
+    # --- node-type watches --------------------------------------------------------------------------------------
 
     def node_type_watch(self, collection: str, actor: str | None) -> NodeTypeWatch:
-        """The watch behind all filters over the collection; made for the first of them."""
+        """Return the watch behind all filters over the collection. The first filter creates it."""
         known = self.node_type_watches.get((collection, actor))
         if known is not None:
             return known
         if collection not in self.database.schema.nodes or collection.startswith("_"):
-            text = f"query.collection: there is no collection or node type {collection[:80]!r}"
+            text = f"query.collection: no collection or node type is named {collection[:80]!r}"
             raise FilterError("E1201", text, fields={"collection": collection[:80]})
         feed = self.create_shared_watch(actor, f"WATCH d: {collection} [initial: none] RETURN d", {})
         tap = self.node_type_watches[collection, actor] = NodeTypeWatch(self, collection, actor, feed)

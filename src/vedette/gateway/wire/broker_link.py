@@ -1,8 +1,8 @@
-"""What gateways and the engine's broker say to each other: the same records within a process and between processes.
+"""Records between gateways and the broker: the same in process and over a Unix socket.
 
-Between processes each batch is one frame on a Unix socket: 4 bytes of length, big-endian, then a MessagePack array of
-records. The first frame of a worker is a `Hello` with the version of this format and the secret of the data directory;
-a broker that speaks another version refuses with `LinkRejected`. `conn` names a connection within its link.
+Between processes each batch is one frame: 4 bytes of length, big-endian, then a MessagePack array of records. The first
+frame of a worker is a `Hello` with the version of this format and the secret of the data directory. A broker with
+another version replies `LinkRejected`. `conn` identifies a connection within its link.
 """
 
 from __future__ import annotations
@@ -53,12 +53,12 @@ __all__ = [
 
 LINK_VERSION = 3
 FRAME_BYTES = 16 * 1024 * 1024
-"""Of a frame with more than one record; far below what either end takes."""
+"""Size limit of a frame with more than one record; far below the receivers' limits."""
 _log = logging.getLogger(__name__)
 
 
 class _Record(msgspec.Struct, kw_only=True, array_like=True):
-    """A record of the link: an array of its tag and its fields in the order of their definition."""
+    """A record of the link, encoded as an array: its tag, then its fields in definition order."""
 
 
 # --- from a gateway to the broker -------------------------------------------------------------------------------
@@ -71,39 +71,40 @@ class Hello(_Record, tag="hello"):
 
 
 class OpenConnection(_Record, tag="open_connection"):
-    """A connection has shown who it is."""
+    """A connection has authenticated."""
 
     conn: int
     id: str | None
     tenant: str
     actor: str | None
-    """None with `system`: the system context."""
+    """Node id of the actor; None in the system context."""
     system: bool
     claims: dict[str, Any] = {}
     checksum: bool = False
     local: bool = False
-    """Through the socket of the data directory."""
+    """True if the client uses the data directory's Unix socket."""
 
 
 class UpdateClaims(_Record, tag="update_claims"):
-    """A connection has shown another token, whose claims are others."""
+    """A connection has presented a token with different claims."""
 
     conn: int
     claims: dict[str, Any]
 
 
 class CloseConnection(_Record, tag="close_connection"):
-    """A connection has gone."""
+    """A connection was closed."""
 
     conn: int
     clean: bool
-    """It said goodbye, or was asked to go: what it held goes back without blame."""
+    """True if the client closed it or the server asked it to. Its held deliveries are then requeued without an attempt.
+    """
     may_resume: bool
-    """It may come back and resume: keep its streams for a while."""
+    """True if the client may reconnect and resume. Its streams are then kept for a while."""
 
 
 class ExecuteRequest(_Record, tag="execute_request"):
-    """`execute`, `run` or `define`: one text."""
+    """Execute one text: `execute`, `run` or `define`."""
 
     conn: int
     id: str | None
@@ -116,11 +117,11 @@ class SubscribeRequest(_Record, tag="subscribe_request"):
     conn: int
     sub_id: str
     payload: Any
-    """The `frames.Subscribe` as an object of plain values."""
+    """A `messages.Subscribe` as a dict of plain values."""
 
 
 class UnsubscribeRequest(_Record, tag="unsubscribe_request"):
-    """Unsubscribe."""
+    """End a subscription."""
 
     conn: int
     id: str | None
@@ -128,7 +129,7 @@ class UnsubscribeRequest(_Record, tag="unsubscribe_request"):
 
 
 class ResumeRequest(_Record, tag="resume_request"):
-    """Resume with a token."""
+    """Resume a subscription with a token."""
 
     conn: int
     id: str | None
@@ -138,7 +139,7 @@ class ResumeRequest(_Record, tag="resume_request"):
 
 
 class ReplayRequest(_Record, tag="replay_request"):
-    """Bring a subscription up that fell behind: everything after `seq`."""
+    """Request the events after `seq` for a lagging subscription."""
 
     conn: int
     sub_id: str
@@ -146,7 +147,7 @@ class ReplayRequest(_Record, tag="replay_request"):
 
 
 class AckEvents(_Record, tag="ack_events"):
-    """Client ack: everything up to `seq` has arrived. Without `sub`: of all its subscriptions."""
+    """The client has received everything up to `seq`. Without `sub_id`: on all of its subscriptions."""
 
     conn: int
     sub_id: str | None
@@ -154,7 +155,7 @@ class AckEvents(_Record, tag="ack_events"):
 
 
 class SettleDelivery(_Record, tag="settle_delivery"):
-    """ACK, NACK or EXTEND of one delivery."""
+    """ACK, NACK or EXTEND one delivery."""
 
     conn: int
     id: str | None
@@ -167,7 +168,7 @@ class SettleDelivery(_Record, tag="settle_delivery"):
 
 
 class ManageRequest(_Record, tag="manage_request"):
-    """Pause, resume, cancel, alter or pull from a watch of one's own."""
+    """Pause, resume, cancel, alter or pull an exclusive watch."""
 
     conn: int
     id: str | None
@@ -178,7 +179,7 @@ class ManageRequest(_Record, tag="manage_request"):
 
 
 class GatewayStats(_Record, tag="gateway_stats"):
-    """How a gateway is doing, once a second."""
+    """Statistics of a gateway, sent once a second."""
 
     connections: int
     subscriptions: int
@@ -214,7 +215,7 @@ class LinkRejected(_Record, tag="link_rejected"):
 
 
 class Drain(_Record, tag="drain"):
-    """Tell your clients to connect anew, elsewhere, and end."""
+    """Ask the gateway to send its clients to other servers and to stop. `seconds` is sent but not read."""
 
     seconds: float
 
@@ -225,24 +226,24 @@ class ConnectionOpened(_Record, tag="connection_opened"):
 
 
 class RequestFailed(_Record, tag="request_failed"):
-    """A request was refused; `payload` is what the `error` message says."""
+    """A request was rejected. `payload` is the payload of the `error` message."""
 
     conn: int
     id: str | None
     payload: dict[str, Any]
     close: int = 0
-    """The code to close the connection with, which cannot go on; 0: it goes on."""
+    """Code with which to close the connection; 0 keeps it open."""
 
 
 class Reply(_Record, tag="reply"):
-    """The answer to a request, ready to send."""
+    """Reply to a request, encoded."""
 
     conn: int
     data: bytes
 
 
 class Subscribed(_Record, tag="subscribed"):
-    """The subscription stands: `first` is sent, then what `stream` is told after `seq`."""
+    """A subscription was created. Send `messages`, then the events of `stream` after `seq`."""
 
     conn: int
     sub_id: str
@@ -250,15 +251,15 @@ class Subscribed(_Record, tag="subscribed"):
     seq: int
     messages: list[bytes]
     event_prefix: bytes
-    """How an event of this stream begins, up to the receiver's name."""
+    """Bytes of every event of this stream up to the receiver's name."""
     credit_based: bool = False
-    """No replay: its events are bounded by credit, not by the window."""
+    """True if credit bounds the events; such a subscription has no replay."""
     replay_follows: bool = False
-    """What came after `seq` follows in a `ReplayedEvents`: a resume."""
+    """True if a `ReplayedEvents` with the events after `seq` follows, as in a resume."""
 
 
 class Notice(_Record, tag="notice"):
-    """Something for a client that it did not ask for, ready to send."""
+    """An encoded message that answers no request."""
 
     conn: int
     data: bytes
@@ -271,17 +272,17 @@ class Unsubscribed(_Record, tag="unsubscribed"):
 
 
 class StreamEvent(_Record, tag="stream_event"):
-    """An event of a stream, for everyone who is subscribed to it here."""
+    """An event for all local subscribers of a stream."""
 
     stream: int
     seq: int
     suffix: bytes
     committed_at: float
-    """When it was committed, on the machine's monotonic scale: its processes read the same."""
+    """Monotonic time of the commit. All processes of a machine share this clock."""
 
 
 class ReplayedEvents(_Record, tag="replayed_events"):
-    """What a subscription missed; `more` when this was not all."""
+    """Events that a subscription missed. `more` is True if further events remain."""
 
     conn: int
     sub: str
@@ -290,7 +291,7 @@ class ReplayedEvents(_Record, tag="replayed_events"):
 
 
 class ResyncRequired(_Record, tag="resync_required"):
-    """A subscription cannot be brought up: its client has to begin anew."""
+    """A subscription cannot catch up; its client must resync."""
 
     conn: int
     sub: str
@@ -298,7 +299,7 @@ class ResyncRequired(_Record, tag="resync_required"):
 
 
 class StreamEnded(_Record, tag="stream_ended"):
-    """A stream has ended: its watch was cancelled or could not go on."""
+    """A stream ended because its watch was cancelled or failed."""
 
     stream: int
     payload: dict[str, Any]
@@ -326,7 +327,7 @@ _said = msgspec.msgpack.Decoder(list[BrokerRecord])
 
 
 def encode_batch(records: list[Any]) -> bytes:
-    """One frame for the socket, its length in front."""
+    """Encode one frame with its length prefix."""
     body = _encoder.encode(records)
     return len(body).to_bytes(4, "big") + body
 
@@ -336,9 +337,9 @@ def encode_frames(
     most_bytes: int = FRAME_BYTES,
     unsaid: Callable[[Any], None] = lambda _: None,
 ) -> list[bytes]:
-    """The records as frames of a size that the other end takes; mostly one.
+    """Encode records as one or more frames, splitting batches that are too large.
 
-    What is wrong with one record keeps no other from being said: `unsaid` is told which it was.
+    A record that cannot be encoded is logged and dropped without affecting the others; `unsaid` is called with it.
     """
     try:
         frame = encode_batch(records)
@@ -360,8 +361,8 @@ def encode_frames(
 
 
 def payload_bytes(record: Any) -> int:
-    """The bytes of a record that may have many."""
-    if type(record) is StreamEvent:  # nearly all of them
+    """Return the payload bytes of a record; 0 for records that are always small."""
+    if type(record) is StreamEvent:  # the most frequent type
         return len(record.suffix)
     if isinstance(record, Reply):
         return len(record.data)
@@ -369,5 +370,5 @@ def payload_bytes(record: Any) -> int:
 
 
 def decode_batch(body: bytes, *, from_gateway: bool) -> list[Any]:
-    """The records of a frame; raises msgspec.MsgspecError when it is none of ours."""
+    """Decode the records of a frame. Raise msgspec.MsgspecError if it is invalid."""
     return list(_requests.decode(body) if from_gateway else _said.decode(body))

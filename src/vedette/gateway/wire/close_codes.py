@@ -1,10 +1,8 @@
-"""Why a connection was closed, in ranges that tell a client whether to come back.
+"""Close codes, in ranges that tell a client whether to reconnect.
 
-1000, 1001         good order: come back when you like; 1001 after a short random wait
-1011, 1013         our fault, or overload: come back, backing off
-4000 .. 4099       come back after a short random wait, and resume
-4100 .. 4199       come back with other credentials
-4200 .. 4299       do not come back: the same would happen again
+1000, 1001         normal close: reconnect at any time; after 1001 wait for a short random time 1011, 1013
+server error or overload: reconnect with backoff 4000 .. 4099       reconnect after a short random time, and resume 4100
+.. 4199       reconnect with other credentials 4200 .. 4299       do not reconnect: the same would happen again
 """
 
 from __future__ import annotations
@@ -23,7 +21,7 @@ class CloseCode(IntEnum):
     TRY_LATER = 1013
     DRAINING = 4000
     STALLED = 4001
-    """The client took nothing for too long."""
+    """The client did not read for too long."""
     UNRESPONSIVE = 4002
     """The client did not answer pings."""
     ENGINE_LOST = 4003
@@ -33,7 +31,7 @@ class CloseCode(IntEnum):
 
 
 def may_reconnect(code: int) -> bool:
-    """Whether a client may expect another try to go better, with the same credentials."""
+    """Return True if reconnecting with the same credentials can succeed."""
     return code not in (1002, 1003, 1007, 1008, 1009, 1010) and not 4100 <= code <= 4299
 
 

@@ -1,7 +1,7 @@
-"""What a gateway counts since it began. Plain numbers: workers send them over the link, `/metrics` shows them.
+"""Counters of a gateway since its start. Workers send them over the link; `/metrics` shows them.
 
-The delay of an event is the time from its commit to the moment its last receiver here was written to. What is brought
-up from the replay window is late by its nature and is counted, not timed.
+The latency of an event is the time from its commit until it was written to its last receiver on this gateway. Replayed
+events are counted but not timed.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ import msgspec
 __all__ = ["DELAY_BOUNDS", "Counters", "LatencyHistogram"]
 
 DELAY_BOUNDS = (0.001, 0.002, 0.004, 0.008, 0.016, 0.032, 0.064, 0.125, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0)
-"""Seconds: the upper ends of the parts that delays are counted in."""
+"""Upper bounds of the histogram buckets, in seconds."""
 
 
 def _no_counts() -> list[int]:
@@ -22,9 +22,9 @@ def _no_counts() -> list[int]:
 
 class LatencyHistogram(msgspec.Struct, array_like=True):
     counts: list[int] = msgspec.field(default_factory=_no_counts)
-    """How many delays were in each part; the last part has no end."""
+    """Number of observations per bucket; the last bucket has no upper bound."""
     seconds: float = 0.0
-    """All delays together."""
+    """Sum of all observations."""
 
     def add(self, seconds: float, times: int) -> None:
         self.counts[bisect_left(DELAY_BOUNDS, seconds)] += times
@@ -37,19 +37,19 @@ class LatencyHistogram(msgspec.Struct, array_like=True):
 
 class Counters(msgspec.Struct, array_like=True, kw_only=True):
     opened: int = 0
-    """Connections that have shown who they are."""
+    """Authenticated connections."""
     delivered: int = 0
-    """Events handed to connections."""
+    """Events sent to connections."""
     replays: int = 0
-    """How often a subscription that fell behind was brought up."""
+    """Replay requests of lagging subscriptions."""
     resyncs: dict[str, int] = {}
-    """Subscriptions that were told to begin anew, by reason."""
+    """Subscriptions that had to resync, by reason."""
     closed: dict[int, int] = {}
-    """Connections that were closed from this side, by code."""
+    """Connections closed by the server, by code."""
     refused: dict[str, int] = {}
-    """Messages that were answered with an error of the gateway's own, by code."""
+    """Messages rejected by the gateway itself, by error code."""
     delays: dict[str, LatencyHistogram] = {}
-    """By database."""
+    """Latency histograms by database."""
 
     def count_resync(self, reason: str) -> None:
         self.resyncs[reason] = self.resyncs.get(reason, 0) + 1

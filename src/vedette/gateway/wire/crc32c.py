@@ -1,4 +1,4 @@
-"""CRC32C (Castagnoli), the checksum that events can carry (spec/pipeline.md, ruling 20)."""
+"""CRC32C (Castagnoli), the optional checksum of events."""
 
 from __future__ import annotations
 

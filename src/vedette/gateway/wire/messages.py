@@ -1,7 +1,7 @@
-"""The wire format, field by field. docs/reference/protocol.md says the same in words; this is what is enforced.
+"""Client messages, field by field. This module enforces what docs/reference/protocol.md documents.
 
 Every message is one JSON object in a text frame, `{"id"?, "type", "payload"?}`. Unknown keys are ignored in both
-directions, so that both sides may learn new ones; unknown types are answered with an error.
+directions, so that either side can add new ones. Unknown types are answered with an error.
 """
 
 from __future__ import annotations
@@ -43,58 +43,59 @@ __all__ = [
 
 VERSION = 1
 MAX_NESTING = 32
-"""Lists and objects in each other, in parameters and queries."""
+"""Maximum nesting of lists and objects in parameters and queries."""
 MAX_ID_CHARS = 256
-"""Characters of a message's or a subscription's id."""
+"""Maximum length of a message id or subscription id."""
 
 
 class MessageError(Exception):
-    """A frame that cannot be understood; the connection answers it and goes on."""
+    """An invalid message. The connection replies with the error and stays open."""
 
     def __init__(self, code: str, text: str, id: str | None = None) -> None:
         super().__init__(text)
         self.code, self.text, self.id = code, text, id
 
 
-# --- what a client may send -------------------------------------------------------------------------------------
+# --- client to server -------------------------------------------------------------------------------------------
 
 
 class Auth(msgspec.Struct, frozen=True, kw_only=True):
-    """Who is there, and for which database. Again later: a fresh token for the same actor."""
+    """Authenticate for a database. A later `auth` refreshes the token of the same actor."""
 
     token: str = ""
     database: str | None = None
     tenant: str | None = None
-    """Another name for `database`."""
+    """Alias of `database`."""
     version: int = 0
     """1: the client understands grouped `subIds`."""
     checksum: bool = False
-    """Whether events shall carry a CRC32C of their payload."""
+    """True to add a CRC32C of the payload to each event."""
 
 
 class Subscribe(msgspec.Struct, frozen=True, kw_only=True, rename={"max_unacked": "maxUnacked"}):
-    """One of: `watch` (a WATCH statement), `attach` (a watch that lasts), `query`, or `collection` with `filter`."""
+    """One of: `watch` (a WATCH statement), `attach` (a durable watch), `query`, or `collection` with `filter`."""
 
     watch: str | None = None
     params: dict[str, Any] = {}
     attach: str | None = None
-    """The handle or name of a reliable or trigger watch to take up again."""
+    """Handle or name of a reliable or trigger watch to reattach to."""
     query: dict[str, Any] | None = None
     collection: str | None = None
     filter: str | None = None
-    """CEL over the documents of `collection`."""
+    """CEL expression over the documents of `collection`."""
     includeData: bool = False
     sendSnapshot: bool = False
     priority: Literal["low", "normal"] = "normal"
     consume: bool = False
-    """Work is wanted: a WATCH that names no mode is read as `mode: consume`."""
+    """True to read a WATCH without a mode as `mode: consume`."""
     prefetch: int | None = None
-    """Consume mode: the most deliveries that are out at a time; 10 when not said. 0, in any mode: nothing is sent
-    but what `manage` with `pull` asks for."""
+    """Consume mode: maximum number of unsettled deliveries; default 10. 0, in any mode: events are sent only in reply
+    to `manage` with `pull`.
+    """
     max_unacked: int | None = None
-    """Pace: hold events back while so many are not acknowledged."""
+    """Hold events while this many are unacknowledged."""
     exclusive: bool = False
-    """A watch of one's own, never shared: needed for `manage` with `alter`."""
+    """True for a watch that is never shared; required for `manage` with `alter`."""
 
 
 class Unsubscribe(msgspec.Struct, frozen=True, kw_only=True):
@@ -105,14 +106,14 @@ class Resume(msgspec.Struct, frozen=True, kw_only=True):
     token: str
     lastSeq: int | dict[str, int] | None = None
     subId: str | None = None
-    """What the subscription shall be called from now on; by default the message's id."""
+    """New id of the subscription; default: the id of the message."""
 
 
 class Execute(msgspec.Struct, frozen=True, kw_only=True):
     statement: str
     params: dict[str, Any] = {}
     script: bool = False
-    """Any number of statements, parsed whole before the first runs; the answer has `results`."""
+    """True for any number of statements, parsed as a whole before the first runs; the reply has `results`."""
 
 
 class Define(msgspec.Struct, frozen=True, kw_only=True):
@@ -120,7 +121,7 @@ class Define(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Ack(msgspec.Struct, frozen=True, kw_only=True):
-    """`{partition, seq}` confirms events of a stream; `{deliveryId}` ends a delivery of a consume watch."""
+    """`{partition, seq}` confirms events of a stream; `{deliveryId}` acknowledges a delivery of a consume watch."""
 
     partition: int = 0
     seq: int | None = None
@@ -132,30 +133,30 @@ class Nack(msgspec.Struct, frozen=True, kw_only=True):
     deliveryId: str
     retry: bool = True
     delay: int | None = None
-    """Milliseconds until the item may be handed out again."""
+    """Milliseconds until the item may be delivered again."""
     cause: str | None = None
-    """Why, for those who will look at it."""
+    """Reason, stored with the attempt."""
     release: bool = False
-    """Given back untried: no attempt is counted."""
+    """True to requeue the delivery without counting an attempt."""
 
 
 class Extend(msgspec.Struct, frozen=True, kw_only=True):
     deliveryId: str
     by: int | None = None
-    """Milliseconds; by default once more the watch's ack_timeout."""
+    """Milliseconds; default: the watch's ack_timeout."""
 
 
 class Manage(msgspec.Struct, frozen=True, kw_only=True):
     subId: str
     operation: Literal["pause", "resume", "cancel", "alter", "pull"]
     options: str | None = None
-    """For `alter`: a bracket of options, `[buffer: 10]`."""
+    """For `alter`: options in brackets, such as `[buffer: 10]`."""
     limit: int | None = None
-    """For `pull`: the most events that are wanted now."""
+    """For `pull`: maximum number of events."""
 
 
 class Ping(msgspec.Struct, frozen=True, kw_only=True):
-    """`heartbeat` from a client: answered with one."""
+    """A `heartbeat` from a client; the server replies with one."""
 
 
 Payload = Auth | Subscribe | Unsubscribe | Resume | Execute | Define | Ack | Nack | Extend | Manage | Ping
@@ -176,13 +177,13 @@ MESSAGE_TYPES: Mapping[str, type[Any]] = {
 
 
 class Message(msgspec.Struct, frozen=True):
-    """One understood message of a client."""
+    """One decoded client message."""
 
     type: str
     id: str | None
     payload: Any
     unknown_fields: tuple[str, ...] = ()
-    """Of a `subscribe`: keys of its payload that are not known."""
+    """For `subscribe`: unknown keys of its payload."""
 
 
 class _Envelope(msgspec.Struct, frozen=True):
@@ -192,7 +193,7 @@ class _Envelope(msgspec.Struct, frozen=True):
 
 
 class _TopLevelResume(msgspec.Struct, frozen=True):
-    """Seeds/realtime-watching.md §4: a resume has its fields beside `type`; inside `payload` they are fine too."""
+    """The fields of a resume may stand beside `type` instead of inside `payload`."""
 
     token: str | None = None
     lastSeq: int | dict[str, int] | None = None
@@ -208,18 +209,18 @@ _encoder = msgspec.json.Encoder()
 
 
 def decode_message(data: bytes | str) -> Message:
-    """The message in a frame; raises FrameError with the words to answer."""
+    """Decode a message. Raise MessageError with the text of the reply."""
     try:
         envelope = _envelope.decode(data)
     except (msgspec.MsgspecError, UnicodeError, RecursionError) as error:
-        text = f"a message is a JSON object with a type: {_shortened(error)}"
+        text = f"a message must be a JSON object with a type: {_shortened(error)}"
         raise MessageError("invalid_frame", text) from None
     if envelope.id is not None and len(envelope.id) > MAX_ID_CHARS:
-        raise MessageError("invalid_frame", f"an id has at most {MAX_ID_CHARS} characters")
+        raise MessageError("invalid_frame", f"an id may have at most {MAX_ID_CHARS} characters")
     decoder = _payloads.get(envelope.type)
     if decoder is None:
         known = ", ".join(MESSAGE_TYPES)
-        text = f"{envelope.type[:40]!r} is no type of message; known are {known}"
+        text = f"unknown message type {envelope.type[:40]!r}; known types: {known}"
         raise MessageError("unknown_type", text, envelope.id)
     raw: bytes = bytes(envelope.payload)
     if raw in (b"null", b"{}"):
@@ -242,17 +243,15 @@ def decode_message(data: bytes | str) -> Message:
 
 
 def _check_values(payload: Execute | Subscribe, id: str | None) -> None:
-    """What may hold anything holds nothing that other processes cannot read."""
+    """Reject values that another process could not decode."""
     query = payload.query if type(payload) is Subscribe else None
     if not is_portable(payload.params, MAX_NESTING) or not is_portable(query, MAX_NESTING):
-        text = (
-            f"numbers have at most 64 bits, and at most {MAX_NESTING} lists and objects stand in each other"
-        )
+        text = f"numbers are limited to 64 bits, and lists and objects to {MAX_NESTING} levels of nesting"
         raise MessageError("invalid_payload", text, id)
 
 
 def is_portable(value: Any, deepest: int) -> bool:
-    """Whether every process reads it as it is."""
+    """Return True if the value fits 64-bit integers and the nesting limit, so that every process can decode it."""
     kind = type(value)
     if kind is int:
         return bool(-(2**63) <= value < 2**64)
@@ -280,11 +279,11 @@ def _shortened(error: Exception) -> str:
     return text if len(text) <= 200 else f"{text[:199]}…"
 
 
-# --- what the server sends --------------------------------------------------------------------------------------
+# --- server to client -------------------------------------------------------------------------------------------
 
 
 def encode_message(type: str, payload: Any = None, id: str | None = None) -> bytes:
-    """One message as it goes into a frame."""
+    """Encode one message."""
     whole: dict[str, Any] = {"type": type} if id is None else {"id": id, "type": type}
     if payload is not None:
         whole["payload"] = payload
@@ -299,7 +298,7 @@ _AS_THEY_ARE = frozenset((str, int, float, bool, type(None)))
 
 
 def to_wire(value: Any) -> Any:
-    """A value as JSON has it: moments as ISO-8601 in UTC with milliseconds, spans as milliseconds."""
+    """Return the JSON form of a value: timestamps as ISO-8601 in UTC with milliseconds, durations as milliseconds."""
     kind = type(value)
     if kind in _AS_THEY_ARE:
         return value
@@ -315,7 +314,7 @@ def to_wire(value: Any) -> Any:
 
 
 def decode_params(params: Mapping[str, Any]) -> dict[str, Any]:
-    """Parameters as the engine takes them: `{"type": "timestamp" | "duration", "value": …}` is such a value."""
+    """Return parameters as engine values. `{"type": "timestamp" | "duration", "value": …}` encodes those two types."""
     return {name: _live(name, value) for name, value in params.items()}
 
 
@@ -333,14 +332,14 @@ def _live(name: str, value: Any) -> Any:
     except (ValueError, OverflowError):
         pass
     text = (
-        f"the parameter '{name}' is an object: only {{type: timestamp, value: ISO-8601 text}} and "
-        "{type: duration, value: milliseconds} can be given so"
+        f"the parameter '{name}' is an object, but only {{type: timestamp, value: ISO-8601 text}} and "
+        "{type: duration, value: milliseconds} are supported"
     )
     raise MessageError("invalid_payload", text)
 
 
 def error_payload(error: VedetteError | Withdrawal) -> dict[str, Any]:
-    """An error of the engine as a payload: its own words, which never tell a denied actor more than they may know."""
+    """Return the wire form of an engine error. Its text reveals nothing to an actor that policies deny."""
     return {
         "code": error.code,
         "name": error.name,

@@ -1,4 +1,4 @@
-"""Where a gateway is, seen from the broker: in this process, or at the other end of a socket."""
+"""A gateway as the broker sees it: in process, or a worker behind a Unix socket."""
 
 from __future__ import annotations
 
@@ -7,17 +7,17 @@ from typing import Any, Protocol
 __all__ = ["CONGESTED_BYTES", "Port"]
 
 CONGESTED_BYTES = 33_554_432
-"""What may be on its way to a gateway before large answers wait."""
+"""Unsent bytes above which a gateway counts as congested."""
 
 
 class Port(Protocol):
-    """One gateway. `say` may be called from the engine's thread; it hands over and returns."""
+    """One gateway. `send` is called on the engine thread and does not block."""
 
     def send(self, records: list[Any]) -> None: ...
 
     @property
     def congested(self) -> bool:
-        """Whether more is on its way than the gateway takes: large answers wait, all else is said nevertheless."""
+        """True if many bytes are unsent. Large replies then wait; other records are still sent."""
         ...
 
     def __hash__(self) -> int: ...

@@ -1,4 +1,4 @@
-"""Results and messages in each other's forms: a result on the wire, a message as a statement."""
+"""Encodes replies to requests, and maps settle messages to statements."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ __all__ = ["is_heavy", "managed", "result_message", "settling_statement", "too_l
 
 
 def is_heavy(result: Result, light_bytes: int) -> bool:
-    """Whether its rows have more text than that; looks no further than it must."""
+    """Return True if the rows hold more text than `light_bytes`. Stops as soon as the answer is known."""
     size = 0
     for row in result.rows:
         size += sum(map(_weight, row))
@@ -35,7 +35,7 @@ def _weight(value: Any) -> int:
 
 
 def result_message(result: Result | list[Result], id: str | None, most_bytes: int) -> bytes:
-    """The answer to `execute`; FrameError `too_large` when it has more bytes than a message may have."""
+    """Encode the reply to `execute`. Raise MessageError `too_large` if it exceeds `most_bytes`."""
     results = result if isinstance(result, list) else [result]
     left = most_bytes
     payloads = []
@@ -45,7 +45,7 @@ def result_message(result: Result | list[Result], id: str | None, most_bytes: in
             data = encode([to_wire(value) for value in row])
             left -= len(data) + 1
             if left < 0:
-                raise too_large("The answer", most_bytes, _what_to_do(results))
+                raise too_large("The result", most_bytes, _what_to_do(results))
             rows.append(msgspec.Raw(data))
         payloads.append(_result_payload(each, rows))
     return encode_message("result", {"results": payloads} if isinstance(result, list) else payloads[0], id)
@@ -53,8 +53,8 @@ def result_message(result: Result | list[Result], id: str | None, most_bytes: in
 
 def _what_to_do(results: list[Result]) -> str:
     if any(r.created or r.modified or r.deleted or r.linked or r.unlinked for r in results):
-        return "the statement was carried out; return less of what it touched"
-    return "ask for less of it, with LIMIT or fewer columns"
+        return "the statement was executed; return fewer rows or columns"
+    return "use LIMIT or return fewer columns"
 
 
 def too_large(what: str, most_bytes: int, advice: str) -> MessageError:
@@ -62,7 +62,7 @@ def too_large(what: str, most_bytes: int, advice: str) -> MessageError:
 
 
 def _result_payload(result: Result, rows: list[msgspec.Raw]) -> dict[str, Any]:
-    """A result as it goes over the wire."""
+    """Return the wire form of a result."""
     payload: dict[str, Any] = {
         "columns": list(result.columns),
         "rows": rows,
@@ -81,7 +81,7 @@ def _result_payload(result: Result, rows: list[msgspec.Raw]) -> dict[str, Any]:
 
 
 def settling_statement(record: link.SettleDelivery) -> tuple[str, dict[str, Any]]:
-    """The statement that an ack, nack or extend message stands for."""
+    """Return the statement and parameters for an ack, nack or extend message."""
     params: dict[str, Any] = {"delivery": record.delivery}
     options: list[str] = []
     if record.operation == "nack" and not record.retry:
@@ -93,7 +93,7 @@ def settling_statement(record: link.SettleDelivery) -> tuple[str, dict[str, Any]
 
 
 def managed(record: link.ManageRequest, **more: Any) -> bytes:
-    """The answer to pause, resume, cancel, alter and pull."""
+    """Encode the reply to pause, resume, cancel, alter and pull."""
     return encode_message(
         "manage_ack", {"subId": record.sub_id, "operation": record.operation, **more}, record.id
     )

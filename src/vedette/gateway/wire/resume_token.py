@@ -1,10 +1,10 @@
-"""Resume tokens: opaque, signed, bound to one database, one subscription and one epoch of the log.
+"""Resume tokens: opaque, signed, and bound to one database, one subscription and one epoch of the log.
 
-    byte   0      1 .. 16            17 .. 24  25 .. 28   then 12 bytes for each partition   16 at the end
-    what   form   subscription hash  epoch     flags      partition (4), seq (8)             MAC
+    byte    0        1 .. 16      17 .. 24  25 .. 28   12 bytes per partition   last 16
+    field   version  stream key   epoch     flags      partition (4), seq (8)   MAC
 
-The tenant is not inside: it is part of what the MAC is made over, so a token shown for another database is simply no
-token. The subscription hash covers the tenant, the actor and the canonical text of what was asked for.
+The tenant is not part of the token but of the MAC's input, so a token is invalid for any other database. The stream key
+covers the tenant, the actor and the canonical text of the request.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ _FORM = 2
 _HEAD = Struct(">B16sqI")
 _PLACE = Struct(">Iq")
 _MAC_BYTES = 16
-"""BLAKE2b with a key: a quarter of what HMAC takes, and every event has one."""
+"""BLAKE2b with a key takes a quarter of HMAC's time, and every event carries a token."""
 _MOST_KEY_BYTES = hashlib.blake2b.MAX_KEY_SIZE
 _MOST_PARTITIONS = 4096
 _LONGEST = (_HEAD.size + _MOST_PARTITIONS * _PLACE.size + _MAC_BYTES) * 2
@@ -33,16 +33,16 @@ _PENDING = 1
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ResumeToken:
     stream_key: bytes
-    """16 bytes: `subscription_hash`."""
+    """16 bytes, from `subscription_hash`."""
     epoch: int
     seqs: Mapping[int, int]
-    """Partition ▸ the last seq that the holder of the token has."""
+    """Partition ▸ last seq that the holder of the token has received."""
     snapshot_pending: bool = False
-    """The snapshot was still to come: whoever has no later token has nothing to go on from."""
+    """True if the snapshot was not yet sent. A client without a later token must subscribe again."""
 
 
 def subscription_hash(*parts: str) -> bytes:
-    """What a subscription is, in 16 bytes; parts cannot run into each other."""
+    """Return a 16-byte hash of the parts. Each part is prefixed with its length, so parts cannot run together."""
     digest = hashlib.blake2b(digest_size=16)
     for part in parts:
         data = part.encode()
@@ -51,14 +51,14 @@ def subscription_hash(*parts: str) -> bytes:
 
 
 class TokenSigner:
-    """Makes and reads tokens with one secret."""
+    """Signs and verifies tokens with one secret."""
 
     def __init__(self, secret: bytes) -> None:
         if len(secret) < 16:
-            raise ValueError("a secret has at least 16 bytes")
+            raise ValueError("a secret must have at least 16 bytes")
         self._key = secret if len(secret) <= _MOST_KEY_BYTES else hashlib.blake2b(secret).digest()
         self._begun: tuple[str, hashlib.blake2b] = ("", self._begin(""))
-        """The tenant of the last token, and its MAC as far as that: mostly the next one is of the same."""
+        """Tenant of the last token and the MAC state after its name. The next token usually has the same tenant."""
 
     def seal(self, tenant: str, token: ResumeToken) -> str:
         head = _HEAD.pack(_FORM, token.stream_key, token.epoch, _PENDING if token.snapshot_pending else 0)
@@ -66,7 +66,7 @@ class TokenSigner:
         return self._sealed(tenant, head + places)
 
     def sign(self, tenant: str, subscription: bytes, epoch: int, seq: int, *, pending: bool) -> str:
-        """The same for a place in partition 0 alone. One is made for every event, so nothing else is."""
+        """Sign a position in partition 0. One token is made per event, so this path does no other work."""
         head = _HEAD.pack(_FORM, subscription, epoch, _PENDING if pending else 0)
         return self._sealed(tenant, head + _PLACE.pack(0, seq))
 
@@ -74,7 +74,7 @@ class TokenSigner:
         return urlsafe_b64encode(body + self._mac(tenant, body)).rstrip(b"=").decode()
 
     def verify(self, tenant: str, text: str) -> ResumeToken | None:
-        """The token, or None when it was not made here for this tenant. Compares in constant time."""
+        """Return the token, or None if it was not signed here for this tenant. Compares in constant time."""
         if len(text) > _LONGEST or not text.isascii():
             return None
         try:

@@ -1,4 +1,4 @@
-"""Snapshots of a filter: one page of documents, in order, and the cursor to the next."""
+"""Snapshots of a filter: one ordered page of documents and the cursor of the next page."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ MAX_SNAPSHOT_BYTES = 16 * 1024 * 1024
 
 
 def snapshot_page(query: CollectionQuery, documents: Sequence[dict[str, Any]]) -> dict[str, Any]:
-    """One page of the documents, ordered; `cursor` when there are more. FilterError when it is too large."""
+    """Return one ordered page; `cursor` is set if there are more. Raise FilterError if the page is too large."""
     ordered = sorted(documents, key=lambda d: _place(d, query.order_by))
     if query.start_after is not None:
         place = _read_cursor(query.start_after)
@@ -31,7 +31,7 @@ def snapshot_page(query: CollectionQuery, documents: Sequence[dict[str, Any]]) -
     limit = query.limit if query.limit is not None else MAX_SNAPSHOT_DOCUMENTS
     page = ordered[:limit]
     if query.limit is None and len(ordered) > MAX_SNAPSHOT_DOCUMENTS:
-        text = f"more than {MAX_SNAPSHOT_DOCUMENTS} documents: ask for pages with limit and startAfter"
+        text = f"more than {MAX_SNAPSHOT_DOCUMENTS} documents: request pages with limit and startAfter"
         raise FilterError("E1202", text, fields={"limit": "documents", "allowed": MAX_SNAPSHOT_DOCUMENTS})
     answer: dict[str, Any] = {"documents": [to_wire(d) for d in page]}
     if len(ordered) > len(page) and page:
@@ -40,7 +40,7 @@ def snapshot_page(query: CollectionQuery, documents: Sequence[dict[str, Any]]) -
 
 
 class _Place(tuple[Any, ...]):
-    """Where a document stands in an order; compares term by term, each in its direction."""
+    """Sort position of a document. Compares term by term, each in its own direction."""
 
     __slots__ = ()
 
@@ -63,7 +63,7 @@ _MISSING = object()
 
 
 class _Term:
-    """One value in an order: missing < null < false < true < numbers < texts (spec/pipeline.md §1.6)."""
+    """One sortable value. Order: missing < null < false < true < numbers < strings < other values."""
 
     __slots__ = ("descending", "rank", "value")
 
@@ -119,4 +119,4 @@ def _read_cursor(text: str) -> _Place:
 
 
 def _no_cursor() -> FilterError:
-    return FilterError("E1201", "query.startAfter: this is no cursor of an earlier page")
+    return FilterError("E1201", "query.startAfter: not a cursor of an earlier page")

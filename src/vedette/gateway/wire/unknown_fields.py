@@ -1,7 +1,7 @@
-"""Keys of a subscription that are not known here: they are left out, and the acknowledgement names them.
+"""Unknown keys of a subscribe message: they are ignored, and the acknowledgement lists them.
 
-A client may be newer than the server, so a key that nobody knows refuses nothing. It may also be misspelt, and whoever
-writes `filtres` is told everything: so it is said which keys were not read.
+A client may be newer than the server, so an unknown key is not an error. It may also be a typo: a misspelled `filters`
+would match everything. The acknowledgement therefore names every ignored key.
 """
 
 from __future__ import annotations
@@ -18,11 +18,11 @@ QUERY_KEYS = frozenset({"collection", "filters", "filter", "orderBy", "limit", "
 _ITEM_KEYS = {"filters": frozenset({"field", "op", "value"}), "orderBy": frozenset({"field", "direction"})}
 _MOST_NAMED = 16
 _LONGEST = 80
-"""Characters of a name that are repeated."""
+"""Characters of a name that are echoed."""
 
 
 def drop_unknown_fields(msg: Message) -> tuple[Subscribe, tuple[str, ...]]:
-    """What a `subscribe` says, of its query only what is known; and the names of the rest."""
+    """Return the subscribe payload without unknown query keys, and the names of all ignored keys."""
     payload: Subscribe = msg.payload
     ignored = list(msg.unknown_fields)
     if payload.query is not None:
@@ -43,8 +43,8 @@ def _known(record: dict[str, Any], keys: frozenset[str], where: str, ignored: li
 
 
 def add_ignored_fields(acknowledgement: bytes, ignored: tuple[str, ...]) -> bytes:
-    """A `subscribe_ack` that also says what was not read."""
+    """Add the ignored keys to a `subscribe_ack`."""
     message = msgspec.json.decode(acknowledgement)
-    if message["type"] == "subscribe_ack":  # a resume under the same name has nothing to say about it
+    if message["type"] == "subscribe_ack":  # a resume with the same id has no payload for them
         message["payload"]["ignored"] = ignored
     return encode(message)

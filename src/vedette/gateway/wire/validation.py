@@ -1,4 +1,4 @@
-"""Messages of a client as requests to the engine: what a frame's types cannot say about them is checked here."""
+"""Converts client messages to broker requests and checks what the message types cannot express."""
 
 from __future__ import annotations
 
@@ -21,18 +21,18 @@ def execute_request(conn: int, msg: Message) -> link.ExecuteRequest:
 
 
 def check_subscribe(msg: Message) -> tuple[frames.Subscribe, tuple[str, ...]]:
-    """What is subscribed to, once it is known to be one thing and to have a name; and which keys were not read."""
+    """Return the subscribe payload and the ignored keys. Raise MessageError without an id or a single target."""
     payload, ignored = drop_unknown_fields(msg)
     if not msg.id:
-        text = "subscribe: the message's id is the subscription's, and is missing"
+        text = "subscribe: the message needs an id, which becomes the subscription's id"
         raise MessageError("invalid_payload", text)
     chosen = [payload.watch, payload.attach, payload.query, payload.collection]
     if sum(each is not None for each in chosen) != 1:
-        text = "subscribe: exactly one of watch, attach, query and collection is expected"
+        text = "subscribe: exactly one of watch, attach, query and collection is required"
         raise MessageError("invalid_payload", text, msg.id)
     for name, value, least in (("prefetch", payload.prefetch, 0), ("maxUnacked", payload.max_unacked, 1)):
         if value is not None and not least <= value <= _MOST_AT_ONCE:
-            text = f"subscribe: {name} is between {least} and {_MOST_AT_ONCE}"
+            text = f"subscribe: {name} must be between {least} and {_MOST_AT_ONCE}"
             raise MessageError("invalid_payload", text, msg.id)
     frames.decode_params(payload.params)
     return payload, ignored
@@ -42,17 +42,17 @@ def resume_request(conn: int, msg: Message) -> link.ResumeRequest:
     payload: frames.Resume = msg.payload
     sub = payload.subId or msg.id
     if not sub:
-        text = "resume: the message's id (or subId) names the subscription, and is missing"
+        text = "resume: the message needs an id or subId, which names the subscription"
         raise MessageError("invalid_payload", text)
     if len(sub) > frames.MAX_ID_CHARS:
-        text = f"resume: a subscription's name has at most {frames.MAX_ID_CHARS} characters"
+        text = f"resume: subId may have at most {frames.MAX_ID_CHARS} characters"
         raise MessageError("invalid_payload", text, msg.id)
     last = _last_seqs(payload, msg.id)
     return link.ResumeRequest(conn=conn, id=msg.id, sub_id=sub, token=payload.token, last_seq=last)
 
 
 def _last_seqs(payload: frames.Resume, id: str | None) -> dict[int, int] | None:
-    """`lastSeq` by partition; a number alone is that of partition 0."""
+    """Return `lastSeq` by partition; a plain number means partition 0."""
     if payload.lastSeq is None:
         return None
     if isinstance(payload.lastSeq, int):
@@ -61,18 +61,18 @@ def _last_seqs(payload: frames.Resume, id: str | None) -> dict[int, int] | None:
         try:
             last = {int(partition): seq for partition, seq in payload.lastSeq.items()}
         except ValueError:
-            raise MessageError("invalid_payload", "resume: partitions are whole numbers", id) from None
+            raise MessageError("invalid_payload", "resume: partitions must be integers", id) from None
     if not all(0 <= partition < 2**32 and abs(seq) < 2**63 for partition, seq in last.items()):
         raise MessageError("invalid_payload", "resume: lastSeq is out of range", id)
     return last
 
 
 def settle_request(conn: int, msg: Message) -> link.SettleDelivery:
-    """`ack` of a delivery, `nack`, `extend`."""
+    """Return the request for `ack` of a delivery, `nack` or `extend`."""
     payload = msg.payload
     span = getattr(payload, "delay" if msg.type == "nack" else "by", None)
     if span is not None and not 0 <= span <= _LONGEST_SPAN_MS:
-        raise MessageError("invalid_payload", f"{msg.type}: the span is out of range", msg.id)
+        raise MessageError("invalid_payload", f"{msg.type}: the duration is out of range", msg.id)
     return link.SettleDelivery(
         conn=conn,
         id=msg.id,
@@ -88,7 +88,7 @@ def settle_request(conn: int, msg: Message) -> link.SettleDelivery:
 def manage_request(conn: int, msg: Message) -> link.ManageRequest:
     payload: frames.Manage = msg.payload
     if payload.limit is not None and not 1 <= payload.limit <= _MOST_AT_ONCE:
-        raise MessageError("invalid_payload", f"manage: limit is between 1 and {_MOST_AT_ONCE}", msg.id)
+        raise MessageError("invalid_payload", f"manage: limit must be between 1 and {_MOST_AT_ONCE}", msg.id)
     return link.ManageRequest(
         conn=conn,
         id=msg.id,
