@@ -1,3 +1,3 @@
-"""Clients: the verbs of a session over the wire, that come back and resume by themselves."""
+"""Python clients. They offer the methods of a session over the network, and reconnect and resume automatically."""
 
 __all__: list[str] = []

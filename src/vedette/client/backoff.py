@@ -1,4 +1,7 @@
-"""How long to wait before the next try: longer each time, and never together with everybody else. No I/O."""
+"""Reconnect delays: exponential backoff with full jitter. No I/O.
+
+Written here because whether to reconnect depends on the close code, which retry libraries do not know.
+"""
 
 from __future__ import annotations
 
@@ -10,7 +13,7 @@ __all__ = ["Backoff"]
 
 @dataclass(slots=True)
 class Backoff:
-    """Full jitter: anything between nothing and a bound that doubles."""
+    """Full jitter: a random delay between 0 and a bound that doubles with each try."""
 
     random: Random
     base_seconds: float = 0.2
@@ -18,7 +21,7 @@ class Backoff:
     tries: int = 0
 
     def next_delay(self) -> float:
-        """The wait before the next try, in seconds."""
+        """Return the delay before the next try, in seconds."""
         bound = min(self.cap_seconds, self.base_seconds * 2 ** min(self.tries, 16))
         self.tries += 1
         return self.random.uniform(0, bound)

@@ -1,6 +1,6 @@
-"""The client without asyncio: `with vedette.connect_sync("ws://localhost:7707") as c: …`.
+"""The synchronous client: `with vedette.connect_sync("ws://localhost:7707") as c: …`.
 
-The asyncio client does the work on a loop in a thread of its own; this waits for it. May be used from any thread.
+It runs the asyncio client on an event loop in its own thread and waits for the results. Thread-safe.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ def connect_sync(
     random: Random | None = None,
     local_socket: str | None = None,
 ) -> BlockingSession:
-    """A session at a server, connected when this returns. Close it, or use it as a context manager."""
+    """Connect and return a session. Close it, or use it as a context manager."""
 
     def make() -> RemoteSession:
         return connect(
@@ -54,7 +54,7 @@ def connect_sync(
 
 
 class BlockingSession:
-    """The verbs of a session."""
+    """Synchronous session with a server."""
 
     def __init__(self, make: Callable[[], RemoteSession]) -> None:
         self._loop = asyncio.new_event_loop()
@@ -79,7 +79,7 @@ class BlockingSession:
         try:
             return future.result()
         except BaseException:
-            future.cancel()  # a Ctrl-C: nobody waits any more
+            future.cancel()  # on Ctrl-C, stop the request: no caller waits for it
             raise
 
     def execute(self, text: str, params: Mapping[str, Any] | None = None, /, **named: Any) -> Result:
@@ -92,7 +92,7 @@ class BlockingSession:
         return self._wait(self._session.define(ontology))
 
     def watch(self, text: str, params: Mapping[str, Any] | None = None, /, **named: Any) -> BlockingWatch:
-        """Watch; returns when the server has acknowledged it."""
+        """Watch. Returns when the server has acknowledged the watch."""
         return BlockingWatch(
             self, self._wait(self._stand(lambda: self._session.watch(text, params, **named)))
         )
@@ -118,7 +118,7 @@ class BlockingSession:
         timeout: float | None = None,
         **named: Any,
     ) -> Iterator[BlockingJob]:
-        """`for job in c.consume("WATCH …"): with job: …`; ends when none came for `timeout` seconds."""
+        """`for job in c.consume("WATCH …"): with job: …`. Ends if no job arrives for `timeout` seconds."""
         watch = self._wait(
             self._stand(lambda: self._session.consume_watch(text, params, prefetch=prefetch, **named))
         )
@@ -142,11 +142,11 @@ class BlockingSession:
         return await make().ready()
 
     def wait(self, work: Coroutine[Any, Any, T]) -> T:
-        """Have the loop do something; for the session's watches."""
+        """Run a coroutine on the loop and return its result. For the session's watches."""
         return self._wait(work)
 
     def close(self) -> None:
-        """Say goodbye. Closing twice is nothing."""
+        """Close the session. Later calls have no effect."""
         if not self._closed:
             self._wait(self._session.close())
             self._end()
@@ -197,7 +197,7 @@ class BlockingWatch:
         return self._session.wait(taken())
 
     def pull(self, limit: int | None = None) -> list[Event]:
-        """Ask for what is ready now: of a watch made with `prefetch=0`, which is sent nothing by itself."""
+        """Request the events that are ready. For a watch with `prefetch=0`, which is sent no events otherwise."""
         return self._session.wait(self._watch.pull(limit))
 
     def __iter__(self) -> Iterator[Event]:
@@ -216,7 +216,7 @@ class BlockingWatch:
         self._session.wait(self._watch.nack(event, retry=retry, delay=delay, cause=cause))
 
     def release(self, event: Event) -> None:
-        """Give a delivery back untried: no attempt is counted."""
+        """Requeue a delivery without counting an attempt."""
 
         async def given_back() -> None:
             self._watch.release(event)
@@ -240,7 +240,7 @@ class BlockingWatch:
 
 
 class BlockingJob(DeliveredJob):
-    """One delivery of a consume loop. `with job:` ACKs when the block ends well and NACKs when it raises."""
+    """One delivery of a consume loop. `with job:` ACKs if the block succeeds and NACKs if it raises."""
 
     def __init__(self, watch: BlockingWatch, event: Event) -> None:
         super().__init__(event)
@@ -255,7 +255,7 @@ class BlockingJob(DeliveredJob):
         self._watch.nack(self.event, retry=retry, delay=delay, cause=cause)
 
     def reject(self, reason: str | None = None) -> None:
-        """No further try: it becomes a dead letter."""
+        """Reject without retry: the job becomes a dead letter."""
         self.nack(retry=False, cause=reason)
 
     def extend(self, by: float | None = None) -> None:

@@ -1,4 +1,4 @@
-"""Where a server is and how one gets in: the address, whom to trust, and who one says one is."""
+"""The address of a server, its TLS settings, and authentication."""
 
 from __future__ import annotations
 
@@ -20,10 +20,10 @@ from vedette.errors import GatewayError
 __all__ = ["Endpoint", "Token", "send_message"]
 
 Token = str | Callable[[], str | Awaitable[str]]
-"""A token, or where to get one: asked before every connection."""
+"""A token, or a function that returns one; it is called before every connection."""
 PATH = "/realtime/ws"
 PATIENCE_SECONDS = 90.0
-"""For the answer to a ping: it comes after a large message that is on its way, over a slow line."""
+"""Ping timeout. On a slow line the answer may be queued behind a large message."""
 _encoder = msgspec.json.Encoder()
 
 
@@ -35,7 +35,7 @@ async def send_message(socket: ClientConnection, message: dict[str, Any]) -> Non
 
 
 class Endpoint:
-    """Of one database of one server. `timeout`: seconds that the server has to let one in."""
+    """One database of one server. `timeout`: seconds for the server to complete authentication."""
 
     def __init__(
         self,
@@ -53,11 +53,11 @@ class Endpoint:
 
     @property
     def can_refresh_token(self) -> bool:
-        """Whether there may be another token when one was refused."""
+        """True if a new token can be requested after one was rejected."""
         return callable(self._token)
 
     def open(self) -> open_socket:
-        """A connection that nobody has introduced yet; for `async with`."""
+        """Return a connection that is not yet authenticated; use it with `async with`."""
         bounds: dict[str, Any] = {
             "max_size": None,
             "ping_interval": 20,
@@ -65,11 +65,11 @@ class Endpoint:
         }
         if self._local_socket is not None:
             return unix_connect(self._local_socket, self.url, **bounds)
-        trusted = True if self.url.startswith("wss:") else None  # whom this machine trusts
+        trusted = True if self.url.startswith("wss:") else None  # the machine's trusted certificates
         return open_socket(self.url, ssl=self._tls or trusted, **bounds)
 
     async def authenticate(self, socket: ClientConnection) -> None:
-        """Say who one is; returns when the server has let one in, and raises GatewayError when it does not."""
+        """Authenticate. Raise GatewayError if the server rejects the token."""
         token = self._token() if callable(self._token) else self._token
         if inspect.isawaitable(token):
             token = await token
@@ -80,7 +80,7 @@ class Endpoint:
                 while (answer := msgspec.json.decode(await socket.recv())).get("id") != "auth":
                     pass
         except (ConnectionClosed, msgspec.MsgspecError) as error:
-            raise GatewayError("E4002", "The connection broke while it was opened") from error
+            raise GatewayError("E4002", "The connection broke during authentication") from error
         if answer["type"] == "error":
             refusal = decode_error(answer["payload"])
             if isinstance(refusal, GatewayError):
@@ -89,8 +89,8 @@ class Endpoint:
 
 
 def _address(url: str) -> str:
-    """`ws://host:7707` means its realtime endpoint."""
+    """Return the URL with the realtime path added if it has none."""
     parts = urlsplit(url)
     if parts.scheme not in ("ws", "wss") or not parts.hostname:
-        raise GatewayError("E4003", f"{url!r} is no address: use ws://host:7707 or wss://host:7707")
+        raise GatewayError("E4003", f"{url!r} is not a valid address: use ws://host:7707 or wss://host:7707")
     return urlunsplit(parts._replace(path=PATH if parts.path in ("", "/") else parts.path))

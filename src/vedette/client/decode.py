@@ -1,4 +1,4 @@
-"""What arrives, as the records that an embedded session hands out."""
+"""Decodes messages into the records that an embedded session returns."""
 
 from __future__ import annotations
 
@@ -29,9 +29,9 @@ def result_from_wire(payload: dict[str, Any]) -> Result:
 
 
 def decode_event(message: dict[str, Any], now: float) -> Event:
-    """An event of a watch, or of a filter: then its `match` is the document and `attributes` has the delta.
+    """Decode an event of a watch or filter. For a filter, `match` is the document and `attributes` holds the delta.
 
-    A delivery's `attributes` also say when it arrived, on the client's own scale: its lease began about then.
+    `attributes` of a delivery also hold its arrival time on the client's clock, when its lease roughly started.
     """
     attributes = {name: message[name] for name in _ABOUT if name in message}
     if "delta" in message:
@@ -70,7 +70,7 @@ def _event(payload: dict[str, Any], attributes: dict[str, Any]) -> Event:
 
 
 def param_to_wire(value: Any) -> Any:
-    """A parameter as JSON has it: moments and spans keep their type."""
+    """Return the JSON form of a parameter; timestamps and durations keep their type."""
     if isinstance(value, list | tuple):
         return [param_to_wire(each) for each in value]
     if isinstance(value, datetime):

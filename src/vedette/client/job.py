@@ -1,4 +1,4 @@
-"""What the jobs of both clients have in common: a delivery, and what becomes of a block that failed or was too slow."""
+"""What the jobs of both clients have in common: the delivery, and the handling of failed or late blocks."""
 
 from __future__ import annotations
 
@@ -15,16 +15,16 @@ _LONGEST_CAUSE = 500
 
 
 class DeliveredJob:
-    """One delivery in hand.
+    """One delivery.
 
-    An Exception in its block is logged, noted as the cause, and goes no further: the job is tried again, or ends as a
-    dead letter. What is no Exception (a Ctrl-C, a cancelled task) is raised, and counts no attempt.
+    An Exception in its block is logged, stored as the cause and suppressed: the job is retried or becomes a dead
+    letter. Other exceptions (Ctrl-C, a cancelled task) are raised and count no attempt.
     """
 
     def __init__(self, event: Event) -> None:
         self.event = event
         self.ended = False
-        """Whether it was acknowledged, given back or rejected."""
+        """True once the job was acknowledged, requeued or rejected."""
 
     @property
     def match(self) -> Any:
@@ -36,11 +36,11 @@ class DeliveredJob:
 
     @property
     def attempt(self) -> int:
-        """1 for the first time that it is handed out."""
+        """Number of this attempt, starting at 1."""
         return int(self.event.attributes.get("attempt", 1))
 
     def log_failure(self, error: BaseException) -> str:
-        """Log what went wrong in its block; returns it as the cause."""
+        """Log the error of a failed block and return it as the cause."""
         cause = f"{type(error).__name__}: {error}"[:_LONGEST_CAUSE]
         log.warning(
             "Job %s failed at attempt %d: %s",
@@ -53,7 +53,9 @@ class DeliveredJob:
         return cause
 
     def log_lease_expired(self, problem: VedetteError) -> None:
-        """Its lease is over (E8004): the job is somebody else's by now, and the loop goes on. Raises all else."""
+        """Log that the lease expired (E8004), so that the loop continues: the job may be delivered elsewhere. Raise
+        other errors.
+        """
         if problem.code != "E8004":
             raise problem
         log.warning(

@@ -1,8 +1,8 @@
-"""Deliveries as a loop, over the wire: what waits its turn keeps its lease, what is no work any more is left out.
+"""Job loops over the network: renews the leases of buffered deliveries and drops deliveries that are no longer held.
 
-The server hands out `prefetch` at a time, so some wait here while one is worked on. A lease that runs out meanwhile
-would count an attempt that nobody made: before a job is begun the leases of all that wait are renewed, when they are
-older than a quarter of their time.
+The server delivers `prefetch` jobs at a time, so some are buffered while one is processed. An expired lease would count
+an attempt that never started. Before each job, the leases of all buffered jobs that are older than a quarter of their
+time are renewed.
 """
 
 from __future__ import annotations
@@ -21,23 +21,23 @@ __all__ = ["JobFeed", "RemoteJob"]
 
 
 class JobFeed:
-    """What both clients' loops take their deliveries from."""
+    """Source of deliveries for the loops of both clients."""
 
     def __init__(self, watch: RemoteWatch, timeout: float | None) -> None:
         self._watch = watch
         self._timeout = timeout
         self._renewed: dict[str, float] = {}
-        """Delivery ▸ when its lease was renewed last, on the loop's clock."""
+        """Delivery ▸ time of the last lease renewal, on the loop's clock."""
 
     async def next(self) -> Event | None:
-        """The next delivery; None when none came for `timeout` seconds, or the watch has ended."""
+        """Return the next delivery; None if none arrived for `timeout` seconds or the watch has ended."""
         while (event := await self._watch.next(self._timeout)) is not None:
             if event.delivery_id is not None and await self._still_held(event):
                 return event
         return None
 
     async def _still_held(self, event: Event) -> bool:
-        """Renew what is due; whether this one is still ours."""
+        """Renew leases that are due. Return True if this delivery is still held."""
         patience = self._watch.lease_seconds / 4
         now = asyncio.get_running_loop().time()
         waiting = [event, *self._watch.buffered_deliveries()]
@@ -54,7 +54,7 @@ class JobFeed:
         return self._renewed.get(str(event.delivery_id), float(event.attributes["arrived"]))
 
     async def _renew(self, event: Event) -> str | None:
-        """Its id, when it is still ours."""
+        """Renew one lease. Return the delivery id, or None if the lease was lost."""
         try:
             await self._watch.extend(event)
         except VedetteError as error:
@@ -65,7 +65,7 @@ class JobFeed:
         return event.delivery_id
 
     async def close(self) -> None:
-        """Cancel the watch; what it holds goes to others at once. One that lasts is kept, and only lets go."""
+        """Cancel the watch, so that other consumers get its deliveries at once. A durable watch is detached instead."""
         watch = self._watch
         if watch.status == "cancelled" or watch.closed:
             return
@@ -78,7 +78,7 @@ class JobFeed:
 
 
 class RemoteJob(DeliveredJob):
-    """One delivery of a consume loop. `async with job:` ACKs when the block ends well and NACKs when it raises."""
+    """One delivery of a consume loop. `async with job:` ACKs if the block succeeds and NACKs if it raises."""
 
     def __init__(self, watch: RemoteWatch, event: Event) -> None:
         super().__init__(event)
@@ -93,7 +93,7 @@ class RemoteJob(DeliveredJob):
         await self._watch.nack(self.event, retry=retry, delay=delay, cause=cause)
 
     async def reject(self, reason: str | None = None) -> None:
-        """No further try: it becomes a dead letter."""
+        """Reject without retry: the job becomes a dead letter."""
         await self.nack(retry=False, cause=reason)
 
     async def extend(self, by: float | None = None) -> None:

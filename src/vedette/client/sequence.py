@@ -1,4 +1,4 @@
-"""The chain of a subscription's events: a hole is impossible to miss. No I/O."""
+"""Detects gaps and duplicates in the events of a subscription. No I/O."""
 
 from __future__ import annotations
 
@@ -9,30 +9,30 @@ __all__ = ["SequenceCheck", "SequenceTracker"]
 
 
 class SequenceCheck(Enum):
-    """What an event is to those that came before it."""
+    """How an event relates to the events before it."""
 
     NEXT = "next"
     DUPLICATE = "repeat"
-    """It was here already: at least once is what was promised."""
+    """Already received; delivery is at least once."""
     GAP = "hole"
-    """Something between it and the last one never came."""
+    """An event between it and the last one is missing."""
 
 
 class SequenceTracker:
-    """Each event names the seq before it, per partition."""
+    """Tracks the last seq per partition. Each event names the seq before it."""
 
     __slots__ = ("seqs",)
 
     def __init__(self) -> None:
         self.seqs: dict[int, int] = {}
-        """Partition ▸ the last seq that arrived."""
+        """Partition ▸ last seq received."""
 
     def start_at(self, partition: int, seq: int) -> None:
-        """A snapshot stands here: the chain begins anew."""
+        """Start a new chain at the seq of a snapshot."""
         self.seqs[partition] = seq
 
     def check(self, event: dict[str, Any]) -> SequenceCheck:
-        """Look at the payload of an `event` message; only a NEXT one moves the chain on."""
+        """Check the payload of an `event` message. Only NEXT advances the chain."""
         partition, seq, before = int(event["partition"]), int(event["seq"]), event.get("prevSeq")
         last = self.seqs.get(partition)
         if before is None or last is None:

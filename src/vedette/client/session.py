@@ -1,8 +1,8 @@
 """The asyncio client: `async with vedette.connect("ws://localhost:7707") as c: …`.
 
-One task keeps the connection: it connects, shows the token, takes up every watch where it was, reads until the line
-breaks, waits a random while and begins again. Requests wait for the connection; one whose answer was cut off is an
-error, since nobody can know whether it was carried out.
+One task runs the connection: it connects, authenticates, resubscribes or resumes every watch, reads until the
+connection breaks, waits for a random time and starts again. Requests wait for a connection. A request whose reply was
+lost raises an error, since the client cannot know whether it was executed.
 """
 
 from __future__ import annotations
@@ -47,9 +47,9 @@ def connect(
     random: Random | None = None,
     local_socket: str | None = None,
 ) -> RemoteSession:
-    """A session at a server; use it as `async with`. `timeout`: seconds that a request waits for a connection.
+    """Return a session; use it with `async with`. `timeout`: seconds that a request waits for a connection.
 
-    `local_socket`: the path of a Unix socket to go through, whatever the address says.
+    `local_socket`: path of a Unix socket to use instead of the address.
     """
     entrance = Endpoint(
         url, database=database, token=token, timeout=timeout, tls=tls, local_socket=local_socket
@@ -58,7 +58,7 @@ def connect(
 
 
 class RemoteSession:
-    """The verbs of a session, awaitable."""
+    """Asynchronous session with a server."""
 
     def __init__(self, entrance: Endpoint, *, timeout: float, random: Random | None) -> None:
         self._entrance, self._timeout = entrance, timeout
@@ -71,29 +71,31 @@ class RemoteSession:
         self._keeper: asyncio.Task[None] | None = None
         self._failure: VedetteError | None = None
         self._last_error: Exception | None = None
-        """Why the last try to connect failed."""
+        """Error of the last connection attempt."""
         self._closed = False
         self._later: set[asyncio.Task[None]] = set()
         self.reconnects = 0
-        """How often the connection was made anew."""
+        """Number of times the connection was lost."""
 
-    # --- the verbs ----------------------------------------------------------------------------------------------
+    # --- methods of a session -----------------------------------------------------------------------------------
 
     async def execute(self, text: str, params: Mapping[str, Any] | None = None, /, **named: Any) -> Result:
-        """Execute exactly one statement; returns when what it did is durable at the server."""
+        """Execute exactly one statement. Returns when its effects are durable on the server."""
         payload = {"statement": text, "params": _params(params, named)}
         return result_from_wire((await self.request("execute", payload))["payload"])
 
     async def run(
         self, script: str, params: Mapping[str, Any] | None = None, /, **named: Any
     ) -> list[Result]:
-        """Execute a script: parsed whole before anything runs, stops at the first error."""
+        """Execute a script. It is parsed as a whole before it runs, and stops at the first error."""
         payload = {"statement": script, "params": _params(params, named), "script": True}
         answer = await self.request("execute", payload)
         return [result_from_wire(each) for each in answer["payload"]["results"]]
 
     async def define(self, ontology: str) -> dict[str, Any]:
-        """Add declarations to the database's ontology; for administrators. Its `definitions` are all there are now."""
+        """Add declarations to the database's ontology. Requires an administrator. `definitions` holds the full
+        ontology.
+        """
         return dict((await self.request("define", {"ontology": ontology}))["payload"])
 
     def watch(
@@ -127,11 +129,11 @@ class RemoteSession:
     ) -> RemoteWatch:
         """Watch the documents of a collection, or the nodes of a type, by CEL (`filter`) or a filter list.
 
-        `query`: what else a query has, `orderBy`, `limit`, `startAfter`.
+        `query`: further query fields such as `orderBy`, `limit`, `startAfter`.
         """
         if unknown := [name for name in query if name not in QUERY_KEYS]:
             known = ", ".join(sorted(QUERY_KEYS))
-            raise FilterError("E1201", f"query: {unknown[0]!r} is not known; {known} are")
+            raise FilterError("E1201", f"query: unknown field {unknown[0]!r}; known fields: {known}")
         asked: dict[str, Any] = {"includeData": data, "sendSnapshot": snapshot}
         if filter is not None:
             asked |= {"query": {"collection": collection, "filter": filter, **query}}
@@ -140,7 +142,7 @@ class RemoteSession:
         return self._subscribe(asked)
 
     def attach(self, handle_or_name: str, *, prefetch: int | None = None) -> RemoteWatch:
-        """Take up a reliable or trigger watch again."""
+        """Attach to a reliable or trigger watch."""
         asked: dict[str, Any] = {"attach": handle_or_name}
         return self._subscribe(asked | ({"prefetch": prefetch} if prefetch is not None else {}))
 
@@ -151,10 +153,10 @@ class RemoteSession:
         /,
         *,
         prefetch: int = 10,
-        timeout: float | None = None,  # noqa: ASYNC109 - as Session.consume has it
+        timeout: float | None = None,  # noqa: ASYNC109 - same signature as Session.consume
         **named: Any,
     ) -> AsyncIterator[RemoteJob]:
-        """`async for job in c.consume("WATCH …"): async with job: …`; ends when none came for `timeout` seconds."""
+        """`async for job in c.consume("WATCH …"): async with job: …`. Ends if no job arrives for `timeout` seconds."""
         watch = await self.consume_watch(text, params, prefetch=prefetch, **named).ready()
         jobs = JobFeed(watch, timeout)
         try:
@@ -166,7 +168,7 @@ class RemoteSession:
     def consume_watch(
         self, text: str, params: Mapping[str, Any] | None, /, *, prefetch: int, **named: Any
     ) -> RemoteWatch:
-        """A watch in consume mode, also when its text names no mode."""
+        """Open a watch in consume mode, even if its text names no mode."""
         asked = {"watch": text, "params": _params(params, named), "consume": True, "prefetch": prefetch}
         return self._subscribe(asked)
 
@@ -175,38 +177,40 @@ class RemoteSession:
         return self._closed
 
     def errors(self) -> list[Any]:
-        """Records of all watches of this session; each once."""
+        """Return and clear the errors and notices of all watches."""
         return [error for watch in self._watches.values() for error in watch.errors()]
 
     # --- requests -----------------------------------------------------------------------------------------------
 
     async def request(self, type: str, payload: dict[str, Any]) -> dict[str, Any]:
-        """Send a message and return its answer; raises what the server refuses it with."""
+        """Send a message and return its reply. Raise the error that the server replies with."""
         socket = await self._connected()
         self._last_id += 1
         id = f"r{self._last_id}"
         future: asyncio.Future[dict[str, Any]] = asyncio.get_running_loop().create_future()
         self._answers[id] = future
         try:
-            if self._later:  # what was said before goes first: a watch before the statement that it shall see
+            if (
+                self._later
+            ):  # keep the order: a watch must reach the server before the statement that it shall see
                 await asyncio.gather(*self._later, return_exceptions=True)
             await send_message(socket, {"type": type, "id": id, "payload": payload})
             answer = await future
         finally:
             self._answers.pop(id, None)
             if future.done() and not future.cancelled():
-                future.exception()  # sending failed, and `_break` failed the future too: asyncio must not log it
+                future.exception()  # sending failed and `_on_disconnect` failed the future too: asyncio must not log it
         if answer["type"] == "error":
             raise decode_error(answer["payload"])
         return answer
 
     async def send(self, type: str, payload: dict[str, Any]) -> None:
-        """Send a message that has no answer; without a connection it is not needed either."""
+        """Send a message without a reply. Without a connection it is dropped, because it is not needed then."""
         if self._socket is not None:
             await send_message(self._socket, {"type": type, "payload": payload})
 
     def send_soon(self, type: str, payload: dict[str, Any]) -> None:
-        """Send a message from where nothing can be awaited; its answer is of no interest."""
+        """Send a message from synchronous code. Its reply is ignored."""
 
         async def send() -> None:
             try:
@@ -235,7 +239,7 @@ class RemoteSession:
 
     def _why(self) -> str:
         error = self._last_error
-        return f"; the last try ended with {type(error).__name__}: {error}" if error is not None else ""
+        return f"; the last attempt failed with {type(error).__name__}: {error}" if error is not None else ""
 
     # --- watches ------------------------------------------------------------------------------------------------
 
@@ -271,7 +275,7 @@ class RemoteSession:
     def forget(self, watch: RemoteWatch) -> None:
         self._watches.pop(watch.id, None)
 
-    # --- the connection -----------------------------------------------------------------------------------------
+    # --- connection ---------------------------------------------------------------------------------------------
 
     async def _run(self) -> None:
         while not self._closed:
@@ -281,36 +285,36 @@ class RemoteSession:
                 self._last_error = error
                 if self._final(error):
                     return
-            except Exception as error:  # a mistake of ours: nobody shall wait for ever
+            except Exception as error:  # a bug of the client: no caller shall wait forever
                 log.exception("The client failed", extra={"action": "client.failed"})
-                text = f"The client cannot go on: {type(error).__name__}: {error}"
+                text = f"The client failed: {type(error).__name__}: {error}"
                 self._give_up(GatewayError("E4003", text))
                 return
             else:
                 if needs_credentials(code) and not self._entrance.can_refresh_token:
-                    self._give_up(GatewayError("E4001", "The token has expired or was refused"))
+                    self._give_up(GatewayError("E4001", "The token has expired or was rejected"))
                     return
                 if not may_reconnect(code) and not needs_credentials(code):
                     self._give_up(
-                        GatewayError("E4003", f"The server closed the connection for good ({code})")
+                        GatewayError("E4003", f"The server closed the connection permanently ({code})")
                     )
                     return
             self._on_disconnect()
             await asyncio.sleep(self._backoff.next_delay())
 
     def _final(self, error: Exception) -> bool:
-        """Whether another try cannot go better."""
+        """Fail the session if another attempt cannot succeed. Return True if it failed."""
         if isinstance(error, GatewayError) and error.code == "E4001" and not self._entrance.can_refresh_token:
             self._give_up(error)
             return True
         if isinstance(error, InvalidStatus) and error.response.status_code in (401, 403, 404):
-            text = f"{self._entrance.url} answers with {error.response.status_code}"
+            text = f"{self._entrance.url} responded with status {error.response.status_code}"
             self._give_up(GatewayError("E4005" if error.response.status_code == 404 else "E4003", text))
             return True
         return False
 
     async def _run_connection(self) -> int:
-        """One connection from beginning to end; returns its close code."""
+        """Run one connection until it closes. Return its close code."""
         async with self._entrance.open() as socket:
             await self._entrance.authenticate(socket)
             self._backoff.reset()
@@ -328,13 +332,13 @@ class RemoteSession:
             return socket.close_code or 1006
 
     def _on_disconnect(self) -> None:
-        """The line is gone: whoever waits for an answer learns that none will come."""
+        """Fail all pending requests after the connection broke."""
         self._socket = None
         self._open.clear()
         answers, self._answers = self._answers, {}
         for future in answers.values():
             if not future.done():
-                text = "The connection broke before the answer came: it may have been carried out or not"
+                text = "The connection broke before the reply arrived: the request may or may not have been executed"
                 future.set_exception(GatewayError("E4002", text))
 
     def _give_up(self, error: VedetteError) -> None:
@@ -344,7 +348,7 @@ class RemoteSession:
         for watch in list(self._watches.values()):
             watch.on_ended(error)
 
-    # --- what arrives -------------------------------------------------------------------------------------------
+    # --- incoming messages --------------------------------------------------------------------------------------
 
     def _on_message(self, message: dict[str, Any]) -> None:
         type, id = message.get("type"), message.get("id")
@@ -384,7 +388,7 @@ class RemoteSession:
                     sub,
                     extra={"action": "client.hole", "sub": sub},
                 )
-                self._send_subscribe(watch)  # from the last event that did arrive
+                self._send_subscribe(watch)  # from the last event received
 
     def _resumed(self, message: dict[str, Any]) -> None:
         watch = self._watches.get(str(message.get("subId")))
@@ -402,7 +406,7 @@ class RemoteSession:
             if watch is None:
                 continue
             if payload["status"] == "resync-required":
-                # Perhaps it can be resumed in a moment; else it begins anew.
+                # The watch may be resumable after a short wait; if not, it resyncs.
                 asyncio.get_running_loop().call_later(self._backoff.next_delay(), self._send_subscribe, watch)
             elif payload["status"] == "notice":
                 watch.on_notice([decode_notice(each) for each in payload.get("errors", ())])
@@ -416,11 +420,11 @@ class RemoteSession:
             asyncio.get_running_loop().call_later(self._backoff.next_delay(), self._send_subscribe, watch)
             return
         self.forget(watch)
-        if watch.established.done():  # without what it should begin with it is of no use
+        if watch.established.done():  # the watch is useless without its snapshot
             self.send_soon("unsubscribe", {"id": watch.id})
         watch.on_ended(error)
 
-    # --- beginning and end --------------------------------------------------------------------------------------
+    # --- open and close -----------------------------------------------------------------------------------------
 
     async def __aenter__(self) -> Self:
         self._keeper = asyncio.get_running_loop().create_task(self._run())
@@ -435,7 +439,7 @@ class RemoteSession:
         await self.close()
 
     async def close(self) -> None:
-        """Say goodbye. Closing twice is nothing."""
+        """Close the session. Later calls have no effect."""
         if self._closed:
             return
         self._closed = True

@@ -1,4 +1,4 @@
-"""A watch at the other end of the wire: the verbs of `WatchHandle`, awaitable."""
+"""A watch on a server: the asynchronous counterpart of `WatchHandle`."""
 
 from __future__ import annotations
 
@@ -20,19 +20,19 @@ __all__ = ["RemoteWatch"]
 
 PAUSE_AT_EVENTS = 10_000
 RESUME_AT_EVENTS = 2_000
-"""Events that wait here: at HIGH the server is asked to hold the rest back, at LOW to go on."""
+"""Buffered events at which the client asks the server to pause, and to resume."""
 
 
 REMEMBERED = 10_000
-"""Positions of a reliable watch by which a repeat is known."""
+"""Positions of a reliable watch that are remembered to detect duplicates."""
 _ABOUT_SNAPSHOT: tuple[str, ...] = ("seq", "cursor", "resumeToken")
 
 
 class RemoteWatch:
     """`async for event in watch`, `await watch.next(timeout=5)`, `watch.poll()`.
 
-    After a break the events go on where they were. Where that is not possible an event of type `resync` says so (its
-    `attributes["reason"]` says why), and the watch begins anew with what is there.
+    After a reconnect, events continue where they stopped. If that is not possible, an event of type `resync` is emitted
+    (`attributes["reason"]` holds the reason), and the watch starts again with a new snapshot.
     """
 
     def __init__(self, session: RemoteSession, sub: str, asked: dict[str, Any]) -> None:
@@ -44,30 +44,30 @@ class RemoteWatch:
         self._paused = False
         self._unconfirmed: Event | None = None
         self._resync_reason: str | None = None
-        """Why it begins anew, to be said when it stands again; empty: there is nothing to say."""
+        """Reason for a pending resync event, emitted once the watch is subscribed again. Empty: emit none."""
         self._confirmed: dict[int, bool] = {}
-        """Of a reliable watch: the positions that arrived lately, and whether they are confirmed."""
+        """Reliable watch: recently received positions, and whether they are confirmed."""
         self._unacked_seqs: deque[tuple[int, int]] = deque()
-        """Position and seq of what arrived on this connection and is not confirmed there."""
+        """Position and seq of events received on this connection and not yet confirmed on it."""
         self._errors: list[Any] = []
         self.id = sub
         self.handle: str | None = None
-        """The id of a watch of one's own: what `attach` takes."""
+        """Id of an exclusive watch, to be passed to `attach`."""
         self.name: str | None = None
         self.mode = "watch"
         self.delivery = "best_effort"
         self.lease_seconds = 30.0
-        """In consume mode: how long a delivery may take before it counts as failed (`ack_timeout`)."""
+        """Consume mode: time until an unsettled delivery counts as failed (`ack_timeout`)."""
         self.token: str | None = None
         self.status = "active"
         self.failure: VedetteError | None = None
         self.established: asyncio.Future[None] = asyncio.get_running_loop().create_future()
-        """Done when the server has acknowledged it."""
+        """Done when the server has acknowledged the watch."""
 
-    # --- for the user -------------------------------------------------------------------------------------------
+    # --- public methods -----------------------------------------------------------------------------------------
 
-    async def next(self, timeout: float | None = None) -> Event | None:  # noqa: ASYNC109 - as WatchHandle has it
-        """One event; None when the time is up or the watch has ended."""
+    async def next(self, timeout: float | None = None) -> Event | None:  # noqa: ASYNC109 - as in WatchHandle
+        """Return one event; None on timeout or if the watch has ended."""
         await self._confirm()
         try:
             async with asyncio.timeout(timeout):
@@ -83,7 +83,9 @@ class RemoteWatch:
         return self._hand_out()
 
     def poll(self, limit: int | None = None) -> list[Event]:
-        """What has arrived so far; never waits. Of a reliable watch it confirms what the last call returned."""
+        """Return the events received so far, without waiting. On a reliable watch, confirms what the last call
+        returned.
+        """
         if (event := self._unconfirmed) is not None:
             self._unconfirmed = None
             seq = self._confirm_through(event.position)
@@ -93,7 +95,7 @@ class RemoteWatch:
         return [self._hand_out() for _ in range(count)]
 
     async def pull(self, limit: int | None = None) -> list[Event]:
-        """Ask for what is ready now: of a watch made with `prefetch=0`, which is sent nothing by itself."""
+        """Request the events that are ready. For a watch with `prefetch=0`, which is sent no events otherwise."""
         await self._confirm()
         more = {"limit": limit} if limit is not None else {}
         await self._manage("pull", **more)
@@ -105,17 +107,17 @@ class RemoteWatch:
             yield event
 
     async def ready(self) -> RemoteWatch:
-        """Wait until the server has acknowledged the watch; raises what it refuses it with."""
+        """Wait until the server has acknowledged the watch. Raise the error if it was rejected."""
         await asyncio.shield(self.established)
         return self
 
     def errors(self) -> list[Any]:
-        """Why it ended, and what else its owner should know; each once."""
+        """Return and clear errors and notices, including the reason if the watch ended."""
         found, self._errors = self._errors, []
         return found
 
     async def ack(self, event: Event) -> None:
-        """Confirm a reliable watch's event and all before it; in consume mode end this delivery."""
+        """Confirm an event of a reliable watch and all earlier ones. In consume mode, acknowledge this delivery."""
         if event.delivery_id is not None:
             await self._session.request("ack", {"deliveryId": event.delivery_id})
             return
@@ -136,7 +138,7 @@ class RemoteWatch:
         await self._session.request("nack", payload | _milliseconds("delay", delay))
 
     def release(self, event: Event) -> None:
-        """Give a delivery back untried, without waiting for the answer: no attempt is counted."""
+        """Requeue a delivery without counting an attempt. Does not wait for the reply."""
         self._session.send_soon("nack", {"deliveryId": event.delivery_id, "release": True})
 
     async def extend(self, event: Event, by: float | None = None) -> None:
@@ -149,14 +151,14 @@ class RemoteWatch:
         await self._manage("resume")
 
     async def cancel(self) -> None:
-        """End it, here and there."""
+        """Cancel the watch on the server and end it here."""
         if self.status != "cancelled":
             await self._manage("cancel")
             self._session.forget(self)
             self.on_ended(None)
 
     async def detach(self) -> None:
-        """Let a watch that lasts go on without this session: `attach` takes it up again."""
+        """Leave a durable watch running on the server; `attach` continues it."""
         self._session.forget(self)
         self.on_ended(None)
         await self._session.request("unsubscribe", {"id": self.id})
@@ -168,7 +170,7 @@ class RemoteWatch:
         await self.ready()
         await self._session.request("manage", {"subId": self.id, "operation": operation, **more})
 
-    # --- taking -------------------------------------------------------------------------------------------------
+    # --- taking events ------------------------------------------------------------------------------------------
 
     def _hand_out(self) -> Event:
         event = self._events.popleft()
@@ -180,15 +182,15 @@ class RemoteWatch:
         return event
 
     async def _confirm(self) -> None:
-        """Asking for more says that the last one has arrived."""
+        """Confirm the last returned event: asking for more implies that it was received."""
         event, self._unconfirmed = self._unconfirmed, None
         if event is not None:
             await self.ack(event)
 
     def _confirm_through(self, position: int) -> int | None:
-        """This event and all that arrived before it are confirmed; the seq to say so with on this connection."""
+        """Confirm this event and all earlier ones. Return the seq to acknowledge on this connection, or None."""
         if all(place != position for place, _ in self._unacked_seqs):
-            self._confirmed[position] = True  # it will come again, and be confirmed then
+            self._confirmed[position] = True  # it will be sent again, and confirmed then
             return None
         while True:
             place, seq = self._unacked_seqs.popleft()
@@ -196,18 +198,18 @@ class RemoteWatch:
             if place == position:
                 return seq
 
-    # --- for loops over deliveries ------------------------------------------------------------------------------
+    # --- for job loops ------------------------------------------------------------------------------------------
 
     @property
     def closed(self) -> bool:
         return self._session.closed
 
     def buffered_deliveries(self) -> list[Event]:
-        """Deliveries that have arrived and were not taken yet."""
+        """Return deliveries that were received and not yet taken."""
         return [event for event in self._events if event.delivery_id is not None]
 
     def drop_deliveries(self, deliveries: Collection[str | None]) -> set[str]:
-        """These are no work any more; which of them had not been taken."""
+        """Drop buffered deliveries that are no longer valid. Return the ids of those dropped."""
         dropped = {str(e.delivery_id) for e in self.buffered_deliveries() if e.delivery_id in deliveries}
         if dropped:
             self._events = deque(e for e in self._events if e.delivery_id not in dropped)
@@ -216,7 +218,7 @@ class RemoteWatch:
     # --- for the session ----------------------------------------------------------------------------------------
 
     def subscribe_message(self) -> tuple[str, dict[str, Any]]:
-        """The message that (re)establishes it."""
+        """Return type and payload of the message that subscribes, attaches or resumes the watch."""
         if self.handle is not None and self.delivery == "reliable":
             options = {k: v for k, v in self._asked.items() if k in ("prefetch", "maxUnacked", "priority")}
             return "subscribe", {**options, "attach": self.handle}
@@ -228,7 +230,7 @@ class RemoteWatch:
         return "subscribe", self._asked
 
     def on_subscribed(self, payload: dict[str, Any]) -> None:
-        """It stands: from here on everything comes. What came before and did not arrive is said first."""
+        """Handle the acknowledgement. If events were lost, emit the resync event first."""
         self.handle = payload.get("handle", self.handle)
         self.name = payload.get("name", self.name)
         self.mode = payload.get("mode", self.mode)
@@ -244,7 +246,9 @@ class RemoteWatch:
             self.established.set_result(None)
 
     def _emit_resync(self) -> None:
-        """A watch of one's own ended with the connection before, unless it lasts; others say why they cannot go on."""
+        """Emit a resync event if events may be lost. A watch that is neither durable nor resumable ended with the
+        previous connection.
+        """
         reason, self._resync_reason = self._resync_reason, None
         if (
             reason is None
@@ -257,16 +261,16 @@ class RemoteWatch:
             self._put(Event(type="resync", tick=0, position=0, attributes={"reason": reason}))
 
     def reset(self, reason: str) -> None:
-        """It cannot go on where it was: forget where that was."""
+        """Discard the position, because the watch cannot be resumed from it."""
         self.token = None
         self._chain = SequenceTracker()
-        if reason == "snapshot":  # nothing was known yet, so nothing is lost
+        if reason == "snapshot":  # no event was received yet, so none is lost
             self._resync_reason = self._resync_reason or ""
         else:
             self._resync_reason = reason
 
     def on_event(self, message: dict[str, Any]) -> SequenceCheck:
-        """An event for this watch."""
+        """Handle an event for this watch."""
         link = self._chain.check(message)
         if link is not SequenceCheck.NEXT:
             return link
@@ -287,7 +291,7 @@ class RemoteWatch:
         return link
 
     def _repeated(self, position: int, message: dict[str, Any]) -> bool:
-        """Whether a reliable event was here before the line broke; if it was confirmed then, say so again."""
+        """Return True if a reliable event was already received. If it was confirmed, confirm it again."""
         self._unacked_seqs.append((position, int(message["seq"])))
         known = self._confirmed.get(position)
         if known:
@@ -299,7 +303,7 @@ class RemoteWatch:
         return known is not None
 
     def on_snapshot(self, payload: dict[str, Any]) -> None:
-        """What a filter matches now, as an `initial` event."""
+        """Add the snapshot of a filter as an `initial` event."""
         self._chain.start_at(int(payload["partition"]), int(payload["seq"]))
         self.token = payload.get("resumeToken", self.token)
         attributes = {name: payload[name] for name in _ABOUT_SNAPSHOT if name in payload}
@@ -318,7 +322,7 @@ class RemoteWatch:
         self._news.set()
 
     def on_notice(self, errors: list[Any]) -> None:
-        """Records for the owner. What is withdrawn before it was taken is no news: it is left out, and given back."""
+        """Add errors and notices. A delivery withdrawn before it was taken is dropped and released instead."""
         withdrawn = {record.delivery_id for record in errors if isinstance(record, Withdrawal)}
         dropped = self.drop_deliveries(withdrawn)
         for id in dropped:
@@ -332,7 +336,7 @@ class RemoteWatch:
         if not self.established.done():
             if error is not None:
                 self.established.set_exception(error)
-                self.established.exception()  # heard, also when nobody waits
+                self.established.exception()  # mark as retrieved, so that asyncio does not log it
             else:
                 self.established.set_result(None)
         self._news.set()

@@ -1,4 +1,4 @@
-"""Errors of the wire as the errors that an embedded session would raise."""
+"""Decodes error messages into the exceptions that an embedded session raises."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ _OWN_CODES = {"unauthorized": "E4001", "invalid_auth": "E4001", "forbidden": "E4
 
 
 def decode_error(payload: dict[str, Any]) -> VedetteError:
-    """The error that an `error` message's payload stands for."""
+    """Return the exception for the payload of an `error` message."""
     code, text = str(payload.get("code", "")), str(payload.get("message", ""))
     text = text.removeprefix("Subscribe failed: ")
     if code not in CODES:
@@ -25,7 +25,7 @@ def decode_error(payload: dict[str, Any]) -> VedetteError:
 
 
 def decode_notice(payload: dict[str, Any]) -> VedetteError | Withdrawal:
-    """What a watch has for its owner: an error, or word of a delivery that need not be done any more."""
+    """Return a notice for a watch's owner: an error, or the withdrawal of a delivery."""
     if payload.get("code") == Withdrawal.code:
         fields = payload.get("fields") or {}
         return Withdrawal(str(fields.get("delivery_id")), str(fields.get("element")))
@@ -33,5 +33,5 @@ def decode_notice(payload: dict[str, Any]) -> VedetteError | Withdrawal:
 
 
 def session_closed() -> TransactionError:
-    """The same as inside a program: whoever closed it knows."""
+    """Return the error that a closed embedded session raises, too."""
     return TransactionError("E5007", "The session is closed")

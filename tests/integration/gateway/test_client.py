@@ -79,7 +79,7 @@ def test_verbs(server: Serving):
 async def documents(server: Serving) -> None:
     async with connect(server.url) as c:
         await c.execute("SPAWN t: Task { n = 1 }")
-        with pytest.raises(FilterError, match="'filtres' is not known"):
+        with pytest.raises(FilterError, match="unknown field 'filtres'"):
             c.documents("Task", filtres=[])
         watch = await c.documents("Task", filter="doc.n > 0").ready()
         await c.execute("MATCH t: Task SET t.n = 2")
