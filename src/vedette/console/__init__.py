@@ -1,3 +1,3 @@
-"""The HTTP side of a server: health, metrics, statements, server-sent events, and the browser's client."""
+"""HTTP API: health, metrics, statements, server-sent events, and the web console."""
 
 __all__: list[str] = []

@@ -1,4 +1,4 @@
-"""The HTTP API on port 7708. What it does with data goes through the gateway, like everything from outside."""
+"""The HTTP API on port 7708. All data access goes through the gateway."""
 
 from __future__ import annotations
 
@@ -48,10 +48,10 @@ _STATUS: Mapping[str, int] = {
 
 
 _NO_ACKS = (
-    "a reader of server-sent events acknowledges nothing: a watch that consumes, is reliable or a trigger is for a "
+    "server-sent events cannot be acknowledged: a watch in consume mode, a reliable watch or a trigger requires a "
     "WebSocket"
 )
-_FULL = {"code": "too_many_connections", "message": "as many connections as there may be", "retryable": True}
+_FULL = {"code": "too_many_connections", "message": "connection limit reached", "retryable": True}
 
 
 def make_app(
@@ -62,7 +62,7 @@ def make_app(
     facts: Callable[[], ServerInfo],
     allowed_origins: tuple[str, ...] = (),
 ) -> Starlette:
-    """`ready` says what is missing, or nothing."""
+    """`ready` returns what the server still waits for, or None."""
     guarded = not isinstance(board.authority, LoopbackAuthenticator)
 
     async def about(_: Request) -> Response:
@@ -78,7 +78,8 @@ def make_app(
 
     async def metrics(request: Request) -> Response:
         near = request.client is not None and is_loopback(request.client.host)
-        text = metrics_text(figures, names=near or not guarded)  # who is served is nobody else's business
+        # database names are shown only to local or unauthenticated readers
+        text = metrics_text(figures, names=near or not guarded)
         return Response(text, media_type="text/plain; version=0.0.4; charset=utf-8")
 
     def statement(type: str) -> Callable[[Request], Any]:
@@ -110,14 +111,16 @@ def make_app(
 
 
 async def _statement(board: ConnectionRouter, request: Request, type: str) -> Response:
-    """One statement as one request: `{"statement": …, "params": …}` or `{"ontology": …}`."""
+    """Execute one statement: `{"statement": …, "params": …}` or `{"ontology": …}`."""
     if board.full:
         return _refused(_FULL)
     try:
         async with asyncio.timeout(BODY_SECONDS):
             payload = await _body(request, board.limits.max_frame_bytes)
     except TimeoutError:
-        return _refused({"code": "too_slow", "message": f"a request's body is due in {BODY_SECONDS:g} s"})
+        return _refused(
+            {"code": "too_slow", "message": f"the request body must arrive within {BODY_SECONDS:g} s"}
+        )
     except ValueError as error:
         return _refused({"code": "invalid_payload", "message": str(error)})
     async with open_in_process(board, orderly=True) as bridge:
@@ -133,20 +136,20 @@ async def _statement(board: ConnectionRouter, request: Request, type: str) -> Re
 
 async def _body(request: Request, limit: int) -> dict[str, Any]:
     if request.headers.get("content-type", "").split(";")[0].strip() != "application/json":
-        raise ValueError("the body is JSON, with Content-Type: application/json")
+        raise ValueError("the body must be JSON, with Content-Type: application/json")
     parts: list[bytes] = []
     size = 0
     async for part in request.stream():
         parts.append(part)
         size += len(part)
         if size > limit:
-            raise ValueError(f"a request has at most {limit} bytes")
+            raise ValueError(f"a request may have at most {limit} bytes")
     try:
         body = msgspec.json.decode(b"".join(parts))
     except (msgspec.MsgspecError, UnicodeError, RecursionError):
-        raise ValueError("the body is no JSON") from None
+        raise ValueError("the body is not valid JSON") from None
     if not isinstance(body, dict):
-        raise ValueError("the body is an object")
+        raise ValueError("the body must be a JSON object")
     return body
 
 
@@ -163,19 +166,19 @@ def _refused(payload: dict[str, Any]) -> Response:
 
 
 async def _events(board: ConnectionRouter, request: Request) -> Response:
-    """One subscription as a stream of events. `Last-Event-ID` is a resume token."""
+    """Serve one subscription as server-sent events. `Last-Event-ID` is a resume token."""
     if board.full:
         return _refused(_FULL)
     query = request.query_params
     database = request.path_params.get("database") or query.get("database", "")
     if "token" in query or "access_token" in query:
-        return _refused({"code": "unauthorized", "message": "a token goes into the Authorization header"})
+        return _refused({"code": "unauthorized", "message": "send the token in the Authorization header"})
     asked: dict[str, Any]
     if "watch" in query:
         try:
             asked = {"watch": query["watch"], "params": msgspec.json.decode(query.get("params", "{}"))}
         except (msgspec.MsgspecError, UnicodeError, RecursionError):
-            return _refused({"code": "invalid_payload", "message": "params is JSON"})
+            return _refused({"code": "invalid_payload", "message": "params must be JSON"})
     else:
         asked = {"collection": query.get("collection", ""), "includeData": True}
         asked |= {"filter": query["filter"]} if "filter" in query else {}
@@ -215,7 +218,9 @@ async def _events(board: ConnectionRouter, request: Request) -> Response:
 async def _begin(
     bridge: InProcessConnection, token: str, database: str, asked: dict[str, Any], last: str | None
 ) -> list[bytes] | dict[str, Any]:
-    """Authenticate, resume or subscribe: what to send first, or the error. A failed resume is said, then begun anew."""
+    """Authenticate, then resume or subscribe. Return the first messages, or an error payload. A failed resume is
+    reported to the client, followed by a new subscription.
+    """
     answer = await bridge.request("auth", {"token": token, "database": database})
     if answer["type"] == "error":
         return dict(answer["payload"])
@@ -253,7 +258,7 @@ _identified = msgspec.json.Decoder(_Identified)
 
 
 def _sse(data: bytes) -> bytes:
-    """A message as one event of the stream; its id is the token to resume with."""
+    """Encode a message as one event of the stream; its id is the resume token."""
     if data.startswith(b'{"type":"heartbeat"'):
         return b": heartbeat\n\n"
     token = None
@@ -267,7 +272,7 @@ def _sse(data: bytes) -> bytes:
 
 
 class _Uvicorn(uvicorn.Server):
-    """Signals are the process's business."""
+    """Leaves signal handling to the process."""
 
     @contextmanager
     def capture_signals(self) -> Any:
@@ -275,7 +280,7 @@ class _Uvicorn(uvicorn.Server):
 
 
 class HttpServer:
-    """The app on a socket, on the running loop."""
+    """Serves the app on a socket of the running event loop."""
 
     def __init__(self, app: Starlette, *, tls: ssl.SSLContext | None = None) -> None:
         self._app = app

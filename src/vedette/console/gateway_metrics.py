@@ -1,4 +1,4 @@
-"""Figures of gateways for `/metrics`: of the one in this process, and of the workers as they last reported them."""
+"""Metrics of gateways: the one in this process, and workers as last reported."""
 
 from __future__ import annotations
 
@@ -19,25 +19,25 @@ __all__ = ["gateway_metrics"]
 
 _GAUGES = {
     "connections": "Open connections",
-    "subscriptions": "Subscriptions of its connections",
-    "outbox_bytes": "Bytes that wait for clients",
-    "outbox_limit_bytes": "How many may wait: low priority is shed at 70 %, all at 90 %, until 60 %",
-    "load": "0 normal, 1 low priority is shed, 2 all",
+    "subscriptions": "Open subscriptions",
+    "outbox_bytes": "Bytes waiting for clients",
+    "outbox_limit_bytes": "Outbox limit: shedding of low priority starts at 70 %, of all at 90 %, and ends below 60 %",
+    "load": "0 normal, 1 shedding low priority, 2 shedding all",
 }
 _COUNTERS = {
-    "opened": ("vedette_opened_connections", "Connections that have shown who they are"),
-    "delivered": ("vedette_delivered_events", "Events handed to connections"),
-    "replays": ("vedette_replays", "How often a subscription fell behind and was brought up"),
+    "opened": ("vedette_opened_connections", "Authenticated connections"),
+    "delivered": ("vedette_delivered_events", "Events sent to connections"),
+    "replays": ("vedette_replays", "Replays of lagging subscriptions"),
 }
 _COUNTED = {
-    "closed": ("vedette_closed_connections", "Connections that the gateway closed", "code"),
-    "resyncs": ("vedette_resyncs", "Subscriptions that were told to begin anew", "reason"),
-    "refused": ("vedette_refused_messages", "Messages that the gateway answered with an error", "code"),
+    "closed": ("vedette_closed_connections", "Connections closed by the gateway", "code"),
+    "resyncs": ("vedette_resyncs", "Subscriptions that had to resync", "reason"),
+    "refused": ("vedette_refused_messages", "Messages rejected by the gateway", "code"),
 }
 
 
 def gateway_metrics(gateways: Mapping[str, GatewayStats]) -> Iterator[Metric]:
-    """`gateways`: by name."""
+    """Yield the metrics of gateways, given by name."""
     for field, about in _GAUGES.items():
         gauge = GaugeMetricFamily(f"vedette_{field}", about, labels=["gateway"])
         for name, figures in gateways.items():
@@ -58,8 +58,8 @@ def gateway_metrics(gateways: Mapping[str, GatewayStats]) -> Iterator[Metric]:
 
 
 def _delays(gateways: Mapping[str, GatewayStats]) -> Iterator[Metric]:
-    """From the commit to the sockets: by gateway, and by database over all gateways (seed §5: p99 a partition)."""
-    about = "From the commit of an event to the sockets of its receivers"
+    """Yield latency from commit to socket: by gateway, and by database across all gateways."""
+    about = "Time from the commit of an event to the sockets of its receivers"
     by_gateway = HistogramMetricFamily("vedette_delivery_seconds", about, labels=["gateway"])
     databases: dict[str, LatencyHistogram] = {}
     for name, figures in gateways.items():

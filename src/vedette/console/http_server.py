@@ -1,7 +1,7 @@
-"""HTTP connections that do not dawdle: a request's head is due in time, answers are taken, sockets are not for keeping.
+"""HTTP connections with time limits for request heads and for reading responses, and a connection limit.
 
-uvicorn gives a client as long as it likes to send the head of a request. Whoever opens sockets and says nothing, or a
-byte a minute, would in the end take every file descriptor of the engine's process.
+uvicorn sets no limit on the time a client takes to send a request head. Clients that open sockets and send nothing, or
+one byte a minute, could otherwise exhaust the file descriptors of the engine process.
 """
 
 from __future__ import annotations
@@ -16,11 +16,12 @@ __all__ = ["HEAD_SECONDS", "MOST_CONNECTIONS", "TimeLimitedH11Protocol"]
 MOST_CONNECTIONS = 1_024
 HEAD_SECONDS = 10.0
 STUCK_SECONDS = 30.0
-"""How long a client may take nothing of an answer before it is cut off; a stream of events may last for ever."""
+"""Time without progress after which a client that does not read a response is disconnected. A stream may last forever.
+"""
 
 
 class TimeLimitedH11Protocol(H11Protocol):
-    """uvicorn's protocol, with a time for each head and for taking an answer, and a bound for all connections."""
+    """uvicorn's protocol with a limit on head time, read stalls and connections."""
 
     most_connections = MOST_CONNECTIONS
 
@@ -62,7 +63,9 @@ class TimeLimitedH11Protocol(H11Protocol):
         self._stuck = self.loop.call_later(STUCK_SECONDS, self._check_stalled, left)
 
     def _check_stalled(self, before: int) -> None:
-        """Nothing is written meanwhile: a slow client has less left to take, and its time again."""
+        """Abort a client without progress. Nothing is written meanwhile, so a slow client has fewer bytes left and goes
+        on.
+        """
         if self.transport.get_write_buffer_size() < before:
             self._await_taking()
         else:

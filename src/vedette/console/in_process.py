@@ -1,4 +1,4 @@
-"""HTTP requests as connections of the gateway: the same protocol, the same limits, another transport."""
+"""HTTP requests as gateway connections: the same protocol and limits over another transport."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ __all__ = ["InProcessConnection", "open_in_process"]
 
 
 class InProcessConnection:
-    """One connection whose messages are awaited here."""
+    """A gateway connection whose messages are awaited in this process."""
 
     def __init__(self, board: ConnectionRouter, outbox: OutboxMeter) -> None:
         self._board = board
@@ -28,10 +28,10 @@ class InProcessConnection:
         self._messages: asyncio.Queue[bytes | None] = asyncio.Queue()
         self._connection = board.connect(self)
         self._excess = 0
-        """Bytes that came since the outbox is clogged."""
+        """Bytes received since the outbox became full."""
         self.closed: tuple[int, str] | None = None
 
-    # --- a sink for the connection ------------------------------------------------------------------------------
+    # --- sink of the connection ---------------------------------------------------------------------------------
 
     def send(self, parcel: OutboundFrame) -> None:
         if self.closed is not None:
@@ -39,7 +39,7 @@ class InProcessConnection:
         if self._outbox.clogged:
             self._excess += len(parcel.message)
             if self._excess > self._board.limits.outbox_excess_bytes:
-                self._connection.close(CloseCode.STALLED, "too much waits")
+                self._connection.close(CloseCode.STALLED, "too many unread bytes")
                 return
         self._messages.put_nowait(parcel.message)
         self._board.in_process_outbox_bytes += len(parcel.message)
@@ -54,13 +54,13 @@ class InProcessConnection:
         self.closed = (code, reason)
         self._messages.put_nowait(None)
 
-    # --- for the one who serves it ------------------------------------------------------------------------------
+    # --- for the HTTP handler -----------------------------------------------------------------------------------
 
     def send_message(self, type: str, payload: Any, id: str | None = None) -> None:
         self._board.received(self._connection, encode({"type": type, "id": id, "payload": payload}))
 
     async def receive(self) -> bytes | None:
-        """The next message; None when the connection was closed."""
+        """Return the next message; None if the connection was closed."""
         data = await self._messages.get()
         if data is not None:
             self._board.in_process_outbox_bytes -= len(data)
@@ -70,7 +70,7 @@ class InProcessConnection:
         return data
 
     async def request(self, type: str, payload: Any) -> dict[str, Any]:
-        """Send a message and wait for its answer."""
+        """Send a message and wait for its reply."""
         self.send_message(type, payload, "http")
         while True:
             data = await self.receive()
@@ -82,18 +82,20 @@ class InProcessConnection:
                 return message
 
     def expire(self) -> bool:
-        """End it when its token has expired; whether it did."""
+        """Close the connection if its token has expired. Return True if it was closed."""
         return self._connection.expire(self._board.now())
 
     def seconds_left(self) -> float:
-        """How long its token lasts."""
+        """Return the remaining lifetime of the token."""
         grant = self._connection.grant
         if grant is None or grant.expires_at is None:
             return math.inf
         return max(0.0, (grant.expires_at - self._board.now()).total_seconds())
 
     def closing_messages(self) -> list[bytes]:
-        """Why it ended. What else was waiting is no longer for whoever is at the other end."""
+        """Return the queued status messages, which say why it ended. Other queued messages are dropped: the token is no
+        longer valid for them.
+        """
         words: list[bytes] = []
         while not self._messages.empty():
             data = self._messages.get_nowait()
@@ -108,7 +110,7 @@ class InProcessConnection:
 
 @asynccontextmanager
 async def open_in_process(board: ConnectionRouter, *, orderly: bool) -> AsyncIterator[InProcessConnection]:
-    """A connection for the length of a request; `orderly`: nobody comes back to resume it."""
+    """Open a connection for one request. `orderly`: the client will not resume it."""
     high = min(board.limits.stream_outbox_bytes, board.limits.outbox_high_bytes)
     bridge = InProcessConnection(board, OutboxMeter(high, high // 4))
     try:

@@ -1,4 +1,4 @@
-"""What `/metrics` says: figures of the engine and the gateway, read when they are asked for."""
+"""Metrics of the engine and its gateways, collected when `/metrics` is read."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ class _Figures:
 
 
 def metrics_text(figures: MetricsSource, *, names: bool = True) -> bytes:
-    """The figures in Prometheus' text format; without `names` nothing says which databases and sources there are."""
+    """Encode the metrics in Prometheus' text format. Without `names`, omit metrics with database or source names."""
     registry = CollectorRegistry(auto_describe=False)
     registry.register(_Figures(figures if names else lambda: _nameless(figures())))
     return generate_latest(registry)
@@ -44,46 +44,44 @@ def _nameless(figures: Iterator[Metric]) -> Iterator[Metric]:
 
 def _collection_figures(desk: CollectionBroker) -> Iterator[Metric]:
     yield GaugeMetricFamily(
-        "vedette_collection_streams", "Subscriptions at the pipeline's registry", value=desk.streams
+        "vedette_collection_streams", "Subscriptions registered with the pipeline", value=desk.streams
     )
     yield CounterMetricFamily(
         "vedette_collection_events", "Events of external collections", value=desk.events
     )
     yield CounterMetricFamily(
-        "vedette_collection_resyncs", "Streams over collections that had to begin anew", value=desk.resyncs
+        "vedette_collection_resyncs", "Collection streams that had to resync", value=desk.resyncs
     )
 
 
 def _engine_figures(engine: EngineThread) -> Iterator[Metric]:
     broker = engine.broker
-    yield GaugeMetricFamily(
-        "vedette_inbox_requests", "Requests that wait for the engine", value=engine.waiting
-    )
+    yield GaugeMetricFamily("vedette_inbox_requests", "Requests queued for the engine", value=engine.waiting)
     yield GaugeMetricFamily("vedette_streams", "Watches behind all subscriptions", value=broker.streams)
     yield CounterMetricFamily("vedette_events", "Events of all streams", value=broker.events)
-    resumes = CounterMetricFamily("vedette_resumes", "Resumes by how they ended", labels=["outcome"])
+    resumes = CounterMetricFamily("vedette_resumes", "Resumes by outcome", labels=["outcome"])
     for outcome, count in dict(broker.subscribing.resumes).items():
         resumes.add_metric([outcome], count)
     yield resumes
 
 
 _DATABASE_GAUGES: Mapping[str, tuple[str, Callable[[Tenant], float]]] = {
-    "window_events": ("Events that can be replayed", lambda desk: len(desk.window)),
-    "window_bytes": ("Their bytes", lambda desk: desk.window.bytes),
+    "window_events": ("Events in the replay window", lambda desk: len(desk.window)),
+    "window_bytes": ("Bytes of the events in the replay window", lambda desk: desk.window.bytes),
     "lag_commits": (
-        "Commits that are not durable yet, and that nobody was told",
+        "Commits that are not yet durable; their events are not yet published",
         lambda desk: desk.database.log_writer.submitted_sequence - desk.database.log_writer.durable_sequence,
     ),
 }
 _DATABASE_COUNTERS: Mapping[str, tuple[str, Callable[[Tenant], float]]] = {
     "ticks": ("Logical time", lambda desk: desk.database.state.tick),
-    "filter_candidates": ("Filters that were asked about a change", lambda desk: desk.candidates),
-    "filter_matches": ("Filters that a change concerned", lambda desk: desk.matches),
+    "filter_candidates": ("Filters evaluated for changes", lambda desk: desk.candidates),
+    "filter_matches": ("Filters that matched changes", lambda desk: desk.matches),
 }
 
 
 def _database_figures(desks: Mapping[str, Tenant]) -> Iterator[Metric]:
-    """Of each database: the graph's events are its partition 0."""
+    """Metrics by database. Events of the graph are partition 0."""
     for name, (about, value) in _DATABASE_GAUGES.items():
         gauge = GaugeMetricFamily(f"vedette_{name}", about, labels=["database"])
         for database, desk in desks.items():
@@ -97,7 +95,7 @@ def _database_figures(desks: Mapping[str, Tenant]) -> Iterator[Metric]:
 
 
 def service_metrics(service: GatewayService) -> MetricsSource:
-    """Figures of one engine with its gateways, and of the pipeline beside it as it wrote them down."""
+    """Return the metrics of an engine, its gateways, and the pipeline according to its status file."""
 
     def collect() -> Iterator[Metric]:
         broker = service.engine.broker
@@ -114,7 +112,8 @@ def service_metrics(service: GatewayService) -> MetricsSource:
 
 
 def _gateways(service: GatewayService) -> dict[str, link.GatewayStats]:
-    """`engine`: sockets and HTTP of this process; `local`: command lines; then the workers, a renewed one in place of
-    the one that leaves."""
+    """Return statistics by gateway name. `engine`: sockets and HTTP of this process; `local`: command lines; then the
+    workers. A restarted worker replaces the leaving one of the same name.
+    """
     found = {"engine": service.server.figures(), "local": service.local.figures()}
     return found | {port.name: port.figures for port in service.links.ports if port.figures is not None}

@@ -1,7 +1,8 @@
-"""Which web pages may use the HTTP API: the server's own host and those that the settings name. Others are turned away.
+"""Origin checks of the HTTP API: the server's own host and the configured origins are allowed, others get 403.
 
-A browser asks before it lets a page of another origin read an answer (CORS): pages that may are told so. A page on
-another port of the same host is another origin to a browser, and not to us.
+Browsers let a page read a response of another origin only if the response allows it (CORS); allowed origins get those
+headers. A browser treats another port of the same host as another origin; this server does not. Starlette's CORS
+middleware is not used, because it lets simple requests of other origins through.
 """
 
 from __future__ import annotations
@@ -25,7 +26,7 @@ _BEFORE = {
 
 
 class OriginMiddleware:
-    """Pages of other origins, and names that were made to point here, are turned away."""
+    """Rejects other origins and, without authentication, host names that are not loopback (DNS rebinding)."""
 
     def __init__(self, app: ASGIApp, *, allowed: tuple[str, ...], guarded: bool) -> None:
         self._app, self._allowed, self._guarded = app, allowed, guarded
@@ -39,7 +40,7 @@ class OriginMiddleware:
         origin = headers.get(b"origin", b"").decode("latin-1")
         named = self._guarded or is_loopback(host.rsplit(":", 1)[0] if not host.endswith("]") else host)
         if not named or not origin_allowed(origin, host, self._allowed, guarded=self._guarded):
-            await PlainTextResponse("Pages of this origin may not ask\n", 403)(scope, receive, send)
+            await PlainTextResponse("Origin not allowed\n", 403)(scope, receive, send)
         elif not origin:
             await self._app(scope, receive, send)
         elif scope["method"] == "OPTIONS" and b"access-control-request-method" in headers:
@@ -49,7 +50,7 @@ class OriginMiddleware:
 
 
 def _with_cors_headers(send: Send, origin: str) -> Send:
-    """Say in the answer that pages of this origin may read it."""
+    """Add CORS headers to the response."""
 
     async def told(message: MutableMapping[str, Any]) -> None:
         if message["type"] == "http.response.start":

@@ -1,4 +1,4 @@
-"""The console: a page for browsers, which speaks to the gateway as any other client does."""
+"""The web console: a page that connects to the gateway like any other client."""
 
 from __future__ import annotations
 
@@ -11,43 +11,43 @@ from starlette.responses import FileResponse, JSONResponse, PlainTextResponse, R
 __all__ = ["STATIC", "ServerInfo", "facts_response", "front_page"]
 
 STATIC = Path(__file__).parent / "static"
-_PLACES = """Vedette. What is here:
+_PLACES = """Vedette. Endpoints:
 
-  /                                             the console, for browsers
-  /health, /ready, /metrics                     is it well
+  /                                             web console
+  /health, /ready, /metrics                     health checks and metrics
   POST /v1/databases/{database}/execute         {"statement": "MATCH t: Task RETURN t", "params": {}}
   POST /v1/databases/{database}/define          {"ontology": "node Task { title: String }"}
   /realtime/v1/databases/{database}/sse         ?collection=Task or ?watch=WATCH…: server-sent events
-  /static/vedette.js                            the browser's client
+  /static/vedette.js                            browser client
 
-The WebSocket is on the other port, at /realtime/ws.
+The WebSocket endpoint is /realtime/ws on the other port.
 """
 _SAFE = {
     "Content-Security-Policy": "default-src 'self'; connect-src 'self' ws: wss:; frame-ancestors 'none'",
     "X-Content-Type-Options": "nosniff",
     "Referrer-Policy": "no-referrer",
 }
-"""Nothing but our own files runs there, and no other page shows it in a frame."""
+"""Allow only the console's own files, and no framing by other pages."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ServerInfo:
-    """What the console has to know before it connects."""
+    """What the console needs to know before it connects."""
 
     port: int
-    """Of the WebSocket."""
+    """Port of the WebSocket."""
     secure: bool = False
     databases: tuple[str, ...] = ()
 
 
 async def front_page(request: Request) -> Response:
-    """The console for whoever can show it; words for the others."""
+    """Return the console to browsers, and a plain-text index to other clients."""
     if "text/html" in request.headers.get("accept", ""):
         return FileResponse(STATIC / "index.html", headers=_SAFE)
     return PlainTextResponse(_PLACES)
 
 
 def facts_response(facts: ServerInfo, *, guarded: bool) -> Response:
-    """Which databases there are is said where nobody has to show who they are."""
+    """Return server information. Database names are included only if no authentication is configured."""
     found = {"webSocketPort": facts.port, "secure": facts.secure, "tokens": guarded}
     return JSONResponse(found if guarded else {**found, "databases": facts.databases})
