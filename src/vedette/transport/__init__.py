@@ -1,4 +1,4 @@
-"""The protocol between pipeline and gateways, without Spark."""
+"""Frames and delivery between pipeline and gateways: message formats, receiver, causal order. Needs no Spark."""
 
 from __future__ import annotations
 

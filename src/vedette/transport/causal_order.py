@@ -1,14 +1,14 @@
-"""`ordering: causal` over all partitions: an event is held back until every partition has passed its position. Pure.
+"""`ordering: causal` across partitions: holds a change until every partition has passed its offset. No I/O.
 
-Within a partition changes come in order; partitions go at their own pace. What a change caused stands later in the
-journal, perhaps in another partition. So for a causal watch the order of the journal is kept: what arrives is held
-until the end of a batch says that everything up to some offset was told, of idle partitions too
-(`ingest_desk.BatchCompleted`), and is then handed on in the order of offsets.
+Changes of one partition arrive in order, but partitions progress independently. An effect comes after its cause in the
+journal, possibly in another partition. A causal watch therefore keeps the journal's order: changes are buffered until
+the end of a batch confirms that everything up to an offset was delivered, including for idle partitions
+(`receiver.BatchCompleted`), and are then released in offset order.
 
-Each watch has a hold of its own: the end of a batch that did not know the watch yet says nothing about what the watch
-is told of the past.
+Each watch has its own buffer, because the end of a batch that did not include the watch says nothing about the watch's
+earlier changes.
 
-What is held is bounded. When a watch would hold more, it must begin anew: a causal order with a hole is none.
+The buffer is bounded. A watch that exceeds the bound must resync, since causal order with a gap is not causal order.
 """
 
 from __future__ import annotations
@@ -19,13 +19,13 @@ from typing import Generic, TypeVar
 __all__ = ["MAX_BUFFERED_CHANGES", "CausalBuffer"]
 
 MAX_BUFFERED_CHANGES = 10_000
-"""Changes that one hold keeps back."""
+"""Maximum number of changes in one buffer."""
 
 Held = TypeVar("Held")
 
 
 class CausalBuffer(Generic[Held]):
-    """`keep` what arrives, each thing once; `release` when a batch that knew the watch is complete."""
+    """`add` each change once; call `release_up_to` when a batch that includes the watch is complete."""
 
     def __init__(self, most: int = MAX_BUFFERED_CHANGES) -> None:
         self._max_changes = most
@@ -36,7 +36,7 @@ class CausalBuffer(Generic[Held]):
         return len(self._buffered)
 
     def add(self, offset: int, thing: Held) -> bool:
-        """False when it is one too many: then nothing is held any more."""
+        """Buffer an item. If the buffer is full, clear it and return False."""
         self._arrivals += 1
         heappush(self._buffered, (offset, self._arrivals, thing))
         if len(self._buffered) <= self._max_changes:
@@ -45,7 +45,7 @@ class CausalBuffer(Generic[Held]):
         return False
 
     def release_up_to(self, upto: int) -> list[Held]:
-        """Everything up to an offset, in the order of offsets."""
+        """Remove and return all items up to an offset, in offset order."""
         found: list[Held] = []
         while self._buffered and self._buffered[0][0] <= upto:
             found.append(heappop(self._buffered)[2])

@@ -1,7 +1,7 @@
-"""A consistent-hash ring: which gateways get a change unfiltered while the index is unsure of itself.
+"""Consistent-hash ring: selects the gateways that get a change unfiltered while the index is not reliable.
 
-Each gateway stands at many points of a circle of hashes; a key belongs to the first gateway at or after its own hash.
-When one joins or leaves, only the keys between it and its neighbours move.
+Each gateway has many points on a circle of hashes. A key belongs to the first gateway at or after its hash. When a
+gateway joins or leaves, only the keys next to its points move.
 """
 
 from __future__ import annotations
@@ -15,11 +15,11 @@ from vedette.hashing import text_hash
 __all__ = ["POINTS_PER_MEMBER", "HashRing"]
 
 POINTS_PER_MEMBER = 64
-"""Places of one gateway on the circle: the shares differ by about an eighth."""
+"""Points per gateway. With 64 the shares differ by about an eighth."""
 
 
 class HashRing:
-    """Immutable; a change of members makes another."""
+    """Immutable; a change of members creates a new ring."""
 
     def __init__(self, members: Iterable[str] = ()) -> None:
         self.members = tuple(sorted(set(members)))
@@ -34,7 +34,7 @@ class HashRing:
         return [place for place, _ in points], [member for _, member in points]
 
     def owners(self, key: str, count: int = 1) -> list[str]:
-        """The owner of a key, then those who would be it if the ones before were not there."""
+        """Return the owner of a key, followed by the owners that would replace it in turn."""
         places, members = self._points
         found: list[str] = []
         start = bisect_left(places, text_hash(key)) if places else 0

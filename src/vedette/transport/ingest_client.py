@@ -1,4 +1,4 @@
-"""The pipeline's end of the ingest link: connect, send frames, wait until they are accepted. Blocking, for workers."""
+"""The pipeline's end of the ingest link: sends frames and waits until they are accepted. Blocking, for workers."""
 
 from __future__ import annotations
 
@@ -26,18 +26,18 @@ __all__ = ["IngestClient", "open_client"]
 
 T = TypeVar("T")
 TIMEOUT_SECONDS = 10.0
-"""A gateway that says nothing for so long is taken for dead."""
+"""Time without an answer after which a gateway counts as dead."""
 MAX_FRAME_CHANGES = 500
-"""Changes in one frame: a gateway can hand on what it has while the rest is on its way."""
+"""Changes per frame. A gateway can process a frame while later ones are in transit."""
 MAX_CHUNK_BYTES = 4 * 1024 * 1024
-"""What a frame weighs, far below `MAX_FRAME_BYTES`; whatever is heavier goes alone."""
+"""Target size of a frame, far below `MAX_FRAME_BYTES`; a larger item gets its own frame."""
 _NUMBER_BYTES = 9
 _CHARACTER_BYTES = 4
-"""What one takes in a frame at most."""
+"""Upper bounds for the encoded size of a number and a character."""
 
 
 def open_client(address: str, secret: str, sender: str) -> IngestClient:
-    """Open a link to `host:port` or to the path of a Unix socket; PipelineError E6301 when it does not open."""
+    """Open a link to `host:port` or to the path of a Unix socket. Raise PipelineError E6301 on failure."""
     opened = IngestClient(_connected(address), address)
     try:
         opened._handshake(Hello(secret=secret, sender=sender))
@@ -79,7 +79,7 @@ class IngestClient:
             pass
 
     def send_changes(self, changes: Sequence[DeliveredChange]) -> None:
-        """Send the changes in frames of bounded size. They are in the gateway's hands when `settle` has returned."""
+        """Send changes in frames of bounded size. The gateway has them once `wait_until_accepted` returns."""
         for portion in _chunks(changes, _encoded_size):
             self._number += 1
             self._send(Deliver(number=self._number, changes=portion))
@@ -90,11 +90,11 @@ class IngestClient:
             self._send(Deliver(number=self._number, windows=portion))
 
     def send(self, frame: Complete | Status) -> None:
-        """Nobody waits until it is accepted: whoever must be sure tells it again."""
+        """Send a frame without waiting for acceptance. A caller that needs certainty must send it again."""
         self._send(frame)
 
     def wait_until_accepted(self) -> None:
-        """Wait until everything delivered is accepted."""
+        """Wait until all deliveries are accepted."""
         while self._accepted < self._number:
             self._read()
 
@@ -108,13 +108,13 @@ class IngestClient:
             raise _unreachable(self._address, str(problem)) from problem
 
     def _read(self) -> bool:
-        """Read what there is; whether the link is welcome."""
+        """Read available frames. Return True if the gateway accepted the handshake."""
         try:
             data = self._link.recv(65_536)
         except OSError as problem:
             raise _unreachable(self._address, str(problem)) from problem
         if not data:
-            raise _unreachable(self._address, "it closed the link")
+            raise _unreachable(self._address, "the gateway closed the link")
         welcome = False
         for frame in self._reader.feed(data):
             match frame:
@@ -128,7 +128,7 @@ class IngestClient:
 
 
 def _chunks(items: Sequence[T], weight_of: Callable[[T], int]) -> Iterator[list[T]]:
-    """All items in order, in lists that are neither too long nor too heavy."""
+    """Split items, in order, into lists of bounded length and size."""
     portion: list[T] = []
     size = 0
     for item in items:
@@ -143,14 +143,12 @@ def _chunks(items: Sequence[T], weight_of: Callable[[T], int]) -> Iterator[list[
 
 
 def _encoded_size(change: DeliveredChange) -> int:
-    """About the bytes that it takes in a frame, rather too many."""
+    """Return an upper estimate of the encoded size."""
     numbers = len(change.enter) + len(change.update) + len(change.leave)
     images = len(change.before or b"") + len(change.after or b"")
     return images + _NUMBER_BYTES * numbers + _CHARACTER_BYTES * len(change.key)
 
 
 def _unreachable(address: str, why: str) -> PipelineError:
-    text = (
-        f"the gateway at {address} did not take a delivery ({why}): it is tried again while its lease lasts"
-    )
+    text = f"the gateway at {address} did not accept a delivery ({why}): it is retried while its lease lasts"
     return PipelineError("E6301", text, fields={"address": address})

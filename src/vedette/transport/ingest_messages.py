@@ -1,20 +1,20 @@
-"""What pipeline and gateways say to each other: the ingest link, version 1. Needs neither Spark nor numpy.
+"""Messages between pipeline and gateways: the ingest link, version 1. Needs neither Spark nor numpy.
 
-A frame is four bytes of length (big-endian, of what follows), one byte of version, and MessagePack of one of the
-records below, a map whose `type` names the record. The pipeline connects; the gateway answers.
+A frame has four bytes of length (big-endian, of what follows), one byte of version, and a MessagePack map whose `type`
+names the record. The pipeline connects; the gateway answers.
 
-    pipeline ▸ gateway    hello      first: the secret of the data directory, and who connects
-                          deliver    changes for subscriptions of this gateway; `number` is to be acknowledged
-                          complete   a share of all partitions is told up to `offset`; the driver says so again
-                                     of all of them, now and then, in case that it did not arrive
-                          status     partitions that are stale or live again
+    pipeline ▸ gateway    hello      first frame: the secret of the data directory and the sender's name
+                          deliver    changes for subscriptions of this gateway; `number` is acknowledged
+                          complete   a share of the partitions is delivered up to `offset`; the driver repeats it
+                                     for all shares from time to time, in case a frame was lost
+                          status     partitions that became stale or live
     gateway ▸ pipeline    welcome    the link is open
-                          accepted   `number` and all before it are in the gateway's hands
-                          refused    the link is closed, and why
+                          accepted   the gateway has `number` and all earlier deliveries
+                          refused    the link is closed, with the reason
 
-Changes of one partition come in the order of seq, to each subscription. After a failure they may come again, and those
-marked `again` (for subscriptions that came later) are news to some only: (partition, epoch, seq) says so, held against
-what a subscription has heard of the partition.
+Changes of one partition reach each subscription in seq order. After a failure they may be repeated. Changes marked
+`again`, for subscriptions that were added later, are new to some subscriptions only. A subscription detects duplicates
+by comparing (partition, epoch, seq) with its position in the partition.
 """
 
 from __future__ import annotations
@@ -51,11 +51,11 @@ MAX_FRAME_BYTES = 64 * 1024 * 1024
 class Hello(msgspec.Struct, frozen=True, kw_only=True, tag="hello"):
     secret: str
     sender: str
-    """For logs: which worker of which pipeline."""
+    """Worker and pipeline, for logs."""
 
 
 class DeliveredChange(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """One change, once for all subscriptions of a gateway that it concerns."""
+    """One change, sent once for all matching subscriptions of a gateway."""
 
     tenant: str
     collection: str
@@ -66,32 +66,32 @@ class DeliveredChange(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=T
     epoch: int
     seq: int
     offset: int
-    """In the journal, over all partitions; the `lsn` of the wire."""
+    """Offset in the journal, across all partitions; `lsn` in client messages."""
     time_ms: int
-    """When the source says it happened."""
+    """Time of the change according to the source."""
     before: bytes | None = None
     after: bytes | None = None
-    """Images (vedette.sources.images)."""
+    """Encoded images (vedette.sources.images)."""
     enter: list[int] = []
-    """Numbers of subscriptions that the document now matches and did not before."""
+    """Ids of subscriptions that match now and did not before."""
     update: list[int] = []
-    """Matches as before."""
+    """Ids of subscriptions that match before and after."""
     leave: list[int] = []
-    """Matched before and no more: it was changed, or deleted."""
+    """Ids of subscriptions that matched before and no longer do, because of an update or deletion."""
     again: bool = False
-    """For subscriptions that came after this change was delivered to others: repeats are known by subscription."""
+    """True for subscriptions added after the change was first delivered. Duplicates are detected per subscription."""
     unfiltered: bool = False
-    """The index was unsure: the gateway holds the change against its own subscriptions of the collection."""
+    """True if the index was not reliable: the gateway evaluates its own subscriptions of the collection."""
 
 
 class WindowResult(msgspec.Struct, frozen=True, kw_only=True):
-    """What the end of a window tells one subscription."""
+    """The result of a window for one subscription."""
 
     subscription: int
     position: int
-    """Counts from 1, for each subscription; a repeat has the same."""
+    """Starts at 1 for each subscription; a duplicate has the same position."""
     payload: bytes
-    """An image of `{type, window_start, window_end}` with `match`, `prev`, `matches` or `events`."""
+    """Image of `{type, window_start, window_end}` with `match`, `prev`, `matches` or `events`."""
 
 
 class Deliver(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, tag="deliver"):
@@ -101,20 +101,20 @@ class Deliver(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, tag
 
 
 class Complete(msgspec.Struct, frozen=True, kw_only=True, tag="complete"):
-    """Everything up to `offset` is told of the partitions whose id is `share` modulo `shares`."""
+    """Everything up to `offset` is delivered for the partitions with id modulo `shares` equal to `share`."""
 
     offset: int
     share: int
     shares: int
     version: int
-    """The version of the registry that was used: subscriptions of later ones are told later."""
+    """Registry version used; subscriptions of later versions are served by a later batch."""
 
 
 class PartitionStatus(msgspec.Struct, frozen=True, kw_only=True):
     partition: int
     epoch: int
     state: str
-    """live, stale or catching-up. Subscribers of a partition that comes out of stale with a new epoch must resync."""
+    """live, stale or catching-up. If a partition leaves stale with a new epoch, its subscribers must resync."""
     reason: str = ""
 
 
@@ -148,7 +148,7 @@ class FrameReader:
     """Bytes in, frames out. No I/O."""
 
     def __init__(self, most_bytes: int = MAX_FRAME_BYTES) -> None:
-        """`max_bytes`: what a frame may have until `unbound`, when the other end has shown who it is."""
+        """`most_bytes`: frame limit until `lift_size_limit`, which is called once the peer has authenticated."""
         self._buffer = bytearray()
         self._max_bytes = most_bytes
 
@@ -156,12 +156,14 @@ class FrameReader:
         self._max_bytes = MAX_FRAME_BYTES
 
     def feed(self, data: bytes) -> Iterator[Frame]:
-        """The frames that are complete now; PipelineError E6302 for what is none of this version."""
+        """Yield the frames that are now complete. Raise PipelineError E6302 for invalid frames."""
         self._buffer += data
         while len(self._buffer) >= 4:
             length = int.from_bytes(self._buffer[:4], "big")
             if not 1 <= length <= self._max_bytes:
-                raise PipelineError("E6302", f"a frame of {length} bytes; {self._max_bytes} is the most")
+                raise PipelineError(
+                    "E6302", f"frame of {length} bytes exceeds the limit of {self._max_bytes}"
+                )
             if len(self._buffer) < 4 + length:
                 return
             version, body = self._buffer[4], bytes(self._buffer[5 : 4 + length])
@@ -172,9 +174,10 @@ class FrameReader:
 def _decode_frame(version: int, body: bytes) -> Frame:
     if version != VERSION:
         raise PipelineError(
-            "E6302", f"a frame of version {version}; this is {VERSION}: run one release everywhere"
+            "E6302",
+            f"frame version {version} is not supported (expected {VERSION}): run the same release everywhere",
         )
     try:
         return _decoder.decode(body)
     except msgspec.DecodeError as problem:
-        raise PipelineError("E6302", f"the frame cannot be read: {problem}") from None
+        raise PipelineError("E6302", f"the frame cannot be decoded: {problem}") from None

@@ -1,18 +1,18 @@
-"""A gateway's side of the ingest link, without I/O: frames in, what subscribers are to be told out.
+"""Receiving half of the ingest link, without I/O: frames in, deduplicated changes and completed offsets out.
 
-Theory of operation. The pipeline delivers at least once: a batch that failed comes again, whole, with the same numbers,
-and a driver that was killed may leave tasks behind that deliver for a while beside those of the next one.
+Theory of operation. The pipeline delivers at least once. A failed batch is sent again as a whole with the same numbers,
+and tasks of a killed driver may go on delivering for a while beside those of the next driver.
 
-- A plain change is a repeat iff it is not past the last (epoch, seq) of its partition: within a partition changes come
-  in order, and a batch that runs again begins at or before where it was.
-- A change marked `again` is older than what others were told, so it is handed on always. Whoever it is for knows how
-  far it has heard of the partition, and whether this is a repeat (`CollectionStream.hears`).
-- What a window told is a repeat iff its position is not past the last one of its subscription.
-- A partition whose epoch rises has lost its past: its subscribers must resync, once.
-- `complete` frames come per share of the partitions. When all shares of a batch have said so, everything up to its
-  offset is told, also of partitions where nothing happened: that is what causal order waits for. A batch is known by
-  its offset and its version: one that only brings new subscriptions ends at the offset of the one before. The driver
-  says it again for all shares at once when a batch is committed, since a worker's word may be lost on the way.
+- A regular change is a duplicate if its (epoch, seq) is not above the last one of its partition. Changes of a partition
+  arrive in order, and a repeated batch starts at or before its previous position.
+- A change marked `again` is older than what other subscriptions have received, so it is always passed on. Each
+  subscription knows its own position in the partition and detects duplicates (`CollectionStream.accept`).
+- A window result is a duplicate if its position is not above the last one of its subscription.
+- A partition whose epoch increases has lost its history: its subscribers must resync once.
+- `complete` frames arrive per share of the partitions. When all shares of a batch are complete, everything up to its
+  offset has been delivered, including for idle partitions; causal ordering waits for this. A batch is identified by
+  offset and version, because a batch that only adds subscriptions ends at the offset of the batch before. The driver
+  repeats the frame for all shares when a batch is committed, since a worker's frame may be lost.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ __all__ = ["BatchCompleted", "ChangeReceiver", "MatchedChange", "PartitionReset"
 
 
 class MatchedChange(NamedTuple):
-    """A change for one or more subscriptions of this gateway."""
+    """A change that matches one or more subscriptions of this gateway."""
 
     change: DeliveredChange
     enter: tuple[int, ...]
@@ -42,13 +42,13 @@ class MatchedChange(NamedTuple):
 
 
 class UnfilteredChange(NamedTuple):
-    """A change to be held against all subscriptions of its collection."""
+    """A change that the gateway must evaluate against all subscriptions of its collection."""
 
     change: DeliveredChange
 
 
 class PartitionReset(NamedTuple):
-    """What was told of a partition does not join what comes: whoever follows it must begin anew."""
+    """A partition lost its history; its subscribers must resync."""
 
     partition: int
     epoch: int
@@ -56,7 +56,7 @@ class PartitionReset(NamedTuple):
 
 
 class BatchCompleted(NamedTuple):
-    """Everything up to this offset has been told, of all partitions."""
+    """Everything up to this offset has been delivered, for all partitions."""
 
     offset: int
 
@@ -67,21 +67,21 @@ ReceiverOutput: TypeAlias = (
 
 
 class ChangeReceiver:
-    """One per gateway; it outlives links. `take` every frame in the order of its arrival."""
+    """One per gateway; it outlives links. Call `receive` for every frame in order of arrival."""
 
     def __init__(self) -> None:
         self._last: dict[int, tuple[int, int]] = {}
-        """Partition ▸ (epoch, seq) of its last plain change."""
+        """Partition ▸ (epoch, seq) of its last regular change."""
         self._epochs: dict[int, int] = {}
         self._windows: dict[int, int] = {}
-        """Subscription ▸ the last position that its windows told."""
+        """Subscription ▸ last position of its window results."""
         self._batch = (-1, -1)
-        """Offset and version of the last one that any share is complete of."""
+        """Offset and version of the latest batch with a completed share."""
         self._is_complete = False
         self._shares: set[int] = set()
 
     def track_epochs(self, epochs: Mapping[int, int]) -> None:
-        """Somebody begins to follow these partitions, in these epochs: a later one is a loss from now on."""
+        """Track partitions of a new subscription. A higher epoch is a loss from now on."""
         for partition, epoch in epochs.items():
             self._epochs.setdefault(partition, epoch)
 
@@ -101,14 +101,14 @@ class ChangeReceiver:
         return told.position > known
 
     def remove_subscription(self, subscription: int) -> None:
-        """A subscription with windows has ended."""
+        """Forget the window position of an ended subscription."""
         self._windows.pop(subscription, None)
 
     def _change(self, change: DeliveredChange) -> list[ReceiverOutput]:
         found = self._epoch(change.partition, change.epoch, "the log of this partition was lost")
         place = (change.epoch, change.seq)
         if change.epoch < self._epochs[change.partition]:
-            return found  # of before the loss: nobody has a use for it
+            return found  # from before the loss; no subscriber needs it
         if not change.again:
             if place <= self._last.get(change.partition, (0, 0)):
                 return found

@@ -1,7 +1,6 @@
-"""Logs that are worth a look and come too often: one in ten seconds for each subject, with how many were left out.
+"""Rate-limited warnings: at most one per subject in ten seconds, with the number of suppressed ones.
 
-What is logged so (seeds/realtime-watching.md §5): filters that take long, changes that concern very many subscriptions,
-tasks that run again.
+Used for slow filters, changes that match very many subscriptions, and retried tasks.
 """
 
 from __future__ import annotations
@@ -18,9 +17,9 @@ log = logging.getLogger("vedette.pipeline.sampled_log")
 PERIOD_SECONDS = 10.0
 MAX_SUBJECTS = 1_000
 SLOW_FILTER_MS = 20.0
-"""For all pairs of one shape in one batch."""
+"""Threshold for all pairs of one shape in one batch."""
 LARGE_MATCH_COUNT = 1_000
-"""Subscriptions that one change concerns."""
+"""Threshold for the subscriptions that match one change."""
 
 
 class SampledLog:
@@ -29,10 +28,10 @@ class SampledLog:
     def __init__(self, clock: Clock | None = None) -> None:
         self._clock = clock or SystemClock()
         self._last: dict[tuple[str, str], tuple[float, int]] = {}
-        """When a subject was logged last, and how many were left out since."""
+        """Time of the last record by subject, and the number suppressed since."""
 
     def log(self, action: str, subject: str, text: str, **fields: Any) -> bool:
-        """Log it unless the same was logged a moment ago; whether it was logged."""
+        """Log a warning unless the same was logged recently. Return True if it was logged."""
         key, now = (action, subject), self._clock.monotonic()
         last, left_out = self._last.get(key, (None, 0))
         if last is not None and now - last < PERIOD_SECONDS:
@@ -49,5 +48,5 @@ _worker = SampledLog()
 
 
 def log_sampled(action: str, subject: str, text: str, **fields: Any) -> bool:
-    """Say it in the log of this process. (A function, since Spark carries what its tasks refer to.)"""
+    """Log in this process. A module function, because Spark pickles what tasks refer to."""
     return _worker.log(action, subject, text, **fields)

@@ -1,4 +1,4 @@
-"""The secret of a data directory: it signs resume tokens and opens the links between its processes."""
+"""The secret of a data directory: signs resume tokens and authenticates links between its processes."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ _BYTES = 32
 
 
 def load_or_create_secret(directory: Path | None) -> bytes:
-    """Read it, or make it the first time. Without a directory: one for this process only."""
+    """Read the secret, or create it on first use. Without a directory, return one for this process only."""
     if directory is None:
         return secrets.token_bytes(_BYTES)
     path = directory / FILE
@@ -24,7 +24,7 @@ def load_or_create_secret(directory: Path | None) -> bytes:
     except FileExistsError:
         data = path.read_bytes()
     except OSError as error:
-        raise StoreError("E6003", f"{path} cannot be made: {error.strerror}") from error
+        raise StoreError("E6003", f"{path} cannot be created: {error.strerror}") from error
     else:
         data = secrets.token_bytes(_BYTES)
         with os.fdopen(descriptor, "wb") as file:
@@ -32,5 +32,5 @@ def load_or_create_secret(directory: Path | None) -> bytes:
             file.flush()
             os.fsync(file.fileno())
     if len(data) < _BYTES:
-        raise StoreError("E6003", f"{path} is damaged: delete it; clients will have to begin anew")
+        raise StoreError("E6003", f"{path} is damaged: delete it; clients must then resync")
     return data

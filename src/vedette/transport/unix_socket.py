@@ -1,4 +1,4 @@
-"""Unix sockets of a data directory: where they are, and that only their owner may use them."""
+"""Paths and permissions of a data directory's Unix sockets."""
 
 from __future__ import annotations
 
@@ -13,11 +13,11 @@ from vedette.errors import StoreError
 __all__ = ["close_to_others", "remove_stale_socket", "socket_path"]
 
 _LONGEST = 100
-"""Bytes of a socket's path that every system takes."""
+"""Path length that every supported system accepts."""
 
 
 def socket_path(directory: Path, name: str) -> Path:
-    """In the directory; when that makes the path too long, in a private folder among the temporary files."""
+    """Return the path in the directory. If it would be too long, use a private directory for temporary files."""
     path = directory.resolve() / name
     if len(str(path).encode()) <= _LONGEST:
         return path
@@ -26,18 +26,18 @@ def socket_path(directory: Path, name: str) -> Path:
 
 
 def _private(folder: Path) -> Path:
-    """Among the temporary files anybody can make a folder of this name, or a link: whose it is has to be looked at."""
+    """Create a directory and check its owner, since anyone can create one of this name among temporary files."""
     folder.mkdir(mode=0o700, exist_ok=True)
     found = folder.lstat()
     if not stat.S_ISDIR(found.st_mode) or found.st_uid != os.geteuid():
-        text = f"{folder} is not a folder of this user: delete it, or choose a data directory with a shorter path"
+        text = f"{folder} is not a directory of this user: delete it, or choose a data directory with a shorter path"
         raise StoreError("E6003", text)
     folder.chmod(0o700)
     return folder
 
 
 def remove_stale_socket(path: Path) -> None:
-    """Away with what a server that was killed has left."""
+    """Remove the socket of a server that was killed."""
     path.unlink(missing_ok=True)
 
 

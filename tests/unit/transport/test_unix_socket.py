@@ -33,7 +33,7 @@ def test_a_folder_that_somebody_laid_out_is_not_used(far: Path, monkeypatch: pyt
     """Whoever has the folder could put a socket of his own there, and be told the directory's secret."""
     folder = socket_path(far, "local.sock").parent
     monkeypatch.setattr(os, "geteuid", lambda: os.getuid() + 1)
-    with pytest.raises(StoreError, match="not a folder of this user"):
+    with pytest.raises(StoreError, match="not a directory of this user"):
         socket_path(far, "local.sock")
     monkeypatch.undo()
     monkeypatch.setattr(tempfile, "tempdir", str(far.parent))
@@ -41,6 +41,6 @@ def test_a_folder_that_somebody_laid_out_is_not_used(far: Path, monkeypatch: pyt
     elsewhere.mkdir(mode=0o755)
     folder.rmdir()
     folder.symlink_to(elsewhere)
-    with pytest.raises(StoreError, match="not a folder of this user"):
+    with pytest.raises(StoreError, match="not a directory of this user"):
         socket_path(far, "local.sock")
     assert stat.S_IMODE(elsewhere.stat().st_mode) == 0o755, "and it was left alone"
