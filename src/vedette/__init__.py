@@ -102,7 +102,7 @@ _HOMES = {
     "vedette.language.parser": (("parse", "parse_script"),),
     "vedette.settings": ("Settings",),
 }
-"""Module ▸ the names that are found there, with their own name when it differs."""
+"""Module ▸ the public names it defines; a pair if the public name differs."""
 
 _FOUND = {
     (name if isinstance(name, str) else name[0]): (module, name if isinstance(name, str) else name[1])

@@ -1,4 +1,4 @@
-"""Time and randomness enter Vedette here and nowhere else, so that tests can hold both in their hands."""
+"""The only source of time and randomness, so that tests can control both."""
 
 from __future__ import annotations
 
@@ -15,22 +15,22 @@ __all__ = ["Clock", "SystemClock", "Timer", "system_random"]
 
 log = logging.getLogger(__name__)
 _LONGEST_WAIT_SECONDS = 3600.0
-"""A lock cannot wait for centuries; an appointment can."""
+"""Locks cannot wait longer than this; timers can."""
 _MIN_CANCELLED = 256
-"""So many appointments that were cancelled are no reason to look for them."""
+"""Cancelled timers up to this number are not removed early."""
 
 
 class Timer(Protocol):
-    """Something that is due at a moment."""
+    """A scheduled callback."""
 
     def cancel(self) -> None: ...
 
 
 class Clock(Protocol):
-    """Where the present comes from. `monotonic` measures spans, `now` names moments."""
+    """The current time. Use `monotonic` for durations and `now` for timestamps."""
 
     def now(self) -> datetime:
-        """The present moment in UTC, in whole milliseconds."""
+        """The current time in UTC, in whole milliseconds."""
         ...
 
     def monotonic(self) -> float:
@@ -48,7 +48,7 @@ class _Timer:
     def __init__(self, due: float, rank: int, callback: Callable[[], object], clock: SystemClock) -> None:
         self.due, self.rank, self._clock = due, rank, clock
         self.callback: Callable[[], object] | None = callback
-        """None when it was cancelled: who is not called any more is not held, either."""
+        """None once cancelled, so that the callback is not kept alive."""
 
     def __lt__(self, other: _Timer) -> bool:
         return (self.due, self.rank) < (other.due, other.rank)
@@ -58,17 +58,17 @@ class _Timer:
 
 
 class SystemClock:
-    """The machine's own clock. One thread keeps all its appointments; it starts with the first, ends with the last."""
+    """The system clock. One thread runs all timers; it starts with the first and ends with the last."""
 
     def __init__(self) -> None:
         self._changed = Condition()
         self._appointments: list[_Timer] = []
         self._timer_count = 0
         self._cancelled = 0
-        """How many of the appointments, at most, nobody wants any more."""
+        """Upper bound of the number of cancelled timers."""
         self._thread: Thread | None = None
         self._cached_now = (0, datetime.fromtimestamp(0, UTC))
-        """The moment last asked for, in milliseconds and as it was answered: many ask within one."""
+        """The last result of `now` and its milliseconds: many calls fall into one millisecond."""
 
     def now(self) -> datetime:
         milliseconds = time.time_ns() // 1_000_000
@@ -93,7 +93,7 @@ class SystemClock:
         return appointment
 
     def cancel(self, appointment: _Timer) -> None:
-        """Call nobody then. What was to be in a hundred years is not kept until then."""
+        """Cancel a timer. Cancelled timers are removed when there are many of them."""
         with self._changed:
             if appointment.callback is not None:
                 appointment.callback = None
@@ -110,10 +110,10 @@ class SystemClock:
                 callback()
             except Exception:
                 log.exception("A timer callback failed", extra={"action": "clock.failed"})
-            del callback  # not held while the thread waits for the next
+            del callback  # not kept alive while the thread waits
 
     def _next(self) -> Callable[[], object] | None:
-        """Wait for the first appointment that is due and still wanted; None when there is none left."""
+        """Wait for the next timer that is not cancelled; None if there is none left."""
         with self._changed:
             while self._appointments:
                 first = self._appointments[0]

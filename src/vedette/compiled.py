@@ -1,11 +1,12 @@
-"""Loads the core in its compiled form, where `scripts/compile_core.py` has made one of exactly these sources.
+"""Loads the compiled core, if `scripts/compile_core.py` has built one from exactly these sources.
 
-What every commit passes through is ordinary typed Python; mypyc makes machine code of it that does the same in about
-half of the time. There is one source, and the compiled form counts only while it fits: after any edit, under another
-Python, without a compiler or with VEDETTE_COMPILED=0 the plain modules are loaded, and nothing else changes.
+The code on the path of every commit is typed Python that mypyc compiles to machine code, which takes about half the
+time. There is one source. After any edit, under another Python, without a compiler or with VEDETTE_COMPILED=0 the
+plain modules are loaded and behave the same.
 
-Not compiled is what walks through many candidates (`language.compile_*`): machine code does not let other threads in
-between two steps, Python does. Nor is what users may derive from (`clock`): nobody can derive from a compiled class.
+Not compiled: code that examines many candidates (`language.compile.*`), because machine code does not let other
+threads run between two steps; and classes that users may derive from (`clock`), because compiled classes cannot be
+subclassed.
 """
 
 import json
@@ -54,7 +55,7 @@ COMPILED_MODULES = (
     "vedette.engine.watch_service.service",
 )
 LIBRARY = "vedette_core"
-"""The machine code of all of them; next to it each has a small module that only names its part."""
+"""The machine code of all modules. Each module has a small file next to it that refers to its part."""
 
 _HERE = Path(__file__).parent
 _FINGERPRINTED = (
@@ -70,7 +71,7 @@ _FINGERPRINTED = (
 
 
 class Manifest:
-    """What was compiled, of what, and where it lies."""
+    """What was compiled, from which sources, and where it is."""
 
     def __init__(self, fingerprint: str, files: Mapping[str, str]) -> None:
         self.fingerprint = fingerprint
@@ -104,12 +105,12 @@ def source_fingerprint(package: Path = _HERE) -> str:
 
 
 def is_compiled() -> bool:
-    """Whether the core of this process is machine code."""
+    """True if this process runs the compiled core."""
     return any(isinstance(finder, _Finder) for finder in sys.meta_path)
 
 
 def install_compiled() -> None:
-    """From here on imports find the compiled core, if there is one that fits."""
+    """Make imports find the compiled core, if it matches the sources."""
     if os.environ.get("VEDETTE_COMPILED") != "0" and not is_compiled():
         manifest = Manifest.read()
         if manifest is not None and manifest.fingerprint == source_fingerprint():

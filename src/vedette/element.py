@@ -1,7 +1,7 @@
-"""Nodes and edges as matching sees them, and the views that it reads them through.
+"""Nodes and edges as matching sees them, and the views through which it reads them.
 
-An `PatternPart` is one version of a node or an edge and is never altered: a change makes a new one. So a version may be
-held by a transaction, a snapshot, the journal and a watch at the same time, and before-images cost nothing.
+An `Element` is one immutable version of a node or an edge; a change creates a new one. A version can be shared by a
+transaction, a snapshot, the log and a watch, and before-images cost nothing.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from mypy_extensions import mypyc_attr
 __all__ = ["Element", "View"]
 
 
-@mypyc_attr(acyclic=True)  # compiled, the garbage collector need not look at it
+@mypyc_attr(acyclic=True)  # compiled, it is not tracked by the garbage collector
 class Element:
     """One version of a node (`targets` is None) or an edge. Compare versions with `is`, identities by `id`."""
 
@@ -26,7 +26,7 @@ class Element:
         self.id = id
         self.type = type
         self.values = values
-        """Attribute values; the schema's layout of `type` says which is which."""
+        """Attribute values in the order of the schema's layout of `type`."""
         self.targets = targets
 
     def __repr__(self) -> str:
@@ -35,9 +35,9 @@ class Element:
 
 
 class View(Protocol):
-    """A state of the graph: committed, with a transaction's own writes, before a commit, or as an actor may see it.
+    """A state of the graph: committed, with a transaction's writes, before a commit, or as an actor may see it.
 
-    Iterables may be live: read them to the end, or copy them, before the state behind the view changes.
+    Iterables may be live: read them completely or copy them before the underlying state changes.
     """
 
     def get(self, id: str, /) -> Element | None:

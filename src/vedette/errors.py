@@ -181,15 +181,15 @@ RETRYABLE = frozenset({"E4004", "E5002", "E6104", "E6301"})
 
 
 class Diagnostic(Protocol):
-    """One place in a text that is wrong; `vedette.language.diagnostics` has the real one."""
+    """One position in a text that is wrong; see `vedette.language.diagnostics`."""
 
     def render(self) -> str:
-        """The line of the source with the place underlined, and what to do."""
+        """The source line with the position underlined, and what to do."""
         ...
 
 
 class VedetteError(Exception):
-    """What went wrong, where, and what to do, under a stable code."""
+    """What went wrong, where, and what to do, with a stable code."""
 
     category: ClassVar[str] = "error"
 
@@ -207,11 +207,11 @@ class VedetteError(Exception):
         self.text = text
         self.fields: dict[str, Any] = dict(fields or {})
         self.diagnostics = tuple(diagnostics)
-        """For errors in a text: every place that is wrong, each with its span."""
+        """For errors in a text: every position that is wrong, with its span."""
 
     @property
     def retryable(self) -> bool:
-        """Whether the same call may succeed when it is simply made again."""
+        """True if the same call may succeed when it is repeated."""
         return self.code in RETRYABLE
 
     def __str__(self) -> str:

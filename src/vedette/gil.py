@@ -1,4 +1,4 @@
-"""Lets other threads in while the compiled core goes through a long list."""
+"""Lets other threads run while the compiled core processes a long list."""
 
 from collections.abc import Iterable, Iterator, Sequence
 from typing import TypeVar
@@ -11,11 +11,13 @@ _LONG = 1_000
 
 
 def interruptible(items: Sequence[Item]) -> Iterable[Item]:
-    """The items. Python lets another thread run between two steps of its own, machine code does not: so this module
-    is never compiled, and a long list passes through it."""
+    """Return the items. A long list passes through a generator, between whose steps Python can switch threads.
+
+    Machine code does not switch threads between steps, so this module must not be compiled.
+    """
     return items if len(items) < _LONG else _stepwise(items)
 
 
 def _stepwise(items: Sequence[Item]) -> Iterator[Item]:
-    for item in items:  # noqa: UP028 - `yield from` would look for other threads only once
+    for item in items:  # noqa: UP028 - `yield from` would allow a switch only once
         yield item

@@ -1,4 +1,4 @@
-"""A hash that is the same in every process, on every machine and in every release: partitions depend on it."""
+"""A hash that is equal in every process, on every machine and in every release. Partitions depend on it."""
 
 from __future__ import annotations
 
@@ -8,5 +8,5 @@ __all__ = ["text_hash"]
 
 
 def text_hash(text: str) -> int:
-    """64 bits of a text."""
+    """A 64-bit hash of a text."""
     return int.from_bytes(blake2b(text.encode("utf-8", "surrogatepass"), digest_size=8).digest(), "little")

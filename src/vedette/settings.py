@@ -1,6 +1,7 @@
-"""Every setting, typed, with its unit and its bounds; where they come from, in rising order of authority.
+"""All settings, with type, unit and bounds.
 
-Defaults, then `DIR/vedette.toml`, then `VEDETTE_*` variables, then what the caller or the command line says.
+Precedence, lowest first: defaults, `DIR/vedette.toml`, `VEDETTE_*` variables, arguments of the caller or command
+line.
 """
 
 from __future__ import annotations
@@ -24,7 +25,7 @@ __all__ = [
 
 SETTINGS_FILE = "vedette.toml"
 HANDSHAKE_TABLES = ("backoff", "coordinator", "degradation")
-"""Of the settings file, beside the settings: records of the handshake."""
+"""Tables of the settings file besides the settings: records of the handshake."""
 _PREFIX = "VEDETTE_"
 _TRUE = frozenset({"1", "true", "yes", "on"})
 _FALSE = frozenset({"0", "false", "no", "off"})
@@ -36,7 +37,7 @@ def _setting(default: Any, about: str, *, choices: tuple[Any, ...] = (), low: fl
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Settings:
-    """How one home behaves. Each field says what it holds and in which unit; `about` is what `config show` prints."""
+    """The settings of one data directory. `about` is the description that `config show` prints."""
 
     durability: str = _setting(
         "fsync",
@@ -177,7 +178,7 @@ def load_settings(
     environment: Mapping[str, str] | None = None,
     **options: Any,
 ) -> Settings:
-    """The effective settings; an unknown name or an impossible value is refused with what is allowed."""
+    """The effective settings. An unknown name or invalid value raises with what is allowed."""
     values: dict[str, Any] = {}
     if directory is not None and (directory / SETTINGS_FILE).is_file():
         found = _read_file(directory / SETTINGS_FILE)
@@ -198,14 +199,14 @@ def load_settings(
 
 
 def load_handshake_tables(directory: Path) -> Mapping[str, Mapping[str, Any]]:
-    """The tables of the settings file: numbers of the handshake (`vedette.handshake.tables.settings`), unchecked."""
+    """The handshake tables of the settings file (`vedette.handshake.tables.settings`), unchecked."""
     path = directory / SETTINGS_FILE
     found = _read_file(path) if path.is_file() else {}
     return {name: found[name] for name in HANDSHAKE_TABLES if isinstance(found.get(name), dict)}
 
 
 def validated(values: Mapping[str, Any]) -> Settings:
-    """Settings with these values in place of the defaults, each checked."""
+    """Settings with these values instead of the defaults, each checked."""
     known = {f.name: f for f in fields(Settings)}
     for name, value in values.items():
         if name not in known:
@@ -231,8 +232,8 @@ def _check(name: str, value: Any, setting: Field[Any]) -> None:
     if metadata["choices"] and value not in metadata["choices"]:
         raise _refused(name, f"it must be one of {', '.join(map(str, metadata['choices']))}, got {value!r}")
     if isinstance(value, (list, tuple)) and not all(isinstance(item, str) for item in value):
-        raise _refused(name, f"it must be a list of texts, got {value!r}")
-    if metadata["low"] is not None and not value >= metadata["low"]:  # NaN is nowhere
+        raise _refused(name, f"it must be a list of strings, got {value!r}")
+    if metadata["low"] is not None and not value >= metadata["low"]:  # also rejects NaN
         raise _refused(name, f"it must be at least {metadata['low']}, got {value!r}")
 
 

@@ -42,14 +42,14 @@ _UNITS = ((604_800_000, "w"), (86_400_000, "d"), (3_600_000, "h"), (60_000, "m")
 
 
 def wrap_int(number: int) -> int:
-    """The 64-bit integer that `number` overflows to (spec/language.md §2.1.3)."""
+    """The 64-bit integer that `number` overflows to, in two's complement."""
     if INT_MIN <= number <= INT_MAX:
         return number
     return (number - INT_MIN) % 2**64 + INT_MIN
 
 
 def is_nan(value: object) -> bool:
-    """Whether this is the one value that is not equal to itself."""
+    """True for NaN."""
     return isinstance(value, float) and isnan(value)
 
 
@@ -62,7 +62,7 @@ def timestamp_to_ms(moment: datetime) -> int:
 
 
 def timestamp_from_text(text: str) -> datetime:
-    """Read ISO-8601; a text without an offset means UTC. Raises ValueError when malformed."""
+    """Parse ISO-8601. A text without an offset is UTC. Raises ValueError if malformed."""
     return _as_utc(datetime.fromisoformat(text))
 
 
@@ -79,7 +79,7 @@ def duration_to_ms(duration: timedelta) -> int:
 
 
 def duration_to_text(duration: timedelta) -> str:
-    """The shortest compact literal, such as `90s` or `7d`; a negative one gets a leading minus."""
+    """The shortest literal, such as `90s` or `7d`, with a leading minus if negative."""
     total = duration_to_ms(duration)
     size = abs(total)
     unit, word = next((pair for pair in _UNITS if size % pair[0] == 0), _UNITS[-1]) if size else (1_000, "s")
@@ -87,7 +87,7 @@ def duration_to_text(duration: timedelta) -> str:
 
 
 def to_json(value: Any) -> Any:
-    """The value with nothing in it that JSON does not know. NaN and the infinities become texts of these names."""
+    """The value in JSON types. NaN and the infinities become strings of these names."""
     match value:
         case datetime():
             return timestamp_to_text(value)
@@ -103,7 +103,7 @@ def to_json(value: Any) -> Any:
 
 
 def to_canonical(value: object) -> Value:
-    """Bring a value from outside into its canonical form; raises TypeError or ValueError when there is none."""
+    """Convert an external value to its canonical form. Raises TypeError or ValueError if it has none."""
     kind = type(value)
     if value is None or kind is bool or kind is float:
         return value  # type: ignore[return-value]
@@ -153,7 +153,7 @@ def _shorten(number: object) -> str:
 
 
 def approximate_bytes(value: Any) -> int:
-    """About how many bytes a value takes beyond the place it stands in."""
+    """The approximate number of bytes of a value, without its reference."""
     if type(value) is str:
         return len(value)
     if type(value) is list or type(value) is tuple:

@@ -1,7 +1,7 @@
-"""Resolved actions ▸ closures that carry them out on a transaction.
+"""Compiles resolved actions to closures that write to a transaction.
 
-Statements, rules and triggers all act through here. Before each operation the writer's guard, when an actor is bound,
-decides whether it may happen (policy ▸ type check ▸ apply).
+Statements, rules and triggers all write through this module. If an actor is set, the writer's guard decides before
+each operation whether it is allowed (policy ▸ type check ▸ apply).
 """
 
 from __future__ import annotations
@@ -34,23 +34,23 @@ __all__ = [
 
 
 class WriteGuard(Protocol):
-    """Decides whether the bound actor may do something; raises PolicyError when not."""
+    """Decides whether the actor may do something; raises PolicyError if not."""
 
     def check(self, operation: str, element: Element, attribute: str | None = None) -> None: ...
 
     def can_see(self, element: Element) -> bool: ...
 
     def visible_version(self, element: Element) -> Element | None:
-        """The element as the actor may see it now, None when it may not."""
+        """The element as the actor may see it now; None if it may not."""
         ...
 
     def check_ids_visible(self, ids: Iterable[str | None], view: View) -> None:
-        """What a statement names by id must be known to the actor; else it is not found."""
+        """Raise "not found" for ids in a statement that the actor does not know."""
         ...
 
 
 class ActionWriter:
-    """What actions write to. Names they bind go into `bindings`, and can be taken back."""
+    """What actions write to. Names they bind go into `bindings` and can be undone."""
 
     __slots__ = ("_undo", "bindings", "guard", "transaction")
 
@@ -67,7 +67,7 @@ class ActionWriter:
         self.bindings[name] = id
 
     def undo_bindings(self) -> None:
-        """Take back every binding made through this writer."""
+        """Undo every binding made through this writer."""
         for name, old in reversed(self._undo):
             if old is None:
                 self.bindings.pop(name, None)
@@ -76,12 +76,12 @@ class ActionWriter:
 
 
 class AffectedElement(NamedTuple):
-    """An element that an action made, changed or deleted (then as it was), and whether the action created it."""
+    """An element that an action created, changed or deleted (then its last version), and whether it was created."""
 
     element: Element
     created: bool
     shown: Element | None = None
-    """Deleted under a guard: what the actor saw of it while it was there."""
+    """Deleted under a guard: what the actor saw of it before."""
 
 
 CompiledAction = Callable[[Row], list[AffectedElement]]
@@ -103,7 +103,7 @@ def compile_action(
             return _unlink(action, chains, size)
 
 
-# --- making -----------------------------------------------------------------------------------------------------
+# --- creation ---------------------------------------------------------------------------------------------------
 
 
 def _spawn(action: mutations.ResolvedSpawn, chains: PatternCompiler, tables: SchemaLayout) -> CompiledAction:
@@ -161,7 +161,7 @@ def _link(
 
 
 def _masked_edge(guard: WriteGuard, edge: Element) -> Element:
-    """An edge that was there already, with no more of its attributes than the actor may see."""
+    """An existing edge, with only those attributes that the actor may see."""
     return guard.visible_version(edge) or Element(
         edge.id, edge.type, (None,) * len(edge.values), edge.targets
     )
@@ -186,7 +186,7 @@ def _link_target(target: Any, chains: PatternCompiler, tables: SchemaLayout, siz
     return chains.compile_element_id(target)
 
 
-# --- changing ---------------------------------------------------------------------------------------------------
+# --- updates ----------------------------------------------------------------------------------------------------
 
 
 def _set(
@@ -214,7 +214,7 @@ def _set(
 def _updated(
     writer: ActionWriter, tables: SchemaLayout, element: Element, assigned: Sequence[tuple[str, Any]]
 ) -> Element:
-    """The element's next version; every assignment is allowed by policy, known, writable and valid."""
+    """The element's next version, after checking that every assignment is permitted, known, writable and valid."""
     table, guard = tables.types[element.type], writer.guard
     values = list(element.values)
     for name, value in assigned:
@@ -224,9 +224,7 @@ def _updated(
         if place is None:
             raise AnalysisError("E2002", f"Unknown attribute '{name}' on type '{element.type}'")
         if table.attributes[place].readonly:
-            text = (
-                f"Attribute '{name}' of '{element.type}' is readonly: it can only be given when it is created"
-            )
+            text = f"Attribute '{name}' of '{element.type}' is readonly: it can only be set on creation"
             raise ConstraintViolation("E3004", text, fields={"type": element.type, "attribute": name})
         values[place] = table.checks[place](value)
         if guard is not None and value is not None and table.attributes[place].type.is_reference:
@@ -234,7 +232,7 @@ def _updated(
     return Element(element.id, element.type, tuple(values), element.targets)
 
 
-# --- deleting ---------------------------------------------------------------------------------------------------
+# --- deletion ---------------------------------------------------------------------------------------------------
 
 
 def _kill(action: mutations.ResolvedKill, chains: PatternCompiler, size: int) -> CompiledAction:
@@ -261,7 +259,7 @@ def _kill(action: mutations.ResolvedKill, chains: PatternCompiler, size: int) ->
 
 
 def delete_element(transaction: Transaction, element: Element, guard: WriteGuard | None) -> None:
-    """KILL a node with what its edges demand, or UNLINK an edge: what acknowledging a delivery does."""
+    """KILL a node with the referential actions of its edges, or UNLINK an edge. Used by ACK."""
     writer = ActionWriter(transaction, {}, guard)
     if element.targets is not None:
         _checked_deletion(writer, "UNLINK", element)
@@ -275,7 +273,7 @@ def delete_element(transaction: Transaction, element: Element, guard: WriteGuard
 
 
 def _checked_deletion(writer: ActionWriter, operation: str, element: Element) -> Element | None:
-    """Refuse what the actor may not delete; what it sees of the rest is what RETURNING may show afterwards."""
+    """Raise if the actor may not delete the element. Return what it sees of the element, for RETURNING."""
     if writer.guard is None:
         return None
     writer.guard.check(operation, element)
@@ -283,7 +281,7 @@ def _checked_deletion(writer: ActionWriter, operation: str, element: Element) ->
 
 
 def _hide_ids(writer: ActionWriter, error: MutationError) -> MutationError:
-    """A deletion that is restricted by an edge the actor does not see names no names."""
+    """Hide the edge in a "deletion restricted" error if the actor cannot see it."""
     if error.code != "E3302" or writer.guard is None:
         return error
     edge = writer.transaction.view.get(error.fields["id"])
@@ -317,7 +315,7 @@ def _unlink(action: mutations.ResolvedUnlink, chains: PatternCompiler, size: int
 def _targets(
     target: mutations.ResolvedTarget, chains: PatternCompiler, size: int
 ) -> Callable[[Row], list[Element]]:
-    """What finds the elements that an action is about, in their latest versions."""
+    """Return the function that finds the elements of an action, in their latest versions."""
     if isinstance(target, mutations.ResolvedSubquery):
         return _subquery(target, chains, size)
     if isinstance(target, mutations.ResolvedEdgesByTargets):
@@ -330,7 +328,7 @@ def _targets(
 
 
 def _latest(slot: int) -> Callable[[Row], list[Element]]:
-    """A variable's element as it is now; none when an earlier row or action deleted it."""
+    """A variable's element as it is now; none if an earlier row or action deleted it."""
 
     def find(row: Row) -> list[Element]:
         bound = row[slot]

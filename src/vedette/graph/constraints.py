@@ -1,6 +1,6 @@
-"""User-declared constraints: for every match of the pattern the condition must hold (spec/language.md §2.9).
+"""Declared constraints: the condition must hold for every match of the pattern.
 
-At commit only the matches that the changes can concern are looked at.
+At commit only the matches that the changes can affect are checked.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ class Constraint:
         return self.condition(row) is not True
 
     def describe(self, row: Row, *, named: bool = True) -> str:
-        """`named`: with the ids of the match, for whoever may see all of them."""
+        """The violation text. `named`: include the ids of the match, for readers that may see all of them."""
         ids = f" ({', '.join(self.matches.identity_of(row))})" if named else ""
         return f"Constraint '{self.name}' violated: {self.message}{ids}"
 
@@ -44,7 +44,7 @@ class Constraint:
 def compile_constraint(
     declaration: ConstraintDeclaration, context: PlanContext, source: str = ""
 ) -> Constraint:
-    """Resolve and compile; mistakes in the declaration are raised here, at `define`."""
+    """Resolve and compile a constraint. Errors in the declaration are raised here, at `define`."""
     frame = AnalysisContext(context.schema, source)
     scope = Scope(frame)
     resolver = PatternResolver(frame, _WHERE)
@@ -70,7 +70,7 @@ def check_constraints(
     *,
     named: bool = True,
 ) -> list[str]:
-    """Raise for the first hard violation; return the warnings of the soft ones. Not `named`: without ids."""
+    """Raise for the first hard violation; return warnings for soft ones. Without `named`, texts contain no ids."""
     warnings = []
     types = {(after or before).type for before, after in changes}  # type: ignore[union-attr]
     for constraint in constraints:

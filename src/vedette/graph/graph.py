@@ -1,7 +1,7 @@
-"""The elements of one state of a graph, found by id, type, attribute value and adjacency.
+"""The elements of one state of a graph, indexed by id, type, attribute value and adjacency.
 
-The committed state is one `Graph`; the writes of a transaction, and the before-images that a snapshot keeps, are
-small ones of the same make laid over it (`overlay.py`).
+The committed state is one `Graph`. The writes of a transaction and the before-images of a snapshot are small graphs
+on top of it (`overlay.py`).
 """
 
 from __future__ import annotations
@@ -19,18 +19,21 @@ _NOTHING: tuple[Element, ...] = ()
 
 
 def index_key(value: Any) -> Any:
-    """What a value stands under in an index: true is not 1 there."""
+    """The index key of a value: distinguishes true from 1."""
     return (bool, value) if value is True or value is False else value
 
 
 class AttributeIndex:
-    """Elements by the value of one attribute, over its declaring type and all subtypes. Nulls and NaN are not in it."""
+    """Elements by the value of one attribute, for its declaring type and all subtypes.
+
+    Null and NaN are not indexed.
+    """
 
     __slots__ = ("entries", "places")
 
     def __init__(self, places: dict[str, int]) -> None:
         self.places = places
-        """Where each covered type keeps the attribute in its values."""
+        """The position of the attribute in the values of each covered type."""
         self.entries: dict[Any, Postings] = {}
 
     def add(self, element: Element) -> None:
@@ -45,23 +48,23 @@ class AttributeIndex:
 
 
 class IndexLayout:
-    """Which attributes are indexed, and which edge types there are. Shared by a graph and all overlays on it."""
+    """Which attributes are indexed. Shared by a graph and all overlays on it."""
 
     __slots__ = ("arities", "attributes")
 
     def __init__(self) -> None:
         self.attributes: dict[tuple[str, str], dict[str, int]] = {}
-        """(owner, attribute) ▸ the place of the attribute in each covered type."""
+        """(owner, attribute) ▸ the position of the attribute in each covered type."""
         self.arities: dict[str, int] = {}
 
 
 class Graph:
-    """A mutable set of elements with its indexes; the caller decides who may touch it when."""
+    """A mutable set of elements with its indexes. The caller is responsible for locking."""
 
     __slots__ = ("_by_type_indexes", "adjacency", "elements", "get", "indexes", "layout", "types")
 
     get: Callable[[str], Element | None]
-    """Of the View: the table's own, since every row of every answer goes through it."""
+    """The `get` of the dict itself, because every row of every result goes through it."""
 
     def __init__(self, layout: IndexLayout) -> None:
         self.layout = layout
@@ -74,7 +77,7 @@ class Graph:
         for key in layout.attributes:
             self._open_index(key)
 
-    # --- the View ---------------------------------------------------------------------------------------------
+    # --- View -------------------------------------------------------------------------------------------------
 
     def scan(self, types: tuple[str, ...]) -> Iterable[Element]:
         if len(types) == 1:
@@ -99,16 +102,16 @@ class Graph:
                         yield edge
 
     def get_many(self, ids: Sequence[str]) -> list[Element | None]:
-        """Many by id, with their values, one right after the other and not each when its turn comes.
+        """Many elements by id, read back to back with their values.
 
-        In a large memory the processor waits for all of them at once then.
+        In a large memory the processor then waits for all of them at once instead of one after another.
         """
         elements = self.elements
         found = [elements.get(id) for id in ids]
         _ = [element.values for element in found if element is not None]
         return found
 
-    # --- changing it ------------------------------------------------------------------------------------------
+    # --- changes ----------------------------------------------------------------------------------------------
 
     def add(self, element: Element) -> None:
         id, name = element.id, element.type
@@ -132,14 +135,14 @@ class Graph:
                 remove_posting(ends, target, element)
 
     def warm(self, ids: Sequence[str]) -> None:
-        """Look up what will be removed, as `fetch` does."""
+        """Read what will be removed, so that it is in the CPU cache; see `get_many`."""
         found = self.get_many(ids)
         for name in {element.type for element in found if element is not None}:
             members = self.types[name]
             _ = [id in members for id in ids]
 
     def replace(self, old: Element, new: Element) -> None:
-        """Put a new version of the same element in the place of `old`, keeping its rank in every scan."""
+        """Replace `old` by a new version of the same element, which keeps its position in every scan."""
         self.elements[new.id] = new
         self.types[new.type][new.id] = new
         for index in self._by_type_indexes.get(new.type, ()):
@@ -157,7 +160,7 @@ class Graph:
             self._add_adjacency(new)
 
     def put(self, element: Element) -> None:
-        """Add the element, or replace the version that is there."""
+        """Add the element, or replace its current version."""
         old = self.elements.get(element.id)
         if old is None:
             self.add(element)
@@ -175,7 +178,7 @@ class Graph:
     # --- indexes ----------------------------------------------------------------------------------------------
 
     def ensure_index(self, owner: str, attribute: str, places: dict[str, int]) -> None:
-        """Have an index on the attribute from now on; what is there already is entered."""
+        """Create the index on the attribute, if needed, and add all existing elements."""
         key = (owner, attribute)
         self.layout.attributes[key] = places
         known = self.indexes.get(key)
@@ -204,19 +207,19 @@ class Graph:
         return sum(len(self.types.get(name, ())) for name in types)
 
     def average_degree(self, edge: str, position: int) -> float:
-        """How many edges of the type an element has at this position, on average over those that have any."""
+        """The average number of edges of the type at this position, over elements that have any."""
         positions = self.adjacency.get(edge)
         if not positions or not positions[position]:
             return 0.0
         return len(self.types[edge]) / len(positions[position])
 
     def elements_per_value(self, owner: str, attribute: str) -> float:
-        """How many elements share one value of an indexed attribute, on average."""
+        """The average number of elements per value of an indexed attribute."""
         index = self.indexes[owner, attribute]
         return max(1.0, self.count(index.places) / max(1, len(index.entries)))
 
     def validate(self) -> None:
-        """Raise AssertionError unless every index agrees with the elements; for tests."""
+        """Raise AssertionError unless every index agrees with the elements. For tests."""
         for name, members in self.types.items():
             assert all(
                 self.elements.get(id) is element and element.type == name for id, element in members.items()

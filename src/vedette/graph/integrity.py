@@ -1,4 +1,4 @@
-"""Checks made at the operation (spec/language.md §2.7, §2.8): each raises the ruled error or says nothing."""
+"""Integrity checks of single operations: unique values, references, edge targets, cardinalities, deletion."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ def check_uniques(view: View, table: TypeLayout, element: Element) -> None:
 def check_references(
     view: View, schema: Schema, table: TypeLayout, element: Element, old: Element | None
 ) -> None:
-    """What is newly referred to must be there; a reference whose node was killed later may stay as it is."""
+    """A newly set reference must exist. A reference whose node was deleted later may stay."""
     for attribute, type_, place in table.references:
         id = element.values[place]
         if id is None or (old is not None and old.values[place] == id):
@@ -66,7 +66,7 @@ def _mismatch(wanted: Type, text: str, id: str) -> AnalysisError:
 
 
 def has_type(schema: Schema, element: Element, type_: Type) -> bool:
-    """Whether the element may stand where this type is asked for."""
+    """True if the element is valid where this type is expected."""
     if type_.kind == "Edge":
         return element.targets is not None and (type_.names is None or element.type in type_.names)
     if type_.kind == "Union":
@@ -127,7 +127,7 @@ def _reaches(view: View, edge: EdgeType, start: str, goal: str) -> bool:
 
 
 def degree(view: View, edge: EdgeType, position: int, id: str) -> int:
-    """How many edges of the type the element has at the position; at either end when symmetric."""
+    """The number of edges of the type at the position; at either end if the edge is symmetric."""
     count = sum(1 for _ in view.edges_at(edge.name, position, id))
     if edge.symmetric:
         count += sum(1 for _ in view.edges_at(edge.name, 1 - position, id))
@@ -153,7 +153,7 @@ def _check_cardinality(view: View, edge: EdgeType, targets: tuple[str, ...]) -> 
 
 
 def nodes_to_delete(view: View, schema: Schema, node: Element, cascade: bool | None) -> list[Element]:
-    """The nodes that die with this one, it first. `prevent` anywhere among them refuses the whole (§2.8.4)."""
+    """The nodes that are deleted with this one, itself first. `prevent` on any of them rejects the deletion."""
     doomed = {node.id: node}
     pending = [(node, 0)]
     while pending:
@@ -191,7 +191,7 @@ def _cascaded_nodes(view: View, schema: Schema, node: Element, cascade: bool | N
 
 
 def _action(kind: EdgeType, position: int, cascade: bool | None) -> str:
-    """What the death of the element at this position means for the other end."""
+    """The referential action for the other end when the element at this position is deleted."""
     declared = kind.on_kill_source if position == 0 else kind.on_kill_target
     if declared == "prevent" or cascade is None:
         return declared

@@ -1,7 +1,7 @@
-"""A view that lays other versions of some elements over a base view.
+"""A view that replaces versions of some elements of a base view.
 
-One class, three uses: a transaction's own writes over the committed graph; the before-images that keep a snapshot
-still while the graph moves on; and, turned round, the state before a commit.
+One class, three uses: the writes of a transaction on top of the committed graph; the before-images of a snapshot,
+which does not change while the graph does; and the state before a commit.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ __all__ = ["Overlay"]
 
 
 class Overlay:
-    """`hidden` names the elements whose base version does not count; `local` holds what stands in their place."""
+    """`versions` replaces elements of the base; `local_graph` indexes the replacements."""
 
     __slots__ = ("_may_have_edges", "_unindexed", "base", "layout", "local_graph", "versions")
 
@@ -24,11 +24,14 @@ class Overlay:
         self.base = base
         self.layout = layout
         self.versions: dict[str, Element | None] = {}
-        """Id ▸ the version that stands here instead, None when there is none."""
+        """Id ▸ the version that replaces the base version; None if it is deleted."""
         self.local_graph: Graph | None = None
         self._unindexed: list[Element | str] = []
         self._may_have_edges = False
-        """Whether any of `hidden` may be an edge: most changes are of nodes, and edges are where the base has them."""
+        """True if an edge may be among `versions`.
+
+        Most changes are of nodes, and then edges are read from the base directly.
+        """
 
     def put(self, element: Element) -> None:
         self.versions[element.id] = element
@@ -37,19 +40,19 @@ class Overlay:
             self._may_have_edges = True
 
     def delete(self, id: str, *, node: bool = False) -> None:
-        """`node`: it is known to be one."""
+        """`node`: the element is known to be a node."""
         self.versions[id] = None
         self._unindexed.append(id)
         if not node:
             self._may_have_edges = True
 
     def revert(self, id: str) -> None:
-        """Let the base version count again."""
+        """Make the base version visible again."""
         del self.versions[id]
         self._unindexed.append(id)
 
     def rebased(self, base: View) -> Overlay:
-        """The same versions over another base; good until something is put or dropped here."""
+        """The same versions on another base. Valid until something is put or deleted here."""
         other = Overlay(base, self.layout)
         other.versions, other.local_graph, other._may_have_edges = (
             self.versions,
@@ -58,7 +61,7 @@ class Overlay:
         )
         return other
 
-    # --- the View ---------------------------------------------------------------------------------------------
+    # --- View -------------------------------------------------------------------------------------------------
 
     def get(self, id: str) -> Element | None:
         if id in self.versions:
@@ -95,7 +98,7 @@ class Overlay:
         yield from above
 
     def _index(self) -> Graph:
-        """The local versions with their indexes, brought up to date: most transactions never read them."""
+        """The local versions with up-to-date indexes. Built lazily, because most transactions never read them."""
         local = self.local_graph
         if local is None:
             local = self.local_graph = Graph(self.layout)

@@ -1,6 +1,6 @@
-"""Short lists of elements under a key: the element itself when there is one, a dict by id when there are several.
+"""Short lists of elements under a key: the element itself if there is one, a dict by id if there are several.
 
-Most keys of an index hold a single element; a dict for each of them would be most of the graph's memory.
+Most keys of an index have a single element; a dict for each would take most of the graph's memory.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ def postings(held: Postings | None) -> Iterable[Element]:
 
 
 def add_posting(table: dict[Any, Postings], key: Any, element: Element) -> None:
-    """Enter the element, or replace its older version."""
+    """Add the element, or replace its older version."""
     held = table.get(key)
     if held is None:
         table[key] = element

@@ -1,8 +1,9 @@
-"""Rules: productions that run inside a transaction until nothing new matches (spec/language.md §3.1).
+"""Rules: productions that run inside a transaction until nothing new matches.
 
-Theory of operation. An agenda holds the matches that the transaction's changes brought about, best rule first
-(priority, then declaration, then arrival). Take one; if it still holds, run its actions; whatever they touched may put
-new matches on the agenda. A rule fires once per match and transaction, so the agenda runs dry, or a limit says stop.
+Theory of operation. An agenda holds the matches that the transaction's changes caused, ordered by rule (priority,
+then declaration), then arrival. The first match is taken. If it still holds, its actions run, and what they changed
+may add matches to the agenda. A rule fires once per match and transaction, so the agenda becomes empty or a limit
+is reached.
 """
 
 from __future__ import annotations
@@ -40,7 +41,7 @@ __all__ = [
 RULE_DEPTH = 100
 RULE_ACTIONS = 10_000
 RULE_AGENDA = 100_000
-"""How many matches may wait to fire; rules that make more of them than that do not come to rest."""
+"""Maximum number of matches on the agenda. Rules that exceed it are considered endless."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -77,7 +78,9 @@ def compile_rule(
 def compile_rule_filter(
     declaration: RuleDeclaration, where: Expression | None, context: PlanContext, frame: AnalysisContext
 ) -> tuple[CompiledExpression | None, int]:
-    """The extra condition of `TRIGGER rule WHERE …`, over the rule's own variables, and how many registers it needs."""
+    """The extra condition of `TRIGGER rule WHERE …` over the rule's variables, and the number of registers it
+    needs.
+    """
     if where is None:
         return None, 0
     scope = Scope(frame)
@@ -100,7 +103,7 @@ def _frame(context: PlanContext, source: str) -> tuple[AnalysisContext, Scope, P
 
 
 class _Agenda:
-    """Matches waiting to fire, and those that have."""
+    """Matches waiting to fire, and those that have fired."""
 
     def __init__(self) -> None:
         self._heap: list[tuple[int, int, int, Rule, Row, int]] = []
@@ -118,7 +121,7 @@ class _Agenda:
                 raise RuleError("E9022", text)
 
     def forget(self, rule: Rule, row: Row) -> None:
-        """A match that does not hold any more may come back."""
+        """A match that no longer holds may be added again."""
         self._known.discard((rule.name, rule.matches.identity_of(row)))
 
     def take(self) -> tuple[Rule, Row, int] | None:
@@ -131,7 +134,7 @@ class _Agenda:
 def fire_rules(
     rules: Sequence[Rule], transaction: Transaction, contexts: Callable[[Rule], ExecutionContext]
 ) -> int:
-    """Run automatic rules to quiescence; returns how many fired. Counts of the statement are left alone."""
+    """Run automatic rules until none matches. Return how many fired. The statement's counts are not changed."""
     automatic = [rule for rule in rules if not rule.manual]
     changed = transaction.net_changes()
     if not any(rule.matches.is_affected_by_types(_types(changed)) for rule in automatic):
@@ -192,7 +195,7 @@ def _offer(
 
 
 def _differences(transaction: Transaction) -> list[ElementChange]:
-    """What was touched since the last look: what came and went in between touched nobody."""
+    """The net changes since the last call."""
     pairs = ((before, transaction.view.get(id)) for id, before in (transaction.touched or {}).items())
     return [(before, after) for before, after in pairs if differs(before, after)]
 
@@ -202,7 +205,7 @@ def _types(changed: Sequence[ElementChange]) -> set[str]:
 
 
 def trigger_rule(rule: Rule, context: ExecutionContext, where: CompiledExpression | None, size: int) -> int:
-    """Fire a rule for every match there is (`TRIGGER name WHERE …`); returns how many fired."""
+    """Fire a rule for every current match (`TRIGGER name WHERE …`). Return how many fired."""
     fired = 0
     for row in rule.matches.find_all(context):
         current = rule.matches.reevaluate(context, row)
@@ -215,5 +218,5 @@ def trigger_rule(rule: Rule, context: ExecutionContext, where: CompiledExpressio
 
 
 def system_writer(transaction: Transaction) -> ActionWriter:
-    """A writer for rules: system authority, and what they bind does not leak into the session."""
+    """A writer for rules: system rights, and its bindings do not leak into the session."""
     return ActionWriter(transaction, {})

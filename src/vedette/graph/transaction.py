@@ -1,7 +1,7 @@
-"""One transaction: writes laid over the committed graph, checked as they are made, kept or dropped as a whole.
+"""One transaction: an overlay of writes on the committed graph, checked as they are made.
 
-Checked at the operation: targets, types, unique, no_self, acyclic, highest cardinality, referential actions. Checked at
-commit, by `commit.py`: conflicts with what others committed meanwhile, lowest cardinality, constraints.
+Checked at the operation: targets, types, unique, no_self, acyclic, maximum cardinality, referential actions.
+Checked at commit by `GraphState.commit`: conflicts with concurrent commits, minimum cardinality, constraints.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ _ABSENT = object()
 
 
 def differs(old: Element | None, new: Element | None) -> bool:
-    """Whether something changed between two versions of an element, in value or in kind: true is not 1."""
+    """True if two versions of an element differ in a value or its type: true is not 1."""
     if old is None or new is None:
         return new is not old
     return old is not new and not (old.values == new.values and all(map(_same_kind, old.values, new.values)))
@@ -34,7 +34,7 @@ def _same_kind(left: Any, right: Any) -> bool:
 
 
 class ChangeCounts:
-    """What a statement did, for its result: nodes created, modified and deleted, edges linked and unlinked."""
+    """The counts of a statement's result: nodes created, modified and deleted, edges linked and unlinked."""
 
     __slots__ = ("created", "deleted", "linked", "modified", "unlinked")
 
@@ -43,7 +43,7 @@ class ChangeCounts:
 
 
 class Transaction:
-    """Writes in progress. `view` shows them; `before` remembers what each touched element was in the base."""
+    """Uncommitted writes. `view` includes them; `before_images` has the base version of each touched element."""
 
     __slots__ = (
         "_log",
@@ -65,16 +65,16 @@ class Transaction:
         new_id: Callable[[str], str],
         counts: ChangeCounts | None = None,
     ) -> None:
-        """`counts`: where to count what is done."""
+        """`counts`: the object that counts the operations."""
         self.view = Overlay(base, layout)
         self.before_images: dict[str, Element | None] = {}
         self.tables = tables
         self.new_id = new_id
         self.counts = counts if counts is not None else ChangeCounts()
         self.touched: dict[str, Element | None] | None = None
-        """What was written since somebody asked (rules): id ▸ the version before; None when nobody does."""
+        """If set (by rules): id ▸ the version before, for everything written since."""
         self.published: dict[str, Element | None] = {}
-        """Versions that were shown to somebody before the commit (visibility: immediate)."""
+        """Versions that were published before the commit (visibility: immediate)."""
         self._log: list[tuple[str, Any, bool]] = []
         self._savepoints: dict[str, int] = {}
 
@@ -93,7 +93,7 @@ class Transaction:
         self.counts.linked += 1
 
     def find_edge(self, edge: EdgeType, targets: tuple[str, ...]) -> Element | None:
-        """The edge of this type between these targets (in either order when symmetric), if there is one."""
+        """The edge of this type between these targets (in either order if symmetric), if it exists."""
         return integrity.existing_edge(self.view, edge, targets)
 
     def update(self, element: Element, new: Element) -> None:
@@ -104,7 +104,7 @@ class Transaction:
         self.counts.modified += 1
 
     def kill(self, node: Element, cascade: bool | None) -> list[Element]:
-        """Delete a node with what its edges demand; returns the nodes deleted, this one first."""
+        """Delete a node with the referential actions of its edges. Return the deleted nodes, this one first."""
         doomed = integrity.nodes_to_delete(self.view, self.tables.schema, node, cascade)
         for each in doomed:
             for edge in list(self.view.incident(each.id)):
@@ -132,7 +132,7 @@ class Transaction:
         if table.references:
             integrity.check_references(self.view, self.tables.schema, table, element, old)
 
-    # --- writing ----------------------------------------------------------------------------------------------
+    # --- writes -----------------------------------------------------------------------------------------------
 
     def _put(self, old: Element | None, new: Element) -> None:
         self._save_before_image(new.id, old)
@@ -156,7 +156,7 @@ class Transaction:
         self._savepoints[name] = len(self._log)
 
     def rollback_to(self, name: str) -> None:
-        """Undo what was written since the savepoint; it stays usable, later ones are forgotten."""
+        """Undo everything since the savepoint. The savepoint stays usable; later ones are removed."""
         if name not in self._savepoints:
             raise TransactionError("E5006", f"Savepoint '{name}' does not exist", fields={"savepoint": name})
         mark = self._savepoints[name]
@@ -174,10 +174,10 @@ class Transaction:
         for later in names[names.index(name) + 1 :]:
             del self._savepoints[later]
 
-    # --- seen before the commit -------------------------------------------------------------------------------
+    # --- uncommitted visibility -------------------------------------------------------------------------------
 
     def take_unpublished(self) -> list[tuple[Element | None, Element | None]]:
-        """What is different from what was shown last; it counts as shown from now on."""
+        """The changes since the last call, for publication before the commit."""
         changes = []
         touched = {**dict.fromkeys(self.before_images), **dict.fromkeys(self.published)}
         for id in touched:
@@ -188,10 +188,10 @@ class Transaction:
                 self.published[id] = now
         return changes
 
-    # --- the outcome ------------------------------------------------------------------------------------------
+    # --- result -----------------------------------------------------------------------------------------------
 
     def net_changes(self) -> list[tuple[Element | None, Element | None]]:
-        """The net effect: (before, after) of every element that is different now, in the order first touched."""
+        """The net effect: (before, after) of every changed element, in the order of first change."""
         net = []
         hidden = self.view.versions
         for id, old in self.before_images.items():

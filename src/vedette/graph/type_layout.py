@@ -1,4 +1,4 @@
-"""What the graph needs to know about each type at every write, worked out once per schema."""
+"""What writes need to know about each type, computed once per schema."""
 
 from __future__ import annotations
 
@@ -14,23 +14,23 @@ __all__ = ["SchemaLayout", "TypeLayout"]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TypeLayout:
-    """One node or edge type, laid out for writing."""
+    """The write layout of one node or edge type."""
 
     name: str
     attributes: tuple[AttributeType, ...]
     """In layout order."""
     places: Mapping[str, int]
-    """Name ▸ place in that order."""
+    """Name ▸ position in that order."""
     checks: tuple[Validator, ...]
     """One per attribute."""
     uniques: tuple[tuple[str, str, int], ...]
-    """(owner, attribute, place) of every unique attribute."""
+    """(owner, attribute, position) of every unique attribute."""
     references: tuple[tuple[str, Type, int], ...]
-    """(attribute, type, place) of every attribute that refers to an element."""
+    """(attribute, type, position) of every reference attribute."""
 
 
 class SchemaLayout:
-    """Tables for all types of a schema, and the indexes that the schema asks for."""
+    """The layouts of all types of a schema, and the indexes that the schema declares."""
 
     def __init__(self, schema: Schema) -> None:
         self.schema = schema
@@ -42,10 +42,10 @@ class SchemaLayout:
             for position, cardinality in enumerate(edge.cardinalities)
             if cardinality is not None and cardinality.low > 0
         )
-        """Edge types and positions that demand a least number of edges."""
+        """Edge types and positions with a minimum cardinality."""
 
     def index_places(self, owner: str, attribute: str) -> dict[str, int]:
-        """Where each type that an index on this attribute covers keeps it."""
+        """The position of the attribute in each type that an index on it covers."""
         if owner in self.schema.edges:
             return {owner: self.schema.edges[owner].layout[attribute]}
         below = (self.schema.nodes[name] for name in self.schema.nodes[owner].descendants)

@@ -1,4 +1,4 @@
-"""How the values of a new element come about: what the statement gives, else the default, else null."""
+"""Builds the values of a new element: the assigned value, else the default, else null."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ Builder: TypeAlias = Callable[[Row], Any]
 def compile_value_builders(
     table: TypeLayout, assignments: Sequence[tuple[str, ResolvedExpression]], chains: PatternCompiler
 ) -> list[Builder]:
-    """One builder for each place of the type's layout."""
+    """One builder per position of the type's layout."""
     given = dict(assignments)
     builders: list[Builder] = []
     for attribute, check in zip(table.attributes, table.checks, strict=True):
@@ -39,7 +39,7 @@ def compile_value_builders(
 def missing_value_warnings(
     table: TypeLayout, assignments: Sequence[tuple[str, ResolvedExpression]]
 ) -> list[str]:
-    """Warnings for attributes that are neither optional nor given nor defaulted: they will be null (§2.7.1)."""
+    """Warnings for attributes that are neither optional nor assigned and have no default: they will be null."""
     given = {name for name, _ in assignments}
     return [
         f"Attribute '{a.name}' of '{table.name}' is not given and has no default: it is null"
@@ -57,7 +57,7 @@ def _checked(value: CompiledExpression, check: Validator) -> Builder:
 
 
 def _default(attribute: AttributeType, check: Validator, chains: PatternCompiler) -> Builder:
-    """Defaults are constant expressions, evaluated when an element is created (§2.7.6)."""
+    """Defaults are constant expressions, evaluated when an element is created."""
     assert attribute.default is not None
     frame = AnalysisContext(chains.context.schema, "")
     resolver = PatternResolver(frame, ExpressionSite(actor=False))

@@ -1,8 +1,8 @@
-"""What an actor may see: a view that leaves out elements and blanks attributes that policies hide.
+"""A view of what an actor may see: hides elements and blanks attributes according to the policies.
 
-Everything that reads through it — patterns, EXISTS, aggregates, ids — is filtered the same way, so no statement needs
-to think of policy. An element is seen when an ALLOW is true and no DENY is; an edge when all its targets are seen, or,
-where an ALLOW names its type, when such an ALLOW is true; a hidden attribute is null.
+All reads (patterns, EXISTS, aggregates, ids) go through it and are filtered in the same way. An element is visible
+if an ALLOW applies and no DENY does. An edge is visible if all its targets are, or, where an ALLOW names its type,
+if such an ALLOW applies. A hidden attribute is null.
 """
 
 from __future__ import annotations
@@ -30,9 +30,9 @@ class ActorView:
         self._elements = [policy for policy in reading if policy.attribute is None]
         self._attributes = [policy for policy in reading if policy.attribute is not None]
         self._known: dict[str, tuple[Element | None, Element | None]] = {}
-        """Id ▸ the version that was judged, and what is seen of it."""
+        """Id ▸ the version that was checked, and its visible version."""
 
-    # --- the View ---------------------------------------------------------------------------------------------
+    # --- View -------------------------------------------------------------------------------------------------
 
     def get(self, id: str) -> Element | None:
         element = self._view.get(id)
@@ -59,10 +59,10 @@ class ActorView:
             if seen is not None:
                 yield seen
 
-    # --- deciding ---------------------------------------------------------------------------------------------
+    # --- decisions --------------------------------------------------------------------------------------------
 
     def visible_version(self, element: Element) -> Element | None:
-        """The element as the actor sees it, or None."""
+        """The element as the actor sees it, or None. Cached per version."""
         version, known = self._known.get(element.id, (None, None))
         if version is not element:
             self._known[element.id] = (element, None)
@@ -71,7 +71,7 @@ class ActorView:
         return known
 
     def evaluate(self, element: Element) -> Element | None:
-        """Like `see`, without asking what was decided before."""
+        """Like `visible_version`, without the cache."""
         visible = self._visible_edge(element) if element.targets is not None else self._visible(element)
         return self._masked(element) if visible else None
 

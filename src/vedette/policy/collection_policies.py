@@ -1,17 +1,18 @@
-"""Policies about external collections (`ON MATCH(o: shop::orders) …`), for those who see documents and not the graph.
+"""Policies on external collections (`ON MATCH(o: shop::orders) …`), for processes that see documents but not the
+graph.
 
-A condition is taken apart once. What looks at the document stays an expression over it; what looks at the graph, the
-actor or nothing at all is evaluated here, when somebody asks, and stands in the expression as a constant:
+A condition is split once. What reads the document stays an expression. What reads the graph, the actor or nothing
+is evaluated here on request and replaced by a constant:
 
     o.owner = current_actor() AND EXISTS(me: User WHERE me = current_actor() AND me.admin)
     o.owner = "n1_7"          AND TRUE
 
-A nested pattern may meet the document in one equality, which becomes a list of what the pattern finds:
+A nested pattern may be joined with the document by one equality, which becomes a list of the values found:
 
     EXISTS(m: Member WHERE m.user = current_actor() AND m.region = o.region)      o.region IN ["north", "east"]
 
-The outcome is a tuple of `ViewRule`: text, which any process understands. Where a condition cannot be taken apart, it
-has a `problem`, and whoever would be judged by it cannot be answered (surface.md, External collections).
+The result is a tuple of `ViewRule`: text that any process can evaluate. A condition that cannot be split has a
+`problem`, and requests that depend on it are rejected.
 """
 
 from __future__ import annotations
@@ -62,14 +63,14 @@ __all__ = [
 ]
 
 MAX_LISTED_VALUES = 1_000
-"""What the graph may say about one comparison with a document."""
+"""Maximum number of graph values in one comparison with a document."""
 _TIME = frozenset({"now", "wall_time", "logical_time"})
 _UNNAMED = "document"
-"""What an operation without a variable calls the document."""
+"""The variable of the document in an operation without one."""
 
 
 class UnsupportedPolicy(Exception):
-    """A policy cannot be put as a condition on documents."""
+    """A policy cannot be expressed as a condition on documents."""
 
     def __init__(self, policy: str, reason: str) -> None:
         super().__init__(f"the policy {policy} {reason}")
@@ -77,25 +78,25 @@ class UnsupportedPolicy(Exception):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ViewRule:
-    """One policy about reading a collection, for one actor at one moment."""
+    """One policy on reading a collection, for one actor at one moment."""
 
     allow: bool
     attribute: str | None
-    """The attribute that it is about; None: the document."""
+    """The attribute it applies to; None: the document."""
     variable: str
-    """What the condition calls the document."""
+    """The name of the document in the condition."""
     condition: str
-    """In MEW, over the document and constants alone."""
+    """A MEW expression over the document and constants."""
 
 
 @dataclass(frozen=True, slots=True)
 class _GraphValue:
-    """A part of a condition that the graph answers: a value, or with `listed` what a pattern finds."""
+    """A part of a condition that the graph determines: a value, or with `listed` the values a pattern finds."""
 
     value: CompiledExpression
     size: int
     listed: tuple[int, CompiledExpression] | None = None
-    """The register of the pattern's elements, and what is read of each."""
+    """The register of the pattern's elements, and the value read from each."""
 
     def evaluate(self, context: ExecutionContext) -> Any:
         row: Row = [None] * self.size
@@ -110,27 +111,27 @@ class _GraphValue:
             value = read(row)
             values[value_key(value)] = value
             if len(values) > MAX_LISTED_VALUES:
-                break  # too many to be said
+                break  # too many to list
         return list(values.values())
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CollectionPolicy:
-    """One operation pattern of a declared policy, as far as it is about external collections."""
+    """One operation pattern of a declared policy that applies to external collections."""
 
     name: str
     allow: bool
     collections: frozenset[str] | None
-    """Which; None: every one."""
+    """The collections; None: all."""
     attribute: str | None
     variable: str
     condition: Expression
-    """With parameters, named by their number, in the place of what is known."""
+    """With numbered parameters in place of graph values."""
     known: tuple[_GraphValue, ...]
     instance: bool
-    """Whether the condition looks at the document."""
+    """True if the condition reads the document."""
     depends_on_types: frozenset[str] | None
-    """Types of the graph whose changes can change what is known; None: time does, too, so any commit may."""
+    """Graph types whose changes can change the graph values; None: time can as well, so any commit may."""
     problem: str | None
 
     def speaks_about(self, collection: str) -> bool:
@@ -140,7 +141,7 @@ class CollectionPolicy:
 def compile_collection_policy(
     declaration: PolicyDeclaration, context: PlanContext, source: str = ""
 ) -> list[CollectionPolicy]:
-    """What a declared policy says about external collections; raises with every mistake in it."""
+    """Compile the part of a policy that applies to external collections. Raises with all its errors."""
     found = []
     for operation in declaration.operations:
         frame = AnalysisContext(context.schema, source)
@@ -183,7 +184,7 @@ def _is_document(node: Any, variable: str) -> bool:
 
 
 class _ConditionSplitter:
-    """The document's part of a condition, and what is known without it."""
+    """Splits a condition into an expression over the document and graph values."""
 
     def __init__(self, frame: AnalysisContext, variable: str, context: PlanContext) -> None:
         self._resolver = PatternResolver(frame, PLACE)
@@ -221,13 +222,13 @@ class _ConditionSplitter:
         self.problem = self.problem or problem
         return Literal(None)
 
-    # --- what the graph knows ---------------------------------------------------------------------------------
+    # --- graph values -----------------------------------------------------------------------------------------
 
     def _known(self, node: Expression) -> Expression:
         found = self._resolver.resolve(node, Scope(self._resolver.frame))
         self._note(node, found)
         if found.type.kind != "Bool" and self.depends_on_time:
-            return self._cannot("compares the document with the time, which goes on by itself")
+            return self._cannot("compares the document with the current time")
         return self._place(_GraphValue(self._read(found), 0))
 
     def _read(self, found: ResolvedExpression) -> CompiledExpression:
@@ -248,7 +249,7 @@ class _ConditionSplitter:
         return Parameter(str(len(self.known) - 1))
 
     def _met(self, node: Exists) -> Expression:
-        """A nested pattern that meets the document in one equality."""
+        """A nested pattern that is joined with the document by one equality."""
         meeting = [part for part in _conjuncts(node.where) if self._mentioned(part)]
         apart = [part for part in _conjuncts(node.where) if not self._mentioned(part)]
         if self._mentioned(node.pattern) or len(meeting) != 1:
@@ -291,15 +292,15 @@ def _conjuncts(node: Expression | None) -> Iterator[Expression]:
 def view_rules(
     policies: Iterable[CollectionPolicy], collection: str, context: ExecutionContext
 ) -> tuple[tuple[CollectionPolicy, ViewRule], ...]:
-    """What the policies say to the context's actor about a collection; raises Unanswerable.
+    """The rules of a collection for the context's actor. Raises UnsupportedPolicy.
 
-    A condition that fails while it is evaluated counts as true for a DENY and as false for an ALLOW.
+    A condition that raises counts as true for a DENY and as false for an ALLOW.
     """
     found = []
     for policy in policies:
         if policy.speaks_about(collection):
             try:
-                condition = _told(policy, collection, context)
+                condition = _policy_condition(policy, collection, context)
             except VedetteError:
                 condition = Literal(not policy.allow)
             found.append((policy, _rule(policy, condition)))
@@ -315,7 +316,7 @@ def _rule(policy: CollectionPolicy, condition: Expression) -> ViewRule:
     )
 
 
-def _told(policy: CollectionPolicy, collection: str, context: ExecutionContext) -> Expression:
+def _policy_condition(policy: CollectionPolicy, collection: str, context: ExecutionContext) -> Expression:
     if policy.problem is not None:
         raise UnsupportedPolicy(policy.name, policy.problem)
     context.operation, context.target = "MATCH", None
@@ -349,12 +350,15 @@ def _constant(policy: CollectionPolicy, value: Any) -> Expression:
 
 
 def _is_true(rule: ViewRule) -> bool:
-    """Whether the condition is, whatever the document."""
+    """True if the condition holds for every document."""
     return rule.condition == print_expression(Literal(True))
 
 
 def is_ever_visible(rules: Sequence[tuple[CollectionPolicy, ViewRule]], attribute: str | None = None) -> bool:
-    """Whether some policy could show the collection, or the attribute: what depends on the document is judged later."""
+    """True if some policy could show the collection or attribute.
+
+    Conditions on the document are evaluated later.
+    """
     allowed = attribute is not None
     for policy, rule in rules:
         if policy.attribute != attribute:

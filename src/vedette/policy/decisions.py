@@ -1,4 +1,4 @@
-"""Policies as values: which ones speak about an operation, and what they decide together (spec/language.md §3.2)."""
+"""Compiles policies, and decides whether an operation is allowed."""
 
 from __future__ import annotations
 
@@ -44,16 +44,16 @@ class Policy:
     message: str | None
     operation: str
     types: frozenset[str] | None
-    """Types of the operation's element that it speaks about, subtypes included; None is any."""
+    """Types of the operation's element that it applies to, subtypes included; None: any."""
     target_types: frozenset[str] | None
-    """LINK(_, t: Task): types that one of the edge's targets must have; None when not asked."""
+    """LINK(_, t: Task): types that one of the edge's targets must have; None: not restricted."""
     attribute: str | None
     condition: CompiledExpression
     slot: int | None
     """The register of the pattern's variable."""
     size: int
     reads_element: bool
-    """Whether the condition looks at the element itself."""
+    """True if the condition reads the element itself."""
 
     def applies_to(self, operation: str, type_name: str | None, attribute: str | None) -> bool:
         if self.operation not in ("*", operation):
@@ -65,17 +65,17 @@ class Policy:
 
 @dataclass(frozen=True, slots=True)
 class Decision:
-    """The outcome for one operation, with the policy that decided (None: nobody spoke, so it is denied)."""
+    """The decision on one operation, with the policy that decided (None: no policy applied, so it is denied)."""
 
     allowed: bool
     policy: str | None = None
     message: str | None = None
     error: str | None = None
-    """Code and name of the error that a condition raised (E7004). Its text may quote data, so it is not kept."""
+    """Code and name of the error that a condition raised (E7004). Its text may contain data and is not stored."""
 
 
 def compile_policy(declaration: PolicyDeclaration, context: PlanContext, source: str = "") -> list[Policy]:
-    """As far as it is about the graph; `policy/collection_policies.py` has the rest."""
+    """Compile the part of a policy that applies to the graph; `collection_policies.py` has the rest."""
     sides = (graph_operation(operation, context.schema) for operation in declaration.operations)
     return [_compile(declaration, operation, context, source) for operation in sides if operation is not None]
 
@@ -114,7 +114,7 @@ def _compile(
 
 
 def _looks_at(condition: ResolvedExpression, slot: int | None) -> bool:
-    """Whether the condition mentions the element: its variable, or target() and its kin."""
+    """True if the condition reads the element: its variable, or target() and related functions."""
     asks = (
         p
         for p in walk_expression(condition)
@@ -143,7 +143,7 @@ def named_types(frame: AnalysisContext, type_: Type | None) -> frozenset[str] | 
 
 
 def _check_attribute(frame: AnalysisContext, operation: OperationPattern, type_: Type | None) -> None:
-    """A policy about an attribute that nothing has would silently guard nothing."""
+    """Reject a policy on an attribute that does not exist: it would protect nothing."""
     if operation.attribute is None or type_ is None or not type_.is_reference:
         return
     found = find_attribute(frame, type_, operation.attribute)
@@ -151,11 +151,11 @@ def _check_attribute(frame: AnalysisContext, operation: OperationPattern, type_:
         frame.report("E2002", found, operation.span)
 
 
-# --- deciding ---------------------------------------------------------------------------------------------------
+# --- decisions --------------------------------------------------------------------------------------------------
 
 
 def condition_holds(policy: Policy, element: Element | None, context: ExecutionContext) -> bool:
-    """Whether the policy's condition is true for this element; a LINK(_, t: Task) tries each fitting target."""
+    """True if the policy's condition holds for this element. LINK(_, t: Task) tries each matching target."""
     for bound in _bindings(policy, element, context):
         row: Row = [None] * policy.size
         row[0] = context
@@ -180,7 +180,7 @@ def decide(
     attribute: str | None,
     context: ExecutionContext,
 ) -> Decision:
-    """Those whose condition is true vote; the highest priority wins, DENY wins ties, nobody voting denies."""
+    """Among policies whose condition holds, the highest priority wins; DENY wins ties. If none holds, deny."""
     best: Policy | None = None
     context.operation, context.target = operation, element
     context.target_type = element.type if element is not None else context.target_type

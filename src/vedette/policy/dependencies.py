@@ -1,8 +1,8 @@
-"""What an actor's view of a pattern depends on: whatever policies look at when they judge what the pattern looks at.
+"""Determines what an actor's view of a pattern depends on: everything its policies read.
 
-A policy about an element that the pattern binds is followed like a condition on that element. Some elements are judged
-though nothing is bound to them (a wildcard target, the middle of a path, what a reference leads to): changes of what
-their policies look at may concern any match.
+A policy on an element that the pattern binds is treated like a condition on that element. Some elements are checked
+without being bound (a wildcard target, the middle of a path, the target of a reference): a change of what their
+policies read may affect any match.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ __all__ = ["PolicyDependencies", "mentioned_types"]
 
 
 class PolicyDependencies:
-    """Collects, for one watch, the conditions to follow and the types whose changes may concern any match."""
+    """Collects, for one watch, the policy conditions to follow and the types whose changes may affect any match."""
 
     def __init__(self, resolver: PatternResolver, policies: Iterable[PolicyDeclaration]) -> None:
         self._resolver = resolver
@@ -50,7 +50,7 @@ class PolicyDependencies:
         self.rescan_types: set[str] = set()
 
     def collect(self, pattern: ResolvedPattern, conditions: Sequence[ResolvedExpression]) -> None:
-        """Take in a watch's pattern and whatever else it evaluates over its variables."""
+        """Add a watch's pattern and the other expressions over its variables."""
         self.conditions += self._about(pattern.elements)
         for condition in (*pattern.where, *conditions):
             if any(
@@ -60,10 +60,10 @@ class PolicyDependencies:
                 self.conditions.append(self._seen(condition))
             self._add_rescan_types(self._followed(condition))
 
-    # --- elements that are bound ------------------------------------------------------------------------------
+    # --- bound elements ---------------------------------------------------------------------------------------
 
     def _about(self, elements: Sequence[resolved.ResolvedPart]) -> list[ResolvedExpression]:
-        """The conditions under which policies show these elements, with their variable standing for each."""
+        """The conditions under which policies show these elements, over the elements' variables."""
         found: list[ResolvedExpression] = []
         for element in elements:
             self._add_rescan_types(self._unbound(element))
@@ -75,7 +75,7 @@ class PolicyDependencies:
         return found
 
     def _seen(self, condition: ResolvedExpression) -> ResolvedExpression:
-        """The condition with nested patterns narrowed to what the actor sees: only what it looks at matters here."""
+        """The condition with nested patterns restricted to what the actor sees. Used only for what it reads."""
 
         def change(part: ResolvedExpression) -> ResolvedExpression | None:
             if not isinstance(part, (ResolvedExists, ResolvedPatternAggregate)):
@@ -85,7 +85,7 @@ class PolicyDependencies:
 
         return resolved.transform_expression(condition, change)
 
-    # --- elements that are not --------------------------------------------------------------------------------
+    # --- unbound elements -------------------------------------------------------------------------------------
 
     def _add_rescan_types(self, types: Iterable[str]) -> None:
         for name in sorted(set(types)):
@@ -97,7 +97,7 @@ class PolicyDependencies:
                     self.rescan_types.add(name)
 
     def _unbound(self, element: resolved.ResolvedPart) -> Iterator[str]:
-        """Types of elements that must be visible for this one to match, though no variable holds them."""
+        """Types of elements that must be visible for this one to match although no variable binds them."""
         match element:
             case ResolvedNode():
                 yield from self._behind(element.types)
@@ -112,7 +112,7 @@ class PolicyDependencies:
                 yield from self._behind((element.edge,))
 
     def _behind(self, types: Iterable[str]) -> Iterator[str]:
-        """An edge is visible only if all that it joins is."""
+        """An edge is visible only if all its targets are."""
         for name in types:
             edge = self._schema.edges.get(name)
             for parameter in edge.parameters if edge is not None else ():
@@ -124,7 +124,7 @@ class PolicyDependencies:
         yield from self._behind(types)
 
     def _followed(self, condition: ResolvedExpression) -> Iterator[str]:
-        """Types of what references lead to: `t.owner.name` is null for those who do not see the owner."""
+        """Types that references lead to: `t.owner.name` is null if the owner is hidden."""
         for part in resolved.walk_expression(condition):
             base = getattr(part, "base", None)
             if base is not None and not isinstance(base, VariableRef):
@@ -143,7 +143,7 @@ class PolicyDependencies:
     def _condition(
         self, policy: PolicyDeclaration, operation: OperationPattern, slot: int
     ) -> ResolvedExpression:
-        """The policy's condition with its variable in this register. Its other names are its own."""
+        """The policy's condition with its variable in this register. Its other names are local to it."""
         resolver = self._resolver
         variable, written = variable_of(operation, resolver.frame)
         second, second_type = operation.second or (None, None)
@@ -160,7 +160,7 @@ class PolicyDependencies:
 
 
 def mentioned_types(condition: ResolvedExpression) -> Iterator[str]:
-    """Every type that the condition looks at beyond the element that it is about."""
+    """Every type that the condition reads beyond its own element."""
     for part in resolved.walk_expression(condition):
         if isinstance(part, (ResolvedExists, ResolvedPatternAggregate)):
             for element in part.pattern.elements:

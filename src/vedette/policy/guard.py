@@ -1,4 +1,4 @@
-"""Stands before every operation of a session with an actor and lets it pass or not."""
+"""Checks every operation of a session with an actor."""
 
 from __future__ import annotations
 
@@ -17,38 +17,38 @@ _audit = logging.getLogger("vedette.audit")
 
 
 class PolicyGuard:
-    """Decides for one statement of one actor. What is denied *and* unknown to it is answered as if it were not there.
+    """Decides for one statement of one actor. A denied operation on an unknown element raises "not found".
 
-    Known is what the actor sees, itself, and what its session has bound (`bindings`): it was there when that was made.
+    An actor knows what it sees, itself, and what its session has bound (`bindings`).
     """
 
     def __init__(
         self,
         policies: Sequence[Policy],
         context: ExecutionContext,
-        sight: ActorView,
+        policy_view: ActorView,
         bindings: Mapping[str, str] | None = None,
         tenant: str = "",
     ) -> None:
         self._policies = policies
         self._context = context
-        self._sight = sight
+        self._actor_view = policy_view
         self._bindings = bindings if bindings is not None else {}
         self._tenant = tenant
 
     def visible_version(self, element: Element) -> Element | None:
-        """The element as the actor may see it, judged as it is now."""
-        return self._sight.evaluate(element)
+        """The element as the actor may see it now, without the cache."""
+        return self._actor_view.evaluate(element)
 
     def can_see(self, element: Element) -> bool:
-        return self._sight.visible_version(element) is not None
+        return self._actor_view.visible_version(element) is not None
 
     def _knows(self, element: Element) -> bool:
         id = element.id
         return self.can_see(element) or id == self._context.actor or id in self._bindings.values()
 
     def check_ids_visible(self, ids: Iterable[str | None], view: View) -> None:
-        """What a statement names by id must be known to the actor; else it is not found."""
+        """Raise "not found" for ids in a statement that the actor does not know."""
         for id in ids:
             element = view.get(id) if id is not None else None
             if element is None or not self._knows(element):
@@ -64,7 +64,7 @@ class PolicyGuard:
         raise _denied(decision)
 
     def check_meta(self, operation: str, type_name: str) -> None:
-        """An operation on the schema or the engine itself, such as META SPAWN on `_Watch`."""
+        """Check an operation on the schema or the engine, such as META SPAWN on `_Watch`."""
         decision = self._decide_meta(operation, type_name)
         if not decision.allowed:
             self._audit_denial(decision, f"META {operation}", type_name, None, None)

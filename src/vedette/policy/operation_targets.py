@@ -1,4 +1,4 @@
-"""Who an operation of a policy speaks about: elements of the graph, documents of external collections, or both."""
+"""What an operation of a policy applies to: elements of the graph, documents of external collections, or both."""
 
 from __future__ import annotations
 
@@ -14,14 +14,14 @@ __all__ = ["external_collections", "graph_operation"]
 
 _READING = ("*", "MATCH")
 _KEPT = ("id", "_id", "_type")
-"""What every document is told with."""
+"""Attributes that every document has."""
 
 
 def graph_operation(operation: OperationPattern, schema: Schema) -> OperationPattern | None:
-    """The pattern without external collections; None when nothing is left of it."""
+    """The pattern without external collections; None if nothing is left."""
     _, second = operation.second or (None, None)
     if second is not None and any(_is_external(member, schema) for member in _members(second)):
-        return None  # a mistake, which `external_collections` reports
+        return None  # an error, which `external_collections` reports
     if operation.type is None:
         return operation
     members = tuple(_members(operation.type))
@@ -34,7 +34,7 @@ def graph_operation(operation: OperationPattern, schema: Schema) -> OperationPat
 
 
 def external_collections(operation: OperationPattern, frame: AnalysisContext) -> frozenset[str] | None:
-    """Names of external collections, none of them as an empty set; None: every collection, because it names no type."""
+    """Names of the external collections; None: all collections, because the operation names no type."""
     schema, first, second = frame.schema, operation.type, operation.second
     if first is None and second is None:
         bare = operation.variable
@@ -70,7 +70,7 @@ def _members(type_: TypeExpression) -> Iterator[TypeExpression]:
 
 
 def _is_external(type_: TypeExpression, schema: Schema) -> bool:
-    """A name in front that no ontology has is that of a source."""
+    """True if the namespace of the name is not an ontology, so that it names a source."""
     if not isinstance(type_, NamedType) or type_.name in schema.nodes:
         return False
     front, separator, _ = type_.name.rpartition("::")
