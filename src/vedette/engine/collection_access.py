@@ -1,7 +1,7 @@
-"""What policies say about external collections to an actor: who may watch one, and what is seen of it.
+"""What policies let an actor read of external collections.
 
-The pipeline evaluates on documents; whatever policies ask of the graph is answered here, at one moment. It may change
-with any commit, so a gateway asks again when `CollectionRulesListener` rings.
+The pipeline evaluates policies on documents. What they read of the graph is evaluated here, at one moment. It may
+change with any commit, so a gateway evaluates again when its `CollectionRulesListener` is notified.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ __all__ = ["CollectionRules", "CollectionRulesListener", "check_collection_acces
 
 _audit = logging.getLogger("vedette.audit")
 CollectionRules: TypeAlias = dict[str, tuple[ViewRule, ...]]
-"""By collection, as it is named in a WATCH."""
+"""By collection, as named in a WATCH."""
 
 
 def check_collection_access(
@@ -43,9 +43,10 @@ def check_collection_access(
     attributes: Iterable[str],
     pattern: str,
 ) -> CollectionRules | None:
-    """As for watches of the graph (mew-watch-system §9.1): may watch, may see the collections and attributes.
+    """Check that the actor may watch, and may see the collections and attributes. Return its view rules.
 
-    Raises E8001 in bare words; the log has the reason. None where there are no policies: everything is seen.
+    Raises E8001 without details; the log has the reason. Returns None if there are no policies: everything is
+    visible.
     """
     with LockScope(database):
         if not database.schema.policies:
@@ -66,7 +67,10 @@ def check_collection_access(
 
 
 def collection_rules(database: Database, actor: str, collections: Iterable[str]) -> CollectionRules | None:
-    """What the actor sees of the collections now; E7003 when it is not there any more, E8001 when nobody can say."""
+    """The actor's view rules of the collections now.
+
+    E7003 if the actor was deleted, E8001 if a policy is unsupported.
+    """
     with LockScope(database):
         if not database.schema.policies:
             return None
@@ -93,8 +97,8 @@ def _context(database: Database, actor: str) -> ExecutionContext:
 
 def _guard(database: Database, context: ExecutionContext) -> PolicyGuard:
     policies = database.state.program.policies
-    sight = ActorView(policies, context, database.schema)
-    return PolicyGuard(policies, context, sight, tenant=database.name)
+    policy_view = ActorView(policies, context, database.schema)
+    return PolicyGuard(policies, context, policy_view, tenant=database.name)
 
 
 def _denied(
@@ -117,18 +121,18 @@ def _refusal(database: Database, actor: str, pattern: str, reason: str) -> Watch
         "pattern": redact_literals(pattern),
         "reason": reason,
     }
-    _audit.warning("A watch was denied to %s", actor, extra=extra)
+    _audit.warning("WATCH was denied for actor %s", actor, extra=extra)
     return WatchError("E8001", "Watch pattern denied")
 
 
 class CollectionRulesListener:
-    """Rings when a commit may have changed what actors see of external collections."""
+    """Calls back when a commit may have changed what actors see of external collections."""
 
     def __init__(self, database: Database, ring: Callable[[], None]) -> None:
-        """`ring` is called with the database's turn held: it only takes note."""
-        self._database, self._ring = database, ring
+        """`ring` is called with the engine lock held and must only record the change."""
+        self._database, self._on_change = database, ring
         self.actors: set[str] = set()
-        """Whose end is of interest, too."""
+        """Actors whose deletion is reported, too."""
         database.watching.commit_hooks.append(self._committed)
 
     def close(self) -> None:
@@ -136,7 +140,7 @@ class CollectionRulesListener:
 
     def _committed(self, commit: Commit) -> None:
         if commit.definition is not None or self._concerns(commit):
-            self._ring()
+            self._on_change()
 
     def _concerns(self, commit: Commit) -> bool:
         touched = {element.type for change in commit.changes for element in change if element is not None}

@@ -1,4 +1,4 @@
-"""A home and its databases: what `vedette.open` returns."""
+"""A data directory and its databases: what `vedette.open` returns."""
 
 from __future__ import annotations
 
@@ -28,11 +28,11 @@ __all__ = ["Vedette", "open_vedette"]
 
 DEFAULT_DATABASE = "default"
 _open_directories: WeakSet[Vedette] = WeakSet()
-"""Homes that this process opened."""
+"""Data directories that this process has open."""
 
 
 def _mark_all_forked() -> None:
-    """In a child of a fork: what the parent has open is the parent's, with its locks and its place in the log."""
+    """In a forked child: the open directories, their locks and their log positions belong to the parent."""
     for home in list(_open_directories):
         home.mark_forked()
 
@@ -42,7 +42,7 @@ logging.getLogger("vedette").addHandler(logging.NullHandler())
 
 
 class Vedette:
-    """An open home. It is also its default database: `define`, `session` and the rest speak to that one."""
+    """An open data directory. `define`, `session` and the other methods apply to its default database."""
 
     def __init__(self, location: str | os.PathLike[str], settings: Settings, clock: Clock) -> None:
         self.location = os.fspath(location)
@@ -64,26 +64,26 @@ class Vedette:
         _open_directories.add(self)
 
     def database(self, name: str) -> Database:
-        """A database (= tenant) of this home, created on first use: its own ontology, graph, ticks and log."""
+        """Return a database (tenant), created on first use: its own ontology, graph, ticks and log."""
         with self._lock:
             self._check_open()
             known = self._databases.get(name)
             return known if known is not None else self._open(name)
 
     def mark_forked(self) -> None:
-        """Refuse everything from now on: this process is a child of the one that opened the home."""
+        """Reject all further calls, because this process is a fork of the one that opened the directory."""
         for database in self._databases.values():
             database.is_forked_copy = True
 
     def databases(self) -> list[str]:
-        """The names of the databases that exist, "default" first."""
+        """The names of the existing databases, "default" first."""
         with self._lock:
             self._check_open()
             return self._store_root.databases()
 
     def _check_open(self) -> None:
         if self._closed:
-            raise StoreError("E6005", "This home is closed: open it again")
+            raise StoreError("E6005", "This data directory is closed; open it again")
 
     def _open(self, name: str) -> Database:
         store = self._store_root.open(name)
@@ -102,7 +102,10 @@ class Vedette:
         self._default.define(ontology)
 
     def session(self, actor: str | None = None) -> Session:
-        """A session with the default database. None is the system context; an actor's node id binds policy."""
+        """Open a session with the default database.
+
+        None is the system context; for an actor's node id, policies apply.
+        """
         return self._default.session(actor)
 
     def async_session(self, actor: str | None = None) -> AsyncSession:
@@ -128,8 +131,9 @@ class Vedette:
     # --- closing ----------------------------------------------------------------------------------------------
 
     def close(self) -> None:
-        """End all sessions, flush, and let the next engine in. Closing twice is nothing."""
-        with self._lock, ExitStack() as closing:  # one that fails to close does not keep the others from it
+        """End all sessions, flush, and release the store. Closing twice has no effect."""
+        # a database that fails to close does not prevent closing the others
+        with self._lock, ExitStack() as closing:
             if self._closed:
                 return
             self._closed = True
@@ -156,9 +160,10 @@ def open_vedette(
     environment: Mapping[str, str] | None = None,
     **options: Any,
 ) -> Vedette:
-    """Open a home: a directory, `postgresql://…`, or `:memory:` which keeps nothing.
+    """Open a data directory, `postgresql://…`, or `:memory:`, which stores nothing.
 
-    Without `settings` they are read from the directory's `vedette.toml` and `VEDETTE_*` variables; `options` win.
+    Without `settings` they are read from the directory's `vedette.toml` and `VEDETTE_*` variables; `options` take
+    precedence.
     """
     if settings is None:
         place = os.fspath(location)

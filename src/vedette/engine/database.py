@@ -1,4 +1,4 @@
-"""One database (= tenant): its state in memory, its store, and the turn that everyone who touches it must hold."""
+"""One database (tenant): its state in memory, its store, and the engine lock."""
 
 from __future__ import annotations
 
@@ -45,18 +45,18 @@ from vedette.values import timestamp_from_ms
 __all__ = ["Database"]
 
 _MAX_LISTED_VIOLATIONS = 20
-"""How many elements that contradict a definition are named when it is refused."""
+"""Maximum number of violating elements listed when a definition is rejected."""
 
 
 class Database:
-    """A graph with its ontology, sessions and journal. Every public method may be called from any thread."""
+    """A graph with its ontology, sessions and log. Public methods may be called from any thread."""
 
     def __init__(self, name: str, store: Store, settings: Settings, clock: Clock, *, keeps: bool) -> None:
         self.name = name
         self.settings = settings
         self.clock = clock
         self.lock = Lock()
-        """Held by whoever reads or writes the state; never while waiting for a disk."""
+        """The engine lock: held while reading or writing the state, never while waiting for the disk."""
         self.sessions: dict[str, Session] = {}
         self._reactors: list[Reactor] = []
         self.durable_waiters = DurableWaiters(self)
@@ -67,22 +67,22 @@ class Database:
         self._store = store
         self._keeps = keeps
         self.is_forked_copy = False
-        """Opened by the process that this one was forked from."""
+        """True in a forked child of the process that opened the database."""
         self._refusal: str | None = None
-        """Why nothing is written any more."""
+        """Why the database is read-only; None if it is not."""
         self._closed = False
         self._load(self._first_facts(store))
         self.layer0 = Layer0(self)
         self.watching = WatchService(self)
         self.watching.creation.restore(self.stored_notes)
         self.watching.triggers.run_pending(LockScope(self))
-        self._upkeep = Maintenance(self)
-        self._upkeep.start()
+        self._maintenance = Maintenance(self)
+        self._maintenance.start()
 
     # --- opening and closing ----------------------------------------------------------------------------------
 
     def _load(self, facts: StoreInfo, lost: GraphState | None = None) -> None:
-        """Take up what the store holds; `lost` is the state that it replaces after a failed flush."""
+        """Load the stored state. `lost` is the state it replaces after a failed flush."""
         try:
             state, codec = self._stored_state(facts)
         except StoreError:
@@ -150,18 +150,18 @@ class Database:
         return state, codec
 
     def close(self) -> None:
-        """End all sessions and flush what is left. Closing twice is nothing."""
+        """End all sessions and flush. Closing twice has no effect."""
         with self.lock:
             if self._closed:
                 return
             self._closed = True
         for reactor in self._reactors:
-            reactor.close()  # while it can still note that it has dealt with what is in its hands
+            reactor.close()  # while it can still store its position
         with self.lock:
             self._refusal = self._closed_message
             sessions = list(self.sessions.values())
-        self._upkeep.stop()
-        self.watching.consuming.deliveries.stop()
+        self._maintenance.stop()
+        self.watching.consuming.settlement.stop()
         for session in sessions:
             session.close()
         self.watching.management.cancel_timers()
@@ -177,23 +177,23 @@ class Database:
         return f"The database '{self.name}' is closed: open it again"
 
     def encode_image(self, element: Element) -> bytes:
-        """The element as the journal keeps it."""
+        """The element as stored in the log."""
         return self._codec.image(element)
 
     def decode_image(self, image: Mapping[str, Any]) -> Element:
         return self._codec.from_image(image["_type"], image["id"], json.dumps(image).encode())
 
     def definitions(self) -> list[str]:
-        """The declarations as they were given, oldest first; read from the store."""
+        """The declarations as given, oldest first, read from the store."""
         return list(self._store.info().definitions)
 
     @property
     def is_persistent(self) -> bool:
-        """Whether there is anything beyond memory."""
+        """False for a database that is only in memory."""
         return self._keeps
 
     def trim_log(self, before_ms: int) -> None:
-        """Forget the journal's rows that are older."""
+        """Delete log rows older than this time."""
         self._store.trim(before_ms)
 
     @property
@@ -201,16 +201,18 @@ class Database:
         return self.state.schema
 
     def session(self, actor: str | None = None) -> Session:
-        """A new session. None is the system context (policy bypassed); else the node id of who is asking."""
+        """Open a session. None is the system context (no policies); otherwise the node id of the actor."""
         self.check_open()
         try:
             return Session(self, actor)
         finally:
-            if actor is not None:  # whether there is such an actor is told, like all else, when it is durable
+            if (
+                actor is not None
+            ):  # like any result, the existence of the actor is reported only when it is durable
                 self.wait_durable(LockScope(self).observe())
 
     def async_session(self, actor: str | None = None) -> AsyncSession:
-        """A session for asyncio; open and use it inside a running loop."""
+        """A session for asyncio. Open and use it inside a running event loop."""
         self.check_open()
         return AsyncSession(self, actor)
 
@@ -227,7 +229,7 @@ class Database:
         self.check_open()
         if any(reactor.name == name and reactor.running for reactor in self._reactors):
             raise WatchError(
-                "E8010", f"Reactor '{name}' is running already: close it first, or take another name"
+                "E8010", f"Reactor '{name}' is already running; close it first, or use another name"
             )
         reactor = Reactor(self, name, watch_text, callback, {**(params or {}), **named})
         self._reactors.append(reactor)
@@ -236,21 +238,24 @@ class Database:
     # --- defining ---------------------------------------------------------------------------------------------
 
     def define(self, text: str) -> None:
-        """Add declarations. Identical ones are accepted; what would break the data is refused with the list."""
+        """Add declarations.
+
+        Identical ones are accepted. A definition that existing data violates is rejected with a list.
+        """
         self.admit_write()
-        turn = LockScope(self)
+        lock_scope = LockScope(self)
         try:
-            with turn:
+            with lock_scope:
                 self.check_writable()
                 commit = self._define(text)
                 if commit is not None:
                     self.log_writer.append(commit.sequence, commit)
                     self.watching.follow(commit, 0)
                 if commit is not None and commit.sequence == self.last_policy_change.sequence:
-                    self.watching.lasting.reset_after_policy_change()
-            self.watching.triggers.run_pending(turn)
+                    self.watching.durable_watches.reset_after_policy_change()
+            self.watching.triggers.run_pending(lock_scope)
         finally:
-            self.wait_durable(turn)
+            self.wait_durable(lock_scope)
 
     def _define(self, text: str) -> Commit | None:
         state, policies = self.state, self.schema.policies.keys()
@@ -281,7 +286,7 @@ class Database:
         return commit
 
     def _check_data(self, schema: Schema, padded: dict[str, Any]) -> None:
-        """New constraints and new uniqueness must hold for what is there already."""
+        """Check that new constraints and uniqueness hold for existing data."""
         old = self.state.schema
         fresh = [
             name for name in schema.constraints if name not in old.constraints and not name.startswith("_")
@@ -297,20 +302,23 @@ class Database:
         check_existing_data(trial, fresh, unique, self.clock)
 
     def statement_time(self) -> Callable[[], datetime]:
-        """now(): the time of day, or logical time as milliseconds since 1970; one moment for a transaction (C19)."""
+        """The function now(): wall-clock time, or logical time as milliseconds since 1970.
+
+        Fixed for a transaction.
+        """
         present = self.clock.now() if self.settings.now == "wall" else timestamp_from_ms(self.state.tick)
         return lambda: present
 
     # --- for sessions -----------------------------------------------------------------------------------------
 
     def admit_write(self) -> None:
-        """Wait for room in the queue to the disk; refuse when nothing is written any more."""
+        """Wait for room in the log queue. Raise if the database is read-only."""
         if self._refusal is not None:
             self.check_writable()
         self.log_writer.wait_for_room()
 
     def check_writable(self) -> None:
-        """Refuse after a failed write and after closing. A commit asks with the turn held, when nothing can change."""
+        """Raise if the database is read-only or closed. A commit checks again with the lock held."""
         if self._refusal is not None:
             raise StoreError("E6005", self._refusal)
 
@@ -318,31 +326,34 @@ class Database:
         if self._closed:
             raise StoreError("E6005", self._closed_message)
 
-    def wait_durable(self, turn: LockScope) -> None:
-        """Return when everything that was seen in the turn is durable. A failed flush makes the database read-only."""
-        if turn.log_writer.durable_sequence >= turn.observed_sequence:
+    def wait_durable(self, lock_scope: LockScope) -> None:
+        """Wait until everything observed in the lock scope is durable.
+
+        A failed flush makes the database read-only.
+        """
+        if lock_scope.log_writer.durable_sequence >= lock_scope.observed_sequence:
             return
         try:
-            turn.log_writer.wait_durable(turn.observed_sequence)
+            lock_scope.log_writer.wait_durable(lock_scope.observed_sequence)
         except StoreError as error:
-            self.handle_write_failure(error, turn)
+            self.handle_write_failure(error, lock_scope)
             raise
         if self.watching.consuming.matcher.large_arrivals:
             self.watching.consuming.matcher.enqueue_durable()
 
-    def handle_write_failure(self, error: StoreError, turn: LockScope) -> None:
-        """Fail-stop: what was not flushed never happened. Reload the last durable state, refuse writes from now on.
+    def handle_write_failure(self, error: StoreError, lock_scope: LockScope) -> None:
+        """Fail-stop: discard what was not flushed, reload the last durable state, and reject further writes.
 
-        When not even that can be read, the lost state stays, and with it its gate, which lets no result pass.
+        If the reload fails, the lost state stays with its log writer, which reports every result as failed.
         """
-        lost = turn.log_writer
-        turn.observed_sequence = 0  # told now, and only once
+        lost = lock_scope.log_writer
+        lock_scope.observed_sequence = 0  # report the failure once
         with self.lock:
             if lost is not self.log_writer:
                 return
             self._refusal = self._refusal or (
                 f"The database '{self.name}' is read-only since a write failed ({error.text}): "
-                "mend the cause and open it again"
+                "fix the cause and open it again"
             )
             for session in self.sessions.values():
                 session.abort("the store failed")
@@ -354,23 +365,24 @@ class Database:
         lost.close()
 
     def repair_interrupted_commit(self) -> None:
-        """Load anew when a commit was cut short, by a Ctrl-C say: it is there whole or not at all. With the turn held.
+        """Reload if a commit was interrupted, by Ctrl-C say, so that it is either complete or absent. Call with the
+        lock held.
 
-        A database that keeps nothing has nowhere to load from.
+        A database that is only in memory has nothing to reload from.
         """
         lost = self.state
         if not self._keeps or not (lost.is_applying or lost.sequence > self.log_writer.submitted_sequence):
             return
         for session in self.sessions.values():
             session.abort("a commit was interrupted")
-        self.log_writer.close()  # makes durable what others submitted
+        self.log_writer.close()  # makes durable what others have submitted
         self._load(self._store.info(), lost)
         lost.sequence = self.state.sequence
         self.watching.rebuild()
 
     @property
     def read_only(self) -> str | None:
-        """Why writes are refused; None while they are not."""
+        """Why writes are rejected; None if they are accepted."""
         return self._refusal
 
 
@@ -395,7 +407,7 @@ def _new_uniques(old: Schema, new: Schema) -> list[tuple[str, str]]:
 def check_existing_data(
     state: GraphState, constraints: Sequence[str], uniques: Sequence[tuple[str, str]], clock: Clock
 ) -> None:
-    """Raise when existing elements violate hard constraints or uniqueness declared just now, with the list."""
+    """Raise if existing elements violate new constraints or uniqueness, with a list."""
     found = list(islice(_violations(state, constraints, uniques, clock), _MAX_LISTED_VIOLATIONS + 1))
     if not found:
         return

@@ -1,11 +1,11 @@
-"""Large pages as a policy: of a graph of a million elements, nearly all lie in memory that was not touched for long.
+"""Moves the memory of large processes to huge pages.
 
-The processor finds out where such memory is page by page, and of pages of 4 KiB it remembers a few megabytes' worth: to
-take from a line of a million cost a third more for this alone. Linux can put 2 MiB of a process's memory into one page,
-if asked to (transparent huge pages; most systems are set to "madvise"). So when the process is large and has grown,
-what it uses is put together, by a thread that nobody waits for; page by page with pauses, because whoever needs a page
-that is being moved waits for some milliseconds. Processes that stay small, other systems, a kernel that is set to
-"never", and those that do not let a process read about itself go without.
+A graph of a million elements occupies memory that is rarely touched. With pages of 4 KiB the processor caches the
+addresses of only a few megabytes; taking from a queue of a million entries was a third slower for that reason.
+Linux can collapse 2 MiB of a process's memory into one page on request (transparent huge pages, usually set to
+"madvise"). When the process is large and has grown, a background thread collapses its memory, with pauses, because
+access to a page that is being moved blocks for some milliseconds. Not used in small processes, on other systems,
+with a kernel set to "never", or where the process cannot read its own memory map.
 """
 
 from __future__ import annotations
@@ -23,21 +23,23 @@ __all__ = ["HugePages", "collapsible_spans", "large_pages"]
 log = logging.getLogger(__name__)
 HUGE_PAGE_BYTES = 2 * 1024 * 1024
 MIN_PROCESS_BYTES = 256 * 1024 * 1024
-"""A process that is smaller is not looked at."""
+"""Smaller processes are ignored."""
 MIN_GROWTH_BYTES = 32 * 1024 * 1024
-"""So much larger must it have become since the last look."""
+"""Minimum growth since the last run."""
 MIN_RESIDENT_SHARE = 0.5
-"""A mapping of which a smaller share is in memory stays as it is, as stacks of threads do. Tables of large dictionaries
-have room for more than they hold, and it is there that most is looked up."""
+"""Mappings with a smaller resident share are left alone, like thread stacks.
+
+Large dictionaries have unused room and are the most frequently read.
+"""
 PAUSE_SECONDS = 0.01
-"""Between two pages: with them about a hundred megabytes a second."""
+"""Pause between two pages: about a hundred megabytes per second."""
 _ENABLED, _STATM, _SMAPS = (
     "/sys/kernel/mm/transparent_hugepage/enabled",
     "/proc/self/statm",
     "/proc/self/smaps",
 )
 _COLLAPSE = 25
-"""MADV_COLLAPSE: at once, and not when the kernel gets round to it. Older kernels than 6.1 refuse, which is nothing."""
+"""MADV_COLLAPSE: collapse synchronously. Kernels before 6.1 reject it, which is harmless."""
 _MAPPING = re.compile(
     r"^([0-9a-f]+)-([0-9a-f]+) rw-p \S+ 00:00 0 *(?:\[heap\]|\[anon:[^\]]*\])?\n(?:[A-Z].*\n)*", re.MULTILINE
 )
@@ -46,7 +48,10 @@ _LARGE = re.compile(r"^AnonHugePages: +(\d+) kB$", re.MULTILINE)
 
 
 def collapsible_spans(smaps: str) -> Iterator[tuple[int, int]]:
-    """Begin and end of what is anonymous, full enough, and not in large pages yet; `smaps` as the kernel writes it."""
+    """Start and end of anonymous mappings that are resident enough and not yet in huge pages.
+
+    `smaps` is the kernel's text.
+    """
     for mapping in _MAPPING.finditer(smaps):
         begin, end = _within(int(mapping[1], 16), int(mapping[2], 16))
         if end - begin >= HUGE_PAGE_BYTES and _is_worthwhile(
@@ -61,7 +66,7 @@ def _bytes(figure: re.Pattern[str], about: str) -> int:
 
 
 def _within(begin: int, end: int) -> tuple[int, int]:
-    """The large pages that lie within."""
+    """The huge pages that lie within the range."""
     return -(-begin // HUGE_PAGE_BYTES) * HUGE_PAGE_BYTES, end // HUGE_PAGE_BYTES * HUGE_PAGE_BYTES
 
 
@@ -70,17 +75,17 @@ def _is_worthwhile(size: int, resident: int, large: int) -> bool:
 
 
 class HugePages:
-    """Looks now and then whether there is something to be put together."""
+    """Collapses new memory when it is called."""
 
     def __init__(self) -> None:
         self._permitted: bool | None = None
         self._seen = 0
-        """Bytes of the process when it was looked at last, or fewer since."""
+        """The size of the process in bytes at the last run, or less if it has shrunk."""
 
     def look(self, pause: Callable[[float], bool] = lambda _: False) -> int:
-        """Put together what has come since the last time; returns how many bytes.
+        """Collapse memory allocated since the last run. Return the number of bytes.
 
-        `pause` waits for so many seconds, and says whether that is enough.
+        `pause` waits the given seconds and returns True to stop.
         """
         if self._permitted is None:
             self._permitted = _is_supported()
@@ -118,7 +123,7 @@ def _resident() -> int:
 
 
 def _collapse(start: int) -> bool:
-    """What the kernel cannot do stays as it is: the process may have let go of the memory meanwhile."""
+    """Collapse one page. A failure is ignored: the memory may have been freed meanwhile."""
     return bool(_madvise()(start, HUGE_PAGE_BYTES, _COLLAPSE) == 0)
 
 

@@ -1,4 +1,4 @@
-"""What a database does by the clock: ticks at an interval, and a journal that does not grow for ever."""
+"""Periodic work of a database: ticks and trimming of the log."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ log = logging.getLogger(__name__)
 
 
 class Maintenance:
-    """Appointments of one database; `stop` cancels them."""
+    """Timers of one database; `stop` cancels them."""
 
     def __init__(self, database: Database) -> None:
         self._database = database
@@ -67,20 +67,20 @@ class Maintenance:
         self._timers[name] = clock.call_at(clock.monotonic() + seconds, again)
 
     def _tick(self) -> None:
-        """Logical time moves on; what watches hold for a tick is handed out."""
-        database, turn = self._database, LockScope(self._database)
-        with turn:
+        """Advance logical time and release the events held for the tick."""
+        database, lock_scope = self._database, LockScope(self._database)
+        with lock_scope:
             database.check_writable()
             commit = database.state.advance_ticks(1, database.clock.now())
             database.log_writer.append(commit.sequence, commit)
             database.watching.ticked(commit)
-        database.watching.triggers.run_pending(turn)
+        database.watching.triggers.run_pending(lock_scope)
 
     def _trim(self) -> None:
-        """Forget what is older than the retention: watches that have not had it yet will be told so."""
-        database, turn = self._database, LockScope(self._database)
-        with turn:
-            database.watching.lasting.advance_idle_positions()
-        database.wait_durable(turn)
+        """Trim log rows older than the retention. Watches that still need them are cancelled."""
+        database, lock_scope = self._database, LockScope(self._database)
+        with lock_scope:
+            database.watching.durable_watches.advance_idle_positions()
+        database.wait_durable(lock_scope)
         oldest = timestamp_to_ms(database.clock.now()) - int(database.settings.log_retention_seconds * 1000)
         database.trim_log(oldest)

@@ -1,9 +1,9 @@
-"""Garbage collection as a policy: a graph of a million elements must not be walked in the middle of a commit.
+"""Garbage collection policy: a graph of a million elements must not be traversed during a commit.
 
-What is loaded is frozen, automatic full collections are off, and a full collection waits for a quiet moment of the
-process. Young collections go on, but less often than Python would have them: nodes, watches and events hold no cycles,
-and most of what a commit or a batch of deliveries makes is gone before they come. The policy is the process's, so it is
-engaged once and released with the last home that asked for it.
+Loaded objects are frozen, automatic full collections are off, and a full collection runs when the process is idle.
+Young collections run less often than by default: nodes, watches and events contain no cycles, and most objects of a
+commit or delivery are freed before. The policy applies to the process: it is enabled by the first open data
+directory that wants it and disabled by the last.
 """
 
 from __future__ import annotations
@@ -18,16 +18,16 @@ __all__ = ["GcPolicy", "collection_policy"]
 _NEVER = 1_000_000_000
 _DEFAULT_GC_THRESHOLD = 700
 _GC_THRESHOLD = 5_000
-"""New objects between young collections, unless somebody chose a number: a few batches of deliveries."""
+"""New objects between young collections, unless the application set its own threshold."""
 _LOOK_SECONDS = 2.0
 _LOOKS = 5
-"""Every so many looks it is seen whether the process has become quiet; large pages are made at each."""
+"""Idleness is checked every this many runs; huge pages are collapsed in each."""
 _QUIET_COLLECTIONS = 2
-"""A process that had at most this many young collections between two looks is quiet."""
+"""A process with at most this many young collections between two checks is idle."""
 
 
 class GcPolicy:
-    """Counts who asked for it; the first engages, the last releases."""
+    """A reference count: the first user enables the policy, the last disables it."""
 
     def __init__(self) -> None:
         self._lock = Lock()
@@ -36,7 +36,7 @@ class GcPolicy:
         self._released = Event()
 
     def acquire(self) -> None:
-        """Freeze what is there, and leave full collections to quiet moments."""
+        """Freeze existing objects and leave full collections to idle moments."""
         with self._lock:
             self._users += 1
             if self._users == 1:
@@ -56,7 +56,7 @@ class GcPolicy:
                 gc.unfreeze()
 
     def collect(self) -> None:
-        """A full collection, and freeze what has stayed."""
+        """Run a full collection and freeze what remains."""
         with self._lock:
             if self._users:
                 gc.unfreeze()
@@ -64,7 +64,7 @@ class GcPolicy:
                 gc.freeze()
 
     def _run(self, released: Event) -> None:
-        """Collect once whenever the process has become quiet after it was busy."""
+        """Collect once whenever the process becomes idle after it was busy."""
         seen = _young_collections()
         busy, looks = False, 0
         while not released.wait(_LOOK_SECONDS):

@@ -1,7 +1,7 @@
-"""Reactors: Python called for every event of a durable watch (seeds/mew-watch-system.md §9.3).
+"""Reactors: a Python callback for every event of a durable watch.
 
-A reactor is a reliable watch under a name, with a stored position. Each call leaves an `Invocation` node that can be
-queried and watched. A call that fails is recorded and not repeated; one that a crash cut short is.
+A reactor is a reliable watch with a name and a stored position. Each call is recorded in an `Invocation` node that
+can be queried and watched. A failed call is recorded and not repeated; a call interrupted by a crash is repeated.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ node Invocation {
 }
 """
 _POLL_SECONDS = 0.5
-_CUT_SHORT = "The process ended before the call returned: it is called again"
+_CUT_SHORT = "The process ended before the call returned: the call is repeated"
 _POSITION_LOST = (
     "The position of this reactor is lost: its watch was cancelled, or the reactor was away for longer than its watch"
     " is kept. It starts with a new watch; events in between were not delivered"
@@ -48,7 +48,7 @@ log = logging.getLogger(__name__)
 
 
 class Reactor:
-    """Runs in a thread of its own until it is closed; its position stays in the store."""
+    """Runs in its own thread until closed. Its position stays in the store."""
 
     def __init__(
         self,
@@ -72,13 +72,13 @@ class Reactor:
         self._thread = Thread(target=self._run, name=f"vedette-reactor-{name}", daemon=True)
         self._thread.start()
 
-    # --- its watch --------------------------------------------------------------------------------------------
+    # --- watch ------------------------------------------------------------------------------------------------
 
     def _attach_or_create(self, text: str, params: Mapping[str, Any]) -> WatchHandle:
-        """The watch of an earlier run under this name, or a new one."""
+        """Attach the watch of an earlier run with this name, or create one."""
         parsed = self._database.statements.parse_uncached(
             text
-        )  # afresh: a cached tree has another text's constants
+        )  # uncached: a cached tree has the constants of another text
         statement = parsed[0].statement if len(parsed) == 1 else None
         if not isinstance(statement, ast.Watch) or statement.returns is None:
             raise InvalidStatement("E1101", "reactor() takes one WATCH statement, with RETURN")
@@ -106,24 +106,28 @@ class Reactor:
     def _check_suitable(self, handle: WatchHandle) -> None:
         shape, problem = handle.watch.shape, None
         if handle.watch.options.mode == "consume":
-            problem = "'mode': a reactor is told and deletes nothing; allowed is watch, and for work there is consume()"
+            problem = "'mode': a reactor does not delete what it receives; allowed is watch; use consume() for queues"
         elif (shape.aggregates or shape.distinct) and "Invocation" in shape.types:
-            problem = "'RETURN': its own calls would be in what it counts, without end; return single matches"
+            problem = (
+                "'RETURN': its own invocations would change the aggregate without end; return single matches"
+            )
         if problem is not None:
             handle.cancel()
             raise WatchError("E8009", f"Invalid watch option {problem}")
 
     def _check_statement_unchanged(self, handle: WatchHandle, text: str, params: Mapping[str, Any]) -> None:
-        """Its place is one in the events of its statement: another statement has no such place."""
+        """Raise E8008 if the statement differs from the stored one: the position would be meaningless."""
         request = handle.watch.details.request
         prepared, literals = self._database.statements.prepare_one(text)
         if request.text != text or tuple(request.constants) != prepared.constants(literals, params):
-            told = f"Reactor '{self.name}' has a place in what another statement tells: `{request.text}`"
-            what = f"CANCEL WATCH #{handle.id} to begin anew, or take another name"
-            raise WatchError("E8008", f"{told}; {what}", fields={"handle": handle.id, "option": "pattern"})
+            problem = (
+                f"Reactor '{self.name}' has a position in the events of another statement: `{request.text}`"
+            )
+            what = f"CANCEL WATCH #{handle.id} to start over, or use another name"
+            raise WatchError("E8008", f"{problem}; {what}", fields={"handle": handle.id, "option": "pattern"})
 
     def _record_lost_position(self) -> None:
-        """Who has called before and has no place any more begins anew, but not in silence."""
+        """If the reactor has run before but its position is gone, log and record that before it starts over."""
         earlier = "MATCH i: Invocation WHERE i.code_module = $module RETURN i.id LIMIT 1"
         if self._session.execute(earlier, module=self.name).rows:
             log.warning("Reactor %s: %s", self.name, _POSITION_LOST, extra=self._ids("reactor.place_lost"))
@@ -137,14 +141,14 @@ class Reactor:
     def _ids(self, action: str) -> dict[str, str]:
         return {"action": action, "tenant": self._database.name, "reactor": self.name}
 
-    # --- calling ----------------------------------------------------------------------------------------------
+    # --- calls ------------------------------------------------------------------------------------------------
 
     def _run(self) -> None:
         with asyncio.Runner() as runner:
             while not self._closed.is_set():
                 try:
                     entry = self._watch.next_entry(timeout=_POLL_SECONDS)
-                except WatchError:  # somebody has attached its watch: it is called no more
+                except WatchError:  # another session has attached the watch
                     log.exception("Reactor %s stopped", self.name, extra=self._ids("reactor.failed"))
                     return
                 if entry is not None:
@@ -153,7 +157,7 @@ class Reactor:
                     return
 
     def _handle(self, entry: BufferedEvent, runner: asyncio.Runner) -> None:
-        """Call back once, between two notes of it; then the event is done with."""
+        """Call the callback once, record the invocation before and after it, then confirm the event."""
         event = to_event(entry)
         if not self._is_own_invocation(entry):
             started = 'SPAWN i: Invocation { code_module = $module, status = "running", started_at = now() }'
@@ -167,7 +171,7 @@ class Reactor:
         self._watch.ack(event)
 
     def _call(self, event: Event, runner: asyncio.Runner) -> str | None:
-        """What went wrong, None if nothing did. An async function runs in a loop of the reactor's own."""
+        """Return the failure, or None. An async callback runs in the reactor's own event loop."""
         try:
             result = self._callback(event)
             if inspect.iscoroutine(result):
@@ -184,14 +188,14 @@ class Reactor:
         return None
 
     def _write_invocation(self, text: str, **values: Any) -> bool:
-        """Write about a call. Commits may have to wait, for a reader that blocks: so does the reactor, until closed."""
+        """Record an invocation. If commits are blocked by a full watch, retry until the reactor is closed."""
         while True:
             try:
                 self._session.execute(text, **values)
             except VedetteError as error:
                 final = self._database.read_only is not None or not (error.retryable or error.code == "E8005")
                 if final and text.startswith("SET") and error.code == "E3601":
-                    return True  # somebody has deleted the note of the call meanwhile
+                    return True  # the invocation node was deleted meanwhile
                 if final or self._closed.is_set():
                     log.exception("Reactor %s stopped", self.name, extra=self._ids("reactor.failed"))
                     self._closed.set()
@@ -201,7 +205,7 @@ class Reactor:
                 return True
 
     def _is_own_invocation(self, entry: BufferedEvent) -> bool:
-        """Whether the event is about a call of this very reactor: being called for it would never end."""
+        """True if the event is about an invocation of this reactor; calling it would never end."""
         identity = entry.delta.identity
         for id in identity if isinstance(identity, tuple) else ():
             element = self._database.state.graph.get(id) if isinstance(id, str) else None
@@ -211,7 +215,7 @@ class Reactor:
                     return True
         return False
 
-    # --- from outside -----------------------------------------------------------------------------------------
+    # --- public -----------------------------------------------------------------------------------------------
 
     @property
     def id(self) -> str:
@@ -224,16 +228,16 @@ class Reactor:
 
     @property
     def running(self) -> bool:
-        """Whether it is there to be called."""
+        """True while the reactor can be called."""
         return self._thread.is_alive() and not self._closed.is_set()
 
     @property
     def idle(self) -> bool:
-        """Whether everything that happened so far has been dealt with."""
+        """True if all events so far have been handled."""
         return self._watch.idle
 
     def close(self) -> None:
-        """Stop calling; events wait in the store until the reactor is there again."""
+        """Stop calling. Events wait in the store until the reactor is started again."""
         self._closed.set()
         self._thread.join()
         self._session.close()

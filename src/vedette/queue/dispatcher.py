@@ -1,7 +1,7 @@
-"""The desk where work is handed out and taken back: claims, leases, attempts. It decides; the engine carries out.
+"""Decides which consumer receives which element. Pure: time, ids and durability are parameters.
 
-Every element is known once, whoever waits for it. Time is a number that the caller brings; what must be durable before
-an item is handed out again is a number as well, the sequence of a commit.
+Threading: call every method with the engine lock held. Durability is expressed as a commit sequence: an element
+that is requeued is not delivered before that commit is durable.
 """
 
 from __future__ import annotations
@@ -15,33 +15,37 @@ from vedette.queue.match_queue import Consumer, ConsumerGroup, MatchQueue
 
 __all__ = ["Dispatcher"]
 
-_SPARE = 1024
-"""So many appointments are no reason to look which of them came to nothing."""
+_MIN_COMPACTION_SIZE = 1024
+"""The deadline heap is not compacted below this size."""
 
 
 class Dispatcher:
-    """All consume watches of one database."""
+    """All queues, consumers and deliveries of one database.
+
+    Invariants (see `validate`): an element has at most one open delivery; an entry is in a line only if its element
+    is available; `group.in_flight` is the number of open deliveries of the group's consumers.
+    """
 
     def __init__(self, new_id: Callable[[], str], seconds_until: Callable[[int], float]) -> None:
-        """`seconds_until`: how long until a moment of the day, given in milliseconds since 1970."""
+        """`seconds_until` returns the seconds until a wall-clock time in milliseconds since 1970."""
         self._new_id, self._seconds_until = new_id, seconds_until
         self._entries: dict[str, QueueEntry] = {}
-        """Element ▸ the first of its places; its item, where it has one, knows the others."""
+        """Element ▸ its first entry. Further entries are listed in the entry's `QueuedElement`."""
         self._unmatched: dict[str, QueuedElement] = {}
-        """Element ▸ its item, while somebody holds what matches nowhere any more."""
+        """Element ▸ its `QueuedElement`, while it is delivered but no longer matches any queue."""
         self.deliveries: dict[str, Delivery] = {}
-        """Those that have not ended, by id."""
+        """Open deliveries by id."""
         self.groups: dict[Hashable, ConsumerGroup] = {}
         self.attempts: dict[str, dict[str | None, Attempts]] = {}
-        """Element ▸ group ▸ what went wrong so far."""
+        """Element ▸ group ▸ failed attempts."""
         self._arrivals = 0
         self._deadlines: list[tuple[float, int, Delivery | QueuedElement]] = []
-        """Leases and delays by the moment they end; those that ended otherwise are void."""
-        self._agenda_bound = _SPARE
-        """So long it may become before the void ones are taken out."""
+        """A heap of lease and delay deadlines. Obsolete items are skipped when they reach the top."""
+        self._compact_above = _MIN_COMPACTION_SIZE
+        """The size of the deadline heap at which obsolete items are removed."""
         self._deadline_count = 0
         self.key_freed: Callable[[ConsumerGroup], None] = lambda _: None
-        """Called when a group has let go of a key (serialize_by): who waits for it may have a turn."""
+        """Called when a group unblocks a serialization key, because the next entry of that key may be deliverable."""
 
     # --- consumers --------------------------------------------------------------------------------------------
 
@@ -50,204 +54,210 @@ class Dispatcher:
             self.groups[key] = ConsumerGroup(key, name)
         return self.groups[key]
 
-    def add_consumer(self, member: Consumer, pool: MatchQueue) -> None:
-        if member not in member.group.members:
-            member.group.members.append(member)
-        pool.members.append(member)
-        member.pool = pool
+    def add_consumer(self, consumer: Consumer, queue: MatchQueue) -> None:
+        if consumer not in consumer.group.consumers:
+            consumer.group.consumers.append(consumer)
+        queue.consumers.append(consumer)
+        consumer.queue = queue
 
-    def detach_consumer(self, member: Consumer) -> MatchQueue | None:
-        """Stop handing out to it; returns its pool when nobody else draws from it. What it holds is for the caller."""
-        pool, group = member.pool, member.group
-        member.pool = None
-        if pool is None:
-            return None
-        pool.members.remove(member)
-        if pool.members:
-            return None
-        group.pools.remove(pool)
-        for place in list(pool.places):
-            self._remove_place(place)
-        pool.clear()
-        return pool
+    def detach_consumer(self, consumer: Consumer) -> MatchQueue | None:
+        """Stop delivering to the consumer.
 
-    def remove_consumer(self, member: Consumer) -> None:
-        """The member is gone for good."""
-        member.group.members.remove(member)
-        self.remove_empty_group(member.group)
+        Return its queue if it has no other consumer; the caller ends open deliveries.
+        """
+        queue, group = consumer.queue, consumer.group
+        consumer.queue = None
+        if queue is None:
+            return None
+        queue.consumers.remove(consumer)
+        if queue.consumers:
+            return None
+        group.queues.remove(queue)
+        for entry in list(queue.entries):
+            self._remove_entry(entry)
+        queue.clear()
+        return queue
+
+    def remove_consumer(self, consumer: Consumer) -> None:
+        """Remove the consumer from its group."""
+        consumer.group.consumers.remove(consumer)
+        self.remove_empty_group(consumer.group)
 
     def remove_empty_group(self, group: ConsumerGroup) -> None:
-        if not group.members:
+        if not group.consumers:
             del self.groups[group.key]
 
-    # --- matches come and go ----------------------------------------------------------------------------------
+    # --- matches ----------------------------------------------------------------------------------------------
 
-    def unblock_key(
+    def add_match(
         self,
-        pool: MatchQueue,
+        queue: MatchQueue,
         element: str,
-        want: QueuedMatch | None,
+        match: QueuedMatch | None,
         *,
         sequence: int,
         tick: int,
         now: float,
     ) -> None:
-        """The element matches, or matches otherwise than before. Without a want the pool looks at it late."""
-        place = self.entry_in(pool, element)
-        if place is None:
+        """Add or replace a match of the element.
+
+        With `match=None` row and rank are computed when they are needed.
+        """
+        entry = self.entry_in(queue, element)
+        if entry is None:
             self._arrivals += 1
-            place = pool.add_place(element, self._arrivals)
-            self._enter(place, now)
-        pool.put(place, want)
-        place.sequence, place.tick = sequence, tick
-        pool.add(place)
-        if pool.is_serialized:
-            self._block_key(place)
-        held = place.queued_element.delivery if place.queued_element is not None else None
-        if held is not None and held.is_withdrawn and held.entry.pool is pool:
-            held.entry, held.is_withdrawn = place, False  # it matches again
+            entry = queue.add_entry(element, self._arrivals)
+            self._enter(entry, now)
+        queue.set_match(entry, match)
+        entry.sequence, entry.tick = sequence, tick
+        queue.add(entry)
+        if queue.is_serialized:
+            self._block_key(entry)
+        held = entry.queued_element.delivery if entry.queued_element is not None else None
+        if held is not None and held.is_withdrawn and held.entry.queue is queue:
+            held.entry, held.is_withdrawn = entry, False  # the element matches again
 
-    def reorder(self, place: QueueEntry, sequence: int) -> None:
-        """It may stand elsewhere in line from that commit on. It matched before, and waits for no other tick."""
-        place.pool.remove(place)
-        place.sequence = sequence
-        place.pool.enqueue(place)
+    def reorder(self, entry: QueueEntry, sequence: int) -> None:
+        """Rank the entry again once commit `sequence` is durable. It does not wait for another tick."""
+        entry.queue.remove(entry)
+        entry.sequence = sequence
+        entry.queue.enqueue(entry)
 
-    def _enter(self, place: QueueEntry, now: float) -> None:
-        element = place.element
+    def _enter(self, entry: QueueEntry, now: float) -> None:
+        element = entry.element
         first = self._entries.get(element)
         if first is not None:
-            self._queued_element(first).add_entry(place)
+            self._queued_element(first).add_entry(entry)
             return
-        self._entries[element] = place
+        self._entries[element] = entry
         item = self._unmatched.pop(element, None)
         if item is not None:
-            item.add_entry(place)
+            item.add_entry(entry)
         elif self.attempts:
-            self._restore_attempts(place, now)
+            self._restore_attempts(entry, now)
 
-    def _restore_attempts(self, place: QueueEntry, now: float) -> None:
-        """What an earlier process, or an earlier consumer, left: delays and parked items."""
-        for attempts in self.attempts.get(place.element, {}).values():
+    def _restore_attempts(self, entry: QueueEntry, now: float) -> None:
+        """Apply stored delays and parking from earlier processes or consumers."""
+        for attempts in self.attempts.get(entry.element, {}).values():
             left = self._seconds_until(attempts.until_ms) if attempts.until_ms else 0.0
             if attempts.parked:
-                self._queued_element(place).parked = True
+                self._queued_element(entry).parked = True
             if left > 0:
-                self._set_delay(self._queued_element(place), now + left)
+                self._set_delay(self._queued_element(entry), now + left)
 
     def entries_of(self, element: str) -> Sequence[QueueEntry]:
-        """Where an element stands."""
+        """All entries of an element."""
         first = self._entries.get(element)
         if first is None:
             return ()
         return first.queued_element.entries if first.queued_element is not None else (first,)
 
     def warm(self, elements: Sequence[str]) -> None:
-        """Look up those who will leave, one right after the other (see `Graph.fetch`)."""
-        places = self._entries
-        _ = [element in places for element in elements]
+        """Look up the entries back to back, so that they are in the CPU cache when they are removed."""
+        entries = self._entries
+        _ = [element in entries for element in elements]
 
-    def entry_in(self, pool: MatchQueue, element: str) -> QueueEntry | None:
-        for place in self.entries_of(element):
-            if place.pool is pool:
-                return place
+    def entry_in(self, queue: MatchQueue, element: str) -> QueueEntry | None:
+        for entry in self.entries_of(element):
+            if entry.queue is queue:
+                return entry
         return None
 
-    def _queued_element(self, place: QueueEntry) -> QueuedElement:
-        """Its element is more than a place from now on."""
-        item = place.queued_element
+    def _queued_element(self, entry: QueueEntry) -> QueuedElement:
+        """Return the `QueuedElement` of the entry; create it if needed."""
+        item = entry.queued_element
         if item is None:
-            item = place.queued_element = QueuedElement(place)
+            item = entry.queued_element = QueuedElement(entry)
         return item
 
     def _discard_if_idle(self, item: QueuedElement) -> None:
-        """What makes it more than its place is over, perhaps."""
+        """Drop the `QueuedElement` if the element is again only waiting in one queue."""
         if item.is_idle:
-            (place,) = item.entries
-            place.queued_element = None
+            (entry,) = item.entries
+            entry.queued_element = None
 
-    def remove_match(self, pool: MatchQueue, element: str, identity: Any) -> Delivery | None:
-        """A match is gone. Returns the delivery whose holder should be told that there is nothing to do any more."""
-        place = self.entry_in(pool, element)
-        if place is None:
+    def remove_match(self, queue: MatchQueue, element: str, identity: Any) -> Delivery | None:
+        """Remove one match. Return a delivery that was withdrawn by this, for the caller to report."""
+        entry = self.entry_in(queue, element)
+        if entry is None:
             return None
-        stood = place.is_in_line
-        pool.remove(place)
-        if not place.remove_match(identity):
-            return self._remove_place(place)
+        stood = entry.is_in_line
+        queue.remove(entry)
+        if not entry.remove_match(identity):
+            return self._remove_entry(entry)
         if stood:
-            pool.enqueue(place)
-        if pool.is_serialized:
-            self._block_key(place)
+            queue.enqueue(entry)
+        if queue.is_serialized:
+            self._block_key(entry)
         return None
 
-    def _block_key(self, place: QueueEntry) -> None:
-        """While it cannot be handed out, those behind it under its key wait with it."""
-        item = place.queued_element
+    def _block_key(self, entry: QueueEntry) -> None:
+        """While the element is unavailable, block its serialization key."""
+        item = entry.queued_element
         if item is not None and not item.is_available and not item.parked:
-            self._hold_key(item, place.pool.group, place.serialization_key)
+            self._hold_key(item, entry.queue.group, entry.serialization_key)
 
-    def _remove_place(self, place: QueueEntry) -> Delivery | None:
-        item, pool = place.queued_element, place.pool
-        pool.remove(place)
-        pool.drop_entry(place)
+    def _remove_entry(self, entry: QueueEntry) -> Delivery | None:
+        item, queue = entry.queued_element, entry.queue
+        queue.remove(entry)
+        queue.drop_entry(entry)
         if item is None:
-            del self._entries[place.element]
+            del self._entries[entry.element]
             return None
-        item.remove_entry(place)
+        item.remove_entry(entry)
         if item.entries:
-            self._entries[place.element] = item.entries[0]
+            self._entries[entry.element] = item.entries[0]
         else:
-            del self._entries[place.element]
+            del self._entries[entry.element]
         delivery = item.delivery
-        told = None
-        if delivery is not None and delivery.entry is place and not delivery.is_withdrawn:
+        withdrawn = None
+        if delivery is not None and delivery.entry is entry and not delivery.is_withdrawn:
             delivery.is_withdrawn = True
-            told = delivery
+            withdrawn = delivery
         if item.entries:
             self._discard_if_idle(item)
         elif delivery is not None:
             self._unmatched[item.element] = item
         else:
             self._forget_element(item)
-        return told
+        return withdrawn
 
     def _forget_element(self, item: QueuedElement) -> None:
         self._free_keys(item)
         item.delayed_until = None
         self._unmatched.pop(item.element, None)
 
-    # --- handing out ------------------------------------------------------------------------------------------
+    # --- delivery ---------------------------------------------------------------------------------------------
 
     def deliver(
-        self, member: Consumer, limit: int | None, *, durable: int, now: float, lease: float
+        self, consumer: Consumer, limit: int | None, *, durable: int, now: float, lease: float
     ) -> list[Delivery]:
-        """Claims for one poll, in order."""
-        pool = member.pool
-        if pool is None:
+        """Claim up to `limit` elements for the consumer, best rank first, within its fair share and limits."""
+        queue = consumer.queue
+        if queue is None:
             return []
-        pool.admit_durable(durable)
+        queue.admit_durable(durable)
         handed: list[Delivery] = []
-        share = member.fair_share(limit)
-        while places := pool.pop(share - len(handed)):
-            matches = pool.matches(places)
-            for place, match in zip(places, matches, strict=True):
-                handed.append(self._claim(place, match, member, now + lease))
+        share = consumer.fair_share(limit)
+        while entries := queue.pop(share - len(handed)):
+            matches = queue.rows(entries)
+            for entry, match in zip(entries, matches, strict=True):
+                handed.append(self._claim(entry, match, consumer, now + lease))
         return handed
 
     def _claim(
-        self, place: QueueEntry, match: Mapping[str, Any], member: Consumer, deadline: float
+        self, entry: QueueEntry, match: Mapping[str, Any], consumer: Consumer, deadline: float
     ) -> Delivery:
-        item = self._queued_element(place)
-        attempt = 1 + self.attempts_of(item.element, member.group.name).total
-        delivery = Delivery(self._new_id(), item, place, match, member, deadline=deadline, attempt=attempt)
+        item = self._queued_element(entry)
+        attempt = 1 + self.attempts_of(item.element, consumer.group.name).total
+        delivery = Delivery(self._new_id(), item, entry, match, consumer, deadline=deadline, attempt=attempt)
         item.delivery = delivery
         for other in item.entries:
-            other.pool.remove(other)
-            if other.pool.is_serialized:
-                self._hold_key(item, other.pool.group, other.serialization_key)
-        self.deliveries[delivery.id] = member.deliveries[delivery.id] = delivery
-        member.group.in_flight += 1
+            other.queue.remove(other)
+            if other.queue.is_serialized:
+                self._hold_key(item, other.queue.group, other.serialization_key)
+        self.deliveries[delivery.id] = consumer.deliveries[delivery.id] = delivery
+        consumer.group.in_flight += 1
         self._push_deadline(deadline, delivery)
         return delivery
 
@@ -262,10 +272,10 @@ class Dispatcher:
             group.unblock_key(key)
             self.key_freed(group)
 
-    # --- taking back ------------------------------------------------------------------------------------------
+    # --- ending deliveries ------------------------------------------------------------------------------------
 
     def finish(self, delivery: Delivery, event: DeliveryEvent) -> bool:
-        """The delivery ends; its element is gone, or going. False when it had ended already."""
+        """End a delivery whose element is deleted. Return False if it had already ended."""
         if not delivery.apply(event):
             return False
         self._close_delivery(delivery)
@@ -276,7 +286,10 @@ class Dispatcher:
         return True
 
     def requeue(self, delivery: Delivery, *, sequence: int, until: float | None = None) -> bool:
-        """The delivery ends and its element may be handed out again, when `sequence` is durable and it is time."""
+        """End the delivery.
+
+        Its element is deliverable again when `sequence` is durable and the delay has passed.
+        """
         if not delivery.apply(DeliveryEvent.REQUEUE):
             return False
         self._close_delivery(delivery)
@@ -284,8 +297,8 @@ class Dispatcher:
         if not item.entries:
             self._forget_element(item)
             return True
-        for place in item.entries:
-            place.sequence = max(place.sequence, sequence)
+        for entry in item.entries:
+            entry.sequence = max(entry.sequence, sequence)
         if until is not None:
             self.delay(item, until)
         else:
@@ -293,7 +306,9 @@ class Dispatcher:
         return True
 
     def park(self, delivery: Delivery) -> bool:
-        """It can neither be handed out nor buried: kept as it is."""
+        """End the delivery and keep its element out of delivery until `unpark`, because it could not be
+        dead-lettered.
+        """
         if not delivery.apply(DeliveryEvent.PARK):
             return False
         self._close_delivery(delivery)
@@ -306,8 +321,8 @@ class Dispatcher:
         item = first.queued_element if first is not None else None
         if item is not None:
             item.parked = False
-            for place in item.entries:
-                place.sequence = max(place.sequence, sequence)
+            for entry in item.entries:
+                entry.sequence = max(entry.sequence, sequence)
             if item.is_available:
                 self._enqueue(item)
 
@@ -319,17 +334,17 @@ class Dispatcher:
 
     def _enqueue(self, item: QueuedElement) -> None:
         self._free_keys(item)
-        for place in item.entries:
-            place.pool.enqueue(place)
+        for entry in item.entries:
+            entry.queue.enqueue(entry)
         self._discard_if_idle(item)
 
     def delay(self, item: QueuedElement, until: float) -> None:
-        """Hand it out later; what stands behind it under the same key waits as well."""
+        """Delay delivery of the element. With `serialize_by`, entries with the same key wait as well."""
         self._set_delay(item, until)
-        for place in item.entries:
-            place.pool.remove(place)
-            if place.pool.is_serialized:
-                self._hold_key(item, place.pool.group, place.serialization_key)
+        for entry in item.entries:
+            entry.queue.remove(entry)
+            if entry.queue.is_serialized:
+                self._hold_key(item, entry.queue.group, entry.serialization_key)
 
     def _set_delay(self, item: QueuedElement, until: float) -> None:
         item.delayed_until = until if item.delayed_until is None else max(item.delayed_until, until)
@@ -341,7 +356,7 @@ class Dispatcher:
         return self.attempts.get(element, _NONE).get(group, _FRESH)
 
     def set_attempts(self, element: str, group: str | None, attempts: Attempts | None) -> None:
-        """What went wrong so far; None forgets it."""
+        """Set the attempts of an element in a group; None clears them."""
         if attempts is not None:
             self.attempts.setdefault(element, {})[group] = attempts
             return
@@ -351,10 +366,10 @@ class Dispatcher:
             self.attempts.pop(element, None)
 
     def has_orphaned_attempts(self, element: str, group: str | None) -> bool:
-        """Whether the group remembers failures of an element which none of its pools wants any more (B33)."""
+        """True if the group has attempts of an element that matches none of its queues."""
         if group not in self.attempts.get(element, _NONE):
             return False
-        return all(place.pool.group.name != group for place in self.entries_of(element))
+        return all(place.queue.group.name != group for place in self.entries_of(element))
 
     # --- time -------------------------------------------------------------------------------------------------
 
@@ -365,21 +380,23 @@ class Dispatcher:
     def _push_deadline(self, moment: float, who: Delivery | QueuedElement) -> None:
         self._deadline_count += 1
         heappush(self._deadlines, (moment, self._deadline_count, who))
-        if len(self._deadlines) > self._agenda_bound:
-            self._deadlines = [entry for entry in self._deadlines if _stands(entry[0], entry[2])]
+        if len(self._deadlines) > self._compact_above:
+            self._deadlines = [entry for entry in self._deadlines if _is_current(entry[0], entry[2])]
             heapify(self._deadlines)
-            self._agenda_bound = 2 * len(self._deadlines) + _SPARE
+            self._compact_above = 2 * len(self._deadlines) + _MIN_COMPACTION_SIZE
 
     @property
     def next_deadline(self) -> float | None:
-        """When something is due next."""
+        """When the next lease or delay ends, on the monotonic clock."""
         agenda = self._deadlines
-        while agenda and not _stands(agenda[0][0], agenda[0][2]):
+        while agenda and not _is_current(agenda[0][0], agenda[0][2]):
             heappop(agenda)
         return agenda[0][0] if agenda else None
 
     def pop_due(self, now: float) -> Iterator[Delivery | QueuedElement]:
-        """Deliveries whose lease has run out, for the caller to end, and items whose delay is over."""
+        """Yield deliveries with expired leases, for the caller to end, and elements whose delay ended (already
+        enqueued).
+        """
         while (moment := self.next_deadline) is not None and moment <= now:
             who = heappop(self._deadlines)[2]
             if isinstance(who, QueuedElement):
@@ -389,28 +406,28 @@ class Dispatcher:
             yield who
 
     def clear(self) -> None:
-        """The database is closed: nothing that is known to each other stays so."""
+        """Break reference cycles when the database is closed."""
         items = [place.queued_element for place in self._entries.values() if place.queued_element is not None]
         for item in (*items, *self._unmatched.values()):
-            for place in item.entries:
-                place.queued_element = None
+            for entry in item.entries:
+                entry.queued_element = None
             item.entries, item.delivery = (), None
         self._entries.clear()
         self._unmatched.clear()
         self.deliveries.clear()
         self._deadlines.clear()
         for group in self.groups.values():
-            for member in group.members:
-                member.deliveries.clear()
-            for pool in group.pools:
-                pool.clear()
+            for consumer in group.consumers:
+                consumer.deliveries.clear()
+            for queue in group.queues:
+                queue.clear()
 
     # --- for tests --------------------------------------------------------------------------------------------
 
-    def validate(self, pools: Iterable[MatchQueue]) -> None:
-        """Raise AssertionError unless claims, places and counts agree."""
-        for pool in pools:
-            pool.validate()
+    def validate(self, queues: Iterable[MatchQueue]) -> None:
+        """Raise AssertionError unless claims, entries and counts agree. For tests."""
+        for queue in queues:
+            queue.validate()
         for id, delivery in self.deliveries.items():
             assert delivery.id == id
             assert delivery.is_open
@@ -430,14 +447,14 @@ class Dispatcher:
             assert not item.entries
             assert item.delivery is not None
         for group in self.groups.values():
-            assert group.in_flight == sum(len(member.deliveries) for member in group.members)
+            assert group.in_flight == sum(len(member.deliveries) for member in group.consumers)
 
 
 _NONE: dict[str | None, Attempts] = {}
 _FRESH = Attempts()
 
 
-def _stands(moment: float, who: Delivery | QueuedElement) -> bool:
+def _is_current(moment: float, who: Delivery | QueuedElement) -> bool:
     if isinstance(who, Delivery):
         return who.is_open and who.deadline == moment
     return who.delayed_until == moment

@@ -1,14 +1,14 @@
-"""Work: an element that consumers wait for, where it stands in line, and the delivery that holds it.
+"""Queued elements, their entries and deliveries.
 
-Theory of operation. An element matches some consume watches; it has a place in the pool of each. Handing it out makes
-a delivery, and takes it out of line everywhere: a claim is global. A million elements may wait, nearly all of them in
-one line and nothing else, so all that is kept of them is a `QueueEntry`. An element in any other state has a
-`QueuedElement`. A delivery ends exactly once, and says how:
+Theory of operation. An element has one entry in each queue it matches. Delivering it creates a `Delivery` and
+removes it from the lines of all queues: a claim is global. Millions of elements may wait, nearly all of them in one
+line only, so a waiting element is just a `QueueEntry`. An element in any other state has a `QueuedElement`. A
+delivery ends exactly once:
 
-    pending ── enlist ─────▶ enlisted      ACK: the transaction that deletes the element decides
-       │          enlisted ── commit ──▶ done, ── rollback ──▶ pending
-       ├─────── return ────▶ returned      NACK, timeout, release (from enlisted too: the COMMIT is refused then)
-       └─────── bury ──────▶ buried        its attempts are used up, or nobody wants it tried again
+  pending ── enlist ─────▶ enlisted      ACK: the transaction that deletes the element decides
+     │          enlisted ── commit ──▶ done, ── rollback ──▶ pending
+     ├─────── return ────▶ returned      NACK, timeout, release (also from enlisted: the COMMIT then fails)
+     └─────── bury ──────▶ buried        parked: it could not be dead-lettered
 """
 
 from __future__ import annotations
@@ -50,7 +50,7 @@ class DeliveryEvent(StrEnum):
     COMMIT = "commit"
     ROLLBACK = "rollback"
     REQUEUE = "return"
-    """NACK, timeout or release: it may be handed out again."""
+    """NACK, timeout or release: the element may be delivered again."""
     PARK = "bury"
 
 
@@ -68,14 +68,14 @@ TRANSITIONS: Mapping[tuple[DeliveryState, DeliveryEvent], DeliveryState] = {
 
 
 class Attempts(NamedTuple):
-    """What went wrong with an element in one group so far. Kept over restarts, forgotten when it stops matching."""
+    """Failed attempts on an element in one group. Stored; deleted when the element stops matching."""
 
     failures: int = 0
     timeouts: int = 0
     until_ms: int = 0
-    """Not handed out again before this moment (milliseconds since 1970)."""
+    """Not delivered again before this time (milliseconds since 1970)."""
     parked: bool = False
-    """It could not be moved to its dead letter destination: kept, and not handed out."""
+    """The element could not be moved to its dead-letter destination and is not delivered."""
 
     @property
     def total(self) -> int:
@@ -83,7 +83,7 @@ class Attempts(NamedTuple):
 
 
 class QueuedMatch(NamedTuple):
-    """One match of an element: what a consumer would be handed."""
+    """One match of an element, as it would be delivered."""
 
     identity: Any
     row: Mapping[str, Any]
@@ -91,40 +91,40 @@ class QueuedMatch(NamedTuple):
     serialization_key: Hashable
 
 
-class _Late:
-    """Stands for a match that is looked at when it is asked for."""
+class _LazyMatch:
+    """Marks an entry whose match is computed when it is needed."""
 
 
-_LAZY = _Late()
+_LAZY = _LazyMatch()
 
 
 class LazyMatches(Protocol):
-    """What an element's one match looks like, worked out when somebody asks: most of those who wait are not asked."""
+    """Computes the only match of an element on demand."""
 
     def rank(self, element: str) -> SortKey: ...
 
     def best_match(self, element: str) -> QueuedMatch: ...
 
     def rows(self, elements: Sequence[str]) -> list[Mapping[str, Any]]:
-        """Of many at once: what lies anywhere in a large memory is fetched together."""
+        """Rows of many elements at once, so that memory accesses overlap."""
         ...
 
 
 class QueuedElement:
-    """An element that is more than a place in one line: handed out, delayed, parked, or in several lines."""
+    """State of an element that is delivered, delayed, parked, or in several queues."""
 
     __slots__ = ("blocked_keys", "delayed_until", "delivery", "element", "entries", "parked")
 
-    def __init__(self, place: QueueEntry) -> None:
-        self.element = place.element
-        self.entries: tuple[QueueEntry, ...] = (place,)
-        """Where it stands, in the order in which it came there."""
+    def __init__(self, entry: QueueEntry) -> None:
+        self.element = entry.element
+        self.entries: tuple[QueueEntry, ...] = (entry,)
+        """Its entries in the order of arrival."""
         self.delivery: Delivery | None = None
         self.delayed_until: float | None = None
-        """Not handed out before this moment of the clock."""
+        """Not delivered before this time of the monotonic clock."""
         self.parked = False
         self.blocked_keys: tuple[tuple[Any, Hashable], ...] = ()
-        """Keys of serialize_by, with their groups, that wait for it to be done with."""
+        """Serialization keys, with their groups, that this element blocks."""
 
     @property
     def is_available(self) -> bool:
@@ -132,47 +132,47 @@ class QueuedElement:
 
     @property
     def is_idle(self) -> bool:
-        """Whether nothing is left of what made it more than its place."""
+        """True if the element only waits in one queue, so that this object is no longer needed."""
         return len(self.entries) == 1 and self.is_available and not self.blocked_keys
 
-    def add_entry(self, place: QueueEntry) -> None:
-        self.entries = (*self.entries, place)
-        place.queued_element = self
+    def add_entry(self, entry: QueueEntry) -> None:
+        self.entries = (*self.entries, entry)
+        entry.queued_element = self
 
-    def remove_entry(self, place: QueueEntry) -> None:
-        self.entries = tuple([each for each in self.entries if each is not place])
+    def remove_entry(self, entry: QueueEntry) -> None:
+        self.entries = tuple([each for each in self.entries if each is not entry])
 
 
-@mypyc_attr(acyclic=True)  # with its pool it is a cycle, which `MatchQueue.clear` breaks
+@mypyc_attr(acyclic=True)  # entry and queue reference each other; `MatchQueue.clear` breaks the cycle
 class QueueEntry:
-    """An element in one pool: its matches there, and where it stands in line."""
+    """An element in one queue: its matches and its state in the line."""
 
     __slots__ = (
-        "_wants",
+        "_matches",
         "arrival",
         "element",
         "is_in_line",
         "line_version",
-        "pool",
+        "queue",
         "queued_element",
         "sequence",
         "tick",
     )
 
-    def __init__(self, element: str, pool: MatchQueue, arrival: int) -> None:
-        self.element, self.pool, self.arrival = element, pool, arrival
+    def __init__(self, element: str, queue: MatchQueue, arrival: int) -> None:
+        self.element, self.queue, self.arrival = element, queue, arrival
         self.queued_element: QueuedElement | None = None
-        """Of an element that is more than this place."""
-        self._wants: QueuedMatch | dict[Any, QueuedMatch] | _Late | None = None
-        """Its match; several by identity; or that there is one, to be looked at when it is asked for."""
+        """Set if the element is delivered, delayed, parked, or in several queues."""
+        self._matches: QueuedMatch | dict[Any, QueuedMatch] | _LazyMatch | None = None
+        """One match; several by identity; or the marker for a lazy match."""
         self.sequence = 0
-        """The commit that it must not be handed out before."""
+        """The commit that must be durable before the entry is delivered."""
         self.tick = 0
         self.line_version = 0
         self.is_in_line = False
 
     def __lt__(self, other: QueueEntry) -> bool:
-        """Whether it came first."""
+        """True if this entry arrived first."""
         return self.arrival < other.arrival
 
     def __hash__(self) -> int:
@@ -180,87 +180,87 @@ class QueueEntry:
 
     @property
     def is_available(self) -> bool:
-        """Whether its element may be handed out."""
+        """True if the element may be delivered."""
         return self.queued_element is None or self.queued_element.is_available
 
     @property
     def has_match(self) -> bool:
-        """Whether the element matches."""
-        return self._wants is not None
+        """True if the element matches."""
+        return self._matches is not None
 
     @property
     def best_match(self) -> QueuedMatch | None:
-        """The match to hand out: of several the one that ranks first."""
-        wants = self._wants
-        if wants is _LAZY:
-            assert self.pool.lazy_matches is not None
-            return self.pool.lazy_matches.best_match(self.element)
-        if isinstance(wants, dict):
-            return min(wants.values(), key=lambda want: want.rank)
-        assert wants is None or isinstance(wants, QueuedMatch)
-        return wants
+        """The match to deliver: the best-ranked of several."""
+        matches = self._matches
+        if matches is _LAZY:
+            assert self.queue.lazy_matches is not None
+            return self.queue.lazy_matches.best_match(self.element)
+        if isinstance(matches, dict):
+            return min(matches.values(), key=lambda want: want.rank)
+        assert matches is None or isinstance(matches, QueuedMatch)
+        return matches
 
     @property
     def row(self) -> Mapping[str, Any]:
-        """What is handed out."""
-        want = self.best_match
-        assert want is not None
-        return want.row
+        """The row to deliver."""
+        match = self.best_match
+        assert match is not None
+        return match.row
 
     @property
     def rank(self) -> SortKey:
-        if self._wants is _LAZY:
-            assert self.pool.lazy_matches is not None
-            return self.pool.lazy_matches.rank(self.element)
-        want = self.best_match
-        return want.rank if want is not None else ()
+        if self._matches is _LAZY:
+            assert self.queue.lazy_matches is not None
+            return self.queue.lazy_matches.rank(self.element)
+        match = self.best_match
+        return match.rank if match is not None else ()
 
     @property
     def serialization_key(self) -> Hashable:
-        want = self.best_match if self.pool.is_serialized else None
-        return want.serialization_key if want is not None else None
+        match = self.best_match if self.queue.is_serialized else None
+        return match.serialization_key if match is not None else None
 
-    def set_match(self, want: QueuedMatch | None) -> None:
-        """Another match, or a match that looks different now; None: the element's only one, to be looked at late."""
-        known = self._wants
-        if want is None:
-            self._wants = _LAZY
+    def set_match(self, match: QueuedMatch | None) -> None:
+        """Add or replace a match. None marks the only match as lazy."""
+        known = self._matches
+        if match is None:
+            self._matches = _LAZY
         elif isinstance(known, dict):
-            known[want.identity] = want
-        elif isinstance(known, QueuedMatch) and known.identity != want.identity:
-            self._wants = {known.identity: known, want.identity: want}
+            known[match.identity] = match
+        elif isinstance(known, QueuedMatch) and known.identity != match.identity:
+            self._matches = {known.identity: known, match.identity: match}
         else:
-            self._wants = want
+            self._matches = match
 
     def remove_match(self, identity: Any) -> bool:
-        """A match is gone; returns whether any is left."""
-        known = self._wants
+        """Remove a match. Return True if any match is left."""
+        known = self._matches
         if isinstance(known, dict):
             known.pop(identity, None)
             if len(known) == 1:
-                (self._wants,) = known.values()
+                (self._matches,) = known.values()
         elif known is _LAZY or (isinstance(known, QueuedMatch) and known.identity == identity):
-            self._wants = None
-        return self._wants is not None
+            self._matches = None
+        return self._matches is not None
 
     def clear(self) -> None:
-        """It matches no more, and its pool may keep it for a while."""
-        self._wants = self.queued_element = None
+        """Drop all matches. The queue may keep the cleared entry for a while."""
+        self._matches = self.queued_element = None
 
     def identities(self) -> list[Any]:
-        if self._wants is _LAZY:
+        if self._matches is _LAZY:
             return [(self.element,)]
-        return [want.identity for want in self.wants()]
+        return [want.identity for want in self.matches()]
 
-    def wants(self) -> list[QueuedMatch]:
-        if isinstance(self._wants, dict):
-            return list(self._wants.values())
-        want = self.best_match
-        return [want] if want is not None else []
+    def matches(self) -> list[QueuedMatch]:
+        if isinstance(self._matches, dict):
+            return list(self._matches.values())
+        match = self.best_match
+        return [match] if match is not None else []
 
 
 class Delivery:
-    """One element in the hands of one consumer."""
+    """One element held by one consumer."""
 
     __slots__ = (
         "attempt",
@@ -278,28 +278,28 @@ class Delivery:
         self,
         id: str,
         item: QueuedElement,
-        place: QueueEntry,
+        entry: QueueEntry,
         match: Mapping[str, Any],
-        member: Consumer,
+        consumer: Consumer,
         *,
         deadline: float,
         attempt: int,
     ) -> None:
-        self.id, self.queued_element, self.entry, self.consumer = id, item, place, member
+        self.id, self.queued_element, self.entry, self.consumer = id, item, entry, consumer
         self.row = match
         self.deadline = deadline
         self.attempt = attempt
-        """1 for the first time it is handed out."""
+        """1 for the first delivery."""
         self.state = DeliveryState.PENDING
         self.is_withdrawn = False
-        """Whether the element stopped matching since."""
+        """True if the element has stopped matching since."""
 
     @property
     def is_open(self) -> bool:
         return self.state in (DeliveryState.PENDING, DeliveryState.ENLISTED)
 
     def apply(self, event: DeliveryEvent) -> bool:
-        """Move on; False when the event has no place here (the caller says E8004)."""
+        """Apply the event. Return False if it is not allowed in this state (the caller raises E8004)."""
         state = TRANSITIONS.get((self.state, event))
         if state is None:
             return False

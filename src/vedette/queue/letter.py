@@ -1,4 +1,4 @@
-"""Dead letters: what could not be consumed, with all that is needed to understand it and to send it back."""
+"""The record of a dead letter: what could not be consumed, why, and what REDRIVE needs to restore it."""
 
 from __future__ import annotations
 
@@ -14,18 +14,18 @@ REASON_MAX_REDELIVERIES = "max_redeliveries_exceeded"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DeadLetter:
-    """One letter. `elements` are the images of everything that was deleted with it, in the order of their deletion."""
+    """One dead letter. `elements` are the images of all elements deleted with it, in deletion order."""
 
     id: str
     watch: str
     pattern: str
-    """The statement of the watch: the watch itself may be gone by now."""
+    """The statement of the watch. The watch itself may no longer exist."""
     group: str | None
     actor: str | None
     destination: str | None
     reason: str
     cause: str | None
-    """What the consumer said went wrong."""
+    """The reason that the consumer gave."""
     failures: int
     timeouts: int
     element: str

@@ -1,7 +1,8 @@
-"""Lines of places that wait to be handed out: one by rank, or one for each key with only its first place in front.
+"""Lines of entries that are ready for delivery, by rank; or one line per key, of which only the head is
+deliverable.
 
-Places leave a line in three ways: handed out, taken out, or put in again elsewhere. Nothing is looked up for it: every
-entry carries the ticket that its place had when it stood in line, and one whose place has another ticket is void.
+Removal is lazy. A line item stores the `line_version` that its entry had when it was added. Leaving or moving
+increments the version of the entry, and items with an older version are obsolete: skipped, and compacted later.
 """
 
 from __future__ import annotations
@@ -16,21 +17,21 @@ from vedette.watch.ordering import SortKey
 
 __all__ = ["HeapLine", "KeyedLine", "LineItem", "SortedLine"]
 
-_SPARE = 64
-"""So many void entries are no reason to sort anew."""
+_MIN_COMPACTION_SIZE = 64
+"""Obsolete items up to this number do not trigger a compaction."""
 _BLOCK = 512
-"""A block of a long line is split when it has twice as many entries."""
+"""A block of a sorted line is split when it has twice as many items."""
 
 
 class LineItem(Protocol):
-    """What stands in line."""
+    """What a line contains."""
 
     line_version: int
-    """Changes whenever it leaves the line or stands elsewhere in it; see `HeapLine.put`."""
+    """Incremented whenever the entry leaves the line or moves in it."""
     is_in_line: bool
 
     def __lt__(self, other: Any, /) -> bool:
-        """Whether it came first."""
+        """True if this entry arrived first."""
         ...
 
     @property
@@ -41,11 +42,11 @@ class LineItem(Protocol):
 
 
 _Entry = tuple[Any, ...]
-"""The rank, flat, so that one comparison decides; then the place, which knows who came first, and its ticket."""
+"""The rank, flattened so that one tuple comparison decides; then the entry (compared by arrival) and its version."""
 
 
-def _entry(place: LineItem) -> _Entry:
-    return (*place.rank, place, place.line_version)
+def _entry(entry: LineItem) -> _Entry:
+    return (*entry.rank, entry, entry.line_version)
 
 
 def _is_current(entry: _Entry) -> bool:
@@ -53,7 +54,7 @@ def _is_current(entry: _Entry) -> bool:
 
 
 class HeapLine:
-    """One line, a short one: by rank, then by arrival."""
+    """A short line: a heap by rank, then by arrival."""
 
     __slots__ = ("_heap", "_length")
 
@@ -65,19 +66,19 @@ class HeapLine:
         return self._length
 
     def add(self, place: LineItem) -> None:
-        """Stand in line; who stands in it already is moved to where its rank now says."""
+        """Add the entry, or move it to the position of its current rank."""
         self._length += not place.is_in_line
         place.line_version += 1
         place.is_in_line = True
         heappush(self._heap, _entry(place))
-        if len(self._heap) > 2 * self._length + _SPARE:
+        if len(self._heap) > 2 * self._length + _MIN_COMPACTION_SIZE:
             self._heap = [entry for entry in self._heap if _is_current(entry)]
             heapify(self._heap)
 
-    def remove(self, place: LineItem) -> None:
-        if place.is_in_line:
-            place.is_in_line = False
-            place.line_version += 1
+    def remove(self, entry: LineItem) -> None:
+        if entry.is_in_line:
+            entry.is_in_line = False
+            entry.line_version += 1
             self._length -= 1
 
     def peek(self) -> LineItem | None:
@@ -87,16 +88,16 @@ class HeapLine:
         return heap[0][-2] if heap else None
 
     def validate(self) -> None:
-        """Raise AssertionError unless each place stands in line once; for tests."""
+        """Raise AssertionError unless each entry is in the line once. For tests."""
         standing = [entry[-2] for entry in self._heap if _is_current(entry)]
         assert len(standing) == self._length == len({id(place) for place in standing})
 
 
 class SortedLine:
-    """One line of any length, by rank, then by arrival: sorted blocks.
+    """A line of any length in sorted blocks, by rank, then by arrival.
 
-    A heap would make whoever takes pay for the length of the line; here it costs those who come a little more, and
-    taking from a million is as fast as taking from a thousand.
+    With a heap, taking an entry costs more the longer the line is. Here adding costs a little more, and taking from
+    a million entries is as fast as from a thousand. `sortedcontainers` is not compiled and has no lazy removal.
     """
 
     __slots__ = ("_block_maxima", "_blocks", "_entries", "_length")
@@ -104,19 +105,19 @@ class SortedLine:
     def __init__(self) -> None:
         self._blocks: list[list[_Entry]] = []
         self._block_maxima: list[_Entry] = []
-        """The last entry of each block."""
+        """The last item of each block."""
         self._entries = 0
         self._length = 0
 
     def __len__(self) -> int:
         return self._length
 
-    def add(self, place: LineItem) -> None:
-        """Stand in line; who stands in it already is moved to where its rank now says."""
-        self._length += not place.is_in_line
-        place.line_version += 1
-        place.is_in_line = True
-        self._insert(_entry(place))
+    def add(self, entry: LineItem) -> None:
+        """Add the entry, or move it to the position of its current rank."""
+        self._length += not entry.is_in_line
+        entry.line_version += 1
+        entry.is_in_line = True
+        self._insert(_entry(entry))
         self._compact()
 
     def _insert(self, entry: _Entry) -> None:
@@ -138,34 +139,34 @@ class SortedLine:
 
     def _split(self, index: int) -> None:
         block = self._blocks[index]
-        late = block[_BLOCK:]
+        lazy = block[_BLOCK:]
         del block[_BLOCK:]
-        self._blocks.insert(index + 1, late)
-        self._block_maxima[index : index + 1] = [block[-1], late[-1]]
+        self._blocks.insert(index + 1, lazy)
+        self._block_maxima[index : index + 1] = [block[-1], lazy[-1]]
 
     def _compact(self) -> None:
-        """Throw void entries away when they are more than half."""
-        if self._entries <= 2 * self._length + _SPARE:
+        """Remove obsolete items when they are more than half."""
+        if self._entries <= 2 * self._length + _MIN_COMPACTION_SIZE:
             return
         entries = [entry for block in self._blocks for entry in block if _is_current(entry)]
         self._blocks = [entries[start : start + _BLOCK] for start in range(0, len(entries), _BLOCK)]
         self._block_maxima = [block[-1] for block in self._blocks]
         self._entries = len(entries)
 
-    def remove(self, place: LineItem) -> None:
-        if place.is_in_line:
-            place.is_in_line = False
-            place.line_version += 1
+    def remove(self, entry: LineItem) -> None:
+        if entry.is_in_line:
+            entry.is_in_line = False
+            entry.line_version += 1
             self._length -= 1
             self._compact()
 
-    def pop(self, most: int) -> list[LineItem]:
-        """Hand out the first ones."""
+    def pop(self, limit: int) -> list[LineItem]:
+        """Remove and return the first entries."""
         popped: list[LineItem] = []
-        while self._blocks and len(popped) < most:
+        while self._blocks and len(popped) < limit:
             block = self._blocks[0]
-            entries = block[: most - len(popped)]
-            del block[: most - len(popped)]  # let go of here, while they are in the cache
+            entries = block[: limit - len(popped)]
+            del block[: limit - len(popped)]  # freed here, while they are in the CPU cache
             places = [entry[-2] for entry in entries]
             popped += [
                 place for place, entry in zip(places, entries, strict=True) if place.line_version == entry[-1]
@@ -178,7 +179,7 @@ class SortedLine:
         return popped
 
     def validate(self) -> None:
-        """Raise AssertionError unless each place stands in line once, and the blocks are sorted; for tests."""
+        """Raise AssertionError unless each entry is in the line once and the blocks are sorted. For tests."""
         assert all(self._blocks)
         entries = [entry for block in self._blocks for entry in block]
         assert len(entries) == self._entries
@@ -189,7 +190,7 @@ class SortedLine:
 
 
 class KeyedLine:
-    """A line for each key. Only the first of a line is handed out, and only while nobody holds its key."""
+    """One line per key. Only the head of a line is deliverable, and only while its key is not blocked."""
 
     __slots__ = ("_heads", "_held", "_length", "_lines")
 
@@ -197,39 +198,39 @@ class KeyedLine:
         self._length = 0
         self._lines: dict[Hashable, HeapLine] = {}
         self._heads: list[_Entry] = []
-        """Firsts of lines. Entries of places that are not first any more are void."""
+        """Heads of lines. Items of entries that are no longer the head are obsolete."""
         self._held = held
 
     def __len__(self) -> int:
         return self._length
 
-    def add(self, place: LineItem) -> None:
-        line = self._lines.get(place.serialization_key)
+    def add(self, entry: LineItem) -> None:
+        line = self._lines.get(entry.serialization_key)
         if line is None:
-            line = self._lines[place.serialization_key] = HeapLine()
-        moved = place.is_in_line
+            line = self._lines[entry.serialization_key] = HeapLine()
+        moved = entry.is_in_line
         self._length += not moved
-        line.add(place)
-        if moved or line.peek() is place:
-            self.unblock_key(place.serialization_key)
+        line.add(entry)
+        if moved or line.peek() is entry:
+            self.expose_head(entry.serialization_key)
 
-    def remove(self, place: LineItem) -> None:
-        line = self._lines.get(place.serialization_key)
-        if line is not None and place.is_in_line:
-            self._leave(line, place)
-            self.unblock_key(place.serialization_key)
+    def remove(self, entry: LineItem) -> None:
+        line = self._lines.get(entry.serialization_key)
+        if line is not None and entry.is_in_line:
+            self._leave(line, entry)
+            self.expose_head(entry.serialization_key)
 
-    def unblock_key(self, key: Hashable) -> None:
-        """The key was let go of, or its line has another first: put that in front."""
+    def expose_head(self, key: Hashable) -> None:
+        """Make the head of the key's line deliverable, after the key was unblocked or its line has a new head."""
         line = self._lines.get(key)
-        place = line.peek() if line is not None else None
-        if place is not None and not self._held(key):
-            heappush(self._heads, _entry(place))
+        entry = line.peek() if line is not None else None
+        if entry is not None and not self._held(key):
+            heappush(self._heads, _entry(entry))
             self._compact()
 
     def _compact(self) -> None:
-        """Keep one entry of each first, when there are many more entries than lines: perhaps nobody takes any."""
-        if len(self._heads) > 2 * len(self._lines) + _SPARE:
+        """Keep one item per head when there are many more items than lines."""
+        if len(self._heads) > 2 * len(self._lines) + _MIN_COMPACTION_SIZE:
             front = {id(entry[-2]): entry for entry in self._heads if self._is_deliverable(entry)}
             self._heads = list(front.values())
             heapify(self._heads)
@@ -250,23 +251,23 @@ class KeyedLine:
             and not self._held(place.serialization_key)
         )
 
-    def pop(self, most: int) -> list[LineItem]:
-        """Hand out the first, alone: whether the next may go depends on what becomes of it."""
-        place = self.peek() if most > 0 else None
-        if place is None:
+    def pop(self, limit: int) -> list[LineItem]:
+        """Remove and return the first deliverable entry only: delivering it blocks its key."""
+        entry = self.peek() if limit > 0 else None
+        if entry is None:
             return []
         heappop(self._heads)
-        self._leave(self._lines[place.serialization_key], place)
-        return [place]
+        self._leave(self._lines[entry.serialization_key], entry)
+        return [entry]
 
-    def _leave(self, line: HeapLine, place: LineItem) -> None:
-        line.remove(place)
+    def _leave(self, line: HeapLine, entry: LineItem) -> None:
+        line.remove(entry)
         self._length -= 1
         if not line:
-            del self._lines[place.serialization_key]
+            del self._lines[entry.serialization_key]
 
     def validate(self) -> None:
-        """Raise AssertionError unless every line that nobody holds has its first in front; for tests."""
+        """Raise AssertionError unless every line with an unblocked key has its head among the heads. For tests."""
         in_front = {id(entry[-2]) for entry in self._heads if _is_current(entry)}
         assert self._length == sum(map(len, self._lines.values()))
         for key, line in self._lines.items():

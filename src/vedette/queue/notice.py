@@ -1,4 +1,4 @@
-"""What a consumer is told beside its deliveries."""
+"""The notice a consumer receives besides its deliveries."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ __all__ = ["Withdrawal"]
 
 @dataclass(frozen=True, slots=True)
 class Withdrawal:
-    """A pending delivery whose element stopped matching, or was deleted: nothing is to be done for it any more."""
+    """A pending delivery whose element no longer matches or was deleted. The consumer can stop working on it."""
 
     delivery_id: str
     element: str

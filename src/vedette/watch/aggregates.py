@@ -1,7 +1,7 @@
-"""Aggregates kept up to date: what a row adds to its group can be taken away again, exactly.
+"""Incremental aggregates: a row can be added to its group and removed again, exactly.
 
-Sums of floats are kept as exact partials (Shewchuk), so that initial plus changes equals a fresh evaluation to the bit;
-MIN, MAX and DISTINCT keep how often each value occurs.
+Sums of floats are kept as exact fractions, so that initial plus changes equals a fresh evaluation bit for bit. MIN,
+MAX and DISTINCT count how often each value occurs.
 """
 
 from __future__ import annotations
@@ -21,11 +21,14 @@ from vedette.values import is_nan
 __all__ = ["INCREMENTAL_AGGREGATES", "AggregateKind", "Contribution", "Groups", "are_incremental"]
 
 INCREMENTAL_AGGREGATES = frozenset({"COUNT", "SUM", "AVG", "MIN", "MAX"})
-"""Aggregates that can be kept up to date; COLLECT is evaluated anew, but where its values come with their places."""
+"""Aggregates that are maintained incrementally.
+
+COLLECT is re-evaluated, except over values with explicit positions.
+"""
 
 
 class AggregateKind(Protocol):
-    """What is kept of each group: an aggregate of the language, wherever its operand comes from."""
+    """An aggregate of the language, independent of where its operand comes from."""
 
     @property
     def name(self) -> str: ...
@@ -58,7 +61,7 @@ class _Count:
 
 
 class _Total:
-    """SUM and AVG. Finite floats are summed exactly as fractions; infinities and NaN are counted apart."""
+    """SUM and AVG. Finite floats are summed exactly as fractions; infinities and NaN are counted separately."""
 
     __slots__ = ("_average", "_count", "_floats", "_odd", "_total")
 
@@ -91,7 +94,7 @@ class _Total:
 
 
 class _Nan(Enum):
-    """Stands for every NaN: one of them makes the result NaN, however many there are."""
+    """Represents every NaN: any number of them makes the result NaN."""
 
     NAN = "NaN"
 
@@ -136,7 +139,7 @@ class _Distinct:
 
 
 class _Collected:
-    """COLLECT over values that have a place of their own, (place, value): in the order of places, cut at its limit."""
+    """COLLECT over pairs (position, value): in the order of positions, cut at its limit."""
 
     __slots__ = ("_distinct", "_limit", "_values")
 
@@ -188,14 +191,14 @@ Contribution = tuple[tuple[Any, ...], list[tuple[bool, Any]]]
 
 
 class Groups:
-    """The groups of one aggregating watch. Feed it rows that came and went, then ask what is different."""
+    """The groups of one aggregating watch. Add and remove rows with `change`, then read `results`."""
 
     def __init__(self, calls: Sequence[AggregateKind]) -> None:
         self._calls = calls
         self._groups: dict[Any, _Group] = {}
 
     def change(self, contribution: Contribution, times: int) -> Any:
-        """Count a row in (1) or out (-1); returns the group's identity."""
+        """Add (1) or remove (-1) a row. Return the group's identity."""
         key_values, inputs = contribution
         identity = tuple([distinct_key(value) for value in key_values])
         group = self._groups.get(identity)
@@ -210,7 +213,7 @@ class Groups:
         return identity
 
     def results(self, identity: Any) -> tuple[tuple[Any, ...], list[Any]] | None:
-        """Key values and aggregate results of a group, None when it has no rows (any more)."""
+        """Key values and aggregate results of a group; None if it has no rows."""
         group = self._groups.get(identity)
         if group is None:
             return ((), [_keeper(call).result() for call in self._calls]) if identity == () else None

@@ -1,4 +1,4 @@
-"""Events of one watch that wait to be handed out: bounded, in order, honest about what was dropped."""
+"""The buffer of undelivered events of one watch: bounded and ordered; it reports what it dropped."""
 
 from __future__ import annotations
 
@@ -17,51 +17,51 @@ Row = TypeVar("Row")
 
 
 class BufferedEvent(NamedTuple):
-    """One event in waiting."""
+    """One undelivered event."""
 
     position: int
     sequence: int
-    """The commit that caused it: handed out only when that is durable."""
+    """The commit that caused it. The event is delivered when this commit is durable."""
     tick: int
     delta: Delta
     dropped: int = 0
-    """How many events were dropped right before this one."""
+    """Number of events dropped directly before this one."""
     commit_start_position: int = 0
     """Reliable watches: the position before the first event of the same commit."""
     detected_at_ms: int = 0
-    """When it was detected."""
+    """When it was detected, in milliseconds."""
 
 
 class AppendResult(StrEnum):
-    """What became of an event that was offered to the buffer."""
+    """The result of appending an event."""
 
     APPENDED = "kept"
     DROPPED_OLDEST = "dropped"
-    """The oldest one went instead."""
+    """The oldest event was dropped."""
     OVERFLOW = "overflow"
-    """There was no room and nothing may be dropped."""
+    """The buffer is full and nothing may be dropped."""
 
 
 _KEPT = AppendResult.APPENDED
 
 
 class EventBuffer:
-    """The initial snapshot is never dropped: without it nothing that follows makes sense."""
+    """Bounded event buffer. The initial snapshot is never dropped, because later events depend on it."""
 
     __slots__ = ("_entries", "_gap", "dropped", "held_for_tick")
 
     def __init__(self) -> None:
         self._entries: deque[BufferedEvent] = deque()
         self._gap = 0
-        """Dropped events that no entry tells of yet."""
+        """Dropped events that no buffered event reports yet."""
         self.held_for_tick = 0
-        """How many of the last entries wait for a tick (deliver_on: tick)."""
+        """How many of the last events wait for a tick (deliver_on: tick)."""
         self.dropped = 0
-        """How many events were dropped in all."""
+        """Total number of dropped events."""
 
     @property
     def unreported_drops(self) -> int:
-        """Dropped events that nobody was told of yet."""
+        """Dropped events that have not been reported yet."""
         return self._gap
 
     def __len__(self) -> int:
@@ -80,12 +80,12 @@ class EventBuffer:
         return AppendResult.DROPPED_OLDEST
 
     def shrink_to(self, limit: int) -> None:
-        """There is less room from now on: the oldest go."""
+        """Reduce the limit; the oldest events are dropped."""
         while len(self._entries) > max(limit, 1):
             self._drop_oldest()
 
     def _drop_oldest(self) -> None:
-        """Make room; the event after the gap says how many are missing."""
+        """Drop the oldest event. The next event reports how many are missing."""
         entries = self._entries
         initial = entries.popleft() if entries[0].delta.type == "initial" else None
         gap = 0
@@ -102,11 +102,13 @@ class EventBuffer:
         self.held_for_tick = min(self.held_for_tick, len(entries))
 
     def ready(self, durable: int) -> bool:
-        """Whether anything may be handed out now."""
+        """True if an event can be delivered now."""
         return len(self._entries) > self.held_for_tick and self._entries[0].sequence <= durable
 
     def take(self, durable: int, limit: int | None, descending: tuple[bool, ...] = ()) -> list[BufferedEvent]:
-        """Remove and return what is durable and not held for a tick; ordered by attribute when directions are given."""
+        """Remove and return events that are durable and not held for a tick; sorted by attribute if directions are
+        given.
+        """
         entries = self._entries
         count = 0
         while count < len(entries) - self.held_for_tick and entries[count].sequence <= durable:
@@ -116,22 +118,22 @@ class EventBuffer:
             ready = ordered(ready, descending)
         if (
             limit is not None and len(ready) > limit
-        ):  # the rest as it came: the oldest is the first to be dropped
+        ):  # put the rest back in arrival order: the oldest is dropped first
             entries.extendleft(sorted(ready[limit:], key=_position, reverse=True))
             del ready[limit:]
         return ready
 
     def prepend(self, entries: list[BufferedEvent]) -> None:
-        """Entries that were handed out and not confirmed: they are handed out again, first."""
+        """Put back delivered but unconfirmed events; they are delivered again, first."""
         self._entries.extendleft(reversed(entries))
 
     def add_unreported_drops(self, missing: int) -> None:
-        """So many events are missing before the first one that waits."""
+        """Report `missing` dropped events with the first buffered one."""
         if missing and self._entries:
             self._entries[0] = self._entries[0]._replace(dropped=self._entries[0].dropped + missing)
 
     def discard_after(self, sequence: int) -> int:
-        """Take out what later commits caused; returns how many entries went."""
+        """Remove events of later commits. Return their number."""
         kept = [entry for entry in self._entries if entry.sequence <= sequence]
         gone = len(self._entries) - len(kept)
         self._entries = deque(kept)
@@ -139,7 +141,7 @@ class EventBuffer:
         return gone
 
     def discard_until(self, position: int) -> None:
-        """Take out what its owner has already."""
+        """Remove events up to this position."""
         self._entries = deque(entry for entry in self._entries if entry.position > position)
         self.held_for_tick = min(self.held_for_tick, len(self._entries))
 
@@ -151,7 +153,7 @@ class EventBuffer:
         self.held_for_tick = 0
 
     def validate(self) -> None:
-        """Raise AssertionError unless what is held is there and every drop is told once; for tests."""
+        """Raise AssertionError unless counts agree and every drop is reported once. For tests."""
         entries = list(self._entries)
         assert 0 <= self.held_for_tick <= len(entries)
         assert len({entry.position for entry in entries}) == len(entries)
@@ -160,7 +162,7 @@ class EventBuffer:
 
 
 class _Rank:
-    """An order key with directions: nulls last when ascending, first when descending, as ORDER BY has it."""
+    """A sort key with directions: nulls last when ascending, first when descending, like ORDER BY."""
 
     __slots__ = ("descending", "place", "values")
 
@@ -168,7 +170,8 @@ class _Rank:
         self.values, self.descending, self.place = values, descending, place
 
     def __lt__(self, other: _Rank) -> bool:
-        if not (self.values and other.values):  # told anew, by another filter say: before what has an order
+        # events without order values (published after a filter change) come first
+        if not (self.values and other.values):
             return self.place < other.place if self.values == other.values else not self.values
         for mine, theirs, down in zip(self.values, other.values, self.descending, strict=True):
             if mine == theirs or (is_nan(mine) and is_nan(theirs)):
@@ -182,7 +185,7 @@ class _Rank:
 
 
 def _precedes(one: Any, other: Any) -> bool:
-    """Values of a union may have no common order: then their types have one."""
+    """Compare values of a union without a common order by type name."""
     try:
         return bool(one < other)
     except TypeError:
@@ -190,7 +193,7 @@ def _precedes(one: Any, other: Any) -> bool:
 
 
 def in_order(rows: Iterable[tuple[tuple[Any, ...], Row]], descending: tuple[bool, ...]) -> list[Row]:
-    """Rows by the values of the ordering terms that come with them; ties as they are given."""
+    """Sort rows by the order values given with them; ties keep their order."""
     ranked = [(_Rank(order, descending, place), row) for place, (order, row) in enumerate(rows)]
     return [row for _, row in sorted(ranked, key=_rank)]
 
@@ -204,7 +207,7 @@ def _rank(ranked: tuple[_Rank, Any]) -> _Rank:
 
 
 def ordered(entries: list[BufferedEvent], descending: tuple[bool, ...]) -> list[BufferedEvent]:
-    """By attribute, ties by arrival; events of one identity stay in their order, and none passes an `initial`."""
+    """Sort by attribute, ties by arrival. Events of one identity keep their order, and none passes an `initial`."""
     found: list[BufferedEvent] = []
     start = 0
     for place, entry in enumerate(entries):

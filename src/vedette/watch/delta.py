@@ -1,4 +1,4 @@
-"""What a change means for a watch: a match appeared, disappeared, or looks different."""
+"""The difference one commit makes to one match of a watch: added, removed or changed."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ CHANGED = "changed"
 
 @mypyc_attr(acyclic=True)
 class Delta:
-    """One event's content, shared by every watch that is told it. Positions are each watch's own."""
+    """The content of one event, shared by all watches that receive it. Positions belong to the watch."""
 
     __slots__ = ("delivery", "events", "identity", "match", "matches", "order", "prev", "type", "window")
 
@@ -34,20 +34,22 @@ class Delta:
         self.match = match
         self.prev = prev
         self.identity = identity
-        """What the event is about: events of one identity are never reordered among themselves."""
+        """Identifies the match. Events of one identity are never reordered."""
         self.order = order
-        """Values of the ordering terms; of the old row for `removed`."""
+        """Values of the ordering terms; for `removed`, those of the old row."""
         self.matches: list[Mapping[str, Any]] | None = None
-        """`initial`: all matches there are."""
+        """`initial`: all current matches."""
         self.events: list[Any] | None = None
-        """`window`: the entries collected in it."""
+        """`window`: the events of the window."""
         self.window: tuple[Any, Any] | None = None
         """Start and end of the window that the event belongs to."""
         self.delivery: tuple[str, int] | None = None
-        """`consumed`: the delivery's id, and which attempt it is."""
+        """`consumed`: the delivery id and the attempt number."""
 
     def __reduce__(self) -> tuple[Any, ...]:
-        """The pipeline keeps what waits for its window between two batches; compiled, it has no other way."""
+        """Pickle support: the pipeline stores events that wait for their window, and a compiled class has no
+        default.
+        """
         first = (self.type, self.match, self.prev, self.identity, self.order)
         return _restored, (first, (self.matches, self.events, self.window, self.delivery))
 
@@ -62,14 +64,14 @@ def _restored(first: Any, rest: Any) -> Delta:
 
 
 def values_equal(old: Any, new: Any) -> bool:
-    """Whether a reader would call two values equal: 1, 1.0 and true are not, NaN is what it was."""
+    """Equality as readers see it: 1, 1.0 and true differ; NaN equals NaN."""
     if old is new:
         return True
     kind = type(old)
     if kind is not type(new):
         return False
     if kind is dict:
-        if old.keys() != new.keys():  # a type that has grown: an attribute that was not there was null
+        if old.keys() != new.keys():  # the type has gained attributes: a missing one counts as null
             return all(values_equal(old.get(name), new.get(name)) for name in old.keys() | new.keys())
         for name, value in old.items():
             other = new[name]
@@ -82,7 +84,7 @@ def values_equal(old: Any, new: Any) -> bool:
 
 
 def value_key(value: Any) -> Any:
-    """A hashable form of a row or value; two of them are equal if the rows are the `same`."""
+    """A hashable form of a row or value. Keys are equal if and only if `values_equal` holds."""
     if isinstance(value, dict):
         return frozenset([(name, value_key(part)) for name, part in value.items() if part is not None])
     if isinstance(value, list):

@@ -1,6 +1,6 @@
-"""Watches by number. Numbers are given one after another, so lists will do: eight bytes a watch.
+"""Watches by number. Numbers are consecutive, so blocks of lists suffice: eight bytes per watch.
 
-The lists are short, and one that has nobody left is thrown away: what has been costs nothing.
+Empty blocks are dropped, so removed watches cost nothing.
 """
 
 from __future__ import annotations
@@ -16,18 +16,18 @@ _BLOCK = 1 << _BITS
 
 
 class NumberedTable(Generic[Item]):
-    """A mapping from the numbers 1, 2, 3 … to items, some of them gone."""
+    """A mapping from the numbers 1, 2, 3 … to items; removed numbers are not reused."""
 
     __slots__ = ("_blocks", "_last", "_size")
 
     def __init__(self) -> None:
         self._blocks: dict[int, list[Item | None]] = {}
-        """By the first bits of the number, in order."""
+        """By the high bits of the number, in order."""
         self._last = 0
         self._size = 0
 
     def next_number(self) -> int:
-        """The next number; its place is empty until it is set."""
+        """Reserve the next number. It has no item until it is set."""
         self._last += 1
         place = self._last >> _BITS
         if place not in self._blocks:

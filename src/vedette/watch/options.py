@@ -1,6 +1,6 @@
-"""The options of a watch: what may be said in the brackets, what it means, what is refused (E8009).
+"""Watch options: reading and checking the brackets of a WATCH statement (E8009).
 
-Values are read after literals were lifted out, so a number in an option is one of the statement's constants.
+Options are read after literals were lifted, so a number in an option is one of the statement's constants.
 """
 
 from __future__ import annotations
@@ -30,13 +30,13 @@ __all__ = [
 ]
 
 Evaluate = Callable[[Expression], Any]
-"""The value of an option's expression, constants and parameters filled in."""
+"""Evaluates an option's expression with constants and parameters."""
 
 MAX_DURATION = timedelta(days=36_500)
-"""A hundred years."""
+"""One hundred years."""
 
 ALTERABLE_OPTIONS = frozenset({"buffer", "on_full", "delivery", "filter"})
-"""What ALTER WATCH may change."""
+"""Options that ALTER WATCH can change."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,7 +66,7 @@ class InitialSpec:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class WatchOptions:
-    """How a watch behaves; the defaults are the seeds' (watch-statement.md, Option Defaults)."""
+    """The options of a watch, with their documented defaults."""
 
     mode: str = "watch"
     group: str | None = None
@@ -87,18 +87,18 @@ class WatchOptions:
 
     @property
     def has_expressions(self) -> bool:
-        """Whether an option holds an expression: equal ones may belong to texts with other constants."""
+        """True if an option contains an expression. Equal expressions may refer to different constants."""
         return bool(self.filter is not None or self.ordering.terms or self.serialize_by is not None)
 
 
 def read_options(
     given: Sequence[WatchOption], evaluate: Evaluate, base: WatchOptions | None = None
 ) -> WatchOptions:
-    """The options as given over `base` (or the defaults). Every value out of range is E8009 with what is allowed."""
+    """Read the options on top of `base` or the defaults. An invalid value raises E8009 with the allowed ones."""
     values: dict[str, Any] = {}
     for option in given:
         if option.name in values:
-            raise invalid_option(option.name, "it is given twice")
+            raise invalid_option(option.name, "it is specified twice")
         reader = OPTION_READERS.get(option.name)
         if reader is None:
             raise invalid_option(
@@ -161,7 +161,7 @@ def _duration(option: WatchOption, evaluate: Evaluate) -> timedelta:
 
 
 def check_duration(name: str, value: Any) -> timedelta:
-    """A lease, a delay or a window: a Duration above zero that ends within the calendar."""
+    """Check a lease, delay or window: a positive Duration of at most `MAX_DURATION`."""
     if isinstance(value, timedelta) and timedelta(0) < value <= MAX_DURATION:
         return value
     allowed = f"a Duration above zero such as 30s, at most {duration_to_text(MAX_DURATION)}"

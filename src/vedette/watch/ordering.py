@@ -1,4 +1,4 @@
-"""Where an item stands in line, as a tuple that compares natively: a million of them must be sorted by C, not by us."""
+"""Sort keys as tuples that compare natively, so that a million of them are sorted in C."""
 
 from __future__ import annotations
 
@@ -15,12 +15,12 @@ SortKey = tuple[Any, ...]
 
 _MILLISECOND = timedelta(milliseconds=1)
 _MOMENTS, _NUMBERS, _NO_NUMBERS, _TEXTS, _SPANS, _OTHERS, _NULLS = range(7)
-"""Values of a union may have no common order: then their kinds have one."""
+"""Values of different kinds (in a union) sort by kind."""
 
 
 @total_ordering
 class _ReversedText:
-    """A text that sorts the other way round."""
+    """Text in reverse order."""
 
     __slots__ = ("text",)
 
@@ -38,10 +38,10 @@ class _ReversedText:
 
 
 def sort_key(values: Sequence[Any], descending: Sequence[bool]) -> SortKey:
-    """The order of `attribute(…)`: nulls last when ascending, first when descending, as ORDER BY has it."""
+    """The sort key of `attribute(…)`: nulls last when ascending, first when descending, like ORDER BY."""
     parts: list[Any] = []
     for value, down in zip(values, descending, strict=True):
-        if type(value) is int:  # the commonest priority, and a million of them
+        if type(value) is int:  # the most frequent case
             parts += (-_NUMBERS, -value) if down else (_NUMBERS, value)
         else:
             parts += _part(value, down)
@@ -49,7 +49,7 @@ def sort_key(values: Sequence[Any], descending: Sequence[bool]) -> SortKey:
 
 
 def _part(value: Any, down: bool) -> tuple[Any, ...]:
-    """The kind of value, then what decides among values of one kind."""
+    """The kind of the value, then the key among values of that kind."""
     if value is None:
         return (-_NULLS if down else _NULLS, 0)
     kind, number = _kind_and_number(value)
@@ -60,7 +60,7 @@ def _part(value: Any, down: bool) -> tuple[Any, ...]:
 
 
 def _kind_and_number(value: Any) -> tuple[int, float | None]:
-    """The kind of a value and, where it has one, the number it is compared by. NaN is a kind above numbers."""
+    """The kind of a value and, if it has one, the number it is compared by. NaN sorts above numbers."""
     if isinstance(value, (int, float)):
         return (_NO_NUMBERS, 0) if is_nan(value) else (_NUMBERS, value)
     if isinstance(value, datetime):

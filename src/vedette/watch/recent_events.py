@@ -1,4 +1,4 @@
-"""What can be asked about events that were handed out: the last ones of all watches, without what they said."""
+"""The last delivered events of all watches, without their content, for `_WatchEvent`."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ __all__ = ["RecentEvent", "RecentEvents", "event_fields"]
 
 
 class RecentEvent(NamedTuple):
-    """Everything about an event but its content, which may be large."""
+    """An event without its content, which may be large."""
 
     watch: Watch
     position: int
@@ -27,16 +27,16 @@ _WIDTH = len(RecentEvent._fields)
 
 
 class RecentEvents:
-    """The last events, the oldest out first.
+    """A ring of the last events.
 
-    Field after field in one row: an object for each would be made for every event that is handed out, looked at by the
-    garbage collector and let go of long afterwards, and hardly anybody ever asks.
+    Stored field by field in one deque. An object per delivered event would be created and garbage-collected for a
+    record that is rarely read.
     """
 
     __slots__ = ("_fields",)
 
-    def __init__(self, most: int) -> None:
-        self._fields: deque[Any] = deque(maxlen=most * _WIDTH)
+    def __init__(self, limit: int) -> None:
+        self._fields: deque[Any] = deque(maxlen=limit * _WIDTH)
 
     def add(self, watch: Watch, entries: Iterable[BufferedEvent]) -> None:
         fields = self._fields
@@ -44,13 +44,13 @@ class RecentEvents:
             fields.extend(event_fields(watch, entry))
 
     def __iter__(self) -> Iterator[RecentEvent]:
-        """Those that are there now, whoever adds to them meanwhile."""
+        """Iterate over a copy, so that events may be added meanwhile."""
         fields = list(self._fields)
         return iter([RecentEvent(*fields[at : at + _WIDTH]) for at in range(0, len(fields), _WIDTH)])
 
 
 def event_fields(watch: Watch, entry: BufferedEvent) -> tuple[Watch, int, int, int, str, str | None]:
-    """What is kept of an event: the fields of a PastEvent."""
+    """The fields of a `RecentEvent`."""
     delta = entry.delta
     id = delta.delivery[0] if delta.delivery is not None else None
     return watch, entry.position, entry.tick, entry.detected_at_ms, delta.type, id

@@ -1,14 +1,14 @@
-"""The life of a watch, as a table.
+"""The life cycle of a watch, as a table.
 
-Theory of operation. A watch is active from its creation. Paused, it goes on matching, but hands nothing out: events
-wait in its buffer. Cancelled is final; the watch is kept for those who ask (`_Watch`). PAUSE and RESUME are idempotent
-on what is already so, CANCEL always; whatever else is asked of a cancelled watch is E8002.
+Theory of operation. A watch is active from its creation. A paused watch keeps matching but delivers nothing: events
+wait in its buffer. Cancelled is final; the watch stays readable (`_Watch`) for a while. PAUSE and RESUME are
+idempotent, CANCEL always succeeds; any other operation on a cancelled watch raises E8002.
 
-             pause                cancel
-     active ───────▶ paused ─────────────────▶ cancelled
-        ▲  ◀─────────  │                          ▲
-        │    resume    │                          │
-        └── resume     └── pause        cancel, overflow, fail
+           pause                cancel
+   active ───────▶ paused ─────────────────▶ cancelled
+      ▲  ◀─────────  │                          ▲
+      │    resume    │                          │
+      └── resume     └── pause        cancel, overflow, fail
 """
 
 from __future__ import annotations
@@ -52,5 +52,5 @@ TRANSITIONS: Mapping[tuple[WatchStatus, StatusEvent], WatchStatus] = {
 
 
 def next_status(status: WatchStatus, event: StatusEvent) -> WatchStatus | None:
-    """Where the event leads, or None when it has no place there (the caller says E8002)."""
+    """The next status, or None if the event is not allowed (the caller raises E8002)."""
     return TRANSITIONS.get((status, event))

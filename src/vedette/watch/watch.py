@@ -1,4 +1,4 @@
-"""One watch: its constants over a shape, its status, and the events that wait for its owner."""
+"""One watch: its constants for a shape, its status, and its undelivered events."""
 
 from __future__ import annotations
 
@@ -20,57 +20,57 @@ _KEPT_ERRORS = 1000
 
 @dataclass(slots=True, eq=False)
 class WatchDetails:
-    """What few watches need; made when it is first asked for."""
+    """Rarely needed state, created on first use."""
 
     name: str | None = None
     errors: list[Any] = field(default_factory=list)
-    """Records for the owner: E8003, E8005, E8007, withdrawals; the latest thousand."""
+    """Records for the owner: E8003, E8005, E8007, withdrawals. The latest thousand are kept."""
     wakeup: Callable[[], None] | None = None
-    """Called when there may be something to hand out."""
+    """Called when there may be something to deliver."""
     groups: Groups | None = None
-    """State of an aggregating watch."""
+    """Aggregation state."""
     group_rows: dict[Any, dict[str, Any]] = field(default_factory=dict)
-    """What an aggregating watch was last told, by group."""
+    """The last published row of each group."""
     distinct_counts: dict[Any, int] = field(default_factory=dict)
-    """DISTINCT: how many matches yield each row."""
+    """DISTINCT: the number of matches per row."""
     last_result: dict[Any, Any] | None = None
     """Re-evaluated watches: the last result, identity ▸ row."""
     last_order_values: dict[Any, tuple[Any, ...]] = field(default_factory=dict)
-    """Re-evaluated watches with an order: the values of the ordering terms, by identity."""
+    """Re-evaluated watches with an order: the order values by identity."""
     window: Any = None
     actions: Any = None
-    """ON MATCH DO: what to carry out for every match that appears."""
+    """ON MATCH DO: the actions to run for every new match."""
     actions_size: int = 0
     has_altered_options: bool = False
-    """Whether ALTER WATCH changed an option."""
+    """True if ALTER WATCH changed an option."""
     has_altered_filter: bool = False
-    """Whether it changed the filter."""
+    """True if ALTER WATCH changed the filter."""
     expiry_timer: Any = None
-    """Reliable watches without a session: when they end."""
+    """Ends a reliable watch that has no session."""
     cursor: dict[str, int] | None = None
-    """Lasting watches: what is stored of how far they are."""
+    """Durable watches: the stored position."""
     evaluated_ms: int = 0
-    """Re-evaluated watches: when that was done last, and the time before."""
+    """Re-evaluated watches: time of the last evaluation, and of the one before."""
     previously_evaluated_at_ms: int = 0
     first_sequence: int = 0
-    """Lasting watches: the first commit after their initial snapshot, or after what they look back to."""
+    """Durable watches: the first commit after the initial snapshot or after the `since` tick."""
     unconfirmed: list[BufferedEvent] = field(default_factory=list)
-    """Reliable watches: handed out, and not confirmed yet."""
+    """Reliable watches: delivered but unconfirmed events."""
     last_confirmed: BufferedEvent | None = None
-    """Reliable watches: of what is confirmed, the one with the highest position."""
+    """Reliable watches: the confirmed event with the highest position."""
     is_unindexed: bool = False
-    """Whether it stands in no index of its hub for now: it catches up, or waits to."""
+    """True while the watch is in no index, because it is catching up or waits to."""
     followed_sequence: int | None = None
-    """Reliable watches whose memory is full: the last commit they were told; the journal has the rest."""
+    """Lagging watches: the last evaluated commit. Later ones are replayed from the log."""
     current_commit: tuple[int, int] = (0, 0)
-    """The commit that is being told, and the position before its first event."""
+    """The commit being evaluated, and the position before its first event."""
     last_window_groups: dict[Any, dict[str, Any]] = field(default_factory=dict)
-    """Aggregating watches with a window: what the last window end told."""
+    """Aggregating watches with a window: the groups published at the last window end."""
     window_timer: Any = None
     request: Any = None
 
     def add_error(self, error: Any) -> None:
-        """A record for the owner."""
+        """Add a record for the owner."""
         self.errors.append(error)
         del self.errors[:-_KEPT_ERRORS]
         if self.wakeup is not None:
@@ -90,7 +90,10 @@ class WatchDetails:
 
 
 class Watch:
-    """A million of them must fit: what is rare stands in `details`, buffers come with the first event."""
+    """One watch.
+
+    Small, because there may be millions: rare state is in `details`, the buffer exists only with events.
+    """
 
     __slots__ = (
         "actor",
@@ -124,17 +127,17 @@ class Watch:
         self.constants = constants
         self.options = options
         self.session_id = owner
-        """The session's id; None when the watch outlived its session."""
+        """The session's id; None if the watch has outlived its session."""
         self.actor = actor
         self.status = WatchStatus.ACTIVE
         self.position = 0
-        """How many events were detected so far; the next one gets this number plus one."""
+        """The number of events so far. The next event gets this number plus one."""
         self.delivered_count = 0
         self.created_ms = created_ms
         self.last_event_ms = 0
         self.buffer: EventBuffer | None = None
         self.known_details: WatchDetails | None = None
-        """`details`, when they were asked for."""
+        """`details` if they exist."""
 
     @property
     def details(self) -> WatchDetails:
@@ -151,7 +154,7 @@ class Watch:
         return len(self.buffer) if self.buffer is not None else 0
 
     def append_event(self, delta: Delta, tick: int, sequence: int, now_ms: int) -> AppendResult:
-        """Give the event its position and let it wait."""
+        """Number the event and append it to the buffer."""
         self.position = position = self.position + 1
         self.last_event_ms = now_ms
         buffer, options = self.buffer, self.options
@@ -163,11 +166,12 @@ class Watch:
         else:
             entry = BufferedEvent(position, sequence, tick, delta, 0, 0, now_ms)
             limit = options.buffer
-        unread = options.on_full == "block" and self.session_id is None  # a trigger waits for nobody
+        # a trigger without a session has no reader to wait for
+        unread = options.on_full == "block" and self.session_id is None
         outcome = buffer.append(entry, limit, "drop" if unread else options.on_full)
         if options.deliver_on == "tick" and outcome is not AppendResult.OVERFLOW:
             snapshot = delta.type == "initial" and delta.window is None
-            buffer.held_for_tick += not snapshot  # it answers the one who made the watch
+            buffer.held_for_tick += not snapshot  # the initial snapshot is not held
         return outcome
 
     def _commit_start(self, sequence: int) -> int:
@@ -177,19 +181,19 @@ class Watch:
         return details.current_commit[1]
 
     def prepend_events(self, entries: list[BufferedEvent]) -> None:
-        """Hand these out again, before everything else."""
+        """Deliver these events again, before all others."""
         if self.buffer is None:
             self.buffer = EventBuffer()
         self.buffer.prepend(entries)
 
     @property
     def is_durable(self) -> bool:
-        """Whether it outlives its session: reliable watches and triggers do."""
+        """True if the watch outlives its session: reliable watches and triggers."""
         triggers = self.known_details is not None and self.known_details.actions is not None
         return self.options.delivery == "reliable" or triggers
 
     def take_events(self, durable: int, limit: int | None) -> list[BufferedEvent]:
-        """What may be handed out now, in the watch's order."""
+        """Remove and return the deliverable events, in the watch's order."""
         buffer = self.buffer
         if buffer is None or self.status is not WatchStatus.ACTIVE:
             return []

@@ -79,7 +79,7 @@ def notes(db: Vedette) -> list[str]:
 
 def without_actions(db: Vedette) -> None:
     """Let this process die, as it were, between every commit and what it sets off."""
-    db.database("default").watching.triggers.run_pending = lambda turn: None  # type: ignore[method-assign]
+    db.database("default").watching.triggers.run_pending = lambda lock_scope: None  # type: ignore[method-assign]
 
 
 # --- triggers ---------------------------------------------------------------------------------------------------

@@ -148,7 +148,7 @@ def test_one_that_was_stored_before_elements_had_numbers_comes_back(tmp_path: Pa
             "w = WATCH t: Task, of(t, #b) [delivery: reliable, initial: none] RETURN t.title"
         )
         watch.alter("[filter: #b.name != t.title]")
-        lasting, end = db.default.watching.lasting, session.bindings["b"]
+        lasting, end = db.default.watching.durable_watches, session.bindings["b"]
         with db.default.lock:
             key, value = lasting._facts(watch.watch, watch.watch.details.request)
             facts = json.loads(value)

@@ -40,7 +40,7 @@ def db() -> Iterator[Vedette]:
 
 
 def pool_of(db: Vedette) -> Any:
-    (pool,) = db.default.watching.consuming.matcher.pools.values()
+    (pool,) = db.default.watching.consuming.matcher.queues.values()
     return pool
 
 
@@ -95,7 +95,7 @@ def test_a_policy_that_comes_later_ends_the_late_looks(db: Vedette) -> None:
         for n in range(3):
             s.execute('SPAWN j: Job { n = $n, rank = $n, text = "old" }', n=n)
         db.define("policy odd_only: ON MATCH(j: Job) ALLOW IF j.n = 1")
-        assert {pool.lazy_matches for pool in db.default.watching.consuming.matcher.pools.values()} == {None}
+        assert {pool.lazy_matches for pool in db.default.watching.consuming.matcher.queues.values()} == {None}
         db.default.watching.consuming.validate()
         assert taken(theirs) == [(1, "old")]
         s.execute('MATCH j: Job WHERE j.n = 2 SET j.text = "new"')

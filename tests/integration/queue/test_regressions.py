@@ -261,7 +261,7 @@ def test_a_watch_that_cannot_begin_leaves_nothing_behind(bench: Bench) -> None:
     with pytest.raises(VedetteError):
         bench.watch('group: "g"', "j: Job WHERE 1 / j.n > 0")
     consuming = bench.db.default.watching.consuming
-    assert not consuming.members
+    assert not consuming.consumers
     assert not consuming.dispatcher.groups
 
 
@@ -271,7 +271,7 @@ def test_a_grown_ontology_leaves_one_pool_to_a_group(bench: Bench) -> None:
     first = bench.watch('group: "g"')
     bench.db.define("node Other { }")
     second = bench.watch('group: "g"')
-    assert len(bench.db.default.watching.consuming.matcher.pools) == 1
+    assert len(bench.db.default.watching.consuming.matcher.queues) == 1
     assert sorted(numbers(first.poll()) + numbers(second.poll())) == [1, 2]
 
 

@@ -40,7 +40,7 @@ consumed "a" (delivery d1)
 > EXPLAIN WATCH j: Job WHERE j.status = "pending" [mode: consume] RETURN j.name
 columns: aspect | value
 "host" | "engine, at commit"
-"mode" | "incremental: each match that comes, goes or changes is work or not"
+"mode" | "incremental: each match that is added, removed or changed updates the queue"
 "concerned by" | "Job"
 "key columns" | "j.status = ?1"
 "range" | "none"
@@ -48,12 +48,12 @@ columns: aspect | value
 "cost per change" | "the changed element alone, then the watches under its key"
 "ordering" | "arrival: the oldest first, also after a redelivery"
 "claim" | "j: one holder at a time, over all consume watches; ACK kills it"
-"group" | "none: the only consumer of its line"
+"group" | "none: the only consumer of its queue"
 "in hand" | "at most 1000 for this watch"
 "lease" | "30s, then it counts as failed; EXTEND renews it"
 "attempts" | "at most 4 deliveries, then a dead letter"
-"delivery" | "at least once, acknowledged once; attempts, delays and dead letters survive a restart; what it holds is free when its session ends"
-"visibility" | "committed, handed out on commit"
+"delivery" | "at least once, acknowledged once; attempts, delays and dead letters survive a restart; its deliveries are released when its session ends"
+"visibility" | "committed, delivered on commit"
 
 === surface.explain | EXPLAIN of a consumer with everything
 .use jobs
@@ -63,21 +63,21 @@ columns: aspect | value
      ack_timeout: 90s, max_redeliveries: 0, dead_letter: #dlq, delivery: reliable]
   RETURN j.name
 "host" | "engine, at commit"
-"mode" | "incremental: each match that comes, goes or changes is work or not"
+"mode" | "incremental: each match that is added, removed or changed updates the queue"
 "concerned by" | "Job"
 "key columns" | "j.status = ?1"
 "range" | "none"
 "residual" | "none"
 "cost per change" | "the changed element alone, then the watches under its key"
-"ordering" | "attribute: a strict priority over everything that waits, as the elements are now; ties as they came"
+"ordering" | "attribute: strict priority over all queued elements by their current values; ties by arrival"
 "serialized by" | "j.account: one at a time of each value, in order"
 "claim" | "j: one holder at a time, over all consume watches; ACK kills it"
-"group" | "g: each element goes to one member, shared out evenly"
+"group" | "g: each element goes to one consumer, in fair shares"
 "in hand" | "at most 2 for this watch, 5 for its group"
 "lease" | "90s, then it counts as failed; EXTEND renews it"
 "attempts" | "at most 1 delivery, then a dead letter, in the destination"
-"delivery" | "at least once, acknowledged once; attempts, delays and dead letters survive a restart; the watch, too, and who attaches within the lease keeps what it holds"
-"visibility" | "committed, handed out on commit"
+"delivery" | "at least once, acknowledged once; attempts, delays and dead letters survive a restart; so does the watch; attaching within the lease keeps its deliveries"
+"visibility" | "committed, delivered on commit"
 
 === surface.explain, E8009 | EXPLAIN refuses what WATCH refuses
 .use jobs
@@ -106,17 +106,17 @@ consumed "a" (delivery d1)
     edge invited(by: User, whom: User)
 > EXPLAIN WATCH invited(a, b) [mode: consume, group: "g", deliver_on: tick, max_redeliveries: 1] RETURN a.name
 "host" | "engine, at commit"
-"mode" | "incremental: each match that comes, goes or changes is work or not"
+"mode" | "incremental: each match that is added, removed or changed updates the queue"
 "concerned by" | "User, invited"
-"key columns" | "none: every watch of this shape is asked"
+"key columns" | "none: every watch of this shape is checked"
 "range" | "none"
 "residual" | "none"
 "cost per change" | "the matches around the changed element, then the watches under their keys"
 "ordering" | "arrival: the oldest first, also after a redelivery"
 "claim" | "invited: one holder at a time, over all consume watches; ACK unlinks it"
-"group" | "g: each element goes to one member, shared out evenly"
+"group" | "g: each element goes to one consumer, in fair shares"
 "in hand" | "at most 1000 for this watch"
 "lease" | "30s, then it counts as failed; EXTEND renews it"
 "attempts" | "at most 2 deliveries, then a dead letter"
-"delivery" | "at least once, acknowledged once; attempts, delays and dead letters survive a restart; what it holds is free when its session ends"
-"visibility" | "committed, handed out on tick"
+"delivery" | "at least once, acknowledged once; attempts, delays and dead letters survive a restart; its deliveries are released when its session ends"
+"visibility" | "committed, delivered on tick"

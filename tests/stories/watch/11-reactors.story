@@ -62,7 +62,7 @@ added "d"
 > EXPLAIN WATCH t: Task WHERE t.status = "done" AND t.priority > 5 RETURN t.title
 columns: aspect | value
 "host" | "engine, at commit"
-"mode" | "incremental: each match that comes, goes or changes is an event"
+"mode" | "incremental: each match that is added, removed or changed is an event"
 "concerned by" | "Task"
 "key columns" | "t.status = ?1"
 "range" | "t.priority > ?2"
@@ -70,7 +70,7 @@ columns: aspect | value
 "cost per change" | "the changed element alone, then the watches under its key"
 "ordering" | "arrival: in the order of commits"
 "delivery" | "best effort: at most once; beyond the buffer the oldest is dropped and counted; ends with its session"
-"visibility" | "committed, told on commit"
+"visibility" | "committed, delivered on commit"
 > MATCH s: _Watch RETURN COUNT(*)
 0
 

@@ -41,7 +41,7 @@ class Counter:
         self.numbers = count(1)
         self.serialized, self.bound = serialized, bound
         self.member = self.join("g")
-        self.pool = self.member.pool
+        self.pool = self.member.queue
 
     def join(self, name: str, pool: MatchQueue | None = None, group_bound: int | None = None) -> Consumer:
         group = self.desk.group(name, name)
@@ -55,7 +55,7 @@ class Counter:
         want = QueuedMatch((element,), {}, (rank,), serial)
         target = self.pool if pool is None else pool
         assert target is not None
-        self.desk.unblock_key(target, element, want, sequence=0, tick=0, now=0.0)
+        self.desk.add_match(target, element, want, sequence=0, tick=0, now=0.0)
 
     def take(
         self, limit: int | None = None, member: Consumer | None = None, now: float = 0.0
@@ -63,7 +63,7 @@ class Counter:
         return self.desk.deliver(member or self.member, limit, durable=0, now=now, lease=30.0)
 
     def check(self) -> None:
-        self.desk.validate([pool for group in self.desk.groups.values() for pool in group.pools])
+        self.desk.validate([pool for group in self.desk.groups.values() for pool in group.queues])
 
 
 # --- states -----------------------------------------------------------------------------------------------------
@@ -120,7 +120,7 @@ def test_a_claim_is_global() -> None:
     counter = Counter()
     other = counter.join("h")
     counter.offer("a")
-    counter.offer("a", pool=other.pool)
+    counter.offer("a", pool=other.queue)
     (delivery,) = counter.take()
     assert counter.take(member=other) == []
     counter.desk.requeue(delivery, sequence=0)
@@ -135,7 +135,7 @@ def test_what_comes_to_a_claimed_element_waits_for_it() -> None:
     counter.offer("a")
     (delivery,) = counter.take()
     late = counter.join("h")
-    counter.offer("a", pool=late.pool)
+    counter.offer("a", pool=late.queue)
     assert counter.take(member=late) == []
     counter.desk.requeue(delivery, sequence=0)
     assert len(counter.take(member=late)) == 1
@@ -239,8 +239,8 @@ def test_a_poll_hands_out_a_fair_part(waiting: int, held: tuple[int, ...]) -> No
 def test_a_group_has_a_bound_of_its_own() -> None:
     counter = Counter()
     bounded = counter.join("b", group_bound=3)
-    rival = counter.join("b", bounded.pool, group_bound=3)
+    rival = counter.join("b", bounded.queue, group_bound=3)
     for number in range(9):
-        counter.offer(f"e{number}", pool=bounded.pool)
+        counter.offer(f"e{number}", pool=bounded.queue)
     assert len(counter.take(member=bounded)) == 3
     assert counter.take(member=rival) == []

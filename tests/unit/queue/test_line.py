@@ -55,20 +55,20 @@ class LineMachine(RuleBasedStateMachine):
     def put(self, number: int, rank: SortKey, key: str) -> None:
         """Whoever moves leaves the line first: in a line for each key it stands under its former one."""
         who = self.people[number]
-        self.line.discard(who)
+        self.line.remove(who)
         who.rank, who.serialization_key = rank, key
-        self.line.put(who)
+        self.line.add(who)
         assert who.is_in_line
 
     @rule(number=PLACES)
     def put_again(self, number: int) -> None:
         who = self.people[number]
         if who.is_in_line:
-            self.line.put(who)
+            self.line.add(who)
 
     @rule(number=PLACES)
     def discard(self, number: int) -> None:
-        self.line.discard(self.people[number])
+        self.line.remove(self.people[number])
         assert not self.people[number].is_in_line
 
     @rule(times=st.integers(60, 90), number=PLACES, rank=RANKS)
@@ -84,7 +84,7 @@ class LineMachine(RuleBasedStateMachine):
         self.first_is(min(self.eligible(), key=lambda who: who.turn, default=None))
 
     def first_is(self, expected: Stander | None) -> None:
-        assert self.line.first() is expected
+        assert self.line.peek() is expected
 
 
 class LongLineMachine(LineMachine):
@@ -120,7 +120,7 @@ class SerialLineMachine(LineMachine):
     def let_go(self, key: str) -> None:
         if self.held.get(key, False):
             self.held[key] = False
-            self.line.offer(key)
+            self.line.expose_head(key)
 
     @rule(most=st.integers(0, 3))
     def pop(self, most: int) -> None:

@@ -27,22 +27,22 @@ def test_places_are_those_who_came_and_did_not_go(seed: int, leaving: float) -> 
             pool.drop_entry(there.pop(random.randrange(len(there))))
         else:
             arrivals += 1
-            place = pool.add_place(f"j{arrivals}", arrivals)
-            pool.put(place, None)
+            place = pool.add_entry(f"j{arrivals}", arrivals)
+            pool.set_match(place, None)
             there.append(place)
             most = max(most, len(there))
         if step % 50 == 0:
-            assert pool.places == there
+            assert pool.entries == there
         assert len(pool._entries) <= 2 * most + FEW
-    assert pool.places == there
+    assert pool.entries == there
 
 
 @pytest.mark.parametrize("order", ["as they came", "the last first", "any"])
 def test_what_is_kept_of_those_who_went_shrinks_with_those_who_are_there(order: str) -> None:
     pool, many = _pool(), 20_000
-    places = [pool.add_place(f"j{number}", number) for number in range(many)]
+    places = [pool.add_entry(f"j{number}", number) for number in range(many)]
     for place in places:
-        pool.put(place, None)
+        pool.set_match(place, None)
     if order == "the last first":
         places.reverse()
     elif order == "any":

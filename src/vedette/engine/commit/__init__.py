@@ -1,4 +1,4 @@
-"""The commit path: the engine lock, journal entries, commit history."""
+"""The commit path: the engine lock, the encoding of commits, and their history."""
 
 from __future__ import annotations
 

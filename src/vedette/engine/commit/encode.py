@@ -1,4 +1,4 @@
-"""Commits ▸ one batch for the store: the net effect on elements, and every change in the journal."""
+"""Encodes commits as one batch for the store: the net effect on elements, and every change for the log."""
 
 from __future__ import annotations
 
@@ -13,19 +13,19 @@ from vedette.values import timestamp_to_ms
 __all__ = ["POLICY_CHANGE_NOTE", "TICK_NOTE", "PolicyChange", "encode_commits"]
 
 TICK_NOTE = "tick"
-"""The fact that holds logical time after the last commit."""
+"""The note that stores logical time after the last commit."""
 POLICY_CHANGE_NOTE = "rights"
 
 
 class PolicyChange(NamedTuple):
-    """The last commit that declared a policy: what actors were told before it was judged by others."""
+    """The last commit that declared a policy. Earlier events were filtered by other policies."""
 
     sequence: int
     tick: int
 
 
 def encode_commits(codec: Callable[[], ElementCodec], commits: Sequence[Commit]) -> Batch:
-    """Runs in the thread that leads the flush, outside every lock: elements never change, so it may take its time."""
+    """Encode commits. Runs without locks in the thread that leads the flush; elements are immutable."""
     current = codec()
     records: dict[str, ElementRecord | None] = {}
     rows: list[JournalRow] = []
@@ -54,7 +54,7 @@ def _encode_changes(
     for before, after in commit.changes:
         element = after if after is not None else before
         assert element is not None
-        # An element keeps the place of its first change: an edge stays behind the edges that it joins.
+        # A record keeps the position of its first change, so that an edge follows the elements it joins.
         records[element.id], image = codec.record_and_image(after) if after is not None else (None, None)
         earlier = codec.image(before) if before is not None else None
         rows.append(

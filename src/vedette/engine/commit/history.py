@@ -1,4 +1,4 @@
-"""Commits gone by: the latest from memory, older ones from the journal, and the states of the graph between them."""
+"""Past commits: recent ones from memory, older ones from the log; and the graph states between them."""
 
 from __future__ import annotations
 
@@ -20,15 +20,18 @@ __all__ = ["CommitHistory", "LogTrimmed", "replay"]
 
 _ROWS_PER_READ = 1000
 _OVERHEAD = 200
-"""Of a change, beyond its values: about, in bytes."""
+"""Approximate bytes of a change, without its values."""
 
 
 class LogTrimmed(Exception):
-    """The log does not reach back that far any more."""
+    """The requested commits have been trimmed from the log."""
 
 
 class CommitHistory:
-    """Reads commits by sequence. `keep` and `keep_bytes` bound what is held in memory; `:memory:` has no others."""
+    """Reads commits by sequence.
+
+    `keep` and `keep_bytes` limit what is in memory; `:memory:` databases have no more.
+    """
 
     def __init__(
         self, store: Store, codec: Callable[[], ElementCodec], *, keeps: bool, keep: int, keep_bytes: int
@@ -38,20 +41,20 @@ class CommitHistory:
         self._keep, self._keep_bytes = keep, keep_bytes
         self._recent: deque[Commit] = deque()
         self._weights: deque[int] = deque()
-        """Of each of them, about, in bytes."""
+        """Approximate bytes of each commit."""
         self._weight = 0
         self._in_memory_after = 0
         """Every commit with a higher sequence is in memory."""
 
     def reset(self, sequence: int) -> None:
-        """Begin to remember: what was committed up to here is in the journal only."""
+        """Start with an empty memory: commits up to this sequence are only in the log."""
         self._recent.clear()
         self._weights.clear()
         self._weight = 0
         self._in_memory_after = sequence
 
     def add(self, commit: Commit) -> None:
-        """Remember it. The latest is kept however large it is: it is what the graph holds anyway."""
+        """Add a commit. The latest is kept regardless of its size, because the graph holds its elements anyway."""
         weight = _weight_of(commit.changes)
         recent = self._recent
         recent.append(commit)
@@ -62,20 +65,20 @@ class CommitHistory:
             self._weight -= self._weights.popleft()
 
     def pad_elements(self, width: Callable[[str], int]) -> None:
-        """The ontology has grown: older versions get room for the new attributes, as those in the graph did."""
+        """After a schema change: extend older versions by the new attributes, like the elements of the graph."""
         self._recent = deque(
             [commit._replace(changes=_widened(commit.changes, width)) for commit in self._recent]
         )
 
     def commits_after(self, sequence: int) -> list[Commit]:
-        """Commits with a higher sequence that changed elements, in order. Raises Trimmed when some are gone."""
+        """Commits with a higher sequence that changed elements, in order. Raises LogTrimmed if some are gone."""
         if sequence >= self._in_memory_after:
             return [commit for commit in self._recent if commit.sequence > sequence and commit.changes]
         older = self._from_journal(sequence)
         return older + [commit for commit in self._recent if commit.changes]
 
     def last_time(self) -> datetime | None:
-        """When something was last changed; None when nobody knows any more."""
+        """The time of the last change; None if unknown."""
         if self._recent or self._store is None:
             return self._recent[-1].time if self._recent else None
         last = self._store.last_offset()
@@ -83,7 +86,7 @@ class CommitHistory:
         return timestamp_from_ms(rows[0].time_ms) if rows else None
 
     def time_of(self, sequence: int) -> datetime | None:
-        """When the last commit up to this one was made; None when nobody knows any more."""
+        """The time of the last commit up to this sequence; None if unknown."""
         made = [commit.time for commit in self._recent if commit.sequence <= sequence]
         if made or self._store is None:
             return made[-1] if made else None
@@ -91,7 +94,7 @@ class CommitHistory:
         return timestamp_from_ms(times[-1]) if times else None
 
     def sequence_of_tick(self, tick: int) -> int:
-        """The last sequence whose commit was in this tick or before: everything after it is news since then."""
+        """The last sequence committed in this tick or before."""
         found = [commit.sequence for commit in self._recent if commit.tick <= tick]
         if found:
             return found[-1]
@@ -102,7 +105,7 @@ class CommitHistory:
         return self._in_memory_after
 
     def _bisect(self, tick: int) -> int:
-        """Offsets and ticks rise together: find the last row of the tick by halving."""
+        """Binary search for the last row of the tick: offsets and ticks increase together."""
         assert self._store is not None
         first = self._first_offset()
         low, high = first - 1, self._store.last_offset()
@@ -129,13 +132,13 @@ class CommitHistory:
         return [self._commit(list(group)) for _, group in groupby(rows, key=lambda row: row.seq)]
 
     def _trimmed_after(self, sequence: int, first: int) -> bool:
-        """Whether a row with a higher sequence may have been trimmed: the oldest one kept must not be its successor."""
+        """True if a row with a higher sequence may have been trimmed."""
         assert self._store is not None
         rows = self._store.read(first - 1, 1)
         return bool(rows) and rows[0].seq > sequence + 1
 
     def _first_offset(self) -> int:
-        """The first offset that the journal still reaches back to."""
+        """The first offset that is still in the log."""
         assert self._store is not None
         try:
             self._store.read(0, 1)
@@ -164,7 +167,7 @@ class CommitHistory:
 
 
 def _weight_of(changes: Sequence[ElementChange]) -> int:
-    """A version that was replaced counts with the commit that replaced it: the graph no longer needs it."""
+    """A replaced version counts towards the commit that replaced it, because the graph no longer needs it."""
     total = 0
     for before, after in changes:
         total += _OVERHEAD
@@ -188,7 +191,7 @@ def _widened(changes: Sequence[ElementChange], width: Callable[[str], int]) -> l
 def replay(
     state: GraphState, commits: Sequence[Commit], tell: Callable[[Commit, Overlay, Overlay], None]
 ) -> None:
-    """Walk from the state before the first commit to the present, showing each commit with the views around it."""
+    """Call `tell` for each commit with the views before and after it, from the first to the present."""
     before, after = Overlay(state.graph, state.layout), Overlay(state.graph, state.layout)
     for commit in reversed(commits):
         for old, new in commit.changes:

@@ -1,4 +1,4 @@
-"""A session's turn at its database's state, and the highest commit that it saw there."""
+"""The engine lock as a session holds it, and the latest commit it has observed."""
 
 from __future__ import annotations
 
@@ -17,10 +17,11 @@ __all__ = ["LockScope"]
 
 
 class LockScope:
-    """`with turn:` holds the database's lock. Whatever was seen, a result or an error, is told only when durable.
+    """`with lock_scope:` holds the engine lock. Results and errors are released only when what they observed is
+    durable.
 
-    So the turn remembers the last commit that was there when it ended: `seen` is what the session waits for, at the
-    gate of the state in which it was seen. After a failed flush the database has another state and another gate.
+    On exit the scope records the current sequence as `observed_sequence`. The session waits until the log writer of
+    the same state has made it durable. After a failed flush the database has another state and another log writer.
     """
 
     __slots__ = ("_database", "_lock", "_state", "log_writer", "observed_sequence")
@@ -47,6 +48,6 @@ class LockScope:
             self._lock.release()
 
     def observe(self) -> Self:
-        """The turn, over already: everything that is there now was seen."""
+        """Acquire and release the lock once: everything committed so far counts as observed."""
         with self:
             return self

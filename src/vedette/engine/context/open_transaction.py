@@ -1,4 +1,4 @@
-"""Explicit transactions of a session: isolation, savepoints, bindings that roll back with the rest."""
+"""Explicit transactions of a session: isolation, savepoints, and bindings that roll back with them."""
 
 from __future__ import annotations
 
@@ -19,7 +19,10 @@ __all__ = ["OpenTransaction", "ReadRecorder"]
 
 
 class OpenTransaction:
-    """BEGIN … COMMIT. READ COMMITTED reads the latest committed state; SERIALIZABLE a snapshot, checked at COMMIT."""
+    """BEGIN … COMMIT.
+
+    READ COMMITTED reads the latest committed state; SERIALIZABLE a snapshot, checked at COMMIT.
+    """
 
     def __init__(self, database: Database, *, serializable: bool, bindings: dict[str, str]) -> None:
         state = database.state
@@ -28,19 +31,19 @@ class OpenTransaction:
         self.tick = state.tick
         self.now = database.statement_time()
         self.abort_reason: str | None = None
-        """Why nothing but ROLLBACK is accepted any more."""
+        """If set, only ROLLBACK is accepted, for this reason."""
         self.causes: list[str] = []
         self.enlisted_deliveries: list[Delivery] = []
-        """Deliveries whose elements it deletes: done with when it commits, pending again when it does not."""
+        """Deliveries whose elements it deletes: finished at COMMIT, pending again after ROLLBACK."""
         self._snapshot: Overlay | None = state.open_snapshot() if serializable else None
         self.reads = ReadRecorder(self._snapshot) if self._snapshot is not None else None
         self.transaction: Transaction = state.begin(self.reads)
         self._bindings = dict(bindings)
         self._savepoints: dict[str, tuple[dict[str, str], int]] = {}
-        """Name ▸ the bindings then, and how many deliveries were acknowledged."""
+        """Name ▸ the bindings and the number of enlisted deliveries at that time."""
 
     def check_usable(self) -> None:
-        """Refuse once it is aborted; asked again with the turn held, since others abort it with theirs."""
+        """Raise if the transaction is aborted. Check again with the lock held, because others may abort it."""
         if self.abort_reason is not None:
             text = f"The transaction is aborted ({self.abort_reason}): only ROLLBACK is accepted"
             raise TransactionError("E5005", text)
@@ -53,36 +56,37 @@ class OpenTransaction:
         self.transaction.rollback_to(name)
         bindings, acknowledged = self._savepoints[name]
         session.bindings = dict(bindings)
-        session.database.watching.consuming.deliveries.restore_pending(
+        session.database.watching.consuming.settlement.restore_pending(
             self.enlisted_deliveries[acknowledged:]
         )
         del self.enlisted_deliveries[acknowledged:]
 
     def view_on(self, snapshot: Overlay) -> View:
-        """What the transaction sees, over a state that stands still. SERIALIZABLE has its own."""
+        """What the transaction sees on top of a snapshot. SERIALIZABLE has its own snapshot."""
         return self.transaction.view if self.serializable else self.transaction.view.rebased(snapshot)
 
     def check_reads(self) -> None:
-        """SERIALIZABLE: nothing that was read may have changed since."""
+        """SERIALIZABLE: raise if anything that was read has changed since."""
         if self.reads is not None and self._snapshot is not None and self.reads.has_conflict(self._snapshot):
-            text = (
-                "What this transaction read was changed by another meanwhile: it is rolled back, try it again"
-            )
+            text = "Another transaction changed what this one has read: it is rolled back, try it again"
             raise TransactionError("E5002", text)
 
     def end(self, session: Session, *, committed: bool = False) -> None:
-        """Let go of everything; called with the database's turn held."""
+        """Release the snapshot and, unless committed, undo bindings and enlisted deliveries.
+
+        Call with the lock held.
+        """
         if self._snapshot is not None:
             session.database.state.close_snapshot(self._snapshot)
         if not committed:
             session.bindings = self._bindings
-            session.database.watching.consuming.deliveries.restore_pending(self.enlisted_deliveries)
+            session.database.watching.consuming.settlement.restore_pending(self.enlisted_deliveries)
             session.database.watching.retract_uncommitted(self.transaction)
         session.transaction = None
 
 
 class ReadRecorder:
-    """A view that remembers what was asked of it, so that COMMIT can tell whether the answers still hold."""
+    """A view that records reads, so that COMMIT can check whether they are still valid."""
 
     def __init__(self, view: View) -> None:
         self._view = view
@@ -113,7 +117,7 @@ class ReadRecorder:
         return self._view.incident(id)
 
     def has_conflict(self, snapshot: Overlay) -> bool:
-        """Whether a commit since the snapshot touched anything that was read."""
+        """True if a commit since the snapshot changed anything that was read."""
         graph = snapshot.base
         for id, before in snapshot.versions.items():
             after = graph.get(id)

@@ -1,4 +1,4 @@
-"""Texts ▸ prepared statements: parsed once however the constants vary, planned once per types of constants."""
+"""Prepared statements: parsed once for all constants, planned once per types of constants."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ __all__ = ["MISSING", "Missing", "PreparedStatement", "StatementCache"]
 
 
 class Missing:
-    """Stands for a parameter that was not given."""
+    """The value of a parameter that was not given."""
 
 
 MISSING: Any = Missing()
@@ -30,23 +30,23 @@ _MAX_PLAIN_INT = 1 << 62
 
 
 class PreparedStatement:
-    """One statement, and the plans made for it so far."""
+    """One statement and its plans so far."""
 
     __slots__ = ("literals", "parameters", "plans", "source", "statement")
 
     def __init__(self, statement: ast.Statement, literals: int, source: str) -> None:
         self.statement = statement
         self.literals = literals
-        """How many literals its constants begin with."""
+        """Number of leading constants that are literals."""
         self.source = source
-        """The text that was parsed: places in errors of analysis point into it."""
+        """The parsed text. Positions in analysis errors refer to it."""
         found = {node.name: node.optional for node in walk(statement) if isinstance(node, Parameter)}
         self.parameters = tuple(found)
-        """Names, in order of first use; their values follow the literals."""
+        """Parameter names in order of first use. Their values follow the literals."""
         self.plans: dict[tuple[type, ...], Any] = {}
 
     def constants(self, literals: tuple[Value, ...], values: Mapping[str, Any]) -> tuple[Value, ...]:
-        """Literals, then parameters; a missing one is `MISSING`, and the resolver's business."""
+        """Literals, then parameters. A missing parameter is `MISSING`; the resolver reports it."""
         if not self.parameters:
             return literals
         constants = list(literals)
@@ -63,7 +63,7 @@ class PreparedStatement:
         return tuple(constants)
 
     def frame(self, signature: tuple[type, ...], schema: Schema) -> AnalysisContext:
-        """What a resolver needs to know about the statement's constants."""
+        """The analysis context of the statement for these constant types."""
         first = self.literals
         given = {n: first + i for i, n in enumerate(self.parameters) if signature[first + i] is not Missing}
         return AnalysisContext(
@@ -79,7 +79,7 @@ def _canonical(name: str, value: Any) -> Value:
 
 
 class StatementCache:
-    """Finds the prepared statement of a text by the text itself, else by what is left when literals are lifted out."""
+    """Finds the prepared statement of a text: by the text, or by its skeleton without literals."""
 
     def __init__(self, size: int, limits: ParserLimits) -> None:
         self._size = size
@@ -88,9 +88,12 @@ class StatementCache:
         self._skeletons: dict[Any, tuple[tuple[int, ...], dict[Any, tuple[PreparedStatement, ...]]]] = {}
 
     def prepare_script(self, text: object) -> tuple[tuple[PreparedStatement, ...], tuple[Value, ...]]:
-        """Every statement of the text, and the text's literals. Parses the whole before anything is run."""
+        """Prepare every statement of the text.
+
+        Return them with the text's literals. Parses all before anything runs.
+        """
         if not isinstance(text, str):
-            raise InvalidStatement("E1101", f"a statement is a text (str), this is {type(text).__name__}")
+            raise InvalidStatement("E1101", f"a statement must be a str, not {type(text).__name__}")
         known = self._texts.get(text)
         if known is None:
             known = self._find(text)
@@ -100,7 +103,7 @@ class StatementCache:
         return known
 
     def prepare_one(self, text: object) -> tuple[PreparedStatement, tuple[Value, ...]]:
-        """The one statement of the text."""
+        """Prepare the only statement of the text."""
         prepared, literals = (self._texts.get(text) if type(text) is str else None) or self.prepare_script(
             text
         )
@@ -111,7 +114,7 @@ class StatementCache:
         return prepared[0], literals
 
     def parse_uncached(self, text: str) -> tuple[PreparedStatement, ...]:
-        """The statements of the text, parsed afresh."""
+        """Parse the statements of the text without the cache."""
         return self._parse(text)[0]
 
     def _find(self, text: str) -> tuple[tuple[PreparedStatement, ...], tuple[Value, ...]]:

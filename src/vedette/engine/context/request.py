@@ -1,4 +1,4 @@
-"""One statement on its way through the engine."""
+"""One statement during its execution."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ class StatementRequest:
     constants: tuple[Value, ...]
     """The text's literals, then the parameters."""
     text: str
-    """As the user wrote it: places in errors point into it."""
+    """The text as written. Positions in errors refer to it."""
 
     @property
     def database(self) -> Database:
@@ -36,18 +36,21 @@ class StatementRequest:
         return tuple(map(type, self.constants))
 
     def for_inner(self, statement: Statement) -> StatementRequest:
-        """The same request for a statement inside this one: what EXPLAIN explains."""
+        """The same request for a statement nested in this one, such as that of EXPLAIN."""
         inner = PreparedStatement(statement, self.prepared.literals, self.prepared.source)
         inner.parameters = self.prepared.parameters
         return StatementRequest(self.session, inner, self.constants, self.text)
 
     def executable(self) -> Any:
-        """The compiled statement; call with the database's turn held."""
+        """The compiled statement. Call with the engine lock held."""
         return self.session.executable(self.prepared, self.constants, self.text)
 
 
 def resolve_id(request: StatementRequest, expression: Expression) -> str:
-    """What a string, a parameter or `#id` names; a name that the session has bound stands for what it is bound to."""
+    """The id that a string, a parameter or `#id` denotes.
+
+    A name bound in the session denotes what it is bound to.
+    """
     if isinstance(expression, IdReference):
         name = expression.name
         if isinstance(name, str):
@@ -61,5 +64,5 @@ def resolve_id(request: StatementRequest, expression: Expression) -> str:
     elif isinstance(expression, Literal):
         value = request.constants[expression.slot] if expression.slot is not None else expression.value
     if not isinstance(value, str):
-        raise AnalysisError("E2003", f"A String that names something is needed here, not {value!r}")
+        raise AnalysisError("E2003", f"A String with an id is required here, not {value!r}")
     return value

@@ -1,4 +1,4 @@
-"""What a statement answers."""
+"""The result of a statement."""
 
 from __future__ import annotations
 
@@ -10,9 +10,9 @@ __all__ = ["Result"]
 
 
 class Result(ChangeCounts):
-    """Counts of what changed, the rows of what was asked, and what the user should know.
+    """Counts of changes, rows, and warnings.
 
-    `created`, `modified` and `deleted` count nodes (`modified` edges too), `linked` and `unlinked` edges.
+    `created`, `modified` and `deleted` count nodes (`modified` also edges), `linked` and `unlinked` edges.
     """
 
     __slots__ = (
@@ -40,7 +40,7 @@ class Result(ChangeCounts):
         self.handle = handle
         """The id of the watch that the statement created."""
         self.tick = tick
-        """The tick of the commit that the statement made, if it made one."""
+        """The tick of the statement's commit, if it committed."""
 
     def __repr__(self) -> str:
         counts = [

@@ -1,4 +1,4 @@
-"""Stands for a session where there is none: of a watch that outlived its own, or that is looked at from outside."""
+"""On whose behalf something is read: a session, or an actor without one."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ __all__ = ["DetachedViewer", "Viewer"]
 
 
 class Viewer(Protocol):
-    """Whom something is looked at for: a session, or what stands for one."""
+    """A session, or a substitute with its actor."""
 
     @property
     def database(self) -> Database: ...
@@ -28,7 +28,7 @@ class Viewer(Protocol):
 
 
 class DetachedViewer:
-    """What compiling and looking need of a session: a database, and an actor or none."""
+    """A viewer without a session: a database and an actor, or the system context."""
 
     transaction = None
 

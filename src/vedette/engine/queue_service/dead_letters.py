@@ -1,8 +1,8 @@
-"""Dead letters: matches that could not be consumed, kept in the store until somebody sends them back.
+"""Dead letters: matches that could not be consumed, stored until REDRIVE.
 
-    letter.<id>    a `DeadLetter` as JSON; empty: it was sent back
+  letter.<id>    a `DeadLetter` as JSON; an empty value means that it was redriven
 
-A letter holds the images of everything that was deleted with its element, so that REDRIVE can make it whole again.
+A letter contains the images of all elements that were deleted with it, so that REDRIVE can restore them.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ _LETTER = "letter."
 
 
 class DeadLetters:
-    """The letters of one database. `redrive` waits for the turn; the rest is called in it."""
+    """The dead letters of one database. `redrive` acquires the engine lock; call the other methods with it held."""
 
     def __init__(self, consuming: QueueService) -> None:
         self._consuming = consuming
@@ -43,10 +43,10 @@ class DeadLetters:
     def _database(self) -> Any:
         return self._consuming.watching.database
 
-    # --- burying ----------------------------------------------------------------------------------------------
+    # --- moving -----------------------------------------------------------------------------------------------
 
     def move(self, delivery: Delivery, attempts: Attempts, reason: str, cause: str | None) -> None:
-        """Delete the element and write its letter, in one commit with the authority of the system."""
+        """Delete the element and store its letter in one commit, with the rights of the system."""
         database, watch = self._database, delivery.consumer.watch
         state = database.state
         destination = self._consuming.dead_letter_destinations.get(watch.number)
@@ -55,7 +55,7 @@ class DeadLetters:
         element = state.graph.get(delivery.queued_element.element)
         delivery.apply(DeliveryEvent.ENLIST)
         if element is None:
-            self._consuming.deliveries.complete([delivery])
+            self._consuming.settlement.complete([delivery])
             return
         try:
             transaction = state.begin()
@@ -63,18 +63,18 @@ class DeadLetters:
             letter = self._letter(delivery, attempts, reason, cause, destination, transaction)
             facts = (
                 (f"{_LETTER}{letter.id}", _encode(letter)),
-                *self._consuming.deliveries.notes_for([delivery]),
+                *self._consuming.settlement.notes_for([delivery]),
             )
             self._commit(transaction, f"dead letter {letter.id}", facts)
         except BaseException:
             delivery.apply(DeliveryEvent.ROLLBACK)
             raise
         self.letters[letter.id] = letter
-        self._consuming.deliveries.complete([delivery])
-        self._consuming.watching.news.letter_added(letter)
+        self._consuming.settlement.complete([delivery])
+        self._consuming.watching.layer0_changes.letter_added(letter)
 
     def _destination_exists(self, watch: Watch, destination: str) -> bool:
-        """For the watch's actor: what is hidden from it does not exist, whatever it is asked for."""
+        """True if the destination exists and the watch's actor can see it."""
         graph = self._database.state.graph
         if graph.get(destination) is None:
             return False
@@ -127,10 +127,10 @@ class DeadLetters:
         database.log_writer.append(commit.sequence, commit)
         database.watching.follow(commit, 0)
 
-    # --- sending back -----------------------------------------------------------------------------------------
+    # --- redriving --------------------------------------------------------------------------------------------
 
     def redrive(self, session: Session, id: str) -> Result:
-        """Make the letter's element, and what was deleted with it, whole again; its attempts begin anew."""
+        """Restore the letter's element and everything deleted with it. Its attempts start at zero."""
         session.admit()
         result = Result()
         with session.lock_scope:
@@ -141,7 +141,10 @@ class DeadLetters:
         return result
 
     def redrive_all(self, session: Session, watch_id: str) -> Result:
-        """Every letter of a watch, and what is parked for it. Those that cannot be sent back stay, with a warning."""
+        """Redrive all letters and parked entries of a watch.
+
+        Letters that cannot be redriven stay, with a warning.
+        """
         session.admit()
         result = Result()
         problems: list[VedetteError] = []
@@ -169,7 +172,7 @@ class DeadLetters:
         return result
 
     def may_redrive(self, session: Session, letter: DeadLetter) -> bool:
-        """The actor of its watch, the system context, or who may set `_Watch`."""
+        """True for the actor of the watch, the system context, and actors that may set `_Watch`."""
         if session.actor is None or session.actor == letter.actor:
             return True
         _, guard = execution.statement_context(session, ())
@@ -183,7 +186,7 @@ class DeadLetters:
         restored = [database.decode_image(image) for image in letter.elements]
         nodes = [element for element in restored if element.targets is None]
         edges = [element for element in restored if element.targets is not None]
-        for element in (*nodes, *edges):  # an edge was deleted before the edges that join it
+        for element in (*nodes, *edges):  # nodes first, then edges: the deletion order was the reverse
             if transaction.view.get(element.id) is not None:
                 text = f"'{element.id}' is there again: the dead letter '{letter.id}' cannot be sent back over it"
                 raise MutationError("E3601", text, fields={"id": element.id, "letter": letter.id})
@@ -200,15 +203,15 @@ class DeadLetters:
         del self.letters[letter.id]
         result.created += transaction.counts.created
         result.linked += transaction.counts.linked
-        self._consuming.watching.news.letter_removed(letter)
+        self._consuming.watching.layer0_changes.letter_removed(letter)
 
     def _unpark(self, number: int) -> None:
-        member = self._consuming.members.get(number)
-        if member is None or member.pool is None:
+        consumer = self._consuming.consumers.get(number)
+        if consumer is None or consumer.queue is None:
             return
-        for place in list(member.pool.places):
-            if place.queued_element is not None and place.queued_element.parked:
-                self._consuming.deliveries.unpark(place.element)
+        for entry in list(consumer.queue.entries):
+            if entry.queued_element is not None and entry.queued_element.parked:
+                self._consuming.settlement.unpark(entry.element)
 
     # --- the store --------------------------------------------------------------------------------------------
 

@@ -1,10 +1,10 @@
-"""How deliveries end: ACK, NACK, EXTEND, timeouts, and what is stored of attempts.
+"""Ends deliveries: ACK, NACK, EXTEND, release and lease expiry; stores failed attempts.
 
-    attempt.<element>            {"failures", "timeouts", "until_ms", "parked"}    without a group
-    attempt.<element>.<group>    the same, in a group; an empty value forgets
+  attempt.<element>            {"failures", "timeouts", "until_ms", "parked"}    without a group
+  attempt.<element>.<group>    the same, in a group; an empty value deletes the entry
 
-A failed attempt is durable before its element can be handed out again: it stands in line from the commit on that stores
-it. Claims are not stored: they end with the process, and count no attempt.
+A failed attempt is durable before its element is delivered again: the entry carries the sequence of the commit that
+stores the attempt. Claims are not stored. They end with the process and do not count as attempts.
 """
 
 from __future__ import annotations
@@ -37,14 +37,14 @@ __all__ = ["Note", "Settlement", "dead_letter_failed", "invalid_delivery_id"]
 Note = tuple[str, str]
 _ATTEMPT = "attempt."
 _ACKS_PER_LOCK = 32
-"""So many are acknowledged before somebody else has a turn."""
+"""Number of ACKs processed before the engine lock is released for others."""
 _DEFAULT_DESTINATION = "the dead letters"
-"""How a watch without a destination calls it."""
+"""How error texts name the destination of a watch without `dead_letter`."""
 log = logging.getLogger(__name__)
 
 
 class Settlement:
-    """Ends of deliveries. Methods that take a session wait for the turn; the others are called in it."""
+    """Ends deliveries. Methods that take a session acquire the engine lock; call the others with the lock held."""
 
     def __init__(self, consuming: QueueService) -> None:
         self._consuming = consuming
@@ -53,7 +53,7 @@ class Settlement:
     # --- statements -------------------------------------------------------------------------------------------
 
     def ack(self, session: Session, ids: Sequence[str]) -> Result:
-        """Delete what was delivered: each in a transaction of its own, or all in the session's open one."""
+        """Delete the delivered elements: each in its own transaction, or all in the session's open transaction."""
         session.admit()
         result = Result()
         for start in range(0, len(ids), _ACKS_PER_LOCK):
@@ -79,13 +79,15 @@ class Settlement:
             self._consuming.notify_after(ended, session.database.state.sequence)
 
     def _warm_cache(self, session: Session, ids: Sequence[str]) -> None:
-        desk = self._consuming.dispatcher
-        elements = [desk.deliveries[id].queued_element.element for id in ids if id in desk.deliveries]
+        dispatcher = self._consuming.dispatcher
+        elements = [
+            dispatcher.deliveries[id].queued_element.element for id in ids if id in dispatcher.deliveries
+        ]
         session.database.state.graph.warm(elements)
-        desk.warm(elements)
+        dispatcher.warm(elements)
 
     def _is_hidden(self, session: Session, delivery: Delivery) -> bool:
-        """What the actor may not see any more is to it as if it were gone: nothing is left to do, and it stays."""
+        """True if the actor can no longer see the element. ACK then releases the delivery and keeps the element."""
         if session.actor is None:
             return False
         _, guard = execution.statement_context(session, ())
@@ -115,7 +117,7 @@ class Settlement:
         self._finish(delivery)
 
     def _can_delete_directly(self, session: Session, element: Element) -> bool:
-        """Whether nobody can refuse the deletion, and nobody looks at it before the commit."""
+        """True if nothing can refuse the deletion and no watch sees uncommitted writes."""
         database = session.database
         return (
             session.actor is None
@@ -124,7 +126,7 @@ class Settlement:
         )
 
     def _ack_direct(self, session: Session, delivery: Delivery, element: Element, result: Result) -> None:
-        """The commit is the deletion: what a transaction would come to, at a third of the price."""
+        """Commit the deletion without a transaction. Same result as with one, at about a third of the cost."""
         database = session.database
         delivery.apply(DeliveryEvent.ENLIST)
         try:
@@ -154,7 +156,7 @@ class Settlement:
         session.database.watching.publish_uncommitted(opened.transaction)
 
     def _delete(self, session: Session, transaction: Transaction, delivery: Delivery) -> Any:
-        """Nothing is left to do when the element is gone already (B34). Returns what now() is."""
+        """Delete the element, or do nothing if it is gone already. Return the `now()` of the statement."""
         context, guard = execution.statement_context(session, (), view=transaction.view)
         id = delivery.queued_element.element
         element = transaction.view.get(id)
@@ -176,7 +178,10 @@ class Settlement:
         delay: timedelta | None = None,
         cause: str | None = None,
     ) -> Result:
-        """Give it back for another attempt, now or later; or for none. Takes effect at once, also inside BEGIN."""
+        """Return the element for another attempt, now or after `delay`, or dead-letter it (`retry=False`).
+
+        Takes effect immediately, also inside BEGIN.
+        """
         session.admit()
         result = Result()
         with session.lock_scope:
@@ -187,7 +192,7 @@ class Settlement:
         return result
 
     def extend(self, session: Session, id: str, by: timedelta | None) -> Result:
-        """The lease runs from now on, for the time given or for another ack_timeout."""
+        """Restart the lease now, for the given time or for another `ack_timeout`."""
         with session.lock_scope:
             delivery = self._find(session, id)
             span = by if by is not None else delivery.consumer.watch.options.ack_timeout
@@ -196,14 +201,17 @@ class Settlement:
         return Result()
 
     def release(self, session: Session, id: str) -> Result:
-        """Give it back untried."""
+        """Return the element to its queue without counting an attempt."""
         with session.lock_scope:
             self._requeue(self._find(session, id), 0, None)
         return Result()
 
     def renew(self, session: Session, ids: Iterable[str]) -> list[str]:
-        """New leases for those that are still this session's and still wanted; the others are no work any more."""
-        desk, kept = self._consuming.dispatcher, []
+        """Renew the leases of this session's deliveries that still match.
+
+        Return the renewed ids; drop the others.
+        """
+        dispatcher, kept = self._consuming.dispatcher, []
         with session.lock_scope:
             for id in ids:
                 try:
@@ -214,13 +222,13 @@ class Settlement:
                     self._requeue(delivery, 0, None)
                     continue
                 span = delivery.consumer.watch.options.ack_timeout
-                desk.extend_lease(delivery, self._consuming.now + span.total_seconds())
+                dispatcher.extend_lease(delivery, self._consuming.now + span.total_seconds())
                 kept.append(id)
             self.schedule_expiry()
         return kept
 
     def _find(self, session: Session, id: str) -> Delivery:
-        """A pending delivery of this session; for all others E8004, whatever the reason."""
+        """Return a pending delivery of this session. Any other id raises E8004."""
         self.expire_due()
         return self._pending(session, id)
 
@@ -236,47 +244,52 @@ class Settlement:
     # --- transactions that acknowledge ------------------------------------------------------------------------
 
     def check_enlisted(self, deliveries: Iterable[Delivery]) -> None:
-        """Before COMMIT: a delivery whose time ran out meanwhile may be in other hands."""
+        """Before COMMIT: raise E8004 for a delivery whose lease expired meanwhile, because another consumer may
+        hold it.
+        """
         self.expire_due()
         for delivery in deliveries:
             if delivery.state is not DeliveryState.ENLISTED:
                 raise invalid_delivery_id(delivery.id)
 
     def notes_for(self, deliveries: Iterable[Delivery]) -> tuple[Note, ...]:
-        """What is stored with the commit that acknowledges: their attempts are forgotten."""
-        desk = self._consuming.dispatcher
-        if not desk.attempts:
+        """The notes that an acknowledging commit stores: they clear the attempts of its elements."""
+        dispatcher = self._consuming.dispatcher
+        if not dispatcher.attempts:
             return ()
         elements = {delivery.queued_element.element for delivery in deliveries}
-        return tuple((_key(e, group), "") for e in elements for group in desk.attempts.get(e, ()))
+        return tuple((_key(e, group), "") for e in elements for group in dispatcher.attempts.get(e, ()))
 
     def complete(self, deliveries: Sequence[Delivery]) -> None:
-        """They are committed."""
+        """Finish deliveries whose transaction has been committed."""
         for delivery in deliveries:
             self._finish(delivery)
         self._consuming.notify_after(deliveries, self._consuming.watching.database.state.sequence)
 
     def _finish(self, delivery: Delivery) -> None:
-        desk = self._consuming.dispatcher
-        desk.attempts.pop(delivery.queued_element.element, None)
-        desk.finish(delivery, DeliveryEvent.COMMIT)
+        dispatcher = self._consuming.dispatcher
+        dispatcher.attempts.pop(delivery.queued_element.element, None)
+        dispatcher.finish(delivery, DeliveryEvent.COMMIT)
 
     def restore_pending(self, deliveries: Iterable[Delivery]) -> None:
-        """They are pending again."""
+        """Make enlisted deliveries pending again after a rollback."""
         for delivery in deliveries:
             delivery.apply(DeliveryEvent.ROLLBACK)
 
     # --- failing ----------------------------------------------------------------------------------------------
 
     def end_for_consumer(self, delivery: Delivery, *, lost: bool) -> None:
-        """Its consumer is gone: a job that kills its workers shall end as a dead letter."""
+        """End a delivery whose consumer is gone. If the consumer was lost, the attempt counts as failed.
+
+        Otherwise an element that crashes its consumers would be delivered forever.
+        """
         if not lost or self._consuming.watching.database.read_only is not None:
             self._requeue(delivery, 0, None)
             return
         self._fail_attempt(delivery, cause="the consumer was lost")
 
     def expire_due(self) -> None:
-        """End what has run out of time."""
+        """End expired leases and delays."""
         moment = self._consuming.dispatcher.next_deadline
         now = self._consuming.now
         if moment is None or moment > now or self._consuming.watching.database.read_only is not None:
@@ -285,8 +298,8 @@ class Settlement:
             if isinstance(who, Delivery):
                 self._expire(who)
             else:
-                for place in who.entries:
-                    self._consuming.notify_consumers(place.pool)
+                for entry in who.entries:
+                    self._consuming.notify_consumers(entry.queue)
 
     def _expire(self, delivery: Delivery) -> None:
         watch: Watch = delivery.consumer.watch
@@ -305,13 +318,16 @@ class Settlement:
         delay: timedelta | None = None,
         cause: str | None = None,
     ) -> WatchError | None:
-        """Count the attempt; hand out again, or bury. Returns why the element could not be buried."""
-        desk, database = self._consuming.dispatcher, self._consuming.watching.database
+        """Count the attempt, then requeue or dead-letter the element.
+
+        Return the error if it could not be dead-lettered.
+        """
+        dispatcher, database = self._consuming.dispatcher, self._consuming.watching.database
         element, group = delivery.queued_element.element, delivery.consumer.group.name
-        if delivery.is_withdrawn:  # nobody wants it any more (B34)
+        if delivery.is_withdrawn:  # the element no longer matches, so there is nothing to retry
             self._requeue(delivery, database.state.sequence, None)
             return None
-        past = desk.attempts_of(element, group)
+        past = dispatcher.attempts_of(element, group)
         attempts = Attempts(past.failures + (not timeout), past.timeouts + timeout)
         if not retry or attempts.total > delivery.consumer.watch.options.max_redeliveries:
             reason = REASON_MAX_REDELIVERIES if retry else REASON_NO_RETRY
@@ -332,8 +348,8 @@ class Settlement:
     def _dead_letter(
         self, delivery: Delivery, attempts: Attempts, reason: str, cause: str | None
     ) -> WatchError | None:
-        """Move it to the dead letters; what cannot be moved is kept, parked, and its consumer is told (E8007)."""
-        desk, watch = self._consuming.dispatcher, delivery.consumer.watch
+        """Move the element to the dead letters. If that fails, park it and report E8007 to its consumer."""
+        dispatcher, watch = self._consuming.dispatcher, delivery.consumer.watch
         try:
             self._consuming.dead_letters.move(delivery, attempts, reason, cause)
         except StoreError:
@@ -357,24 +373,27 @@ class Settlement:
             self._store(
                 delivery.queued_element.element, delivery.consumer.group.name, attempts._replace(parked=True)
             )
-            desk.park(delivery)
+            dispatcher.park(delivery)
             self._consuming.notify_after([delivery], self._consuming.watching.database.state.sequence)
             return problem
         self._consuming.notify_after([delivery], self._consuming.watching.database.state.sequence)
         return None
 
     def _dead_letter_error(self, delivery: Delivery, error: VedetteError) -> WatchError:
-        """What stands in the way may be hidden from the watch's actor: only the log names it then."""
-        member = delivery.consumer
-        reason = "it cannot be deleted" if member.watch.shape.checks_policies else error.text
+        """The error for the consumer.
+
+        The cause may be hidden from the watch's actor; then only the log names it.
+        """
+        consumer = delivery.consumer
+        reason = "it cannot be deleted" if consumer.watch.shape.checks_policies else error.text
         return dead_letter_failed(
-            delivery.id, self._consuming.dead_letter_destinations.get(member.number), reason
+            delivery.id, self._consuming.dead_letter_destinations.get(consumer.number), reason
         )
 
     # --- what is stored ---------------------------------------------------------------------------------------
 
     def _store(self, element: str, group: str | None, attempts: Attempts | None) -> int:
-        """Note it; returns the commit that must be durable first."""
+        """Store attempts in a note. Return the sequence that must be durable before the next delivery."""
         database = self._consuming.watching.database
         self._consuming.dispatcher.set_attempts(element, group, attempts)
         value = "" if attempts is None else json.dumps(attempts._asdict())
@@ -387,17 +406,17 @@ class Settlement:
             self._store(element, group, None)
 
     def unpark(self, element: str) -> None:
-        """Hand out what could not be moved, as if it were new to the group that failed on it."""
+        """Make parked entries of the element deliverable again, with fresh attempts."""
         sequence, known = 0, self._consuming.dispatcher.attempts.get(element, {})
         for group in [group for group, attempts in known.items() if attempts.parked]:
             sequence = self._store(element, group, None)
-        desk = self._consuming.dispatcher
-        desk.unpark(element, sequence)
-        for place in desk.entries_of(element):
-            self._consuming.notify_consumers(place.pool)
+        dispatcher = self._consuming.dispatcher
+        dispatcher.unpark(element, sequence)
+        for entry in dispatcher.entries_of(element):
+            self._consuming.notify_consumers(entry.queue)
 
     def restore(self, meta: dict[str, str]) -> None:
-        """Attempts and delays of earlier processes; elements that are gone need none."""
+        """Load stored attempts and delays. Attempts of deleted elements are ignored."""
         graph = self._consuming.watching.database.state.graph
         for key, value in meta.items():
             if key.startswith(_ATTEMPT) and value:
@@ -410,9 +429,9 @@ class Settlement:
     # --- time -------------------------------------------------------------------------------------------------
 
     def schedule_expiry(self) -> None:
-        """Be called when the next lease or delay ends."""
+        """Set the timer to the next lease or delay deadline."""
         if self._consuming.watching.database.read_only is not None:
-            return  # nothing can end any more: `lapse` would leave it, and be called again at once
+            return  # a read-only database ends nothing: the timer would fire again immediately
         moment = self._consuming.dispatcher.next_deadline
         if moment is None or (self._armed is not None and self._armed[0] <= moment):
             return
@@ -422,17 +441,17 @@ class Settlement:
         self._armed = (moment, clock.call_at(moment, self._on_timer))
 
     def _on_timer(self) -> None:
-        """The clock calls: leases end, delays end; then wait until what that means is durable."""
+        """Timer callback: end leases and delays, then wait until the resulting commits are durable."""
         database = self._consuming.watching.database
-        turn = LockScope(database)
+        lock_scope = LockScope(database)
         try:
-            with turn:
+            with lock_scope:
                 self._armed = None
                 self.expire_due()
                 self.schedule_expiry()
             if database.watching.triggers:
-                database.watching.triggers.run_pending(turn)
-            database.wait_durable(turn)
+                database.watching.triggers.run_pending(lock_scope)
+            database.wait_durable(lock_scope)
         except VedetteError as error:
             extra = {"action": "consume.lapse", "tenant": database.name, "code": error.code}
             log.warning("Expired leases could not be ended: %s", error, extra=extra)

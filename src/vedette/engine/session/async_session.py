@@ -1,6 +1,6 @@
-"""Sessions for asyncio: statements run on the loop (they are short; long reads go to a thread), and wait for the disk.
+"""Sessions for asyncio. Statements run on the event loop because they are short; long reads run in a thread.
 
-Group commit tells each event loop once per flush, however many sessions wait on it.
+Group commit notifies each event loop once per flush, regardless of the number of waiting sessions.
 """
 
 from __future__ import annotations
@@ -37,46 +37,49 @@ _Waiting = tuple[int, "asyncio.Future[None]"]
 
 
 class DurableWaiters:
-    """Futures that wait for commits to become durable, by event loop and gate; each is woken once per flush."""
+    """Futures that wait for durable commits, by event loop and log writer. Each loop is woken once per flush."""
 
     def __init__(self, database: Database) -> None:
         self._database = database
         self._lock = Lock()
         self._places: dict[_LoopAndWriter, list[_Waiting]] = {}
 
-    async def wait(self, turn: LockScope) -> None:
-        """Return when everything that was seen in the turn is durable; `Database.wait` for asyncio."""
-        if turn.log_writer.durable_sequence >= turn.observed_sequence:
+    async def wait(self, lock_scope: LockScope) -> None:
+        """Wait until everything observed in the lock scope is durable; `Database.wait_durable` for asyncio."""
+        if lock_scope.log_writer.durable_sequence >= lock_scope.observed_sequence:
             return
         loop = asyncio.get_running_loop()
-        place = (loop, turn.log_writer)
+        place = (loop, lock_scope.log_writer)
         future: asyncio.Future[None] = loop.create_future()
         with self._lock:
             waiting = self._places.setdefault(place, [])
-            waiting.append((turn.observed_sequence, future))
+            waiting.append((lock_scope.observed_sequence, future))
         if len(waiting) == 1:
-            self._request_callback(place, turn.observed_sequence)
+            self._request_callback(place, lock_scope.observed_sequence)
         try:
             await future
         except StoreError as error:
-            self._database.handle_write_failure(error, turn)
+            self._database.handle_write_failure(error, lock_scope)
             raise
 
     def _request_callback(self, place: _LoopAndWriter, sequence: int) -> None:
-        """Have the loop called when this commit is durable; one question at a time for each place."""
-        loop, gate = place
+        """Have the loop called when this commit is durable.
+
+        At most one callback is pending per loop and log writer.
+        """
+        loop, log_writer = place
 
         def answered(error: StoreError | None) -> None:
             try:
                 loop.call_soon_threadsafe(self._resolve_futures, place, sequence, error)
-            except RuntimeError:  # the loop was closed, and nobody waits there any more
+            except RuntimeError:  # the loop was closed, so no future waits there
                 with self._lock:
                     self._places.pop(place, None)
 
-        gate.call_when_durable(sequence, answered)
+        log_writer.call_when_durable(sequence, answered)
 
     def _resolve_futures(self, place: _LoopAndWriter, reached: int, error: StoreError | None) -> None:
-        """Wake all whom the answer concerns; ask again for the others. Runs in the loop."""
+        """Resolve the futures of durable commits and request a callback for the rest. Runs in the loop."""
         reached = max(reached, place[1].durable_sequence)
         with self._lock:
             waiting = self._places.pop(place, [])
@@ -95,7 +98,7 @@ class DurableWaiters:
 
 
 class AsyncSession:
-    """One user's conversation with a database, from asyncio. Statements of one session wait for each other."""
+    """A session for asyncio. Statements of one session are executed one at a time."""
 
     def __init__(self, database: Database, actor: str | None = None) -> None:
         self._database = database
@@ -104,7 +107,7 @@ class AsyncSession:
         self._statement_lock = asyncio.Lock()
 
     async def execute(self, text: str, params: Mapping[str, Any] | None = None, /, **named: Any) -> Result:
-        """Execute exactly one statement; returns when what it did and saw is durable."""
+        """Execute exactly one statement. Returns when everything it wrote and read is durable."""
         if params:
             named = merge_parameters(params, named)
         async with self._statement_lock:
@@ -120,7 +123,7 @@ class AsyncSession:
     async def run(
         self, script: str, params: Mapping[str, Any] | None = None, /, **named: Any
     ) -> list[Result]:
-        """Execute a script: parsed whole before anything runs, stops at the first error."""
+        """Execute a script. It is parsed completely before anything runs, and stops at the first error."""
         if params:
             named = merge_parameters(params, named)
         async with self._statement_lock:
@@ -135,21 +138,21 @@ class AsyncSession:
                 await self._wait_durable(results)
 
     async def watch(self, text: str, params: Mapping[str, Any] | None = None, /, **named: Any) -> AsyncWatch:
-        """Create a watch and hold it: `w = await s.watch("WATCH …")`, then `async for event in w`."""
+        """Create a watch: `w = await s.watch("WATCH …")`, then `async for event in w`."""
         prepared, _ = self._session.prepared(text)
         if not isinstance(prepared.statement, ast.Watch):
-            raise InvalidStatement("E1101", "A WATCH statement is needed here; others go through execute()")
+            raise InvalidStatement("E1101", "A WATCH statement is required here; use execute() for others")
         result = await self.execute(text, params, **named)
         watch = self._database.watching.management.find_by_id(result.handle or "")
         assert watch is not None
         return AsyncWatch(WatchHandle(self._session, watch))
 
     async def attach(self, handle_or_name: str) -> AsyncWatch:
-        """Take up a watch again that lasts: a reliable one, or a trigger."""
+        """Attach a durable watch: a reliable one, or a trigger."""
         return AsyncWatch(await asyncio.to_thread(self._session.attach, handle_or_name))
 
     async def _wait_durable(self, results: Sequence[Result]) -> None:
-        """Wait for what was seen; watches whose handles are never told are ended, as `Session` does."""
+        """Wait for durability. If it fails, discard the watches that were created, as `Session` does."""
         try:
             await self._database.durable_waiters.wait(self._session.lock_scope)
         except BaseException:
@@ -159,7 +162,7 @@ class AsyncSession:
     async def _execute(
         self, prepared: PreparedStatement, literals: tuple[Value, ...], values: Mapping[str, Any], text: str
     ) -> Result:
-        """Statements are short and run here; a read that turns out to be long begins again in a thread."""
+        """Run the statement here. A read that turns out to be long is restarted in a thread."""
         try:
             return self._session.execute_prepared(prepared, literals, values, text)
         except SliceExceeded:
@@ -174,11 +177,11 @@ class AsyncSession:
                 with suppress(asyncio.CancelledError):
                     await asyncio.wait([future])
             if not future.cancelled():
-                future.exception()  # heard, also when nobody waits for it any more
+                future.exception()  # mark the exception as retrieved, in case nothing awaits it any more
             self._session.allow_long_reads = False
 
     async def _admit_write(self) -> None:
-        """Wait, without stopping the loop, while the queue to the disk is full."""
+        """Wait, without blocking the loop, while the log queue is full."""
         try:
             self._database.log_writer.wait_for_room(timeout=0)
         except TimeoutError:

@@ -1,4 +1,4 @@
-"""A watch held from asyncio: `async for event in watch`. Waiting takes no thread; giving up a wait loses no event."""
+"""A watch for asyncio: `async for event in watch`. Waiting needs no thread; a cancelled wait loses no event."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ __all__ = ["AsyncWatch"]
 
 
 class AsyncWatch:
-    """Belongs to the event loop that it was made in."""
+    """Belongs to the event loop in which it was created."""
 
     def __init__(self, handle: WatchHandle) -> None:
         self._handle = handle
@@ -24,8 +24,8 @@ class AsyncWatch:
         handle.set_wakeup(self._on_wakeup)
 
     def _on_wakeup(self) -> None:
-        """There may be something; called from any thread."""
-        with suppress(RuntimeError):  # the loop was closed, and nobody waits there any more
+        """There may be events. Called from any thread."""
+        with suppress(RuntimeError):  # the loop was closed, so nothing waits there
             self._loop.call_soon_threadsafe(self._wakeup.set)
 
     def __repr__(self) -> str:
@@ -47,11 +47,11 @@ class AsyncWatch:
     # --- events -----------------------------------------------------------------------------------------------
 
     def poll(self, limit: int | None = None) -> list[Event]:
-        """Everything that is ready now; never waits. The first call includes `initial`."""
+        """All events that are ready now; never waits. The first call includes `initial`."""
         return self._handle.poll(limit)
 
-    async def next(self, timeout: float | None = None) -> Event | None:  # noqa: ASYNC109 - as WatchHandle has it
-        """Wait, in real time, for one event; None when the time is up or the watch has ended."""
+    async def next(self, timeout: float | None = None) -> Event | None:  # noqa: ASYNC109 - like WatchHandle.next
+        """Wait, in real time, for one event; None on timeout or if the watch has ended."""
         with suppress(TimeoutError):
             async with asyncio.timeout(timeout):
                 while True:
@@ -73,7 +73,7 @@ class AsyncWatch:
         return self._handle.errors()
 
     async def ack(self, *events: Event) -> None:
-        """Consume: delete what was delivered. Reliable watches: confirm the events and all before them."""
+        """Consume: delete the delivered elements. Reliable watches: confirm the events and all before them."""
         await asyncio.to_thread(self._handle.ack, *events)
 
     async def nack(
@@ -83,14 +83,14 @@ class AsyncWatch:
         delay: timedelta | float | None = None,
         cause: str | None = None,
     ) -> None:
-        """Give a delivery back: for another attempt, after a delay (a timedelta, or seconds), or for none."""
+        """Return a delivery for another attempt, now or after `delay` (a timedelta, or seconds), or dead-letter it."""
         await asyncio.to_thread(self._handle.nack, event, retry, delay, cause)
 
     async def extend(self, event: Event, by: timedelta | float | None = None) -> None:
-        """More time for a delivery: `by` from now, or another ack_timeout."""
+        """Extend the lease of a delivery: `by` from now, or another ack_timeout."""
         await asyncio.to_thread(self._handle.extend, event, by)
 
-    # --- managing ---------------------------------------------------------------------------------------------
+    # --- management -------------------------------------------------------------------------------------------
 
     async def pause(self) -> None:
         await asyncio.to_thread(self._handle.pause)
@@ -102,5 +102,5 @@ class AsyncWatch:
         await asyncio.to_thread(self._handle.cancel)
 
     async def alter(self, options: str) -> None:
-        """`await w.alter("[buffer: 10]")`: buffer, on_full, delivery and filter may change."""
+        """`await w.alter("[buffer: 10]")`: buffer, on_full, delivery and filter can change."""
         await asyncio.to_thread(self._handle.alter, options)

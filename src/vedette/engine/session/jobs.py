@@ -1,7 +1,8 @@
 """Jobs: deliveries as a Python loop. `for job in session.consume("WATCH …"): with job: …`.
 
-Several are fetched at a time, so some wait while one is worked on. A lease that runs out in the meantime would count an
-attempt that nobody made: leases of jobs in hand are renewed as the loop goes on, and each begins anew with its job.
+Several deliveries are fetched at a time, so some wait while one is processed. If the lease of a waiting one
+expired, it would count as an attempt. Therefore the loop renews the leases of fetched jobs, and each again when it
+starts.
 """
 
 from __future__ import annotations
@@ -25,19 +26,19 @@ log = logging.getLogger(__name__)
 
 
 class Job:
-    """One delivery. As a context manager it is acknowledged when the block ends, given back when it fails.
+    """One delivery. As a context manager it is acknowledged when the block ends and returned when the block fails.
 
-    An Exception in the block is logged and goes no further: the job will be tried again, or end as a dead letter, and
-    the loop goes on. What is no Exception (a Ctrl-C) gives the job back without counting an attempt, and is raised.
-    Either way a transaction that the block began and did not end is rolled back.
+    An Exception in the block is logged and suppressed: the job is retried or becomes a dead letter, and the loop
+    continues. Other exceptions, such as KeyboardInterrupt, release the job without counting an attempt and
+    propagate. In both cases a transaction that the block began and did not end is rolled back.
     """
 
     def __init__(self, jobs: Jobs, event: Event) -> None:
         self._jobs, self._handle, self._event = jobs, jobs.handle, event
         self._within = False
-        """Whether a transaction was open when the block began."""
+        """True if a transaction was open when the block began."""
         self.ended = False
-        """Whether it was acknowledged, given back or rejected."""
+        """True if it was acknowledged, returned or rejected."""
 
     @property
     def match(self) -> Mapping[str, Any]:
@@ -54,26 +55,26 @@ class Job:
 
     @property
     def attempt(self) -> int:
-        """1 for the first time that it is handed out."""
+        """1 for the first delivery."""
         return int(self._event.attributes["attempt"])
 
     def ack(self) -> None:
-        """Done: its element is deleted, within the session's transaction if one is open."""
+        """Acknowledge: delete the element, in the session's transaction if one is open."""
         self._handle.ack(self._event)
         self.ended = True
 
     def nack(self, delay: timedelta | float | None = None, cause: str | None = None) -> None:
-        """Give it back, to be handed out again now or after the delay (a timedelta, or seconds)."""
+        """Return the job for another attempt, now or after `delay` (a timedelta, or seconds)."""
         self._handle.nack(self._event, delay=delay, cause=cause)
         self.ended = True
 
     def reject(self, reason: str | None = None) -> None:
-        """Nobody shall try it again: it becomes a dead letter."""
+        """Do not retry: the job becomes a dead letter."""
         self._handle.nack(self._event, retry=False, cause=reason)
         self.ended = True
 
     def extend(self, by: timedelta | float | None = None) -> None:
-        """More time: `by` from now (a timedelta, or seconds), or another ack_timeout."""
+        """Extend the lease: `by` from now (a timedelta, or seconds), or another ack_timeout."""
         self._handle.extend(self._event, by)
         self._jobs.renew()
 
@@ -96,7 +97,10 @@ class Job:
         return False
 
     def _finish(self) -> None:
-        """The block succeeded. Whoever was too slow must not end the loop: the job is somebody else's by now."""
+        """Acknowledge after success.
+
+        If the lease has expired, log it and continue: another consumer has the job.
+        """
         if self.ended:
             return
         try:
@@ -120,7 +124,7 @@ class Job:
             exc_info=error,
             extra={"action": "job.failed", "delivery": self.delivery_id},
         )
-        try:  # an ACK in a transaction that did not commit is no end
+        try:  # an ACK in a transaction that was rolled back does not count
             self.nack(cause=f"{type(error).__name__}: {error}")
         except WatchError as problem:
             if problem.code != "E8004":
@@ -136,7 +140,10 @@ class Job:
 
 
 class Jobs:
-    """An endless loop over a consume watch, at most `prefetch` in hand. Leaving it gives back what was not begun."""
+    """An endless loop over a consume watch with at most `prefetch` open deliveries.
+
+    On exit unprocessed ones are released.
+    """
 
     def __init__(self, handle: WatchHandle, prefetch: int, timeout: float | None) -> None:
         self.handle = handle
@@ -144,7 +151,7 @@ class Jobs:
         self._fetched: deque[Event] = deque()
         self._clock = handle.session.database.clock
         self._renewed = 0.0
-        """When the leases of what is fetched began."""
+        """When the leases of the fetched jobs started."""
 
     def __iter__(self) -> Iterator[Job]:
         try:
@@ -154,7 +161,7 @@ class Jobs:
             self.close()
 
     def _next(self) -> Event | None:
-        """The next delivery; None when none came for `timeout` seconds, or the watch has ended."""
+        """The next delivery; None if none arrived for `timeout` seconds or the watch has ended."""
         while (self._fetched or self._fetch()) and self.handle.status != "cancelled":
             event = self._fetched.popleft()
             if self._is_work(event):
@@ -171,13 +178,16 @@ class Jobs:
         return False
 
     def _is_work(self, event: Event) -> bool:
-        """Renew its lease, in good time also those of the rest; what is lost or withdrawn meanwhile is no work."""
+        """Renew its lease, and in time those of the others.
+
+        Return False if the job was lost or withdrawn meanwhile.
+        """
         if self._clock.monotonic() - self._renewed > self.handle.lease_seconds / 4:
             self.renew()
         return bool(self.handle.renew([event]))
 
     def renew(self) -> None:
-        """New leases for what is fetched and not begun."""
+        """Renew the leases of fetched jobs that have not started."""
         self._fetched = deque(self.handle.renew(self._fetched))
         self._renewed = self._clock.monotonic()
 
@@ -190,7 +200,10 @@ class Jobs:
         self.close()
 
     def close(self) -> None:
-        """Cancel the watch; what it holds goes to others at once. One that lasts is kept, and only lets go."""
+        """Cancel the watch and release its deliveries.
+
+        A durable watch is kept; only its deliveries are released.
+        """
         left, self._fetched = self._fetched, deque()
         if self.handle.status == "cancelled":
             return
@@ -201,5 +214,5 @@ class Jobs:
             try:
                 self.handle.release(event)
             except VedetteError as error:
-                if error.code not in ("E8004", "E5007"):  # its time ran out, or its session is closed
+                if error.code not in ("E8004", "E5007"):  # the lease expired, or the session is closed
                     raise

@@ -1,4 +1,4 @@
-"""A session: where statements are executed, one at a time, with its bindings, its actor and its transaction."""
+"""A session: executes statements one at a time, with its bindings, its actor and its transaction."""
 
 from __future__ import annotations
 
@@ -37,12 +37,12 @@ if TYPE_CHECKING:
 __all__ = ["Session", "merge_parameters"]
 
 FORKED_PROCESS_MESSAGE = (
-    "This home was opened before a fork and belongs to the parent process: open it in one process only"
+    "This data directory was opened before a fork and belongs to the parent process; open it in one process"
 )
 
 
 class Session:
-    """One user's conversation with a database. May be used from any thread; statements wait for each other."""
+    """A session with a database. May be used from any thread; statements are executed one at a time."""
 
     def __init__(self, database: Database, actor: str | None = None) -> None:
         if database.is_forked_copy:
@@ -50,31 +50,31 @@ class Session:
         self.database = database
         self.started_at: datetime = database.clock.now()
         self.bindings: dict[str, str] = {}
-        """Names that SPAWN and LINK bound, across statements and transactions: `#name`."""
+        """Names that SPAWN and LINK bound, for `#name` in later statements and transactions."""
         self.transaction: OpenTransaction | None = None
         self._actors: list[str] = []
         self.actor: str | None = None
-        """Who is asking: the innermost actor of the session, None in the system context."""
+        """The current actor; None in the system context."""
         self._has_fixed_actor = actor is not None
-        """Opened for an actor: it stays that actor's to the end."""
+        """True if the session was opened for an actor, which then cannot change."""
         self._statement_lock = RLock()
         self.lock_scope = LockScope(database)
         self.allow_long_reads = True
-        """Whether a long read may go on in slices here; else it is refused with LongReadError, before any effect."""
+        """If False, a long read raises SliceExceeded before it has any effect, instead of continuing in slices."""
         self.watch_limits: tuple[int, int] | None = None
-        """Most watches of this session, and of the database; None in embedded sessions: no limit."""
+        """Maximum number of watches in this session and in the database; None in embedded sessions: no limit."""
         self._closed = False
         with self.lock_scope:
             if actor is not None:
                 self._push_actor(self._checked_actor(actor))
             self.id = database.state.new_id("s")
-            with database.watching.news.track(self):
+            with database.watching.layer0_changes.track(self):
                 database.sessions[self.id] = self
 
-    # --- the public face --------------------------------------------------------------------------------------
+    # --- public methods ---------------------------------------------------------------------------------------
 
     def execute(self, text: str, params: Mapping[str, Any] | None = None, /, **named: Any) -> Result:
-        """Execute exactly one statement; parameters by name, in a dict or as keywords."""
+        """Execute exactly one statement. Parameters are given in a dict or as keywords."""
         if params:
             named = merge_parameters(params, named)
         with self._statement_lock:
@@ -87,21 +87,21 @@ class Session:
                     self._wait_durable([] if result is None else [result])
 
     def run(self, script: str, params: Mapping[str, Any] | None = None, /, **named: Any) -> list[Result]:
-        """Execute a script: parsed whole before anything runs, stops at the first error."""
+        """Execute a script. It is parsed completely before anything runs, and stops at the first error."""
         if params:
             named = merge_parameters(params, named)
         with self._statement_lock:
             results: list[Result] = []
             try:
                 statements, literals = self.prepared_script(script)
-                for prepared in statements:  # one by one: those before a failure are known
+                for prepared in statements:  # one by one, so that the results before a failure are known
                     results.append(self.execute_prepared(prepared, literals, named, script))  # noqa: PERF401
                 return results
             finally:
                 self._wait_durable(results)
 
     def watch(self, text: str, params: Mapping[str, Any] | None = None, /, **named: Any) -> WatchHandle:
-        """Create a watch and hold it: `w = s.watch("WATCH t: Task … RETURN t")`, then `w.poll()` or `w.next()`."""
+        """Create a watch: `w = s.watch("WATCH t: Task … RETURN t")`, then `w.poll()` or `w.next()`."""
         if params:
             named = merge_parameters(params, named)
         with self._statement_lock:
@@ -109,7 +109,7 @@ class Session:
             try:
                 prepared, literals = self.database.statements.prepare_one(text)
                 if not isinstance(prepared.statement, ast.Watch):
-                    text = "A WATCH statement is needed here; others go through execute(), or vedette run"
+                    text = "A WATCH statement is required here; use execute() or vedette run for others"
                     raise InvalidStatement("E1101", text)
                 self._check_open()
                 if self.transaction is not None:
@@ -121,10 +121,13 @@ class Session:
                 self._statement_failed()
                 raise
             finally:
-                self._wait_durable(made)  # so that the first poll has what is there already
+                self._wait_durable(made)  # so that the first poll returns the initial state
 
     def _wait_durable(self, made: Sequence[Result | WatchHandle]) -> None:
-        """Wait for what was seen. When it is never told, nobody has the handles of watches that were made in it."""
+        """Wait for durability.
+
+        If it fails, discard the watches that were created, because the caller never gets the handles.
+        """
         try:
             self.database.wait_durable(self.lock_scope)
         except BaseException:
@@ -132,7 +135,7 @@ class Session:
             raise
 
     def discard_created_watches(self, made: Sequence[Result | WatchHandle]) -> None:
-        """End watches whose handles were never handed over."""
+        """End watches whose handles the caller never received."""
         handles = [each.id if isinstance(each, WatchHandle) else each.handle for each in made]
         with self.lock_scope:
             for handle in filter(None, handles):
@@ -148,17 +151,17 @@ class Session:
         timeout: float | None = None,
         **named: Any,
     ) -> Jobs:
-        """Jobs to work through: `for job in s.consume("WATCH … [mode: consume] …"): with job: …`.
+        """Jobs to process: `for job in s.consume("WATCH … [mode: consume] …"): with job: …`.
 
-        At most `prefetch` are in hand at a time. The loop ends when none came for `timeout` seconds, or never.
-        A statement that names no mode is read as `mode: consume`.
+        At most `prefetch` deliveries are open at a time. The loop ends if none arrives for `timeout` seconds.
+        `mode: consume` is added if the statement has no mode.
         """
         if type(prefetch) is not int or prefetch < 1:
             raise invalid_option("prefetch", f"allowed is a positive integer, got {prefetch!r}")
         return Jobs(self.watch(as_consumer(self.database, text), params, **named), prefetch, timeout)
 
     def ack(self, delivery_ids: Sequence[str]) -> Result:
-        """ACK each, in a transaction of its own or within the open one; returns when all of it is durable."""
+        """ACK each delivery, in its own transaction or in the open one. Returns when all are durable."""
         return self._settle_delivery(lambda deliveries: deliveries.ack(self, delivery_ids))
 
     def nack(
@@ -169,7 +172,7 @@ class Session:
         delay: timedelta | None = None,
         cause: str | None = None,
     ) -> Result:
-        """Give a delivery back: for another attempt, after a delay, or for none."""
+        """Return a delivery for another attempt, now or after `delay`, or dead-letter it."""
         span = None if delay is None else check_duration("delay", delay)
         if cause is not None and not isinstance(cause, str):
             raise invalid_option("cause", f"allowed is a String, got {cause!r}")
@@ -178,31 +181,31 @@ class Session:
         )
 
     def extend(self, delivery_id: str, by: timedelta | None = None) -> Result:
-        """More time for a delivery: `by` from now, or another ack_timeout."""
+        """Extend the lease of a delivery: `by` from now, or another ack_timeout."""
         span = None if by is None else check_duration("by", by)
         return self._settle_delivery(lambda deliveries: deliveries.extend(self, delivery_id, span))
 
     def release(self, delivery_id: str) -> Result:
-        """Give a delivery back untried: no attempt is counted."""
+        """Return a delivery to its queue without counting an attempt."""
         return self._settle_delivery(lambda deliveries: deliveries.release(self, delivery_id))
 
     def renew(self, delivery_ids: Sequence[str]) -> list[str]:
-        """New leases for deliveries in hand; returns those that are still this session's and still wanted."""
+        """Renew leases. Return the ids that this session still holds and that still match."""
         with self._statement_lock:
             self._check_open()
-            return self.database.watching.consuming.deliveries.renew(self, delivery_ids)
+            return self.database.watching.consuming.settlement.renew(self, delivery_ids)
 
     def _settle_delivery(self, end: Callable[[Settlement], Result]) -> Result:
-        """End deliveries without a statement's text; else as a statement would."""
+        """End deliveries without a statement text, otherwise like a statement."""
         with self._statement_lock:
             try:
                 self._check_open()
-                return self._run_statement(end, self.database.watching.consuming.deliveries)
+                return self._run_statement(end, self.database.watching.consuming.settlement)
             finally:
                 self.database.wait_durable(self.lock_scope)
 
     def attach(self, handle_or_name: str) -> WatchHandle:
-        """Take up a reliable or trigger watch again, by the same actor or the system context; else E8010."""
+        """Attach a reliable watch or a trigger. Only its actor or the system context may; else E8010."""
         with self._statement_lock:
             self._check_open()
             return WatchHandle(self, self.database.watching.management.attach(self, handle_or_name))
@@ -212,13 +215,16 @@ class Session:
         return self.database.watching.session_errors(self)
 
     def admit(self) -> None:
-        """Before a write: room in the queue to the disk, and in watches that hold writers back."""
+        """Before a write: wait for room in the log queue and in watches that block writers."""
         self.database.admit_write()
         if self.database.watching.blocking_watches:
             self.database.watching.wait_for_room(self)
 
     def execute_without_waiting(self, text: str, values: Mapping[str, Any]) -> Result:
-        """Execute one statement; the caller tells nobody how it ended before what `turn` saw is durable."""
+        """Execute one statement.
+
+        The caller must not reveal the outcome before what `lock_scope` observed is durable.
+        """
         self._check_open()
         return self._run_statement(self._execute, text, values)
 
@@ -227,7 +233,7 @@ class Session:
         return self._dispatch(prepared, literals, values, text)
 
     def prepared(self, text: str) -> tuple[PreparedStatement, tuple[Value, ...]]:
-        """The one statement of a text, and the text's literals."""
+        """The only statement of a text, and the text's literals."""
         try:
             return self.database.statements.prepare_one(text)
         except VedetteError:
@@ -235,7 +241,7 @@ class Session:
             raise
 
     def prepared_script(self, script: str) -> tuple[tuple[PreparedStatement, ...], tuple[Value, ...]]:
-        """The statements of a script, parsed whole before anything runs, and the script's literals."""
+        """The statements of a script, parsed completely before anything runs, and the script's literals."""
         try:
             return self.database.statements.prepare_script(script)
         except VedetteError:
@@ -247,15 +253,15 @@ class Session:
         return self._closed
 
     def close(self, *, lost: bool = False) -> None:
-        """End the session; an open transaction is rolled back. Closing twice is nothing.
+        """End the session. An open transaction is rolled back. Closing twice has no effect.
 
-        `lost`: whoever held it is gone without a word. What it was consuming counts as failed, once each.
+        `lost`: the client disappeared without closing. Each of its open deliveries counts as failed.
         """
         with self._statement_lock:
             if self._closed:
                 return
             self._closed = True
-            with self.lock_scope, self.database.watching.news.track(self):
+            with self.lock_scope, self.database.watching.layer0_changes.track(self):
                 if self.transaction is not None:
                     self.transaction.end(self)
                 self.database.watching.management.end_session(self, lost=lost)
@@ -263,7 +269,7 @@ class Session:
             if self.database.watching.triggers and self.database.read_only is None:
                 self.database.watching.triggers.run_pending(
                     self.lock_scope
-                )  # a job that was lost may have been buried
+                )  # a lost job may have been dead-lettered
 
     def __enter__(self) -> Self:
         return self
@@ -276,10 +282,12 @@ class Session:
     # --- actors -----------------------------------------------------------------------------------------------
 
     def push_actor(self, actor: str) -> None:
-        """BEGIN SESSION AS: the system context may act as anyone, a session opened for an actor only as that one."""
+        """BEGIN SESSION AS: the system context may act as any actor, a session opened for an actor only as that
+        one.
+        """
         if self._has_fixed_actor and actor != self.actor:
             raise PolicyError("E7001", "Permission denied")
-        with self.database.watching.news.track(self):
+        with self.database.watching.layer0_changes.track(self):
             self._push_actor(self._checked_actor(actor))
 
     def _push_actor(self, actor: str) -> None:
@@ -302,17 +310,17 @@ class Session:
     def pop_actor(self) -> None:
         if len(self._actors) <= self._has_fixed_actor:
             raise TransactionError("E5008", "END SESSION without BEGIN SESSION (SESSION_NOT_STARTED)")
-        with self.database.watching.news.track(self):
+        with self.database.watching.layer0_changes.track(self):
             self._actors.pop()
             self.actor = self._actors[-1] if self._actors else None
 
     def layer0_type_of(self, id: str) -> str | None:
         return self.database.layer0.type_of(id, self)
 
-    # --- executing --------------------------------------------------------------------------------------------
+    # --- execution --------------------------------------------------------------------------------------------
 
     def abort(self, why: str) -> None:
-        """Make an open transaction unusable; called with the database's turn held."""
+        """Abort an open transaction. Call with the engine lock held."""
         if self.transaction is not None:
             self.transaction.abort_reason = self.transaction.abort_reason or why
 
@@ -322,29 +330,29 @@ class Session:
         self.check_not_forked()
 
     def check_not_forked(self) -> None:
-        """What a fork left to a child is a copy: what is read there was handed out here."""
+        """Raise in a forked child: its sessions are copies of the parent's."""
         if self.database.is_forked_copy:
             raise StoreError("E6002", FORKED_PROCESS_MESSAGE)
 
     def _statement_failed(self) -> None:
-        """Any statement that fails inside BEGIN … COMMIT leaves the transaction aborted (spec/language.md §4.1)."""
+        """Abort the open transaction after a failed statement."""
         if self.transaction is not None:
             self.transaction.abort_reason = self.transaction.abort_reason or "a statement in it failed"
 
     def execute_prepared(
         self, prepared: PreparedStatement, literals: tuple[Value, ...], values: Mapping[str, Any], text: str
     ) -> Result:
-        """Execute one statement of a text, as `execute_without_waiting` does."""
+        """Execute one statement of a text, like `execute_without_waiting`."""
         self._check_open()
         return self._run_statement(self._dispatch, prepared, literals, values, text)
 
     def _run_statement(self, act: Callable[..., Result], *args: Any) -> Result:
-        """A statement that fails aborts the transaction that it is in; one that succeeds may set off triggers."""
+        """Run a statement. If it fails, the open transaction is aborted; if it succeeds, triggers may run."""
         try:
             result = act(*args)
         except execution.SliceExceeded:
             raise
-        except BaseException:  # a Ctrl-C, too, leaves a statement half done
+        except BaseException:  # also on KeyboardInterrupt: the statement is incomplete
             self._statement_failed()
             raise
         if self.database.watching.triggers:
@@ -366,7 +374,7 @@ class Session:
         return control.STATEMENTS[kind](StatementRequest(self, prepared, constants, text))
 
     def executable(self, prepared: PreparedStatement, constants: tuple[Value, ...], text: str) -> Any:
-        """The compiled statement for constants of these types; call with the database's turn held."""
+        """The compiled statement for constants of these types. Call with the engine lock held."""
         signature = tuple(map(type, constants))
         epoch = self.database.state.plan_version
         known = prepared.plans.get(signature)
@@ -387,7 +395,9 @@ class Session:
     def _compile_as_written(
         self, prepared: PreparedStatement, signature: tuple[type, ...], text: str
     ) -> Executable:
-        """The statement was parsed from a text with other constants: places must point into this one."""
+        """Compile from this text, because the cached statement was parsed from another and positions would be
+        wrong.
+        """
         index = [p.statement for p in self.database.statements.parse_uncached(prepared.source)].index(
             prepared.statement
         )
@@ -396,9 +406,9 @@ class Session:
 
 
 def merge_parameters(params: object, named: Mapping[str, Any]) -> dict[str, Any]:
-    """Parameters from a dict and from keywords."""
+    """Merge parameters from a dict and from keywords."""
     if not isinstance(params, Mapping):
-        text = f"parameters come in a dict by name, or as keywords, not as {type(params).__name__}"
+        text = f"parameters must be given in a dict or as keywords, not as {type(params).__name__}"
         raise AnalysisError("E2003", text)
     return {**params, **named}
 

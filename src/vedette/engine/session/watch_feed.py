@@ -1,7 +1,7 @@
-"""A watch as a server holds it: told when there is news, read without confirming, joined by later subscribers.
+"""A watch as a server reads it: with wake-ups, explicit confirmation, and snapshots for later subscribers.
 
-A user's handle (`watch_handle.py`) confirms what it took when it takes more. A server may not: only the far end knows
-what has arrived. And where many want the same, one watch serves them all, each beginning with a snapshot of its own.
+A user's handle (`watch_handle.py`) confirms delivered events when it takes more. A server cannot, because only its
+client knows what has arrived. One watch can serve many subscribers, each of which begins with its own snapshot.
 """
 
 from __future__ import annotations
@@ -35,12 +35,12 @@ class WatchFeed:
 
     @classmethod
     def create(cls, session: Session, text: str, params: Mapping[str, Any]) -> WatchFeed:
-        """A new watch; returns when what it begins with is durable."""
+        """Create a watch. Returns when its initial state is durable."""
         return cls(session, session.watch(text, params))
 
     @classmethod
     def attach(cls, session: Session, handle_or_name: str) -> WatchFeed:
-        """Take up a watch that lasts."""
+        """Attach a durable watch."""
         return cls(session, session.attach(handle_or_name))
 
     @property
@@ -61,7 +61,7 @@ class WatchFeed:
 
     @property
     def has_columns(self) -> bool:
-        """Whether it tells anything; a trigger without RETURN does not."""
+        """False for a trigger without RETURN, which publishes no events."""
         return bool(self._watch.shape.columns)
 
     @property
@@ -70,17 +70,17 @@ class WatchFeed:
 
     @property
     def lasts(self) -> bool:
-        """Whether it outlives its session."""
+        """True if the watch outlives its session."""
         return self._watch.is_durable
 
     def detach(self) -> None:
-        """Let it go on without its session, to be taken up again."""
+        """Detach the watch from its session, to be attached again later."""
         watching, watch = self._session.database.watching, self._watch
         with self._session.lock_scope:
             numbers = watching.by_session.get(self._session.id, {})
             if watch.number in numbers and watch.status is not WatchStatus.CANCELLED:
                 del numbers[watch.number]
-                with watching.news.track(watch):
+                with watching.layer0_changes.track(watch):
                     watch.session_id = None
                 watch.details.wakeup = None
                 watching.unblock_writers(watch)
@@ -88,18 +88,20 @@ class WatchFeed:
                 watching.management.schedule_expiry(watch)
 
     def listen(self, ring: Callable[[], None]) -> None:
-        """Have `ring` called, from any thread and with locks held, when there may be something: it only takes note."""
+        """Call `ring` when there may be events: from any thread and with locks held, so it must only record the
+        fact.
+        """
         self._watch.details.wakeup = ring
-        gate = self._session.database.log_writer
-        gate.call_when_durable(gate.submitted_sequence, lambda _: ring())
+        log_writer = self._session.database.log_writer
+        log_writer.call_when_durable(log_writer.submitted_sequence, lambda _: ring())
 
     def take(self, limit: int | None = None) -> list[Event]:
-        """What is ready; of a reliable watch nothing is confirmed by it, of a consume watch it is claimed."""
+        """Return ready events. A reliable watch confirms nothing by this; a consume watch claims deliveries."""
         if self._watch.options.mode == "consume" or self._watch.options.delivery != "reliable":
             return self._handle.poll(limit)
         watching, watch = self._session.database.watching, self._watch
         with self._session.lock_scope:
-            if watch.session_id != self._session.id:  # another session has taken it up
+            if watch.session_id != self._session.id:  # another session has attached it
                 return []
             ready = watch.take_events(self._session.database.log_writer.durable_sequence, limit)
             watching.recent_events.add(watch, ready)
@@ -110,33 +112,33 @@ class WatchFeed:
                 watch.details.followed_sequence is not None
                 and watch.buffered_count * 2 < watch.options.buffer
             ):
-                watching.catching_up.catch_up(watch, watch.details.followed_sequence)
+                watching.catch_up.catch_up(watch, watch.details.followed_sequence)
             return [to_event(entry) for entry in ready]
 
     @property
     def unacknowledged_count(self) -> int:
-        """Consume mode: how many deliveries are out now."""
+        """Consume mode: the number of open deliveries."""
         with self._session.lock_scope:
             return self._session.database.watching.consuming.unacknowledged_count(self._watch)
 
     def confirm(self, position: int) -> None:
-        """A reliable watch's event at this position, and all that were handed out before it, have arrived."""
+        """Confirm the event at this position of a reliable watch, and all events delivered before it."""
         self._session.database.watching.confirm(self._session, self._watch, position)
 
     @property
     def position(self) -> int:
-        """Of its last event."""
+        """The position of its last event."""
         return self._watch.position
 
     def set_position(self, position: int) -> None:
-        """It takes the place of an equal watch that was told so much: its next event is the one after."""
+        """Continue the positions of an equal watch: the next event gets the following position."""
         with self._session.lock_scope:
             self._watch.position = position
 
     def snapshot(self) -> Event | None:
-        """What the watch matches now, as its `initial` event would say it; None while something waits to be taken.
+        """The current matches as an `initial` event; None while buffered events have not been taken.
 
-        The caller tells it when what the session's turn saw is durable.
+        The caller must send it only when what the session's lock scope observed is durable.
         """
         watch, database = self._watch, self._session.database
         with self._session.lock_scope:
@@ -171,11 +173,11 @@ class WatchFeed:
         self._handle.alter(options)
 
     def errors(self) -> list[Any]:
-        """Why it ended, and what else its owner should know."""
+        """Records for the owner, such as why the watch ended."""
         return self._handle.errors()
 
     def remove(self) -> None:
-        """End it and leave no record: a server's sessions live too long to keep those of every watch."""
+        """End the watch and remove its record, because a server's sessions live too long to keep them."""
         watching, watch = self._session.database.watching, self._watch
         with self._session.lock_scope:
             numbers = watching.by_session.get(self._session.id, {})
@@ -187,7 +189,7 @@ class WatchFeed:
             watching.management.remove(watch)
 
     def check_rights(self, session: Session, text: str, params: Mapping[str, Any]) -> None:
-        """Raise E8001 unless the session's actor may (still) have this watch: for those who join it later."""
+        """Raise E8001 unless the session's actor may have this watch now. For subscribers that join later."""
         database = session.database
         if session.actor is None or not database.schema.policies:
             return

@@ -1,4 +1,4 @@
-"""What a user holds of a watch: a handle to poll, wait on and manage it."""
+"""The user's handle of a watch: poll, wait, acknowledge, manage."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ _NOTHING: Mapping[str, Any] = {}
 
 
 def to_event(entry: BufferedEvent) -> Event:
-    """The event as its watch is told it."""
+    """The public event of a buffered one."""
     delta = entry.delta
     inner = tuple(to_event(each) for each in delta.events) if delta.events is not None else None
     return Event(
@@ -51,7 +51,7 @@ def to_event(entry: BufferedEvent) -> Event:
 
 
 class WatchHandle:
-    """A watch in the hands of its owner. May be used from any thread."""
+    """A watch as its owner uses it. May be used from any thread."""
 
     __slots__ = ("_has_wakeup", "_readers", "_session", "_wakeup_tokens", "_watch")
 
@@ -59,11 +59,11 @@ class WatchHandle:
         self._session = session
         self._watch = watch
         self._wakeup_tokens: SimpleQueue[None] = SimpleQueue()
-        """Holds a token while there may be something; it wakes one reader, who leaves one for the others."""
+        """Holds a token while there may be events. It wakes one reader, which leaves one for the others."""
         self._readers: set[int] = set()
         """Threads in `next`."""
         self._has_wakeup = False
-        """Whether the watch rings the bell: most handles are only ever polled."""
+        """True once the wake-up is set: most handles are only polled."""
 
     @property
     def _watching(self) -> WatchService:
@@ -75,7 +75,7 @@ class WatchHandle:
 
     @property
     def watch(self) -> Watch:
-        """The engine's own record, for what serves it on (`feed.py`)."""
+        """The engine's record, for `watch_feed.py`."""
         return self._watch
 
     @property
@@ -93,30 +93,30 @@ class WatchHandle:
 
     @property
     def lasts(self) -> bool:
-        """Whether it outlives its session: a reliable watch or a trigger."""
+        """True if the watch outlives its session: a reliable watch or a trigger."""
         return self._watch.is_durable
 
     @property
     def ended(self) -> bool:
-        """Whether nothing will come by this handle any more: the watch is cancelled, or its session closed."""
+        """True if no more events can arrive: the watch is cancelled or its session closed."""
         return self._watch.status is WatchStatus.CANCELLED or self._session.closed
 
     # --- events -----------------------------------------------------------------------------------------------
 
     def poll(self, limit: int | None = None) -> list[Event]:
-        """Everything that is ready now; never waits. The first call includes `initial`."""
+        """All events that are ready now; never waits. The first call includes `initial`."""
         if limit is not None and (type(limit) is not int or limit < 0):
             raise invalid_option("limit", f"allowed is an integer from 0, got {limit!r}")
         self._session.check_not_forked()
         return [to_event(entry) for entry in self._watching.take(self._session, self._watch, limit)]
 
     def next(self, timeout: float | None = None) -> Event | None:
-        """Wait, in real time, for one event; None when the time is up or the watch has ended."""
+        """Wait, in real time, for one event; None on timeout or if the watch has ended."""
         entry = self.next_entry(timeout)
         return to_event(entry) if entry is not None else None
 
     def next_entry(self, timeout: float | None = None) -> BufferedEvent | None:
-        """The same, as the engine has it."""
+        """Like `next`, but returns the buffered event."""
         end = _deadline(timeout)
         self._session.check_not_forked()
         reader = get_ident()
@@ -146,10 +146,10 @@ class WatchHandle:
             yield event
 
     def set_wakeup(self, ring: Callable[[], None]) -> None:
-        """Have `ring` called, in any thread, when there may be something."""
+        """Call `ring`, in any thread, when there may be events."""
         self._watch.details.wakeup = ring
-        gate = self._session.database.log_writer  # what was worked out before may still wait for the disk
-        gate.call_when_durable(gate.submitted_sequence, lambda _: ring())
+        log_writer = self._session.database.log_writer  # events computed earlier may still wait for the disk
+        log_writer.call_when_durable(log_writer.submitted_sequence, lambda _: ring())
 
     def _wake(self) -> None:
         if self._wakeup_tokens.empty():
@@ -157,7 +157,7 @@ class WatchHandle:
 
     @property
     def idle(self) -> bool:
-        """Whether nothing waits and, of a reliable watch, all that was handed out is confirmed."""
+        """True if no event is buffered and, for a reliable watch, all delivered events are confirmed."""
         return self._watching.is_idle(self._session, self._watch)
 
     def errors(self) -> list[Any]:
@@ -165,9 +165,9 @@ class WatchHandle:
         return self._watching.take_errors(self._session, self._watch)
 
     def ack(self, *events: Event) -> None:
-        """Consume: delete what was delivered, each event in a transaction of its own; returns when all are durable.
+        """Consume: delete the delivered elements, each in its own transaction. Returns when all are durable.
 
-        Reliable watches: confirm the events and all before them; they need not be kept any longer.
+        Reliable watches: confirm the events and all before them.
         """
         if self._watch.options.mode == "consume":
             self._session.ack([_delivery_id(event) for event in events if event.type != "initial"])
@@ -182,19 +182,19 @@ class WatchHandle:
         delay: timedelta | float | None = None,
         cause: str | None = None,
     ) -> None:
-        """Give a delivery back: for another attempt, after a delay (a timedelta, or seconds), or for none."""
+        """Return a delivery for another attempt, now or after `delay` (a timedelta, or seconds), or dead-letter it."""
         self._session.nack(_delivery_id(event), retry=retry, delay=_to_timedelta(delay), cause=cause)
 
     def extend(self, event: Event, by: timedelta | float | None = None) -> None:
-        """More time for a delivery: `by` from now, or another ack_timeout."""
+        """Extend the lease of a delivery: `by` from now, or another ack_timeout."""
         self._session.extend(_delivery_id(event), _to_timedelta(by))
 
     def release(self, event: Event) -> None:
-        """Give a delivery back untried: no attempt is counted."""
+        """Return a delivery to its queue without counting an attempt."""
         self._session.release(_delivery_id(event))
 
     def renew(self, events: Sequence[Event]) -> list[Event]:
-        """New leases for deliveries in hand; returns those that are still held and still wanted."""
+        """Renew leases. Return the events that are still held and still match."""
         kept = set(self._session.renew([_delivery_id(event) for event in events]))
         return [event for event in events if event.delivery_id in kept]
 
@@ -203,7 +203,7 @@ class WatchHandle:
         """How long a delivery may take before it counts as failed (`ack_timeout`)."""
         return self._watch.options.ack_timeout.total_seconds()
 
-    # --- managing ---------------------------------------------------------------------------------------------
+    # --- management -------------------------------------------------------------------------------------------
 
     def pause(self) -> None:
         self._watching.management.manage(self._session, self._watch, "PAUSE")
@@ -233,15 +233,15 @@ def _delivery_id(event: Event) -> str:
 
 
 def _to_timedelta(span: timedelta | float | None) -> Any:
-    """Seconds as a Duration; what is none is refused where every other value is."""
+    """Seconds as a timedelta. Other values are returned unchanged and rejected by the caller."""
     if isinstance(span, (int, float)) and not isinstance(span, bool):
-        with suppress(OverflowError, ValueError):  # too many, or not a number
+        with suppress(OverflowError, ValueError):  # out of range, or NaN
             return timedelta(seconds=span)
     return span
 
 
 def _deadline(timeout: Any) -> float | None:
-    """When to give up waiting, in real time; None: never."""
+    """The deadline on the monotonic clock; None: never."""
     if timeout is None:
         return None
     if not isinstance(timeout, (int, float)) or math.isnan(timeout):

@@ -1,4 +1,4 @@
-"""What a grown ontology means for elements that exist: room for new attributes, and their defaults."""
+"""Adapts existing elements to a changed ontology: room for new attributes, and their defaults."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ __all__ = ["pad_elements"]
 def pad_elements(
     graph: Graph, old: Schema, new: Schema, now: Callable[[], datetime]
 ) -> tuple[list[ElementChange], dict[str, Element]]:
-    """Changes for elements that get a default, and every element that needs more room, laid out for the new schema."""
+    """Return changes for elements that get a default, and all elements that need more room, in the new layout."""
     changes: list[ElementChange] = []
     padded: dict[str, Element] = {}
     tables = SchemaLayout(new)

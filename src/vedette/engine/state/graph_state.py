@@ -1,7 +1,7 @@
-"""The state of one database in memory and its commit sequence: rules ▸ constraints ▸ commit. No I/O, no locks.
+"""The in-memory state of one database and its commit procedure: rules ▸ constraints ▸ commit. No I/O, no locks.
 
-`GraphState` belongs to whoever holds the database's turn. A commit alters it and yields a `Commit` record; making that
-durable, and telling watches, is the business of others.
+Use `GraphState` with the engine lock held. A commit changes the state and returns a `Commit` record; the caller
+makes it durable and evaluates watches.
 """
 
 from __future__ import annotations
@@ -30,14 +30,14 @@ __all__ = ["Commit", "GraphState"]
 
 _REPLAN_FACTOR = 4
 _LARGE_GRAPH_ELEMENTS = 10_000
-"""From so many elements on, plans are made anew when the graph has shrunk as well."""
+"""From this size on, plans are also invalidated when the graph shrinks."""
 
 
 class Commit(NamedTuple):
-    """One commit as it goes to the journal."""
+    """One commit, as written to the log."""
 
     sequence: int
-    """Counts commits and ticks of the database, without gaps, for ever."""
+    """Number of the commit in its database, without gaps; ticks and notes count as well."""
     tick: int
     """Logical time during the commit."""
     next_tick: int
@@ -47,11 +47,11 @@ class Commit(NamedTuple):
     cause: str | None = None
     definition: str | None = None
     notes: Sequence[tuple[str, str]] = ()
-    """Facts to store with it: cursors of watches."""
+    """Key-value notes to store with it, such as positions of watches."""
 
 
 class GraphState:
-    """The committed graph, its schema, and the counters that must never go back."""
+    """The committed graph, its schema, and the counters."""
 
     def __init__(self, schema: Schema, *, boot: int, sequence: int, tick: int, ticks_by_commit: bool) -> None:
         self.layout = IndexLayout()
@@ -61,11 +61,11 @@ class GraphState:
         self.last_tick_at: datetime | None = None
         self.tick_per_commit = ticks_by_commit
         self.is_applying = False
-        """Being changed: True outside of a commit means that one was cut short."""
+        """True while changes are being applied. True outside of a commit means that one was interrupted."""
         self.snapshots: list[Overlay] = []
-        """Views kept still: each learns the before-images of every commit."""
+        """Open snapshots. Every commit adds its before-images to each."""
         self.plan_version = 0
-        """Changes when plans made earlier should not be used any more."""
+        """Incremented when earlier plans must not be used any more."""
         self._replan_below = 0
         self._replan_above = 64
         self._id_head = f"{boot:x}_"
@@ -73,7 +73,7 @@ class GraphState:
         self.use_schema(schema)
 
     def use_schema(self, schema: Schema) -> None:
-        """Take up a schema; every plan made before is out of date."""
+        """Switch to a schema and invalidate all plans."""
         self.schema = schema
         self._has_rules = bool(schema.rules)
         self._constrained = any(not name.startswith("_") for name in schema.constraints)
@@ -97,12 +97,12 @@ class GraphState:
             self.graph.ensure_index(owner, attribute, self.tables.index_places(owner, attribute))
 
     def continue_from(self, lost: GraphState) -> None:
-        """Stand in for a state that never became durable: its ids were given, its plans are out of date."""
+        """Replace a state that never became durable: do not reuse its ids or plans."""
         self._ids = lost._ids
         self.plan_version = lost.plan_version + 1
 
     def new_id(self, prefix: str) -> str:
-        """An id that no element of this database ever had: the count of openings is part of it."""
+        """An id that this database has never used; it contains the boot count."""
         self._ids += 1
         return f"{prefix}{self._id_head}{self._ids:x}"
 
@@ -113,7 +113,7 @@ class GraphState:
     # --- snapshots --------------------------------------------------------------------------------------------
 
     def open_snapshot(self) -> Overlay:
-        """A view of the present state that stays as it is while the graph moves on."""
+        """A view of the current state that does not change while the graph does."""
         snapshot = Overlay(self.graph, self.layout)
         self.snapshots.append(snapshot)
         return snapshot
@@ -134,9 +134,9 @@ class GraphState:
         cause: str | None = None,
         meta: Sequence[tuple[str, str]] = (),
     ) -> tuple[Commit | None, list[str]]:
-        """Rules, constraints, then the change of the committed graph. Raises, and changes nothing, when refused.
+        """Run rules and checks, then change the graph. If a check raises, nothing has changed.
 
-        `started` is the sequence at which the transaction began to read: what was committed since may conflict.
+        `started` is the sequence at which the transaction began to read. Later commits may conflict with it.
         """
         if started != self.sequence:
             transaction.view.base = self.graph
@@ -154,14 +154,14 @@ class GraphState:
         return self.next_commit(now, changes, cause, meta=meta), warnings
 
     def can_delete_directly(self, element: Element) -> bool:
-        """Whether its deletion concerns nothing but itself: no rule, no constraint, no edge could refuse it."""
+        """True if nothing can refuse the deletion: no rules, no constraints, no edges."""
         quiet = not self._has_rules and not self._constrained and element.targets is None
         return quiet and next(self.graph.incident(element.id), None) is None
 
     def commit_deletion(
         self, element: Element, now: datetime, cause: str | None, meta: Sequence[tuple[str, str]]
     ) -> Commit:
-        """A commit that deletes an element which is free; what a transaction would come to, without one."""
+        """Commit the deletion of an element without a transaction; see `can_delete_directly`."""
         changes = ((element, None),)
         self.apply(changes)
         return self.next_commit(now, changes, cause, meta=meta)
@@ -172,11 +172,11 @@ class GraphState:
         )
 
     def _is_bound(self, context: ExecutionContext) -> bool:
-        """Whether policies bind who acts: then it learns no ids, it may not see what it collides with."""
+        """True if policies apply to the actor. Errors then omit ids, which the actor may not be allowed to see."""
         return context.actor is not None and bool(self.schema.policies)
 
     def apply(self, changes: Sequence[ElementChange]) -> None:
-        """Change the graph; until the commit is recorded the state is torn."""
+        """Change the graph. `is_applying` stays True until the commit is recorded."""
         self.is_applying = True
         graph = self.graph
         for snapshot in self.snapshots:
@@ -191,19 +191,19 @@ class GraphState:
         size = len(graph.elements)
         if size > self._replan_above or size < self._replan_below:
             self._replan_above = max(64, size * _REPLAN_FACTOR)
-            # A queue that swings between empty and a few thousand needs no other plans each time.
+            # A queue that alternates between empty and a few thousand elements needs no new plans each time.
             self._replan_below = (
                 size // (_REPLAN_FACTOR * _REPLAN_FACTOR) if size >= _LARGE_GRAPH_ELEMENTS else 0
             )
             self.invalidate_plans()
 
     def next_note_commit(self, now: datetime, meta: Sequence[tuple[str, str]]) -> Commit:
-        """A commit that changes no element: facts to store."""
+        """A commit without changes that stores notes."""
         self.sequence += 1
         return Commit(self.sequence, self.tick, self.tick, now, notes=meta)
 
     def advance_ticks(self, amount: int, now: datetime) -> Commit:
-        """TICK: logical time moves on without a change."""
+        """TICK: advance logical time without a change."""
         tick = self.tick
         self.tick += amount
         self.sequence += 1
@@ -218,7 +218,7 @@ class GraphState:
         definition: str | None = None,
         meta: Sequence[tuple[str, str]] = (),
     ) -> Commit:
-        """Count the commit of changes that were applied."""
+        """Record the commit of changes that have been applied."""
         tick = self.tick
         if self.tick_per_commit and changes:
             self.tick += 1
@@ -230,7 +230,7 @@ class GraphState:
     # --- conflicts --------------------------------------------------------------------------------------------
 
     def _check_conflicts(self, transaction: Transaction, changes: Sequence[ElementChange]) -> None:
-        """First committer wins; and what was checked at the operation must still hold on the graph as it is now."""
+        """First committer wins. Checks made at the operation must still hold on the current graph."""
         elements = self.graph.elements
         for id, old in transaction.before_images.items():
             if elements.get(id) is not old:
@@ -276,7 +276,7 @@ class GraphState:
     def _elements_below_minimum(
         self, edge: EdgeType, position: int, changes: Sequence[ElementChange]
     ) -> list[str]:
-        """Elements whose number of edges the changes may have left too low: new ones, and ends of lost edges."""
+        """Elements whose number of edges may be too low after the changes: new ones, and ends of removed edges."""
         wanted = edge.parameters[position].type
         found = []
         for before, after in changes:
@@ -303,5 +303,5 @@ def _save_before_images(snapshot: Overlay, changes: Sequence[ElementChange]) -> 
 
 
 def _conflict(id: str) -> TransactionError:
-    text = f"Another transaction changed {id} meanwhile: this one is rolled back, try it again"
+    text = f"Another transaction changed {id}: this one is rolled back, try it again"
     return TransactionError("E5002", text, fields={"id": id})

@@ -1,4 +1,4 @@
-"""What a schema makes run: its constraints, rules and policies, compiled once for the present schema and statistics."""
+"""The compiled constraints, rules and policies of a schema."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ __all__ = ["SchemaProgram"]
 
 
 class SchemaProgram:
-    """Compiled when it is first needed: a database without rules never pays for them."""
+    """Compiled on first use: a database without rules never pays for them."""
 
     def __init__(self, schema: Schema, tables: SchemaLayout, context: PlanContext) -> None:
         self._schema = schema
@@ -51,7 +51,7 @@ class SchemaProgram:
 
     @property
     def collection_policies(self) -> tuple[CollectionPolicy, ...]:
-        """What policies say about external collections, which are not part of the graph."""
+        """Policies about external collections, which are not part of the graph."""
         if self._collection_policies is None:
             declared = self._schema.policies.values()
             found = (p for d in declared for p in compile_collection_policy(d, self._context))
@@ -59,7 +59,7 @@ class SchemaProgram:
         return self._collection_policies
 
     def compile_all(self, source: str) -> None:
-        """Compile everything now, so that a mistake in a declaration is raised by `define` with its place."""
+        """Compile everything now, so that `define` reports errors in declarations with their positions."""
         known: list[Callable[[], object]] = [
             *(
                 lambda c=c: compile_constraint(c, self._context, source)
@@ -84,12 +84,12 @@ def _error_of(action: Callable[[], object]) -> VedetteError | None:
     try:
         action()
     except VedetteError as error:
-        return error.with_traceback(None)  # else it would hold the frames that hold it
+        return error.with_traceback(None)  # without its traceback, which would keep frames alive
     return None
 
 
 def _combined_error(errors: Sequence[VedetteError]) -> VedetteError:
-    """One error that shows the mistakes of all."""
+    """One error with the diagnostics of all."""
     first = errors[0]
     diagnostics = [diagnostic for error in errors for diagnostic in error.diagnostics]
     return type(first)(first.code, first.text, fields=first.fields, diagnostics=diagnostics)

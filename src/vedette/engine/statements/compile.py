@@ -1,4 +1,4 @@
-"""Statements ▸ executables: resolved against the schema, planned against the graph, ready to run many times."""
+"""Compiles statements: resolved against the schema, planned against the graph, and executable many times."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ _MUTATION = ExpressionSite(bindings=True)
 
 @dataclass(slots=True, kw_only=True)
 class CompiledQuery:
-    """MATCH … RETURN: reads rows."""
+    """MATCH … RETURN."""
 
     rows: RowQuery
     plans: Sequence[Plan]
@@ -45,11 +45,11 @@ class CompiledQuery:
 
 @dataclass(slots=True, kw_only=True)
 class CompiledMutation:
-    """Actions, once, or for every match of a pattern."""
+    """Actions, run once or for every match of a pattern."""
 
     actions: tuple[CompiledAction, ...]
     returned: range
-    """Which of the actions RETURNING is about."""
+    """The actions that RETURNING refers to."""
     bindings: BindingQuery | None
     returning: ReturningClause | None
     size: int
@@ -60,18 +60,18 @@ class CompiledMutation:
 
 @dataclass(slots=True, kw_only=True)
 class CompiledInspect:
-    """INSPECT: one element by its id, with a projection of its own."""
+    """INSPECT: one element by id, with a projection."""
 
     target: CompiledExpression
     items: tuple[tuple[str, str], ...]
-    """(attribute, column) of each projection; none is everything."""
+    """(attribute, column) of each projection; empty: everything."""
     size: int
     plans: Sequence[Plan] = ()
 
 
 @dataclass(slots=True, kw_only=True)
 class CompiledTick:
-    """A statement whose only question is the value of one expression: TICK."""
+    """TICK: the value of one expression."""
 
     value: CompiledExpression | None
     plans: Sequence[Plan] = field(default=())
@@ -87,7 +87,7 @@ def compile_statement(
     state: GraphState,
     observer: StepWrapper | None = None,
 ) -> Executable:
-    """Everything that can be known before the statement runs; raises with every mistake in it."""
+    """Compile everything that is known before the statement runs. Raises with all its errors."""
     compiler = _Compiler(prepared, signature, state, observer)
     return compiler.compile(statement)
 
@@ -189,7 +189,7 @@ class _Compiler:
 
 
 def _returning_range(actions: Sequence[ast.Action], groups: Sequence[Sequence[Any]]) -> range:
-    """The acts of the last action that has a RETURNING."""
+    """The compiled actions of the last action with RETURNING."""
     start = 0
     found = range(0)
     for action, group in zip(actions, groups, strict=True):

@@ -1,4 +1,4 @@
-"""Statements about transactions, sessions and time, and those that ask about statements."""
+"""BEGIN, COMMIT, ROLLBACK, SAVEPOINT, sessions, TICK, TRIGGER and INSPECT; the table of all statements."""
 
 from __future__ import annotations
 
@@ -52,11 +52,11 @@ def _commit(request: StatementRequest) -> Result:
     with session.lock_scope:
         committed = False
         try:
-            if opened.abort_reason is not None:  # since it asked for its turn
+            if opened.abort_reason is not None:  # aborted while it waited for the lock
                 raise _rolled_back(opened)
-            deliveries = request.database.watching.consuming.deliveries
+            deliveries = request.database.watching.consuming.settlement
             deliveries.check_enlisted(opened.enlisted_deliveries)
-            if opened.transaction.before_images:  # one that only read stands where it began
+            if opened.transaction.before_images:  # a read-only transaction is serialized at its start
                 opened.check_reads()
             result.warnings = tuple(
                 execution.commit_transaction(
@@ -115,7 +115,7 @@ def _rolled_back(opened: OpenTransaction) -> TransactionError:
 
 
 def reject_in_aborted_transaction(session: Session, statement: ast.Statement) -> Result:
-    """COMMIT of an aborted transaction rolls it back and says so; everything else is refused."""
+    """COMMIT of an aborted transaction rolls it back and raises; every other statement is rejected."""
     opened = _open_transaction(session)
     if not isinstance(statement, ast.Commit):
         opened.check_usable()
@@ -184,7 +184,7 @@ def _trigger(request: StatementRequest) -> Result:
 
 
 def _check_meta(request: StatementRequest, operation: str, type_name: str) -> None:
-    """Time and rules are everyone's: where policies exist, an actor needs one that lets it touch them."""
+    """Time and rules affect everyone: under policies, an actor needs an explicit permission."""
     _, guard = execution.statement_context(request.session, ())
     if guard is not None:
         guard.check_meta(operation, type_name)
@@ -216,7 +216,7 @@ def _run_rule(request: StatementRequest) -> Result:
     return result
 
 
-# --- asking -----------------------------------------------------------------------------------------------------
+# --- inspection -------------------------------------------------------------------------------------------------
 
 
 def _inspect(request: StatementRequest) -> Result:

@@ -1,4 +1,4 @@
-"""Statements that read and statements that write: from an executable to a result."""
+"""Executes compiled queries and mutations."""
 
 from __future__ import annotations
 
@@ -36,11 +36,14 @@ __all__ = [
 ]
 
 _YIELD_SECONDS = 0.0002
-"""How long a long read steps aside, so that somebody who waits for the turn really gets it."""
+"""How long a long read releases the lock, so that a waiting thread really gets it."""
 
 
 class SliceExceeded(Exception):
-    """A read outgrew its slice: it starts again on a snapshot, where it can step aside. No error of the user's."""
+    """A read exceeded its slice.
+
+    It is restarted on a snapshot, where it can release the lock. Never shown to users.
+    """
 
 
 # --- contexts ---------------------------------------------------------------------------------------------------
@@ -49,7 +52,7 @@ class SliceExceeded(Exception):
 def statement_context(
     session: Viewer, constants: tuple[Value, ...], *, layer0: bool = False, view: View | None = None
 ) -> tuple[ExecutionContext, PolicyGuard | None]:
-    """What a statement of this session sees, and who stands guard when an actor is bound."""
+    """The execution context of a statement in this session, and the policy guard if an actor is set."""
     database = session.database
     state = database.state
     opened = session.transaction
@@ -72,7 +75,7 @@ def statement_context(
 
 
 def _with_policy_guard(session: Viewer, context: ExecutionContext) -> PolicyGuard:
-    """Put the actor's sight before the context's eyes; conditions of policies read the graph as it is."""
+    """Restrict the context's view to what the actor may see. Policy conditions read the unrestricted graph."""
     policies = session.database.state.program.policies
     own = ExecutionContext(
         view=context.view,
@@ -81,12 +84,12 @@ def _with_policy_guard(session: Viewer, context: ExecutionContext) -> PolicyGuar
         actor=context.actor,
         session=context.session,
     )
-    sight = ActorView(policies, own, session.database.state.schema)
-    context.view = sight
-    return PolicyGuard(policies, own, sight, session.bindings, session.database.name)
+    policy_view = ActorView(policies, own, session.database.state.schema)
+    context.view = policy_view
+    return PolicyGuard(policies, own, policy_view, session.bindings, session.database.name)
 
 
-# --- reading ----------------------------------------------------------------------------------------------------
+# --- reads ------------------------------------------------------------------------------------------------------
 
 
 def read(session: Session, prepared: PreparedStatement, constants: tuple[Value, ...], text: str) -> Result:
@@ -99,7 +102,10 @@ def read(session: Session, prepared: PreparedStatement, constants: tuple[Value, 
 def run_query(
     session: Session, query: CompiledQuery, constants: tuple[Value, ...]
 ) -> tuple[list[tuple[Any, ...]], ExecutionContext]:
-    """Run with the turn held; a long read goes on in slices, on the state of its start, and lets others in between."""
+    """Run a query with the lock held.
+
+    A long read continues in slices on a snapshot and releases the lock in between.
+    """
     context, _ = statement_context(session, constants, layer0=query.uses_layer0)
     context.pause_at_candidates = min(session.database.settings.statement_slice, context.candidate_limit)
     context.yield_lock = _give_up
@@ -129,12 +135,12 @@ def _read_in_slices(
     try:
         return query.rows.run(context), context
     finally:
-        context.yield_lock = None  # it holds the context: no cycle is left behind
+        context.yield_lock = None  # breaks the reference cycle with the context
         state.close_snapshot(snapshot)
 
 
 class _Slices:
-    """A long read by a session: after each slice of work others get their turn."""
+    """A long read: releases the lock after each slice."""
 
     def __init__(self, session: Session, context: ExecutionContext) -> None:
         self._database, self._opened = session.database, session.transaction
@@ -149,18 +155,18 @@ class _Slices:
 
     def yield_lock(self) -> None:
         self._plan()
-        turn = self._database.lock
-        turn.release()
+        lock_scope = self._database.lock
+        lock_scope.release()
         try:
             sleep(_YIELD_SECONDS)
         finally:
-            turn.acquire()
+            lock_scope.acquire()
         if self._opened is not None:
             self._opened.check_usable()
 
 
 class CopyingView:
-    """A view of a snapshot whose answers are copies: they stay good while others change the graph."""
+    """A view of a snapshot that returns copies, which stay valid while others change the graph."""
 
     def __init__(self, view: View) -> None:
         self._view = view
@@ -185,7 +191,7 @@ class CopyingView:
         return list(self._view.incident(id))
 
 
-# --- writing ----------------------------------------------------------------------------------------------------
+# --- writes -----------------------------------------------------------------------------------------------------
 
 
 def write(session: Session, prepared: PreparedStatement, constants: tuple[Value, ...], text: str) -> Result:
@@ -196,7 +202,7 @@ def write(session: Session, prepared: PreparedStatement, constants: tuple[Value,
 
 
 def run_mutation(session: Session, mutation: CompiledMutation, constants: tuple[Value, ...]) -> Result:
-    """Carry out the actions; outside of BEGIN the statement is a transaction of its own."""
+    """Run the actions. Outside of BEGIN the statement is its own transaction."""
     opened = session.transaction
     result = Result()
     if opened is None:
@@ -248,7 +254,7 @@ def _run_actions(mutation: CompiledMutation, context: ExecutionContext) -> list[
 
 
 def _reload_elements(row: Row, context: ExecutionContext) -> None:
-    """Rows were found before the first action ran: show the next one the latest versions of its elements."""
+    """Replace the elements of the row by their latest versions: rows were found before the first action ran."""
     for slot, value in enumerate(row):
         if type(value) is Element:
             row[slot] = context.view.get(value.id) or value
@@ -265,7 +271,7 @@ def _visible_affected(affected: list[AffectedElement], guard: PolicyGuard | None
     ]
 
 
-# --- committing -------------------------------------------------------------------------------------------------
+# --- commit -----------------------------------------------------------------------------------------------------
 
 
 def commit_transaction(
@@ -279,7 +285,7 @@ def commit_transaction(
     cause: str | None = None,
     meta: Sequence[tuple[str, str]] = (),
 ) -> list[str]:
-    """The commit sequence, with the turn held; what it changed is on its way to the disk when this returns."""
+    """Commit with the lock held. The commit is queued for the disk when this returns."""
     database = session.database
     database.check_writable()
     state = database.state
@@ -302,7 +308,7 @@ def commit_transaction(
 
 
 def system_context(database: Database, transaction: Transaction, now: Any) -> ExecutionContext:
-    """What rules and constraints see when no session stands behind a commit."""
+    """The context of rules and constraints in a commit without a session."""
     context = ExecutionContext(
         view=transaction.view, now=now, wall_time=database.clock.now, tick=database.state.tick
     )
@@ -311,7 +317,10 @@ def system_context(database: Database, transaction: Transaction, now: Any) -> Ex
 
 
 def rule_context(session: Session, transaction: Transaction, now: Any, rule: Rule | None) -> ExecutionContext:
-    """Rules and constraints see the graph as it is; a rule that inherits authority sees and does what its actor may."""
+    """The context of rules and constraints: the unrestricted graph.
+
+    A rule that inherits authority has its actor's rights.
+    """
     context = ExecutionContext(
         view=transaction.view,
         now=now,

@@ -1,4 +1,4 @@
-"""EXPLAIN: the plan of a statement. PROFILE: the plan with what each step really did."""
+"""EXPLAIN: the plan of a statement. PROFILE: the plan with the actual counts of each step."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ def explain_statement(request: StatementRequest) -> Result:
 
 
 def profile_statement(request: StatementRequest) -> Result:
-    """Runs the statement for real, and shows per step how often it was entered and how many rows it passed on."""
+    """Run the statement and report per step how often it was entered and how many rows it produced."""
     inner = _inner(request.prepared)
     session, database = request.session, request.database
     counter = _Counter()
@@ -80,7 +80,7 @@ def _inner(prepared: PreparedStatement) -> ast.Statement:
 
 
 class _Counter:
-    """Counts how often each step is entered, and by what the next one is entered, how many rows it passed."""
+    """Counts how often each step is entered. The count of the next step is the number of rows produced."""
 
     def __init__(self) -> None:
         self._entered: dict[tuple[int, int], int] = {}
@@ -104,7 +104,7 @@ def _names_of(plans: Sequence[Plan]) -> dict[int, str]:
 
 
 def _estimate(request: StatementRequest, estimate: float) -> float | None:
-    """Estimates come from the whole graph: an actor who may not see all of it is told none."""
+    """Estimates reveal the size of the whole graph, so an actor under policies gets none."""
     if request.session.actor is not None and request.database.schema.policies:
         return None
     return round(min(estimate, 1e9), 1)

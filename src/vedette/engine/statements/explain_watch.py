@@ -1,4 +1,4 @@
-"""EXPLAIN WATCH: who answers a watch, how its changes are found, what a change costs, and what is promised."""
+"""EXPLAIN WATCH: how a watch is evaluated, what a change costs, and its guarantees."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ __all__ = ["explain_watch"]
 _ORDERINGS = {
     "arrival": "arrival: in the order of commits",
     "causal": "causal: in the order of commits; what a trigger causes follows its cause",
-    "attribute": "attribute: what waits is ordered when it is handed out; one match's own events keep their order",
+    "attribute": "attribute: buffered events are sorted on delivery; events of one match keep their order",
 }
 _DELIVERIES = {
     "best_effort": "best effort: at most once; beyond the buffer {on_full}; ends with its session",
@@ -36,22 +36,22 @@ _FULL = {
     "error": "the watch ends with E8005",
 }
 _STRATEGIES = {
-    "rows": "incremental: each match that comes, goes or changes is an event",
+    "rows": "incremental: each match that is added, removed or changed is an event",
     "groups": "incremental: rows are counted in and out of their groups",
-    "distinct": "incremental: rows are counted, the first and the last of a kind are events",
-    "reevaluated": "re-evaluated at every commit that can concern it, and compared with what it was told",
+    "distinct": "incremental: rows are counted; the first and the last equal row are events",
+    "reevaluated": "re-evaluated at every commit that can affect it, and compared with the last result",
 }
-_WORK = "incremental: each match that comes, goes or changes is work or not"
+_WORK = "incremental: each match that is added, removed or changed updates the queue"
 _LINES = {
     "arrival": "arrival: the oldest first, also after a redelivery",
     "causal": "causal: the oldest first, also after a redelivery",
-    "attribute": "attribute: a strict priority over everything that waits, as the elements are now; ties as they came",
+    "attribute": "attribute: strict priority over all queued elements by their current values; ties by arrival",
 }
 _ONE_HOLDER = "one holder at a time, over all consume watches"
 _CONSUMED = "at least once, acknowledged once; attempts, delays and dead letters survive a restart"
 _HOLDS = {
-    "best_effort": "what it holds is free when its session ends",
-    "reliable": "the watch, too, and who attaches within the lease keeps what it holds",
+    "best_effort": "its deliveries are released when its session ends",
+    "reliable": "so does the watch; attaching within the lease keeps its deliveries",
 }
 
 
@@ -64,7 +64,7 @@ def explain_watch(request: StatementRequest, statement: ast.Watch) -> Result:
         compiled = compile_watch(inner, options, guarded=guarded)
         shape = compiled.shape
         if guarded:
-            check_watch_rights(inner, compiled)  # nothing is told of what may not be watched
+            check_watch_rights(inner, compiled)  # a denied watch must not be explained
         if options.mode == "consume":
             check_consumable(shape, options, acts=bool(statement.actions))
     return Result(columns=("aspect", "value"), rows=[*_evaluation(shape), *_promises(shape, options)])
@@ -82,7 +82,7 @@ def _evaluation(shape: WatchShape) -> list[tuple[str, str]]:
             ", ".join(sorted(n for n in shape.types if shape.reads_layer0 or not n.startswith("_")))
             or "nothing",
         ),
-        ("key columns", ", ".join(keys) or "none: every watch of this shape is asked"),
+        ("key columns", ", ".join(keys) or "none: every watch of this shape is checked"),
         (
             "range",
             f"{explain_expression(ranged[0])} {ranged[1]} ?{ranged[2] + 1}" if ranged is not None else "none",
@@ -94,15 +94,17 @@ def _evaluation(shape: WatchShape) -> list[tuple[str, str]]:
 
 def _mode(shape: WatchShape) -> str:
     if shape.time_dependent:
-        return "re-evaluated at every commit and tick: it looks at the time"
+        return "re-evaluated at every commit and tick: it depends on the time"
     if shape.reads_layer0 and shape.strategy == "reevaluated":
-        return "re-evaluated when something that it looks at in Layer 0 comes, goes or changes"
+        return "re-evaluated when a Layer 0 element that it reads changes"
     return _WORK if shape.resolved.is_consume else _STRATEGIES[shape.strategy]
 
 
 def _cost(shape: WatchShape, wide: list[str]) -> str:
     if wide:
-        return f"all matches, when one of these changes: {', '.join(wide)}; else what hangs together with the change"
+        return (
+            f"all matches, when one of these changes: {', '.join(wide)}; else the matches around the change"
+        )
     if shape.single_node is not None:
         return "the changed element alone, then the watches under its key"
     return "the matches around the changed element, then the watches under their keys"
@@ -110,7 +112,7 @@ def _cost(shape: WatchShape, wide: list[str]) -> str:
 
 def _promises(shape: WatchShape, options: WatchOptions) -> list[tuple[str, str]]:
     guarded = (
-        [("sight", "each match is judged with the actor's rights at every event")]
+        [("sight", "each match is checked against the actor's rights at every event")]
         if shape.checks_policies
         else []
     )
@@ -120,7 +122,7 @@ def _promises(shape: WatchShape, options: WatchOptions) -> list[tuple[str, str]]
         *guarded,
         ("ordering", _ORDERINGS[options.ordering.kind]),
         ("delivery", _DELIVERIES[options.delivery].format(on_full=_FULL[options.on_full])),
-        ("visibility", f"{options.visibility}, told on {options.deliver_on}"),
+        ("visibility", f"{options.visibility}, delivered on {options.deliver_on}"),
     ]
 
 
@@ -129,9 +131,9 @@ def _consumer_promises(shape: WatchShape, options: WatchOptions) -> list[tuple[s
     attempts = f"at most {deliveries} {'delivery' if deliveries == 1 else 'deliveries'}, then a dead letter"
     lease = duration_to_text(options.ack_timeout)
     bound = f"at most {options.buffer} for this watch"
-    group = "none: the only consumer of its line"
+    group = "none: the only consumer of its queue"
     if options.group is not None:
-        group = f"{options.group}: each element goes to one member, shared out evenly"
+        group = f"{options.group}: each element goes to one consumer, in fair shares"
     if options.max_in_flight is not None:
         bound += f", {options.max_in_flight} for its group"
     serial = shape.resolved.order[-1][0] if options.serialize_by is not None else None
@@ -144,7 +146,7 @@ def _consumer_promises(shape: WatchShape, options: WatchOptions) -> list[tuple[s
         ("lease", f"{lease}, then it counts as failed; EXTEND renews it"),
         ("attempts", attempts if options.dead_letter is None else f"{attempts}, in the destination"),
         ("delivery", f"{_CONSUMED}; {_HOLDS[options.delivery]}"),
-        ("visibility", f"committed, handed out on {options.deliver_on}"),
+        ("visibility", f"committed, delivered on {options.deliver_on}"),
     ]
 
 

@@ -34,9 +34,7 @@ def _nack(request: StatementRequest) -> Result:
     assert isinstance(statement, ast.Nack)
     given = _options(request, statement.options, {"no_retry", "delay", "cause"}, _NACK_OPTIONS)
     if any(option.name == "no_retry" and option.value is not None for option in statement.options):
-        raise invalid_option(
-            "no_retry", "it stands alone and has no value; leave it out to have another attempt"
-        )
+        raise invalid_option("no_retry", "it takes no value; omit it to allow another attempt")
     if "no_retry" in given and "delay" in given:
         raise invalid_option("delay", "with no_retry there is no next attempt to delay")
     return _deliveries(request).nack(
@@ -68,7 +66,7 @@ def _redrive(request: StatementRequest) -> Result:
 
 
 def _deliveries(request: StatementRequest) -> Settlement:
-    return request.database.watching.consuming.deliveries
+    return request.database.watching.consuming.settlement
 
 
 def _options(
@@ -81,7 +79,7 @@ def _options(
             if option.name not in known:
                 raise invalid_option(option.name, f"allowed are {allowed}")
             if option.name in given:
-                raise invalid_option(option.name, "it is given twice")
+                raise invalid_option(option.name, "it is specified twice")
             value = option.value
             plain = value is None or isinstance(value, ast.OptionValue)
             given[option.name] = None if plain else evaluate(value)  # type: ignore[arg-type]
@@ -102,7 +100,7 @@ def _cause(given: Mapping[str, Any]) -> str | None:
 
 
 def as_consumer(database: Database, text: str) -> str:
-    """The statement with mode: consume, if it names no mode; its constants and parameters stay as they are."""
+    """The statement with `mode: consume` if it has no mode. Its constants and parameters do not change."""
     parsed = database.statements.parse_uncached(text)
     statement = parsed[0].statement if len(parsed) == 1 else None
     if not isinstance(statement, ast.Watch):
@@ -111,7 +109,7 @@ def as_consumer(database: Database, text: str) -> str:
     if mode is None:
         return with_option(text, statement, "mode", "consume")
     if mode != ast.OptionValue("consume"):
-        raise invalid_option("mode", "consume() takes work; allowed is consume, watch() takes the other")
+        raise invalid_option("mode", "allowed in consume() is consume; use watch() for mode: watch")
     return text
 
 

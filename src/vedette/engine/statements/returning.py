@@ -1,4 +1,4 @@
-"""RETURNING: rows about the elements that an action affected (spec/language.md §2.8.8)."""
+"""RETURNING: rows about the elements that an action affected."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ ColumnReader = Callable[[AffectedElement], Any]
 class ReturningClause:
     columns: tuple[str, ...]
     readers: tuple[ColumnReader | None, ...]
-    """None counts the affected elements: then there is one row in all."""
+    """None counts the affected elements; the result is then a single row."""
 
     def rows(self, affected: Sequence[AffectedElement]) -> list[tuple[Any, ...]]:
         if None in self.readers:
@@ -31,7 +31,7 @@ class ReturningClause:
 
 
 def compile_returning(actions: Sequence[ast.Action], schema: Schema) -> ReturningClause | None:
-    """The last RETURNING of the statement's actions; it is about what its own action affected."""
+    """Compile the last RETURNING of the actions. It refers to what its own action affected."""
     returning = [action for action in actions if action.returning is not None]
     if not returning:
         return None
@@ -50,7 +50,7 @@ def compile_returning(actions: Sequence[ast.Action], schema: Schema) -> Returnin
 
 
 def _variables(action: ast.Action) -> set[str]:
-    """Names under which an action knows what it affects."""
+    """The variables by which an action names what it affects."""
     if isinstance(action, ast.Spawn):
         return {item.variable for item in action.items if item.variable is not None}
     if isinstance(action, ast.Link):

@@ -39,7 +39,7 @@ def _alter(request: StatementRequest) -> Result:
 
 
 def _manage_matching(request: StatementRequest) -> Result:
-    """`MATCH s: _Watch WHERE … DO CANCEL WATCH s.id`: bindings first, then one after another."""
+    """`MATCH s: _Watch WHERE … DO CANCEL WATCH s.id`: find all handles first, then act on each."""
     statement = request.prepared.statement
     assert isinstance(statement, ast.MatchManage)
     for id in _matching_handles(request, statement):

@@ -1,9 +1,10 @@
-"""How watches that are behind come to the present: commit by commit from the log, or by a snapshot of it.
+"""Brings lagging watches to the present: commit by commit from the log, or with a snapshot.
 
-Theory of operation. A watch is `behind` when commits were not told to its reader: its memory was full, its process
-died, or it is new and looks back. Most such watches stand in no index of their hub (`away`), so that nothing reaches
-them out of turn. They are told every commit since then, alone, on the views before and after it, until they have caught
-up or their memory is full again; then they stand in the index, or wait to go on.
+Theory of operation. A watch lags when its reader has not received some commits: its buffer was full, its process
+ended, or it is new and starts in the past (`followed_sequence` is set). Most lagging watches are removed from the
+index (`is_unindexed`), so that no event reaches them out of order. A lagging watch is evaluated alone on the views
+before and after each missed commit, until it has caught up or its buffer is full. Then it rejoins the index or
+waits.
 """
 
 from __future__ import annotations
@@ -30,14 +31,14 @@ __all__ = ["CatchUp", "is_replayable"]
 
 
 class CatchUp:
-    """Tells single watches what they have not had. Called with the turn held."""
+    """Replays commits for single watches. Call every method with the engine lock held."""
 
     def __init__(self, watching: WatchService) -> None:
         self._watching = watching
         self._database = watching.database
 
     def catch_up(self, watch: Watch, sequence: int) -> None:
-        """Tell the watch every commit after `sequence`. It stands in the index again when it has caught up."""
+        """Replay every commit after `sequence`. The watch rejoins the index when it has caught up."""
         state, details, started = self._database.state, watch.details, False
         if details.followed_sequence is not None and not is_replayable(watch):
             self.restart_from_snapshot(watch)
@@ -63,7 +64,7 @@ class CatchUp:
                     watch, before, commit.tick, now=lambda: earlier or commit.time
                 )
                 started = True
-            self._tell(watch, commit, before, after)
+            self._replay_commit(watch, commit, before, after)
             details.followed_sequence = commit.sequence
 
         with self._isolated_index(watch):
@@ -73,12 +74,12 @@ class CatchUp:
         if not started:
             self._watching.creation.push_initial(watch, Overlay(state.graph, state.layout))
         if watch.options.visibility == "immediate":
-            self._show_drafts(watch)
+            self._replay_open_transactions(watch)
         if not _is_full(watch):
             self.rejoin_index(watch)
 
     def restart_from_snapshot(self, watch: Watch) -> None:
-        """What it was not told yet cannot be worked out any more: a snapshot of the present has all of it."""
+        """Send a snapshot of the present, because the missed events cannot be computed any more."""
         missing = 0
         if watch.options.visibility == "immediate":
             self._watching.load_open_transactions()
@@ -91,7 +92,7 @@ class CatchUp:
         self.rejoin_index(watch)
 
     def push_snapshot(self, watch: Watch) -> None:
-        """A fresh snapshot. Actions go on from the last evaluation: what fell due since then sets them off."""
+        """Send a snapshot. Triggers continue from their last evaluation and run for what became due since then."""
         details, past = watch.details, None
         if details.evaluated_ms and details.actions is not None:
             then = timestamp_from_ms(details.evaluated_ms)
@@ -99,17 +100,17 @@ class CatchUp:
         self._watching.creation.push_initial(watch, self._database.state.graph, anew=True, now=past)
 
     def rejoin_index(self, watch: Watch) -> None:
-        """It has caught up: from now on it is told like any other."""
+        """Evaluate the watch with all others again."""
         watch.details.followed_sequence = None
         if watch.details.is_unindexed:
             watch.details.is_unindexed = False
             self._watching.index_of(watch).add(watch)
 
     def replay_triggers(self, watch: Watch, cursor: dict[str, int]) -> None:
-        """Actions of a watch that looks at the time: whatever set them off after the last one that was carried out.
+        """Run the triggers of a time-dependent watch for every commit after the last one they ran for.
 
-        Each commit is evaluated as of its own time. Ticks are not in the log: what one of them brought about is found
-        at the next commit, or at the next evaluation there is.
+        Each commit is evaluated at its own time. Ticks are not in the log: what a tick caused is found at the next
+        commit or evaluation.
         """
         state, fired = self._database.state, cursor["fired"]
         try:
@@ -137,28 +138,36 @@ class CatchUp:
             if not resumed:
                 resume(before)
             latest = max(commit.time, timestamp_from_ms(watch.details.evaluated_ms))
-            self._tell(watch, commit._replace(time=latest), before, after, TriggerEffects)
+            self._replay_commit(watch, commit._replace(time=latest), before, after, TriggerEffects)
 
         with self._isolated_index(watch):
             replay(state, commits, tell)
             if not resumed:
                 resume(state.graph)
 
-    # --- telling one watch ------------------------------------------------------------------------------------
+    # --- one watch --------------------------------------------------------------------------------------------
 
-    def _show_drafts(self, watch: Watch) -> None:
-        """Behind the past comes the present: what open transactions have written."""
-        state, draft, now = self._database.state, self._watching.draft, self._database.clock.now
-        scene = CommitViews(
-            lambda: state.graph, draft.view, now=now, tick=state.tick, sight=self._watching.apply_policy_view
+    def _replay_open_transactions(self, watch: Watch) -> None:
+        """After the replay, add what open transactions have written."""
+        state, draft, now = self._database.state, self._watching.uncommitted_view, self._database.clock.now
+        views = CommitViews(
+            lambda: state.graph,
+            draft.view,
+            now=now,
+            tick=state.tick,
+            policy_view=self._watching.apply_policy_view,
         )
-        told = CommitEffects(state.tick, self._database.log_writer.durable_sequence, timestamp_to_ms(now()))
-        told.is_replay = True
+        effects = CommitEffects(
+            state.tick, self._database.log_writer.durable_sequence, timestamp_to_ms(now())
+        )
+        effects.is_replay = True
         with self._isolated_index(watch):
-            self._watching.uncommitted_index.evaluate_commit([watch.shape], draft.all_changes(), scene, told)
-            self._watching.apply_effects(told, 0)
+            self._watching.uncommitted_index.evaluate_commit(
+                [watch.shape], draft.all_changes(), views, effects
+            )
+            self._watching.apply_effects(effects, 0)
 
-    def _tell(
+    def _replay_commit(
         self,
         watch: Watch,
         commit: Commit,
@@ -167,33 +176,37 @@ class CatchUp:
         kind: type[CommitEffects] = CommitEffects,
     ) -> None:
         watching = self._watching
-        scene = CommitViews(
-            lambda: before, after, now=lambda: commit.time, tick=commit.tick, sight=watching.apply_policy_view
+        views = CommitViews(
+            lambda: before,
+            after,
+            now=lambda: commit.time,
+            tick=commit.tick,
+            policy_view=watching.apply_policy_view,
         )
-        told = kind(commit.tick, commit.sequence, timestamp_to_ms(commit.time))
-        told.is_replay = True
-        watching.committed_index.evaluate_commit([watch.shape], commit.changes, scene, told)
-        watching.apply_effects(told, 0)
+        effects = kind(commit.tick, commit.sequence, timestamp_to_ms(commit.time))
+        effects.is_replay = True
+        watching.committed_index.evaluate_commit([watch.shape], commit.changes, views, effects)
+        watching.apply_effects(effects, 0)
 
     @contextmanager
     def _isolated_index(self, watch: Watch) -> Iterator[None]:
-        """For a while the shape has only this watch."""
+        """Replace the shape's key index by one that contains only this watch, for a while."""
         shape = watch.shape
-        shared, shape.ShapeIndex = (
-            shape.ShapeIndex,
+        shared, shape.key_index = (
+            shape.key_index,
             KeyIndex(shape.range[1] if shape.range is not None else None),
         )
-        shape.ShapeIndex.add(
+        shape.key_index.add(
             shape.key_of_constants(watch.constants), shape.range_of_constants(watch.constants), watch
         )
         try:
             yield
         finally:
-            shape.ShapeIndex = shared
+            shape.key_index = shared
 
 
 def is_replayable(watch: Watch) -> bool:
-    """Whether commits are all that its reader is told: no drafts, nor what only the time or Layer 0 brings about."""
+    """True if the log alone determines the events: no uncommitted writes, no time dependence, no Layer 0."""
     return not (
         watch.shape.time_dependent or watch.shape.reads_layer0 or watch.options.visibility == "immediate"
     )

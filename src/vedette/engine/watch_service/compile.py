@@ -1,4 +1,4 @@
-"""WATCH statements ▸ shapes: resolved once for all constants, compiled for the present schema."""
+"""Compiles WATCH statements to shapes: resolved once for all constants, compiled for the current schema."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ __all__ = ["CompiledWatch", "compile_watch"]
 
 
 class CompiledWatch:
-    """A shape, what its watches capture when they are created, and the actions of a trigger."""
+    """A shape, the session values its watches capture on creation, and the actions of a trigger."""
 
     __slots__ = ("actions", "captures", "options", "request", "shape", "size")
 
@@ -44,28 +44,28 @@ class CompiledWatch:
         size: int,
     ) -> None:
         self.request = request
-        """The statement that it was first compiled for, kept to compile it again when the schema grows."""
+        """The statement it was first compiled for, kept to recompile after a schema change."""
         self.options = options
         self.shape = shape
         self.captures = captures
         self.actions = actions
         self.size = size
-        """Registers that the actions need."""
+        """Number of registers that the actions need."""
 
     def refiltered(self, filter: Expression | None) -> CompiledWatch:
-        """The same with another filter."""
+        """The same watch with another filter."""
         return compile_watch(
             self.request, replace(self.options, filter=filter), guarded=self.shape.checks_policies
         )
 
     def attach_actions(self, watch: Watch) -> None:
-        """Give a watch that was compiled otherwise the actions of this: they fit the schema and the captures."""
+        """Give the watch this compilation's actions, which match the schema and the captures."""
         if self.actions:
             watch.details.actions, watch.details.actions_size = self.actions, self.size
 
 
 def compile_watch(request: StatementRequest, options: WatchOptions, *, guarded: bool) -> CompiledWatch:
-    """Resolve and compile; raises with every mistake in the statement."""
+    """Resolve and compile the statement. Raises with all its errors."""
     statement = request.prepared.statement
     assert isinstance(statement, ast.Watch)
     state = request.database.state
@@ -87,19 +87,17 @@ def compile_watch(request: StatementRequest, options: WatchOptions, *, guarded: 
     actions = [each for action in statement.actions for each in resolve_action(resolver, action, scope)]
     captures = tuple(
         resolver.session_values
-    )  # policies come and go: what they mention is not the watch's to hold
-    sight = PolicyDependencies(resolver, state.schema.policies.values() if guarded else ())
-    sight.collect(whole, computed_expressions(returns, order))
+    )  # policies change, so a watch must not hold references to what they mention
+    policy_view = PolicyDependencies(resolver, state.schema.policies.values() if guarded else ())
+    policy_view.collect(whole, computed_expressions(returns, order))
     frame.raise_if_any()
     if statement.actions and returns is not None and (returns.aggregates or returns.distinct):
         raise WatchError(
             "E8009",
-            "ON MATCH DO acts upon matches; a watch that tells groups or distinct rows has none: make two",
+            "ON MATCH DO runs for matches; a watch that returns groups or distinct rows has none: create two watches",
         )
     if statement.actions and options.visibility == "immediate":
-        raise invalid_option(
-            "visibility", "ON MATCH DO acts upon what is committed; allowed with it is committed"
-        )
+        raise invalid_option("visibility", "ON MATCH DO runs after commits; allowed with it is committed")
     if order and returns is not None and returns.aggregates:
         raise WatchError("E8009", "Invalid watch option 'ordering': groups have no attribute to order by")
     resolved = ResolvedWatch(
@@ -109,8 +107,8 @@ def compile_watch(request: StatementRequest, options: WatchOptions, *, guarded: 
         captures=captures,
         register_count=frame.register_count,
         statement=statement,
-        policy_conditions=tuple(sight.conditions),
-        full_scan_types=frozenset(sight.rescan_types),
+        policy_conditions=tuple(policy_view.conditions),
+        full_scan_types=frozenset(policy_view.rescan_types),
         is_consume=consumes,
     )
     shape = WatchShape(
@@ -125,11 +123,11 @@ def compile_watch(request: StatementRequest, options: WatchOptions, *, guarded: 
 
 
 def _check_columns(frame: AnalysisContext, clause: ast.Return, returns: ResolvedReturn) -> None:
-    """Events are told by column name: of two things under one name, one would be lost."""
+    """Events are keyed by column name, so two different projections must not share one."""
     seen: dict[str, ResolvedExpression] = {}
     for name, projection in zip(returns.columns, returns.projections, strict=True):
         if seen.setdefault(name, projection) != projection:
-            frame.report("E2005", f"Two columns are called '{name}': name them apart with AS", clause.span)
+            frame.report("E2005", f"Two columns are called '{name}': rename one with AS", clause.span)
 
 
 def _maskable_attributes(state: GraphState) -> frozenset[str]:

@@ -1,4 +1,4 @@
-"""What cannot be consumed is refused when the watch is created, or explained."""
+"""Checks at creation and in EXPLAIN that a watch can be consumed."""
 
 from __future__ import annotations
 
@@ -10,17 +10,13 @@ __all__ = ["check_consumable"]
 
 
 def check_consumable(shape: WatchShape, options: WatchOptions, *, acts: bool) -> None:
-    """E8009 unless there are single elements to hand out. `acts`: the statement says ON MATCH DO."""
+    """Raise E8009 unless the watch delivers single elements. `acts`: the statement has ON MATCH DO."""
     if shape.aggregates or shape.distinct:
-        raise invalid_option(
-            "mode", "a consumer is handed elements; RETURN must not aggregate or be DISTINCT"
-        )
+        raise invalid_option("mode", "a consumer receives elements; RETURN must not aggregate or be DISTINCT")
     if not shape.columns:
-        raise invalid_option("mode", "a consumer is handed matches; say what with RETURN")
+        raise invalid_option("mode", "a consumer receives matches; add RETURN")
     if acts:
-        raise invalid_option(
-            "mode", "ON MATCH DO acts by itself and hands nothing out; leave one of the two away"
-        )
+        raise invalid_option("mode", "ON MATCH DO delivers nothing; remove one of the two")
     element = shape.first_element
     if element is None or shape.first is None:
         raise invalid_option("mode", "the pattern must begin with a node or an edge: it is what ACK deletes")

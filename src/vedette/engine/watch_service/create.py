@@ -1,4 +1,4 @@
-"""Creating watches: options, rights, what is captured, the state they begin with; and reviving stored ones."""
+"""Creates watches: options, rights, captured session values, initial state. Also restores stored watches."""
 
 from __future__ import annotations
 
@@ -45,19 +45,19 @@ __all__ = ["WatchCreation"]
 
 _DEFAULTS = WatchOptions()
 _MAX_CACHED_FORMS = 1024
-"""So many statements are remembered with their forms; after that they are worked out anew."""
+"""Number of statements whose normalized form is cached."""
 
 
 class WatchCreation:
-    """From a WATCH statement to a watch that is told."""
+    """Turns a WATCH statement into a running watch."""
 
     def __init__(self, watching: WatchService) -> None:
         self._watching = watching
         self._forms: dict[int, NormalizedWatch] = {}
-        """By the id of the prepared statement, which its form holds."""
+        """By the id of the prepared statement; the form holds a reference to it."""
 
     def create(self, request: StatementRequest) -> Watch:
-        """WATCH: a new watch with its initial events. B24: outside of any transaction, on committed state."""
+        """Execute WATCH: create a watch with its initial events, outside of any transaction, on committed state."""
         statement = request.prepared.statement
         assert isinstance(statement, ast.Watch)
         session = request.session
@@ -68,7 +68,7 @@ class WatchCreation:
                 options = self._watching.intern_options(options)
             self._check_limits(session)
             if options.delivery == "reliable" or statement.actions:
-                self._watching.database.check_writable()  # it is kept, or not promised
+                self._watching.database.check_writable()  # a durable watch must be stored
             guarded = session.actor is not None and bool(self._watching.database.schema.policies)
             compiled = self._compile(request, options, guarded)
             guard = check_watch_rights(request, compiled) if guarded else None
@@ -92,12 +92,12 @@ class WatchCreation:
             self._watching.windows.start(watch)
             if watch.is_durable:
                 watch.details.request = request
-                self._watching.lasting.store_new(watch, request)
-            self._watching.news.watch_added(watch)
+                self._watching.durable_watches.store_new(watch, request)
+            self._watching.layer0_changes.watch_added(watch)
         return watch
 
     def _compile(self, request: StatementRequest, options: WatchOptions, guarded: bool) -> CompiledWatch:
-        """Shapes are kept as long as somebody has them, and the schema they were compiled for."""
+        """Compile the statement. Compiled shapes are shared and kept while a watch uses them."""
         known = self.find_compiled(request, guarded)
         if known is None:
             form = self._form(request.prepared)
@@ -107,7 +107,7 @@ class WatchCreation:
         return known
 
     def _compile_form(self, request: StatementRequest, options: WatchOptions, guarded: bool) -> CompiledWatch:
-        """What the options say about elements, the form says otherwise."""
+        """Compile the normalized form. Its options refer to elements by placeholder."""
         statement = request.prepared.statement
         assert isinstance(statement, ast.Watch)
         if options.has_expressions:
@@ -115,7 +115,7 @@ class WatchCreation:
         return compile_watch(request, options, guarded=guarded)
 
     def find_compiled(self, request: StatementRequest, guarded: bool) -> CompiledWatch | None:
-        """The shape of an equal watch, if there is one for the present schema."""
+        """The compiled shape of an equal watch for the current schema, or None."""
         key = (self._form(request.prepared).key, request.signature, guarded)
         known = self._watching.compiled_watches.get(key)
         return known if known is not None and known.shape.schema is self._watching.database.schema else None
@@ -135,7 +135,7 @@ class WatchCreation:
         guard: PolicyGuard | None,
         known: Mapping[SessionValue, Any] | None = None,
     ) -> tuple[Any, ...]:
-        """Values taken from the session; `known` ones were taken before."""
+        """Capture session values. Values in `known` are reused."""
         session = request.session
         values: list[Any] = []
         for capture in compiled.captures:
@@ -165,7 +165,7 @@ class WatchCreation:
         return id
 
     def _set_destination(self, watch: Watch, request: StatementRequest) -> None:
-        """Where dead letters go; whether it is there is asked when one is moved (E8007)."""
+        """Resolve the dead-letter destination. Whether it exists is checked when a letter is moved (E8007)."""
         reference = watch.options.dead_letter if watch.options.mode == "consume" else None
         if reference is not None:
             self._watching.consuming.dead_letter_destinations[watch.number] = resolve_id(request, reference)
@@ -215,7 +215,7 @@ class WatchCreation:
         return watch
 
     def _discard(self, watch: Watch) -> None:
-        """What it begins with cannot be told: it never was."""
+        """Undo the creation of a watch whose initial state cannot be evaluated."""
         self._watching.consuming.dead_letter_destinations.pop(watch.number, None)
         if watch.number in self._watching.committed_index.watches:
             if not watch.has_details or not watch.details.is_unindexed:
@@ -223,14 +223,14 @@ class WatchCreation:
             self._watching.committed_index.discard(watch)
 
     def _start(self, watch: Watch) -> None:
-        """What is there already, or since then, and from now on what comes."""
+        """Send the initial state, or replay from `since`, and index the watch."""
         if watch.options.mode == "consume":
             self._watching.consuming.add_consumer(watch)
             return
         initial = watch.options.initial
         if watch.options.visibility == "immediate":
             self._watching.load_open_transactions()
-        if watch.shape.reads_layer0:  # it is one of those it looks at
+        if watch.shape.reads_layer0:  # the watch itself is among the Layer 0 elements it matches
             self._watching.index_of(watch).add(watch)
             self.push_initial(watch, self._watching.database.state.graph)
             return
@@ -243,21 +243,25 @@ class WatchCreation:
             self._watching.index_of(watch).add(watch)
             return
         if watch.actor is not None and initial.tick < self._watching.database.last_policy_change.tick:
-            raise since_unavailable(initial.tick, "older than a policy: what could be seen then nobody knows")
+            raise since_unavailable(
+                initial.tick,
+                "older than the latest policy change, so what the actor could see then is unknown",
+            )
         try:
             sequence = self._watching.database.history.sequence_of_tick(initial.tick)
             self._watching.database.history.commits_after(sequence)
         except LogTrimmed:
             raise since_unavailable(initial.tick) from None
         watch.details.first_sequence = sequence + 1
-        self._watching.catching_up.catch_up(watch, sequence)
+        self._watching.catch_up.catch_up(watch, sequence)
 
     def push_initial(
         self, watch: Watch, view: View, tick: int | None = None, *, anew: bool = False, now: Any = None
     ) -> None:
-        """The state that counting watches need, and the initial event, as of this view (by default the present).
+        """Build the state that counting watches need and append the initial event, as of this view (by default the
+        present).
 
-        `anew`: there is an initial event though others were told before; `now`: what time it was then.
+        `anew`: append an initial event although the watch has had events before. `now`: the time of evaluation.
         """
         state, details_needed = self._watching.database.state, watch.shape.strategy != "rows"
         windowed_groups = watch.shape.aggregates and watch.options.window.kind != "none"
@@ -275,7 +279,7 @@ class WatchCreation:
     def _in_order(
         self, watch: Watch, context: ExecutionContext, rows: Sequence[dict[str, Any]]
     ) -> list[Mapping[str, Any]]:
-        """The snapshot in the order of the watch's attributes, if it has one."""
+        """Sort the snapshot by the watch's order, if it has one."""
         shape = watch.shape
         if not shape.order or shape.distinct:
             return list(rows)
@@ -310,7 +314,10 @@ class WatchCreation:
         return [dict(delta.match or {}) for delta in count_deltas(watch, identities, context)]
 
     def restore_watch(self, facts: dict[str, Any], constants: tuple[Any, ...]) -> Watch | None:
-        """A stored watch, made anew without a session; None when its statement fits the ontology no longer."""
+        """Recreate a stored watch without a session.
+
+        Return None if its statement is invalid in the current schema.
+        """
         prepared, _ = self._watching.database.statements.prepare_one(facts["text"])
         statement = prepared.statement
         assert isinstance(statement, ast.Watch)
@@ -325,7 +332,7 @@ class WatchCreation:
             compiled = compiled.refiltered(options.filter)
             if (
                 len(compiled.captures) != len(constants) - facts["given"]
-            ):  # stored before elements had numbers
+            ):  # stored before references had placeholders
                 compiled = compile_watch(request, options, guarded=guarded)
         watch = self._new_watch(compiled, constants, options, None, facts["actor"])
         if "filter" in facts:
@@ -344,7 +351,7 @@ class WatchCreation:
         return watch
 
     def restore(self, meta: dict[str, str]) -> None:
-        """Take up what lasted over a restart."""
-        self._watching.consuming.deliveries.restore(meta)
+        """Restore what was stored before the restart."""
+        self._watching.consuming.settlement.restore(meta)
         self._watching.consuming.dead_letters.restore(meta)
-        self._watching.lasting.restore(meta)
+        self._watching.durable_watches.restore(meta)

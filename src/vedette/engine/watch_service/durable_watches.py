@@ -1,19 +1,19 @@
-"""Watches that outlive their session and the process: what is stored of them, and how they catch up.
+"""Watches that outlive their session and process: what is stored of them, and how they resume.
 
-Events are not stored: they can be worked out again from the journal, commit by commit. What is stored is the statement
-with its constants, and a cursor: the first commit that is not wholly confirmed, the position before it, and the last
-position that is. So a reliable watch costs a line in the store, however much it has to catch up on.
+Events are not stored, because they can be computed again from the log. Stored are the statement with its constants
+and a cursor: the first commit that is not fully confirmed, the position before it, and the last confirmed position.
+A reliable watch therefore costs one line in the store, however far it lags.
 
-    watch.<id>    {"text", "constants", "actor", "name", "created_ms", "status", "altered", "filter"}; empty: it ended
-    cursor.<id>   {"sequence", "start", "confirmed", "snapshot", "told"} for its reader: `told` is the highest position
-                  that the end of a window gave,
-                  {"fired", "done", "since", "at", "unacted"} for its actions: of the commit `fired` so many are
-                  carried out; it was evaluated `at` that time, and `since` that time before; so many are not carried
-                  out that later commits do not tell of
+  watch.<id>    {"text", "constants", "actor", "name", "created_ms", "status", "altered", "filter"};
+                empty: it ended
+  cursor.<id>   {"sequence", "start", "confirmed", "snapshot", "told"} for its reader: `told` is the highest position
+                that a window end used,
+                {"fired", "done", "since", "at", "unacted"} for its trigger: of commit `fired`, `done` firings have
+                run; the watch was evaluated `at` that time and `since` that time before; `unacted` firings were not
+                run and cannot be replayed
 
-Some events cannot be worked out again: what another filter or another policy brought, and what only the time did. A
-watch that had not confirmed those begins with a fresh snapshot when it comes back. So there is never a hole that nobody
-speaks of.
+Some events cannot be replayed: those caused by an earlier filter or policy, and those caused by time alone. A watch
+that had not confirmed them restarts with a snapshot, so its reader never misses a change silently.
 """
 
 from __future__ import annotations
@@ -39,11 +39,11 @@ __all__ = ["DurableWatches", "since_unavailable"]
 
 _WATCH, _CURSOR = "watch.", "cursor."
 _ALTERED = ("buffer", "on_full", "delivery")
-"""Options that ALTER WATCH changes and a restart must not change back."""
+"""Options that ALTER WATCH changes and that must survive a restart."""
 
 
 class DurableWatches:
-    """The stored side of a database's watches. Called with the turn held."""
+    """Stored definitions and positions of a database's watches. Call every method with the engine lock held."""
 
     def __init__(self, watching: WatchService) -> None:
         self._watching = watching
@@ -63,7 +63,7 @@ class DurableWatches:
     # --- storing ----------------------------------------------------------------------------------------------
 
     def store_new(self, watch: Watch, request: StatementRequest) -> None:
-        """A new lasting watch: its statement goes to the store with the next flush."""
+        """Store a new durable watch with the next flush."""
         details = watch.details
         if not details.first_sequence:
             details.first_sequence = self._database.state.sequence + 2
@@ -76,12 +76,15 @@ class DurableWatches:
         self._note(self._facts(watch, request), self._cursor(watch))
 
     def _no_actions(self, watch: Watch) -> dict[str, int]:
-        """The place of actions that none was carried out of yet."""
+        """The cursor of a trigger that has not run yet."""
         details = watch.details
         return {"fired": details.first_sequence, "done": 0, "since": details.evaluated_ms or watch.created_ms}
 
     def make_reliable(self, watch: Watch) -> None:
-        """It is reliable from now on: what waits already is kept, too, or told by a snapshot after a restart."""
+        """Make the watch reliable from now on.
+
+        Buffered events are kept, or replaced by a snapshot after a restart.
+        """
         details = watch.details
         details.first_sequence = self._database.state.sequence + 2
         waiting = watch.buffer.peek() if watch.buffer is not None else []
@@ -90,7 +93,7 @@ class DurableWatches:
         self.reset_position(watch)
 
     def store_definition(self, watch: Watch) -> None:
-        """Its name or its options are others now."""
+        """Store a changed name or changed options."""
         self._note(self._facts(watch, watch.details.request))
 
     def _facts(self, watch: Watch, request: StatementRequest) -> tuple[str, str]:
@@ -112,7 +115,7 @@ class DurableWatches:
         return self._key(_WATCH, watch), json.dumps(facts)
 
     def reset_position(self, watch: Watch) -> None:
-        """What it was told so far, by another filter say, cannot be worked out again; what comes after it can."""
+        """Set the cursor after the present, because earlier events (of another filter, say) cannot be replayed."""
         self._begin_after_next_note(watch)
         self._note(self._facts(watch, watch.details.request), self._cursor(watch))
 
@@ -129,22 +132,22 @@ class DurableWatches:
             details.cursor["unacted"] = unacted
 
     def reset_after_policy_change(self) -> None:
-        """A policy was declared: what actors were told under the former ones cannot be worked out again."""
-        told = [
+        """Reset the cursors of actors' watches after a policy change, because earlier events cannot be replayed."""
+        published = [
             watch
             for watch in self._watching.committed_index.watches.values()
             if watch.actor is not None and watch.has_details and watch.details.cursor is not None
             if watch.shape.columns and watch.options.mode == "watch"
         ]
-        for watch in told:
+        for watch in published:
             if watch.details.followed_sequence is not None:
-                self._watching.catching_up.restart_from_snapshot(watch)
+                self._watching.catch_up.restart_from_snapshot(watch)
             self._begin_after_next_note(watch)
-        if told:
-            self._note(*map(self._cursor, told))
+        if published:
+            self._note(*map(self._cursor, published))
 
     def advance_idle_positions(self) -> None:
-        """Before the log is trimmed: whoever has had everything needs nothing of what is in it."""
+        """Before the log is trimmed: advance the cursors of watches that are fully caught up."""
         sequence, done = self._database.state.sequence, []
         for watch in self._watching.committed_index.watches.values():
             details = watch.details if watch.has_details and watch.options.mode == "watch" else None
@@ -169,7 +172,7 @@ class DurableWatches:
             self._note((self._key(_WATCH, watch), ""))
 
     def confirm(self, watch: Watch, position: int) -> None:
-        """The owner has this event and all that were handed out before it."""
+        """Confirm this event and all events delivered before it."""
         details = watch.details
         kept = details.unconfirmed
         count = next((n for n, entry in enumerate(kept, 1) if entry.position == position), 0)
@@ -183,7 +186,7 @@ class DurableWatches:
             self._note(self._cursor(watch))
 
     def _position_after(self, watch: Watch, entry: BufferedEvent, cursor: dict[str, int]) -> dict[str, int]:
-        """Where to go on when everything up to this entry is there, apart from what ordering still holds back."""
+        """The cursor once everything up to this event is confirmed, except for what the ordering still holds back."""
         gathered = entry.delta.window is not None and entry.sequence >= cursor["sequence"]
         if entry.position <= cursor.get("snapshot", 0) and not gathered:
             return {**cursor, "confirmed": max(entry.position, cursor["confirmed"])}
@@ -205,9 +208,9 @@ class DurableWatches:
         return {**cursor, "sequence": sequence, "start": start, "confirmed": entry.position}
 
     def reserve_window_positions(self, watch: Watch, events: int) -> int:
-        """A window ends: what it tells is not told again like this, so its positions are never given to others.
+        """Reserve positions for the events of a window end, so that no other event ever uses them.
 
-        Returns the commit that must be durable before it is handed out.
+        Returns the sequence that must be durable before the events are delivered.
         """
         details = watch.details
         details.cursor = {**(details.cursor or {}), "told": watch.position + events}
@@ -215,7 +218,7 @@ class DurableWatches:
         return self._database.state.sequence
 
     def trigger_notes(self, firing: TriggerFiring) -> tuple[tuple[str, str], ...]:
-        """What to store with the transaction of a trigger: it and everything before it are carried out."""
+        """The notes to store with a trigger's transaction: it and all earlier firings have run."""
         details = firing.watch.details
         if details.cursor is None:
             return ()
@@ -227,12 +230,12 @@ class DurableWatches:
         }
         if "unacted" in details.cursor:
             details.cursor["unacted"] = self._watching.triggers.pending_count(firing.watch)
-        if firing.watch.options.delivery != "reliable":  # nobody confirms what its reader had
+        if firing.watch.options.delivery != "reliable":  # only reliable readers confirm events
             details.cursor["sequence"] = firing.sequence
         return (self._cursor(firing.watch),)
 
     def store_skipped_trigger(self, firing: TriggerFiring) -> None:
-        """A trigger that failed is not tried again."""
+        """Store that a failed trigger firing is skipped. It is not retried."""
         for item in self.trigger_notes(firing):
             self._note(item)
 
@@ -248,17 +251,17 @@ class DurableWatches:
             commit = database.state.next_note_commit(database.clock.now(), facts)
             database.log_writer.append(commit.sequence, commit)
 
-    # --- coming back ------------------------------------------------------------------------------------------
+    # --- restoring --------------------------------------------------------------------------------------------
 
     def restore(self, meta: dict[str, str]) -> None:
-        """Take up every lasting watch that the store knows."""
+        """Restore every durable watch of the store."""
         for key, value in meta.items():
             if key.startswith(_WATCH) and value:
                 id = key.removeprefix(_WATCH)
                 cursor = json.loads(meta.get(f"{_CURSOR}{id}", "null"))
                 watch = self._restore(id, json.loads(value), cursor)
                 if watch is not None:
-                    self._watching.news.watch_added(watch)
+                    self._watching.layer0_changes.watch_added(watch)
 
     def _restore(self, id: str, facts: dict[str, Any], cursor: dict[str, int] | None) -> Watch | None:
         constants = tuple(_decode_constant(value) for value in facts["constants"])
@@ -272,11 +275,11 @@ class DurableWatches:
         if watch.options.mode == "watch":
             watch.details.followed_sequence, watch.details.is_unindexed = cursor["sequence"] - 1, True
         if watch.shape.time_dependent and watch.details.actions is not None:
-            self._watching.catching_up.replay_triggers(watch, cursor)
+            self._watching.catch_up.replay_triggers(watch, cursor)
         self._report_lost_firings(watch, cursor.pop("unacted", 0))
         missing = max(0, cursor.get("snapshot", 0) - cursor["confirmed"])
         if watch.options.mode == "consume":
-            watch.position = max(1, cursor["start"])  # `initial` is not told twice
+            watch.position = max(1, cursor["start"])  # `initial` is not delivered twice
             self._watching.consuming.add_consumer(watch)
         elif watch.status is WatchStatus.CANCELLED:
             return watch
@@ -290,28 +293,30 @@ class DurableWatches:
         return watch
 
     def _report_lost_firings(self, watch: Watch, matches: int) -> None:
-        """Matches that waited for RESUME when another filter or policy came: what set them off is not known now."""
+        """Report firings that waited for RESUME when the filter or a policy changed: they can no longer be
+        computed.
+        """
         if matches:
             fields = {
                 "handle": self._watching.id_of(watch),
                 "buffer_size": watch.options.buffer,
                 "dropped": matches,
             }
-            text = "Matches from before another filter or policy waited for RESUME; they are not acted upon"
+            text = "The filter or a policy changed while matches waited for RESUME; the trigger does not run for them"
             watch.details.add_error(WatchError("E8005", text, fields=fields))
             self._note(self._cursor(watch))
 
     def _catch_up_beyond(self, watch: Watch, confirmed: int) -> None:
-        """Until there is something that its owner has not had, or nothing more."""
+        """Catch up until there is an unconfirmed event or nothing more to replay."""
         while watch.details.followed_sequence is not None and not watch.buffered_count:
-            self._watching.catching_up.catch_up(watch, watch.details.followed_sequence)
+            self._watching.catch_up.catch_up(watch, watch.details.followed_sequence)
             if watch.buffer is not None:
                 watch.buffer.discard_until(confirmed)
             if watch.status is WatchStatus.CANCELLED:
                 return
 
     def _is_replayable(self, watch: Watch, cursor: dict[str, int]) -> bool:
-        """Whether the log says all that the watch was told, under the policies that there are now."""
+        """True if the log determines all missed events under the current policies."""
         told_under_others = (
             watch.actor is not None
             and bool(watch.shape.columns)
@@ -320,16 +325,16 @@ class DurableWatches:
         return is_replayable(watch) and not told_under_others
 
     def _restart_with_snapshot(self, watch: Watch, confirmed: int, missing: int) -> None:
-        """What it has not had cannot be worked out again: a snapshot of the present has all of it."""
+        """Send a snapshot, because the missed events cannot be computed again."""
         state = self._database.state
         position = watch.position = confirmed + missing
-        self._watching.catching_up.push_snapshot(watch)
+        self._watching.catch_up.push_snapshot(watch)
         if watch.buffer is not None:
             watch.buffer.add_unreported_drops(missing)
         watch.details.first_sequence = state.sequence + 1
         assert watch.details.cursor is not None
         watch.details.cursor |= {"sequence": state.sequence + 1, "start": position, "confirmed": position}
-        self._watching.catching_up.rejoin_index(watch)
+        self._watching.catch_up.rejoin_index(watch)
 
 
 def _position(entry: BufferedEvent) -> int:

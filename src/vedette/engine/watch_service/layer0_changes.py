@@ -1,8 +1,8 @@
-"""News of Layer 0: watches and sessions came, went or changed, and those who watch them are told.
+"""Evaluates changes of Layer 0 (watches, sessions, dead letters, the ontology) for watches over it.
 
-Nothing of Layer 0 is stored, so there is no commit to tell. Whoever changes a watch or a session says so around it
-(`about`): how it looked before and looks after is one difference, like those of a commit, and costs what it touches.
-What cannot be said by such differences (dead letters, the ontology, whatever depends on counters) is evaluated anew.
+Layer 0 is not stored, so there is no commit to evaluate. Code that changes a watch or session does so inside
+`track`, which compares its elements before and after and evaluates the difference like a commit. What cannot be
+expressed as such a difference (dead letters, the ontology, anything that depends on counters) is re-evaluated.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ _ONTOLOGY = frozenset(
 
 
 class _OwnedElement(NamedTuple):
-    """An element of Layer 0, and the actor whose it is."""
+    """A Layer 0 element and the actor that owns it."""
 
     element: Element
     actor: str | None
@@ -50,10 +50,12 @@ _Facts = dict[str, _OwnedElement]
 
 
 class _VisibleView:
-    """What an actor sees of a state of watches and sessions; `owners` knows those that the news are about."""
+    """What an actor sees of a state of watches and sessions. `owners` lists the elements of the current change."""
 
-    def __init__(self, view: View, eyes: Layer0Visibility, owners: _Facts, watching: WatchService) -> None:
-        self._view, self._eyes, self._owners, self._watching = view, eyes, owners, watching
+    def __init__(
+        self, view: View, visibility: Layer0Visibility, owners: _Facts, watching: WatchService
+    ) -> None:
+        self._view, self._visibility, self._owners, self._watching = view, visibility, owners, watching
 
     def get(self, id: str) -> Element | None:
         element = self._view.get(id)
@@ -73,9 +75,9 @@ class _VisibleView:
 
     def _sees(self, element: Element) -> bool:
         if element.type == "_Session":
-            return self._eyes.sees_session_of(self._owner(element.id))
+            return self._visibility.sees_session_of(self._owner(element.id))
         watch = element.targets[1] if element.targets else element.id
-        return not element.type.startswith("_") or self._eyes.sees_watch_of(self._owner(watch))
+        return not element.type.startswith("_") or self._visibility.sees_watch_of(self._owner(watch))
 
     def _owner(self, id: str) -> str | None:
         known = self._owners.get(id)
@@ -92,39 +94,39 @@ class _VisibleView:
 
 
 class Layer0Changes:
-    """Tells watches of Layer 0. Called with the turn held."""
+    """Publishes Layer 0 changes to watches. Call every method with the engine lock held."""
 
     def __init__(self, watching: WatchService) -> None:
         self._watching = watching
         self._database = watching.database
         self._before: _Facts = {}
-        """What the changes that are under way began with."""
+        """The elements as they were before the changes in progress."""
         self._subjects: dict[int, Watch | Session] = {}
         self._depth = 0
         self._every_watch: dict[int, bool] = {}
-        """Of actors' watches under policies: whether they saw every watch when they were last told."""
+        """Actors' watches under policies: whether they saw every watch at the last evaluation."""
 
-    # --- who is told ------------------------------------------------------------------------------------------
+    # --- watchers ---------------------------------------------------------------------------------------------
 
     @property
     def has_watchers(self) -> bool:
-        """Whether anybody watches Layer 0."""
+        """True if any watch reads Layer 0."""
         watching = self._watching
         return bool(
             watching.committed_index.layer0_shapes
             or watching.uncommitted_index.layer0_shapes
-            or watching.consuming.hub.layer0_shapes
+            or watching.consuming.shape_index.layer0_shapes
         )
 
     def _shapes(self) -> Iterator[WatchShape]:
         yield from list(self._watching.committed_index.layer0_shapes.values())
         yield from list(self._watching.uncommitted_index.layer0_shapes.values())
 
-    # --- what happened ----------------------------------------------------------------------------------------
+    # --- changes ----------------------------------------------------------------------------------------------
 
     @contextmanager
     def track(self, subject: Watch | Session) -> Iterator[None]:
-        """Whatever is done inside may change this watch or session; it is told once, when the outermost one ends."""
+        """Publish changes made inside to this watch or session, once, when the outermost block ends."""
         if not self._depth and not self.has_watchers:
             yield
             return
@@ -142,49 +144,52 @@ class Layer0Changes:
                 after: _Facts = {}
                 for each in subjects.values():
                     after.update(self._facts(each))
-                self._tell(before, after)
+                self._publish(before, after)
 
     def watch_added(self, newcomer: Watch) -> None:
-        """A watch was made, and is where it belongs; what it was told first has itself in it, where that matters."""
+        """Publish a new watch. If it reads Layer 0, its own initial result already contains it."""
         if newcomer.shape.reads_layer0 and newcomer.actor is not None:
-            self._every_watch[newcomer.number] = self._eyes(newcomer).every_watch
+            self._every_watch[newcomer.number] = self._visibility(newcomer).every_watch
         if self.has_watchers:
             away = newcomer.has_details and newcomer.details.is_unindexed
             standing = newcomer.shape.reads_layer0 and newcomer.options.mode == "watch" and not away
             if standing:
                 self._watching.index_of(newcomer).remove(newcomer)
-            self._tell({}, self._facts(newcomer))
+            self._publish({}, self._facts(newcomer))
             if standing:
                 self._watching.index_of(newcomer).add(newcomer)
 
-    def letter_added(self, letter: DeadLetter) -> None:  # noqa: ARG002 - beside letter_went
-        """A dead letter was written; its watch is there still."""
+    def letter_added(self, letter: DeadLetter) -> None:  # noqa: ARG002 - same signature as letter_removed
+        """Publish a new dead letter. Its watch still exists."""
         if self.has_watchers:
-            self._tell_anew(_LETTERS)
+            self._reevaluate(_LETTERS)
 
     def letter_removed(self, letter: DeadLetter) -> None:
-        """A dead letter was sent back. Of a watch that is gone it may have been the last that remembered it."""
+        """Publish the removal of a dead letter.
+
+        If its watch is gone, this may have been the last trace of the watch.
+        """
         if not self.has_watchers:
             return
         layer0 = self._database.layer0
         if layer0.find(letter.watch, Layer0Visibility(self._viewer(None))) is None:
-            self._tell({letter.watch: _OwnedElement(layer0.ended_watch_element(letter), letter.actor)}, {})
-        self._tell_anew(_LETTERS)
+            self._publish({letter.watch: _OwnedElement(layer0.ended_watch_element(letter), letter.actor)}, {})
+        self._reevaluate(_LETTERS)
 
     def ontology_changed(self) -> None:
         if self.has_watchers:
-            self._tell_anew(_ONTOLOGY)
+            self._reevaluate(_ONTOLOGY)
 
     def committed(self) -> None:
-        """Rights may depend on the graph: whoever sees every watch now, or no longer, is told."""
+        """After a commit: publish to actors whose right to see every watch has changed."""
         if self._every_watch:
-            told = self._told()
+            effects = self._new_effects()
             for shape in self._shapes():
                 if shape.checks_policies:
-                    self._publish_visibility_change(shape, {}, {}, told)
-            self._watching.apply_effects(told, 0)
+                    self._publish_visibility_change(shape, {}, {}, effects)
+            self._watching.apply_effects(effects, 0)
 
-    # --- how things look --------------------------------------------------------------------------------------
+    # --- elements ---------------------------------------------------------------------------------------------
 
     def _facts(self, subject: Watch | Session) -> _Facts:
         layer0, watching = self._database.layer0, self._watching
@@ -195,7 +200,9 @@ class Layer0Changes:
             )
         id = watching.id_of(subject)
         if watching.committed_index.watches.get(subject.number) is not subject:
-            element = layer0.find(id, Layer0Visibility(self._viewer(None)))  # its letters may remember it
+            element = layer0.find(
+                id, Layer0Visibility(self._viewer(None))
+            )  # a dead letter may still refer to it
             return {id: _OwnedElement(element, subject.actor)} if element is not None else {}
         facts = {id: _OwnedElement(layer0.watch_element(subject), subject.actor)}
         edge = layer0.session_watch_edge(subject)
@@ -204,7 +211,7 @@ class Layer0Changes:
         return facts
 
     def _differences(self, before: _Facts, after: _Facts) -> list[tuple[Element | None, Element | None]]:
-        """What is different; counters are no news, so each has the counters of the other (spec/watch.md B40)."""
+        """The changed elements. Counters do not count as changes, so they are made equal before the comparison."""
         layout = self._database.schema.nodes["_Watch"].layout
         counters = [place for name, place in layout.items() if name in VOLATILE_ATTRIBUTES]
         changes: list[tuple[Element | None, Element | None]] = []
@@ -222,20 +229,20 @@ class Layer0Changes:
     def _viewer(self, actor: str | None) -> Any:
         return DetachedViewer(self._database, actor)
 
-    def _eyes(self, watch: Watch) -> Layer0Visibility:
+    def _visibility(self, watch: Watch) -> Layer0Visibility:
         return Layer0Visibility(self._viewer(watch.actor))
 
-    # --- telling ----------------------------------------------------------------------------------------------
+    # --- publishing -------------------------------------------------------------------------------------------
 
-    def _told(self) -> CommitEffects:
+    def _new_effects(self) -> CommitEffects:
         state = self._database.state
         return CommitEffects(state.tick, state.sequence, timestamp_to_ms(self._database.clock.now()))
 
-    def _tell(self, before: _Facts, after: _Facts) -> None:
+    def _publish(self, before: _Facts, after: _Facts) -> None:
         changes = self._differences(before, after)
         if not changes:
             return
-        told = self._told()
+        effects = self._new_effects()
         touched = frozenset(element.type for change in changes for element in change if element is not None)
         shapes = [
             s for s in self._shapes() if s.strategy != "reevaluated" and not touched.isdisjoint(s.types)
@@ -243,15 +250,15 @@ class Layer0Changes:
         aside: dict[int, Watch] = {}
         for shape in shapes:
             if shape.checks_policies:
-                aside.update(self._publish_visibility_change(shape, before, after, told))
+                aside.update(self._publish_visibility_change(shape, before, after, effects))
         with self._without(aside.values()):
             self._watching.committed_index.evaluate_commit(
-                shapes, changes, self._scene(before, after, changes), told
+                shapes, changes, self._views(before, after, changes), effects
             )
-        self._watching.apply_effects(told, 0)
-        self._tell_anew(touched)
+        self._watching.apply_effects(effects, 0)
+        self._reevaluate(touched)
 
-    def _scene(
+    def _views(
         self, before: _Facts, after: _Facts, changes: Sequence[tuple[Element | None, Element | None]]
     ) -> CommitViews:
         state = self._database.state
@@ -265,19 +272,24 @@ class Layer0Changes:
 
         def put_eyes(watch: Watch, context: ExecutionContext) -> None:
             owners = before if context.view is past else after
-            self._apply_visibility(watch, context, context.view, self._eyes(watch), owners)
+            self._apply_visibility(watch, context, context.view, self._visibility(watch), owners)
 
         return CommitViews(
-            lambda: past, present, now=self._database.clock.now, tick=state.tick, sight=put_eyes
+            lambda: past, present, now=self._database.clock.now, tick=state.tick, policy_view=put_eyes
         )
 
     def _apply_visibility(
-        self, watch: Watch, context: ExecutionContext, view: View, eyes: Layer0Visibility, owners: _Facts
+        self,
+        watch: Watch,
+        context: ExecutionContext,
+        view: View,
+        visibility: Layer0Visibility,
+        owners: _Facts,
     ) -> None:
-        """Put the eyes of the watch's actor before the context's view."""
+        """Restrict the context's view to what the watch's actor may see."""
         if watch.actor is None:
             return
-        context.view = _VisibleView(view, eyes, owners, self._watching)
+        context.view = _VisibleView(view, visibility, owners, self._watching)
         if watch.shape.checks_policies:
             own = ExecutionContext(
                 view=context.view,
@@ -288,57 +300,66 @@ class Layer0Changes:
             )
             context.view = ActorView(self._database.state.program.policies, own, self._database.schema)
 
-    def _tell_anew(self, types: frozenset[str]) -> None:
-        """Evaluate afresh what looks at these types and cannot be told by differences."""
+    def _reevaluate(self, types: frozenset[str]) -> None:
+        """Re-evaluate the shapes that read these types and are not incremental."""
         consumers = self._watching.consuming
-        held = [shape for shape in consumers.hub.layer0_shapes.values() if not types.isdisjoint(shape.types)]
+        held = [
+            shape
+            for shape in consumers.shape_index.layer0_shapes.values()
+            if not types.isdisjoint(shape.types)
+        ]
         if held:
             consumers.refresh_all(held)
-        told, graph = self._told(), self._database.state.graph
+        effects, graph = self._new_effects(), self._database.state.graph
         for shape in self._shapes():
             if shape.strategy == "reevaluated" and not types.isdisjoint(shape.types):
                 for watch in watches_of(shape):
                     try:
-                        reevaluate(watch, self._watching.watch_context(watch, graph), told)
+                        reevaluate(watch, self._watching.watch_context(watch, graph), effects)
                     except VedetteError as error:
-                        told.add_failure(watch, error)
-        self._watching.apply_effects(told, 0)
+                        effects.add_failure(watch, error)
+        self._watching.apply_effects(effects, 0)
 
-    # --- rights -----------------------------------------------------------------------------------------------
+    # --- visibility -------------------------------------------------------------------------------------------
 
     def _publish_visibility_change(
-        self, shape: WatchShape, before: _Facts, after: _Facts, told: CommitEffects
+        self, shape: WatchShape, before: _Facts, after: _Facts, effects: CommitEffects
     ) -> dict[int, Watch]:
-        """Tell those whose right to see every watch came or went; they have then had these changes, too."""
+        """Publish to watches whose right to see every watch changed. Return them: these changes are included."""
         changed: dict[int, Watch] = {}
         for watch in watches_of(shape):
             if watch.actor is None:
                 continue
-            eyes = self._eyes(watch)
-            had = self._every_watch.setdefault(watch.number, eyes.every_watch)
-            if had != eyes.every_watch:
-                self._every_watch[watch.number] = eyes.every_watch
+            visibility = self._visibility(watch)
+            had = self._every_watch.setdefault(watch.number, visibility.every_watch)
+            if had != visibility.every_watch:
+                self._every_watch[watch.number] = visibility.every_watch
                 changed[watch.number] = watch
                 try:
-                    self._tell_one_anew(watch, eyes, before, after, told)
+                    self._reevaluate_watch(watch, visibility, before, after, effects)
                 except VedetteError as error:
-                    told.add_failure(watch, error)
+                    effects.add_failure(watch, error)
         return changed
 
-    def _tell_one_anew(
-        self, watch: Watch, eyes: Layer0Visibility, before: _Facts, after: _Facts, told: CommitEffects
+    def _reevaluate_watch(
+        self,
+        watch: Watch,
+        visibility: Layer0Visibility,
+        before: _Facts,
+        after: _Facts,
+        effects: CommitEffects,
     ) -> None:
         state = self._database.state
         if watch.shape.strategy == "reevaluated":
-            reevaluate(watch, self._watching.watch_context(watch, state.graph), told)
+            reevaluate(watch, self._watching.watch_context(watch, state.graph), effects)
             return
-        scene = self._scene(before, after, self._differences(before, after))
-        former = self._eyes(watch)
-        former.every_watch = not eyes.every_watch
+        views = self._views(before, after, self._differences(before, after))
+        former = self._visibility(watch)
+        former.every_watch = not visibility.every_watch
         rows = []
-        for view, sight, owners in (
-            (scene.before.view, former, before),
-            (scene.after.view, eyes, after),
+        for view, policy_view, owners in (
+            (views.before.view, former, before),
+            (views.after.view, visibility, after),
         ):
             context = ExecutionContext(
                 view=view,
@@ -347,15 +368,15 @@ class Layer0Changes:
                 tick=state.tick,
                 actor=watch.actor,
             )
-            self._apply_visibility(watch, context, view, sight, owners)
+            self._apply_visibility(watch, context, view, policy_view, owners)
             rows.append((context, comparable_rows(watch, context)))
         watch.details.last_result = rows[0][1]
-        reevaluate(watch, rows[1][0], told)
+        reevaluate(watch, rows[1][0], effects)
         self._watching.rebuild_counts(watch, state.graph)
 
     @contextmanager
     def _without(self, watches: Iterable[Watch]) -> Iterator[None]:
-        """They have been told already."""
+        """Keep these watches out of the index, because they have been published to already."""
         standing = list(watches)
         for watch in standing:
             self._watching.index_of(watch).remove(watch)

@@ -1,4 +1,4 @@
-"""Managing watches: handles, PAUSE, RESUME, CANCEL, ALTER, attaching, and what happens when a session ends."""
+"""Manages watches: handles, PAUSE, RESUME, CANCEL, ALTER, attach, and the end of a session."""
 
 from __future__ import annotations
 
@@ -31,26 +31,26 @@ if TYPE_CHECKING:
 __all__ = ["WatchManagement"]
 
 MAX_ENDED_WATCHES = 1000
-"""How many watches that have ended can still be read as `_Watch`, of all sessions that are open."""
+"""Number of ended watches that can still be read as `_Watch`, over all open sessions."""
 
 
 class WatchManagement:
-    """Who may do what to which watch, and what it does."""
+    """Checks who may manage a watch, and does it."""
 
     def __init__(self, watching: WatchService) -> None:
         self._watching = watching
 
     def name(self, session: Session, id: str, name: str) -> None:
-        """Give a lasting watch a name to attach by."""
+        """Name a durable watch, so that it can be attached by name."""
         with session.lock_scope:
             watch = self.find(session, id)
-            with self._watching.news.track(watch):
+            with self._watching.layer0_changes.track(watch):
                 watch.details.name = name
             if watch.details.request is not None:
-                self._watching.lasting.store_definition(watch)
+                self._watching.durable_watches.store_definition(watch)
 
     def statement_text(self, watch: Watch) -> str:
-        """The watch's statement with its own constants, its name, and the ids of the elements that it names."""
+        """The watch's statement with its own constants, its name, and the ids of the elements it refers to."""
         resolved = watch.shape.resolved
         given = len(watch.constants) - len(resolved.captures)
         captured = dict(zip(resolved.captures, watch.constants[given:], strict=True))
@@ -73,7 +73,7 @@ class WatchManagement:
         return print_statement(replace(transform(statement, own), name=shown))
 
     def find(self, session: Session, id: str) -> Watch:
-        """The watch of a handle. Unknown is E8002, somebody else's E8010."""
+        """Return the watch of a handle. Unknown is E8002, another session's E8010."""
         watch = self.find_by_id(id)
         if watch is None:
             raise watch_not_found(id)
@@ -82,7 +82,7 @@ class WatchManagement:
         return watch
 
     def find_by_id(self, id: str) -> Watch | None:
-        number = self._watching.lasting.number_of(id)
+        number = self._watching.durable_watches.number_of(id)
         head = f"w{self._watching.database.boot:x}_"
         if number is None and id.startswith(head):
             try:
@@ -98,12 +98,12 @@ class WatchManagement:
         return guard is not None and guard.allows_meta("SET", "_Watch")
 
     def may_see_all_watches(self, session: Viewer) -> bool:
-        """Whether the session's actor has META MATCH on `_Watch`."""
+        """True if the session's actor has META MATCH on `_Watch`."""
         _, guard = execution.statement_context(session, ())
         return guard is not None and guard.allows_meta("MATCH", "_Watch")
 
     def attach(self, session: Session, handle_or_name: str) -> Watch:
-        """Take up a watch again that lasts, by the same actor or the system context; else E8010."""
+        """Attach a durable watch to the session. Only its actor or the system context may; else E8010."""
         with session.lock_scope:
             watch = self.find_by_id(handle_or_name) or self._named(session, handle_or_name)
             if watch is None or watch.status is WatchStatus.CANCELLED:
@@ -112,11 +112,13 @@ class WatchManagement:
             if session.actor is not None and session.actor != watch.actor:
                 raise WatchError("E8010", "This watch belongs to another actor", fields=fields)
             if not watch.is_durable:
-                text = "This watch belongs to its session and ends with it; delivery: reliable can be taken up again"
+                text = (
+                    "This watch ends with its session; only a watch with delivery: reliable can be attached"
+                )
                 raise WatchError("E8010", text, fields=fields)
             if watch.session_id is not None and watch.session_id != session.id:
                 self._detach_owner(watch)
-            with self._watching.news.track(watch):
+            with self._watching.layer0_changes.track(watch):
                 watch.session_id = session.id
                 self._watching.by_session.setdefault(session.id, {})[watch.number] = None
             if watch.details.expiry_timer is not None:
@@ -128,20 +130,20 @@ class WatchManagement:
             return watch
 
     def _detach_owner(self, watch: Watch) -> None:
-        """Another session has it so far: its reader learns by the next call that it has lost it."""
+        """Remove the watch from its session. That session's reader finds out at its next call."""
         self._watching.by_session.get(watch.session_id or "", {}).pop(watch.number, None)
         self._wake_and_unset(watch)
 
     def _wake_and_unset(self, watch: Watch) -> None:
-        """Whoever waits for its events is woken, once more, to find that they are not told there any longer."""
+        """Wake the reader once more, so that it finds that the watch is gone, and unset its wake-up."""
         wake, watch.details.wakeup = watch.details.wakeup, None
         if wake is not None:
             wake()
 
     def _named(self, session: Session, name: str) -> Watch | None:
-        """The latest watch of this name that lasts: the actor's own, and for the system context rather its own.
+        """The latest durable watch of this name: the actor's own; the system context prefers its own.
 
-        Those of others are not there: a name can be guessed, and would tell what they do.
+        Watches of other actors are not found, because a guessed name would reveal their existence.
         """
         found = [
             w
@@ -152,7 +154,7 @@ class WatchManagement:
         return max(found, key=lambda w: (w.actor == session.actor, w.number), default=None)
 
     def manage(self, session: Session, watch: Watch, operation: str) -> None:
-        """PAUSE, RESUME, CANCEL: take effect at once, outside of any transaction (B24)."""
+        """Execute PAUSE, RESUME or CANCEL. Takes effect immediately, outside of any transaction."""
         with session.lock_scope:
             event = StatusEvent(operation.lower())
             if event is StatusEvent.CANCEL:
@@ -161,21 +163,21 @@ class WatchManagement:
             status = next_status(watch.status, event)
             if status is None:
                 raise watch_not_found(self._watching.id_of(watch))
-            with self._watching.news.track(watch):
+            with self._watching.layer0_changes.track(watch):
                 watch.status = status
             if status is WatchStatus.ACTIVE:
                 self._watching.triggers.resume(watch)
             self._watching.consuming.update_consumer(watch)
             if watch.is_durable:
-                self._watching.lasting.store_definition(watch)
+                self._watching.durable_watches.store_definition(watch)
             if watch.details.wakeup is not None:
                 watch.details.wakeup()
 
     def end(self, watch: Watch, event: StatusEvent, *, lost: bool = False) -> None:
-        """The watch is over. `lost`: its consumer did not go in good order."""
+        """End the watch. `lost`: its consumer disconnected without a clean end."""
         status = next_status(watch.status, event)
         if status is not None and watch.status is not WatchStatus.CANCELLED:
-            with self._watching.news.track(watch):
+            with self._watching.layer0_changes.track(watch):
                 self._end(watch, status, lost=lost)
 
     def _end(self, watch: Watch, status: WatchStatus, *, lost: bool) -> None:
@@ -192,7 +194,7 @@ class WatchManagement:
         self._watching.triggers.forget(watch)
         self._watching.windows.stop(watch)
         if watch.has_details:
-            self._watching.lasting.forget(watch)
+            self._watching.durable_watches.forget(watch)
             if watch.details.wakeup is not None:
                 watch.details.wakeup()
         self._watching.ended_watches.append(watch)
@@ -202,8 +204,11 @@ class WatchManagement:
             self.remove(oldest)
 
     def alter(self, request: StatementRequest, watch: Watch, given: Sequence[ast.WatchOption]) -> None:
-        """ALTER WATCH: buffer, on_full, delivery, filter. A new filter is as if the data had changed."""
-        with request.session.lock_scope, self._watching.news.track(watch):
+        """Execute ALTER WATCH: buffer, on_full, delivery, filter.
+
+        A new filter produces events like a data change.
+        """
+        with request.session.lock_scope, self._watching.layer0_changes.track(watch):
             if next_status(watch.status, StatusEvent.ALTER) is None:
                 raise watch_not_found(self._watching.id_of(watch))
             options = altered_options(request, watch.options, given)
@@ -215,7 +220,7 @@ class WatchManagement:
             former, lasted = watch.options, watch.is_durable
             watch.options = options
             if watch.details.followed_sequence is not None and options.delivery != "reliable":
-                self._watching.catching_up.restart_from_snapshot(watch)
+                self._watching.catch_up.restart_from_snapshot(watch)
             self._apply_buffer_limit(watch)
             watch.details.has_altered_options = True
             watch.details.has_altered_filter = watch.details.has_altered_filter or refiltered
@@ -224,7 +229,7 @@ class WatchManagement:
             self._store_altered(watch, lasted=lasted, promised=promised, refiltered=refiltered)
 
     def _apply_buffer_limit(self, watch: Watch) -> None:
-        """A smaller buffer holds no more than it says, whatever waits already: on_full decides."""
+        """Apply a smaller buffer to the events that are buffered already, as `on_full` says."""
         options = watch.options
         if options.on_full != "block" or watch.buffered_count < options.buffer:
             self._watching.unblock_writers(watch)
@@ -239,22 +244,22 @@ class WatchManagement:
             self._watching.blocking_watches[watch.number] = watch
 
     def _store_altered(self, watch: Watch, *, lasted: bool, promised: bool, refiltered: bool) -> None:
-        """What lasts is the same after a restart, with what was altered."""
-        lasting = self._watching.lasting
+        """Store what was altered, so that it survives a restart."""
+        durable_watches = self._watching.durable_watches
         if promised:
             if not lasted:
                 compiled = next(c for c in self._watching.compiled_watches.values() if c.shape is watch.shape)
                 watch.details.request = compiled.request
-            lasting.make_reliable(watch)
+            durable_watches.make_reliable(watch)
         elif watch.is_durable and refiltered:
-            lasting.reset_position(watch)
+            durable_watches.reset_position(watch)
         elif watch.is_durable:
-            lasting.store_definition(watch)
+            durable_watches.store_definition(watch)
         elif lasted:
-            lasting.forget(watch)
+            durable_watches.forget(watch)
 
     def _refilter(self, request: StatementRequest, watch: Watch, options: WatchOptions) -> None:
-        """Another filter makes another shape. One that cannot be evaluated is refused: the watch is what it was."""
+        """Recompile with another filter. If it cannot be evaluated, the watch stays unchanged."""
         compiled = next(c for c in self._watching.compiled_watches.values() if c.shape is watch.shape)
         graph, consumes = self._watching.database.state.graph, watch.options.mode == "consume"
         seen = comparable_rows(watch, self._watching.watch_context(watch, graph))
@@ -263,9 +268,9 @@ class WatchManagement:
             (watch.shape, watch.constants),
             self._capture_again(request, watch, compiled, fresh),
         )
-        hub, standing = self._watching.index_of(watch), not consumes and not watch.details.is_unindexed
+        index, standing = self._watching.index_of(watch), not consumes and not watch.details.is_unindexed
         if standing:
-            hub.remove(watch)
+            index.remove(watch)
         watch.shape, watch.constants = fresh.shape, constants
         try:
             if consumes:
@@ -275,19 +280,19 @@ class WatchManagement:
         except VedetteError:
             watch.shape, watch.constants = former
             if standing:
-                hub.add(watch)
+                index.add(watch)
             raise
         self._watching.compiled_watches[watch.number, "altered"] = fresh
         fresh.attach_actions(watch)
         if standing:
-            hub.add(watch)
+            index.add(watch)
         if not consumes:
             self._publish_filter_change(watch, seen)
 
     def _capture_again(
         self, request: StatementRequest, watch: Watch, compiled: CompiledWatch, fresh: CompiledWatch
     ) -> tuple[Any, ...]:
-        """The watch's constants for another shape: what it held already stays, whatever it stands for by now."""
+        """The watch's constants for another shape. Session values it has captured already keep their value."""
         given = len(compiled.request.constants)
         known = dict(zip(compiled.captures, watch.constants[given:], strict=True))
         _, guard = execution.statement_context(request.session, ())
@@ -299,25 +304,26 @@ class WatchManagement:
         context = self._watching.watch_context(watch, database.state.graph)
         if watch.shape.strategy in ("groups", "distinct"):
             self._watching.creation.rebuild_counts(watch, context)
-        told = CommitEffects(
+        effects = CommitEffects(
             database.state.tick, database.state.sequence, timestamp_to_ms(database.clock.now())
         )
         kept, watch.details.last_result = watch.details.last_result, seen
-        reevaluate(watch, context, told)
+        reevaluate(watch, context, effects)
         if watch.shape.strategy != "reevaluated":
             watch.details.last_result = kept
-        self._watching.apply_effects(told, 0)
-        if watch.details.followed_sequence is not None:  # its actions were set off, its reader has a snapshot
-            self._watching.catching_up.restart_from_snapshot(watch)
+        self._watching.apply_effects(effects, 0)
+        # its trigger firings are queued; its reader gets a snapshot
+        if watch.details.followed_sequence is not None:
+            self._watching.catch_up.restart_from_snapshot(watch)
 
     def end_session(self, session: Session, *, lost: bool = False) -> None:
-        """A session ends: its best-effort watches end with it; reliable ones and triggers go on without an owner."""
+        """End a session: best-effort watches end; reliable watches and triggers continue without an owner."""
         for number in self._watching.by_session.pop(session.id, {}):
             watch = self._watching.committed_index.watches.get(number)
             if watch is None or watch.session_id != session.id:
                 continue
             if watch.is_durable and watch.status is not WatchStatus.CANCELLED:
-                with self._watching.news.track(watch):
+                with self._watching.layer0_changes.track(watch):
                     watch.session_id = None
                 self._wake_and_unset(watch)
                 self._watching.unblock_writers(watch)
@@ -328,22 +334,22 @@ class WatchManagement:
                 self.remove(watch)
 
     def remove(self, watch: Watch) -> None:
-        """Nobody can ask for it any more."""
+        """Remove an ended watch; its handle becomes unknown."""
         if watch.number in self._watching.committed_index.watches:
-            with self._watching.news.track(watch):
+            with self._watching.layer0_changes.track(watch):
                 self._watching.committed_index.discard(watch)
-            self._watching.news.forget(watch)
+            self._watching.layer0_changes.forget(watch)
             self._watching.ended_count -= 1
 
     def discard(self, id: str) -> None:
-        """A watch that its maker never heard of, because the store failed meanwhile: it never was."""
+        """Remove a watch whose creation was lost because the store failed."""
         watch = self.find_by_id(id)
         if watch is not None:
             self.end(watch, StatusEvent.CANCEL)
             self.remove(watch)
 
     def schedule_expiry(self, watch: Watch) -> None:
-        """A reliable watch that nobody takes up again ends after a while; a trigger works without anybody."""
+        """Schedule the end of a reliable watch without a session. Triggers do not expire."""
         if watch.details.actions is not None:
             return
         clock = self._watching.database.clock
@@ -357,14 +363,14 @@ class WatchManagement:
         watch.details.expiry_timer = clock.call_at(clock.monotonic() + seconds, expire)
 
     def cancel_timers(self) -> None:
-        """The database is closed: whatever lasts waits in the store, and nothing for its end."""
+        """Cancel all timers when the database is closed. Durable watches stay in the store."""
         for watch in self._watching.committed_index.watches.values():
             if watch.has_details and watch.details.expiry_timer is not None:
                 watch.details.expiry_timer.cancel()
 
 
 def _owner_captures(watch: Watch) -> dict[SessionValue, Any]:
-    """Whoever alters a watch, it speaks of its own actor (B36)."""
+    """The session values of the watch's own actor, no matter who alters the watch."""
     named: dict[SessionValue, Any] = {SessionValue("current_actor"): watch.actor}
     if watch.actor is not None:
         named[SessionValue("self")] = watch.actor

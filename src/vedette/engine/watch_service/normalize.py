@@ -1,8 +1,8 @@
-"""What makes two WATCH statements one: the same text but for constants, the elements it names, its own name and blanks.
+"""Normalizes WATCH statements, so that statements that differ only in constants share a shape.
 
-Such watches share a shape. What a statement calls `#project_1` is a constant of the watch like any literal, so in the
-form that is compiled elements have numbers in place of names, in the order of the text. They keep their names where
-these can be seen: in the columns of RETURN.
+Statements are equal up to literals, element references, their name and white space. A reference such as
+`#project_1` is a constant of the watch like any literal, so the normalized form uses numbered placeholders, in the
+order of the text. References keep their names where they are visible: in the columns of RETURN.
 """
 
 from __future__ import annotations
@@ -23,15 +23,15 @@ if TYPE_CHECKING:
 __all__ = ["NormalizedWatch", "Reference", "is_placeholder", "placeholder_index"]
 
 Reference = tuple[str, bool]
-"""How a statement names an element, and whether in quotes."""
+"""The name of an element reference, and whether it is quoted."""
 _PLACEHOLDER = "\0"
-"""No name in a text begins so."""
+"""No name in a statement begins with this character."""
 _OPTIONS_WITH_REFERENCES = frozenset({"filter", "ordering"})
-"""Options whose elements are constants of the watch; others are the engine's business, and stay as they are."""
+"""Options whose references become constants of the watch. References in other options stay as written."""
 
 
 class _Key:
-    """A tree whose hash is worked out once."""
+    """A syntax tree with a cached hash."""
 
     __slots__ = ("_hash", "_tree")
 
@@ -46,7 +46,7 @@ class _Key:
 
 
 class NormalizedWatch:
-    """One statement as it is compiled, and what it calls the elements that have numbers there."""
+    """The normalized form of one statement, and the references that its placeholders replace."""
 
     __slots__ = ("key", "prepared", "references", "statement")
 
@@ -77,12 +77,12 @@ class NormalizedWatch:
         self.key = _Key((transform(self.statement, _literal_slot), prepared.literals))
 
     def rewrite(self, request: StatementRequest) -> StatementRequest:
-        """The request for the form in place of the statement as it was written."""
+        """The request with the normalized statement in place of the written one."""
         return request.for_inner(self.statement)
 
 
 def _is_reference(node: Any) -> bool:
-    """Whether it names an element: `#self` is whoever watches, `#$p` a parameter."""
+    """True if the node refers to an element by name: not `#self` and not a parameter `#$p`."""
     return (
         isinstance(node, IdReference) and isinstance(node.name, str) and _reference(node) != ("self", False)
     )
@@ -94,7 +94,7 @@ def _reference(node: IdReference) -> Reference:
 
 
 def _literal_slot(node: Any) -> Any:
-    """Literals that were lifted out count by their place, the others by their value: 1 is not true."""
+    """Replace lifted literals by their slot, and others by type and value: 1 is not true."""
     if not isinstance(node, Literal):
         return None
     said = f"{type(node.value).__name__} {node.value!r}"
@@ -102,11 +102,11 @@ def _literal_slot(node: Any) -> Any:
 
 
 def is_placeholder(reference: IdReference | SessionValue) -> bool:
-    """Whether a name stands for an element that the statement's own form calls otherwise."""
+    """True if the name is a placeholder."""
     return isinstance(reference.name, str) and reference.name.startswith(_PLACEHOLDER)
 
 
 def placeholder_index(reference: IdReference | SessionValue) -> int:
-    """Which one, in the order of the text."""
+    """The number of the placeholder, in the order of the text."""
     assert isinstance(reference.name, str)
     return int(reference.name.removeprefix(_PLACEHOLDER))

@@ -1,4 +1,4 @@
-"""Values of watch options: constants of the statement that gives them."""
+"""Evaluates watch options and ALTER WATCH."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ __all__ = ["altered_options", "option_evaluator", "parse_stored_filter", "with_o
 
 
 def option_evaluator(request: StatementRequest) -> Callable[[Expression], Any]:
-    """What evaluates the expressions in options: their literals are constants of the statement."""
+    """Return a function that evaluates option expressions with the constants of the statement."""
 
     def value(expression: Expression) -> Any:
         if isinstance(expression, Literal):
@@ -52,7 +52,7 @@ def option_evaluator(request: StatementRequest) -> Callable[[Expression], Any]:
 def altered_options(
     request: StatementRequest, options: WatchOptions, given: Sequence[ast.WatchOption]
 ) -> WatchOptions:
-    """The options with what ALTER WATCH changes; anything but the mutable ones is E8008."""
+    """The options after ALTER WATCH. An option that cannot be altered raises E8008."""
     for option in given:
         if option.name not in OPTION_READERS:
             raise invalid_option(
@@ -74,7 +74,10 @@ def altered_options(
 
 
 def with_option(text: str, statement: ast.Watch, name: str, word: str) -> str:
-    """The text of a WATCH with one option more, unless it has that; its constants and parameters stay as they are."""
+    """The text of a WATCH with one more option, unless it is given already.
+
+    Constants and parameters do not change.
+    """
     if any(option.name == name for option in statement.options):
         return text
     option = ast.WatchOption(name, ast.OptionValue(word))
@@ -82,7 +85,7 @@ def with_option(text: str, statement: ast.Watch, name: str, word: str) -> str:
 
 
 def parse_stored_filter(text: str) -> Expression:
-    """A filter that was altered, read again from the store: its literals belong to no statement."""
+    """Parse a stored filter. Its literals are values, not constants of a statement."""
 
     def change(node: Any) -> Any:
         return Literal(node.value, span=node.span) if isinstance(node, Literal) else None
@@ -92,7 +95,7 @@ def parse_stored_filter(text: str) -> Expression:
 
 
 def _inline_constants(request: StatementRequest, expression: Expression) -> Expression:
-    """The expression with the altering statement's constants written into it: they are not the watch's own."""
+    """The expression with the constants of the ALTER statement inlined, because they are not the watch's."""
 
     def change(node: Any) -> Any:
         if isinstance(node, Literal) and node.slot is not None:

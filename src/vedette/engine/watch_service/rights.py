@@ -1,4 +1,4 @@
-"""What policy says about watches: who may create one, and with whose eyes its matches are judged."""
+"""Policy checks for watches: who may create one, and what its actor may see."""
 
 from __future__ import annotations
 
@@ -25,7 +25,9 @@ _audit = logging.getLogger("vedette.audit")
 
 
 def check_watch_rights(request: StatementRequest, compiled: CompiledWatch) -> PolicyGuard:
-    """mew-watch-system §9.1: may watch, may see the types and attributes, may delete what it consumes; else E8001."""
+    """Raise E8001 unless the actor may create watches, see the pattern's types and attributes, and delete what it
+    consumes.
+    """
     session = request.session
     _, guard = execution.statement_context(session, ())
     assert guard is not None
@@ -36,7 +38,7 @@ def check_watch_rights(request: StatementRequest, compiled: CompiledWatch) -> Po
         denied = "META SPAWN on _Watch"
     if denied is not None:
         _audit.warning(
-            "A watch was denied to %s",
+            "WATCH was denied for actor %s",
             session.actor,
             extra={
                 "action": "watch.denied",
@@ -51,7 +53,7 @@ def check_watch_rights(request: StatementRequest, compiled: CompiledWatch) -> Po
 
 
 def _denied(session: Session, compiled: CompiledWatch) -> str | None:
-    """The first type or attribute of the pattern that no policy could ever show the actor."""
+    """The first type or attribute of the pattern that no policy could ever let the actor see."""
     database = session.database
     context = ExecutionContext(
         view=database.state.graph, now=database.clock.now, tick=database.state.tick, actor=session.actor
@@ -73,7 +75,7 @@ def _denied(session: Session, compiled: CompiledWatch) -> str | None:
 
 
 def _deletion_denied(database: Database, compiled: CompiledWatch, context: ExecutionContext) -> str | None:
-    """ACK deletes the first element: some policy must let the actor, at least of some types it may have."""
+    """ACK deletes the first element, so some policy must allow that for at least one of its types."""
     element = compiled.shape.first_element
     if isinstance(element, ResolvedNode):
         allowed = any(_may_ever(database, "KILL", name, None, context) for name in element.types)
@@ -81,13 +83,13 @@ def _deletion_denied(database: Database, compiled: CompiledWatch, context: Execu
     if isinstance(element, ResolvedEdge):
         allowed = any(_may_ever(database, "UNLINK", name, None, context) for name in element.edge_types)
         return None if allowed else f"UNLINK on {', '.join(element.edge_types)}"
-    return None  # refused for what it is
+    return None  # rejected elsewhere: a path cannot be consumed
 
 
 def _may_ever(
     database: Database, operation: str, type_name: str, attribute: str | None, context: ExecutionContext
 ) -> bool:
-    """Whether some policy could allow it; what depends on the element is judged at each event, or at ACK."""
+    """True if some policy could allow the operation. Conditions on the element are checked per event or at ACK."""
     if type_name.startswith("_"):
         return True
     allowed = attribute is not None
@@ -104,7 +106,5 @@ def _may_ever(
 
 
 def actor_deleted_error() -> PolicyError:
-    """Whose rights would be judged is not there any more."""
-    return PolicyError(
-        "E7003", "The actor of this watch does not exist any more: nothing is told or done for it"
-    )
+    """The error of a watch whose actor was deleted."""
+    return PolicyError("E7003", "The actor of this watch was deleted; the watch has ended")

@@ -1,6 +1,6 @@
-"""The oracle in service: now and then a watch is evaluated on both sides of a commit, to compare with what it was told.
+"""Compares sampled watches with a fresh evaluation before and after a commit.
 
-A difference would be a bug in the matcher. It is logged and counted; nothing else is touched by it.
+A difference is a bug in the incremental evaluation. It is logged and counted and has no other effect.
 """
 
 from __future__ import annotations
@@ -23,13 +23,13 @@ __all__ = ["SelfCheck"]
 
 log = logging.getLogger(__name__)
 _MAX_CANDIDATES = 20_000
-"""Candidates that one evaluation may look at: the commit that it hangs on must not be held up for long."""
+"""Maximum candidates one check may examine, because the commit waits for it."""
 _COMMITS_PER_CANDIDATE = 5
-"""How many commits go by for each candidate of a check, so that checking stays a small part of the work."""
+"""Commits to skip per examined candidate, so that checks stay a small part of the work."""
 
 
 class SelfCheck:
-    """Looks at one watch every so many commits that concern any; after an expensive look, more of them go by."""
+    """Checks one watch every `every` commits that affect a watch, and less often after an expensive check."""
 
     def __init__(self, watching: WatchService, every: int) -> None:
         self._watching = watching
@@ -39,29 +39,29 @@ class SelfCheck:
         self.checked = 0
         self.failed = 0
         self.skipped = 0
-        """Watches with too much to look at."""
+        """Checks that exceeded the candidate limit."""
 
     def pick_watch(self, shapes: list[WatchShape]) -> Watch | None:
-        """The watch to look at in this commit, mostly none."""
+        """Return the watch to check in this commit, usually None."""
         self._commits += 1
         if not self._every or self._commits < self._due:
             return None
         self._due = self._commits + self._every
-        turn = self._commits // self._every
-        shape = shapes[turn % len(shapes)]
-        plain = shape.strategy == "rows" and shape.ShapeIndex.size > 0
-        return shape.ShapeIndex.sample(turn) if plain else None
+        lock_scope = self._commits // self._every
+        shape = shapes[lock_scope % len(shapes)]
+        plain = shape.strategy == "rows" and shape.key_index.size > 0
+        return shape.key_index.sample(lock_scope) if plain else None
 
-    def check(self, watch: Watch, scene: CommitViews, told: CommitEffects) -> None:
-        """Evaluate afresh on both sides of the commit; what is different must be what the watch was told."""
+    def check(self, watch: Watch, views: CommitViews, effects: CommitEffects) -> None:
+        """Evaluate the watch before and after the commit and compare the difference with its events."""
         try:
-            before, after = (self._evaluate(watch, scene, late) for late in (False, True))
+            before, after = (self._evaluate(watch, views, late) for late in (False, True))
         except QueryError:
             self.skipped += 1
             return
         self.checked += 1
         expected = Counter((kind, identity) for kind, identity in _differences(before, after))
-        actual = Counter((delta.type, delta.identity) for delta in told.sampled)
+        actual = Counter((delta.type, delta.identity) for delta in effects.sampled)
         if expected == actual:
             return
         self.failed += 1
@@ -78,8 +78,8 @@ class SelfCheck:
             },
         )
 
-    def _evaluate(self, watch: Watch, scene: CommitViews, late: bool) -> dict[Any, Any]:
-        context = self._watching.watch_context(watch, (scene.after if late else scene.before).view)
+    def _evaluate(self, watch: Watch, views: CommitViews, late: bool) -> dict[Any, Any]:
+        context = self._watching.watch_context(watch, (views.after if late else views.before).view)
         context.candidate_limit = context.pause_at_candidates = _MAX_CANDIDATES
         try:
             return current_rows(watch, context)

@@ -1,7 +1,7 @@
-"""Watches of one database: creating and managing them, telling them what commits mean, handing out events.
+"""Watches of one database: creation and management, evaluation of commits, delivery of events.
 
-A commit's events are worked out while its flush is under way and handed out only when it is durable. Watches with
-`visibility: immediate` stand in a hub of their own and are told statement by statement.
+Events of a commit are computed while it is being flushed and are delivered when it is durable. Watches with
+`visibility: immediate` have their own index and are evaluated after each statement.
 """
 
 from __future__ import annotations
@@ -51,61 +51,67 @@ __all__ = ["WatchService"]
 
 log = logging.getLogger(__name__)
 _MIN_UNUSED_SHAPES = 256
-"""So many shapes that nobody has are no reason to look for them."""
+"""Unused compiled shapes are removed only above this number."""
 _KNOWN_OPTIONS = 4096
 RETAINED_EVENTS = 10_000
-"""How many events can still be read as `_WatchEvent` after they were handed out."""
+"""Number of delivered events that can still be read as `_WatchEvent`."""
 
 
 class WatchService:
-    """The watch side of a database. Methods that take a session wait for the turn; the others are called in it."""
+    """The watches of a database.
+
+    Methods that take a session acquire the engine lock; call the others with it held.
+    """
 
     def __init__(self, database: Database) -> None:
         self.database = database
         self.committed_index = ShapeIndex()
         self.uncommitted_index = ShapeIndex(self.committed_index)
         """Watches that see transactions before they commit."""
-        self.draft = UncommittedView(database)
+        self.uncommitted_view = UncommittedView(database)
         self.consuming = QueueService(self)
-        self.catching_up = CatchUp(self)
-        self.lasting = DurableWatches(self)
+        self.catch_up = CatchUp(self)
+        self.durable_watches = DurableWatches(self)
         self.triggers = TriggerQueue(self)
         self.creation = WatchCreation(self)
         self.management = WatchManagement(self)
-        self.news = Layer0Changes(self)
+        self.layer0_changes = Layer0Changes(self)
         self.windows = WindowTimers(self)
         self.compiled_watches: dict[Any, CompiledWatch] = {}
-        """By the form of the statement (`watch_forms.py`); what was altered by the number of its watch."""
+        """By the normalized statement (`normalize.py`); altered watches by their number."""
         self._cleanup_above = _MIN_UNUSED_SHAPES
-        """So many there may be before those that nobody has are forgotten."""
+        """Unused shapes are removed when there are more compiled watches than this."""
         self._known_options: dict[WatchOptions, WatchOptions] = {}
         self.by_session: dict[str, dict[int, None]] = {}
         """Session ▸ the numbers of its watches, in order."""
         self.ended_watches: deque[Watch] = deque()
-        """Watches that were cancelled, the latest of them: kept for those who ask, and then forgotten."""
+        """The latest cancelled watches, kept for `_Watch`."""
         self.self_check = SelfCheck(self, database.settings.self_check_commits)
         self.watching_actors: set[str] = set()
-        """Actors who have or had watches."""
+        """Actors that have or had watches."""
         self.ended_count = 0
-        """Watches that have ended and are kept for those who ask."""
+        """Number of ended watches that are kept for `_Watch`."""
         self.tick_held_watches: dict[int, Watch] = {}
         """Watches with events that wait for a tick."""
         self.blocking_watches: dict[int, Watch] = {}
-        """Watches with on_full: block that have no room."""
+        """Watches with on_full: block whose buffer is full."""
         self.room_available = Condition(database.lock)
         self.commit_hooks: list[Callable[[Commit], None]] = []
-        """Called with every commit, in the turn: for those who only take note that something may have changed."""
+        """Called with every commit, with the engine lock held.
+
+        A hook must only record that something may have changed.
+        """
         self.recent_events = RecentEvents(RETAINED_EVENTS)
-        """Events that were handed out lately, of all watches: what `_WatchEvent` shows beside those that wait."""
+        """Recently delivered events of all watches, shown as `_WatchEvent` together with buffered ones."""
 
     def intern_options(self, options: WatchOptions) -> WatchOptions:
-        """Equal options are one object: a million watches have a few."""
+        """Return one shared object for equal options: a million watches have few different options."""
         if len(self._known_options) >= _KNOWN_OPTIONS:
             self._known_options.clear()
         return self._known_options.setdefault(options, options)
 
     def forget_unused_shapes(self) -> None:
-        """Now and then: whoever makes and ends watches of ever other statements must not fill the memory."""
+        """Remove compiled shapes without watches, so that ever new statements do not fill the memory."""
         if len(self.compiled_watches) <= self._cleanup_above:
             return
         used = {
@@ -113,28 +119,28 @@ class WatchService:
             for w in self.committed_index.watches.values()
             if w.status is not WatchStatus.CANCELLED
         }
-        latest = next(reversed(self.compiled_watches))  # somebody is about to have it
+        latest = next(reversed(self.compiled_watches))  # the watch that is being created uses it
         self.compiled_watches = {
             k: c for k, c in self.compiled_watches.items() if id(c.shape) in used or k == latest
         }
         self._cleanup_above = 2 * len(self.compiled_watches) + _MIN_UNUSED_SHAPES
 
     def id_of(self, watch: Watch) -> str:
-        return self.lasting.id_of(watch) or f"w{self.database.boot:x}_{watch.number:x}"
+        return self.durable_watches.id_of(watch) or f"w{self.database.boot:x}_{watch.number:x}"
 
     def index_of(self, watch: Watch) -> ShapeIndex:
         if watch.options.mode == "consume":
-            return self.consuming.hub
+            return self.consuming.shape_index
         return self.uncommitted_index if watch.options.visibility == "immediate" else self.committed_index
 
-    # --- eyes -------------------------------------------------------------------------------------------------
+    # --- views ------------------------------------------------------------------------------------------------
 
     def watch_context(self, watch: Watch, view: View, now: NowFunction | None = None) -> ExecutionContext:
-        """What the watch looks through; `now`: what time it was then."""
+        """The execution context of the watch. `now` replaces the clock in a replay."""
         state = self.database.state
         immediate = watch.options.visibility == "immediate" and watch.options.mode == "watch"
         if view is state.graph and immediate:
-            view = self.draft.view
+            view = self.uncommitted_view.view
         context = ExecutionContext(
             view=view,
             constants=watch.constants,
@@ -147,7 +153,7 @@ class WatchService:
         return context
 
     def apply_policy_view(self, watch: Watch, context: ExecutionContext) -> None:
-        """The actor's eyes, as they are now: rights are judged anew at every commit."""
+        """Restrict the context's view to what the watch's actor may see under the current policies."""
         if watch.shape.reads_layer0:
             viewer = DetachedViewer(self.database, watch.actor)
             context.view = Layer0View(context.view, self.database.layer0, viewer)
@@ -159,11 +165,11 @@ class WatchService:
         )
         context.view = ActorView(state.program.policies, own, state.schema)
 
-    # --- a grown or reloaded state ----------------------------------------------------------------------------
+    # --- schema changes and reloads ---------------------------------------------------------------------------
 
     def before_define(self) -> dict[int, dict[Any, Any]]:
-        """What watches of actors see now: policies may be about to change. Open transactions will be rolled back."""
-        for transaction in self.draft.open_transactions():
+        """Retract open transactions and return the current rows of actors' watches, because policies may change."""
+        for transaction in self.uncommitted_view.open_transactions():
             self.retract_uncommitted(transaction)
         graph = self.database.state.graph
         live = [
@@ -174,13 +180,13 @@ class WatchService:
         return {watch.number: comparable_rows(watch, self.watch_context(watch, graph)) for watch in live}
 
     def after_define(self, seen: dict[int, dict[Any, Any]], commit: Commit) -> None:
-        """Compile every shape for the new schema, move its watches over, and tell actors what they see now."""
+        """Recompile every shape for the new schema, move its watches over, and publish what changed for actors."""
         not_standing = [
             w for w in self.committed_index.watches.values() if w.has_details and w.details.is_unindexed
         ]
         for key, compiled in list(self.compiled_watches.items()):
             away = [watch for watch in not_standing if watch.shape is compiled.shape]
-            standing = compiled.shape.ShapeIndex.all_watches()
+            standing = compiled.shape.key_index.all_watches()
             actors = any(watch.actor is not None for watch in (*standing, *away))
             guarded = compiled.shape.checks_policies or (actors and bool(self.database.schema.policies))
             fresh = compile_watch(compiled.request, compiled.options, guarded=guarded)
@@ -192,81 +198,81 @@ class WatchService:
                 fresh.attach_actions(watch)
             for watch in standing:
                 self.index_of(watch).add(watch)
-        told = CommitEffects(commit.tick, commit.sequence, timestamp_to_ms(commit.time))
+        effects = CommitEffects(commit.tick, commit.sequence, timestamp_to_ms(commit.time))
         graph = self.database.state.graph
         defined = (
             self._before(graph, commit.changes) if commit.changes else graph
-        )  # new values are told as a commit
+        )  # values set by the definition are evaluated like a commit
         for number, rows in seen.items():
             watch = self.committed_index.watches[number]
             if watch.details.followed_sequence is not None:
                 continue
             watch.details.last_result = rows
-            reevaluate(watch, self.watch_context(watch, defined), told)
+            reevaluate(watch, self.watch_context(watch, defined), effects)
             self.rebuild_counts(watch, defined)
-        self.apply_effects(told, 0)
+        self.apply_effects(effects, 0)
         self.consuming.refresh_all()
-        self.news.ontology_changed()
+        self.layer0_changes.ontology_changed()
 
     def rebuild(self) -> None:
-        """The store failed and the last durable state was read again: what was told beyond it never happened."""
+        """After the store failed and the state was reloaded: discard everything beyond the last durable commit."""
         state = self.database.state
-        self.consuming.reloaded(self.database.stored_notes)
+        self.consuming.rebuild(self.database.stored_notes)
         for watch in self.committed_index.watches.values():
             if watch.status is WatchStatus.CANCELLED or watch.options.mode == "consume":
                 continue
-            if watch.options.visibility == "immediate":  # its owner may have had what never was
-                self.catching_up.restart_from_snapshot(watch)
+            if watch.options.visibility == "immediate":  # its reader may have seen writes that were lost
+                self.catch_up.restart_from_snapshot(watch)
                 continue
             if watch.buffer is not None:
                 watch.position -= watch.buffer.discard_after(state.sequence)
             self.rebuild_counts(watch, state.graph)
 
     def rebuild_counts(self, watch: Watch, view: View) -> None:
-        """Take up the state as it is, without telling: what a counting watch keeps is made from it."""
+        """Rebuild the counts of a counting watch from the view, without events."""
         if watch.shape.strategy != "rows":
             self.creation.rebuild_counts(watch, self.watch_context(watch, view))
         elif watch.has_details:
             watch.details.last_result = None
 
-    # --- telling ----------------------------------------------------------------------------------------------
+    # --- commits ----------------------------------------------------------------------------------------------
 
     def follow(self, commit: Commit, depth: int) -> None:
-        """Work out what a commit means; its watches are woken when it is durable."""
+        """Evaluate a commit. Readers are woken when it is durable."""
         self.database.history.add(commit)
         changes = commit.changes
         shapes = self.committed_index.affected_shapes(changes)
         if shapes:
-            told = CommitEffects(commit.tick, commit.sequence, timestamp_to_ms(commit.time))
+            effects = CommitEffects(commit.tick, commit.sequence, timestamp_to_ms(commit.time))
             now = (
-                self._evaluation_time(told)
+                self._evaluation_time(effects)
                 if self.committed_index.has_time_dependent_shapes or self.windows.windowed_watches
                 else None
             )
-            scene = self.commit_views(self.database.state.graph, changes, commit.tick, now)
+            views = self.commit_views(self.database.state.graph, changes, commit.tick, now)
             checked = self.self_check.pick_watch(shapes)
             if checked is not None:
-                told.sample = checked.number
-            self.committed_index.evaluate_commit(shapes, changes, scene, told)
+                effects.sample = checked.number
+            self.committed_index.evaluate_commit(shapes, changes, views, effects)
             if checked is not None:
-                self.self_check.check(checked, scene, told)
-            self.apply_effects(told, depth)
+                self.self_check.check(checked, views, effects)
+            self.apply_effects(effects, depth)
         if self.consuming.is_active:
             self.consuming.committed(commit)
         if self.uncommitted_index.shapes:
-            self._show(self.draft.visible_changes(changes))
+            self._publish_changes(self.uncommitted_view.visible_changes(changes))
         if self.committed_index.layer0_shapes:
-            self.news.committed()
+            self.layer0_changes.committed()
         if self.watching_actors:
             self._end_for_deleted_actors(commit.changes)
         if commit.next_tick > commit.tick and self.tick_held_watches:
             self._release_at_tick()
         if self.commit_hooks:
-            for bell in self.commit_hooks:
-                bell(commit)
+            for hook in self.commit_hooks:
+                hook(commit)
 
     def _end_for_deleted_actors(self, changes: Sequence[ElementChange]) -> None:
-        """Nothing is told or done for an actor that was deleted: its watches end."""
+        """End the watches of deleted actors."""
         gone = {before.id for before, after in changes if after is None and before is not None}
         gone.intersection_update(self.watching_actors)
         if gone:
@@ -274,18 +280,18 @@ class WatchService:
             for watch in [w for w in self.committed_index.watches.values() if w.actor in gone]:
                 self.fail(watch, actor_deleted_error())
 
-    def _evaluation_time(self, told: CommitEffects) -> NowFunction:
-        """now() for a whole commit: what looks at the time was evaluated then, and it belongs to the window of then."""
+    def _evaluation_time(self, effects: CommitEffects) -> NowFunction:
+        """Fix `now()` for the whole commit, for time-dependent conditions and windows."""
         moment = self.database.clock.now()
-        told.evaluated_at_ms = timestamp_to_ms(moment)
+        effects.evaluated_at_ms = timestamp_to_ms(moment)
         return lambda: moment
 
     def ticked(self, commit: Commit) -> None:
-        """Logical time moved on without a change: watches that look at the time, and events held for a tick."""
+        """Evaluate a tick: time-dependent watches, and events held for the tick."""
         self.follow(commit, 0)
 
     def _before(self, after: View, changes: Sequence[ElementChange]) -> Overlay:
-        """The state that the changes led away from."""
+        """The view before the changes."""
         before = Overlay(after, self.database.state.layout)
         for old, new in changes:
             if old is not None:
@@ -297,7 +303,7 @@ class WatchService:
     def commit_views(
         self, after: View, changes: Sequence[ElementChange], tick: int, now: NowFunction | None = None
     ) -> CommitViews:
-        """The state before is put together only when somebody looks at it."""
+        """The views before and after a commit. The view before is built on first use."""
         return CommitViews(
             lambda: self._before(after, changes),
             after,
@@ -306,20 +312,22 @@ class WatchService:
             self.apply_policy_view,
         )
 
-    def apply_effects(self, told: CommitEffects, depth: int) -> None:
-        """After telling: overflows end their watches, triggers are queued, owners are woken when it is durable."""
-        if told.overflowed:
-            for watch, events in Counter(told.overflowed).items():
+    def apply_effects(self, effects: CommitEffects, depth: int) -> None:
+        """Apply effects: end overflowed and failed watches, queue triggers, wake readers when the commit is
+        durable.
+        """
+        if effects.overflowed:
+            for watch, events in Counter(effects.overflowed).items():
                 self.overflow(watch, events)
-        for watch, error in told.failures.values():
+        for watch, error in effects.failures.values():
             self.fail(watch, error)
-        if told.triggers:
-            self.triggers.add(told, depth)
+        if effects.triggers:
+            self.triggers.add(effects, depth)
         waking = []
-        for watch in told.notified.values():
+        for watch in effects.notified.values():
             options = watch.options
             if options.deliver_on == "tick" and watch.buffer is not None:
-                self._hold_until_tick(watch, watch.buffer, told.tick)
+                self._hold_until_tick(watch, watch.buffer, effects.tick)
             if (
                 options.on_full == "block"
                 and watch.buffered_count >= options.buffer
@@ -327,17 +335,20 @@ class WatchService:
             ):
                 self.blocking_watches[watch.number] = watch
             if options.delivery == "reliable" and watch.buffered_count >= options.buffer:
-                self._mark_lagging(watch, told.sequence)
+                self._mark_lagging(watch, effects.sequence)
             details = watch.known_details
             if details is not None and details.wakeup is not None:
                 waking.append(details.wakeup)
         if waking:
             self.database.log_writer.call_when_durable(
-                told.sequence, lambda _: [wake() for wake in waking], flush_now=False
+                effects.sequence, lambda _: [wake() for wake in waking], flush_now=False
             )
 
     def _hold_until_tick(self, watch: Watch, buffer: EventBuffer, tick: int) -> None:
-        """What belongs to the present tick waits for its end; what comes late, or where commits are ticks, does not."""
+        """Hold events of the current tick until it ends.
+
+        Late events, and all if every commit is a tick, are not held.
+        """
         state = self.database.state
         if state.tick_per_commit or tick < state.tick:
             buffer.held_for_tick = 0
@@ -345,18 +356,21 @@ class WatchService:
             self.tick_held_watches[watch.number] = watch
 
     def _mark_lagging(self, watch: Watch, sequence: int) -> None:
-        """Memory is full: from here on the journal remembers for it, until its owner has taken some."""
+        """Stop evaluating a reliable watch whose buffer is full.
+
+        It continues from the log when its reader has caught up.
+        """
         details = watch.details
         if details.followed_sequence is None and watch.number in self.committed_index.watches:
             details.followed_sequence, details.is_unindexed = (
                 sequence,
                 details.actions is None,
-            )  # actions wait for no reader
+            )  # triggers do not wait for the reader
             if details.is_unindexed:
                 self.index_of(watch).remove(watch)
 
     def _release_at_tick(self) -> None:
-        """A tick has passed: what waited for it may be handed out."""
+        """After a tick: release the events that were held for it."""
         for watch in self.tick_held_watches.values():
             if watch.buffer is not None:
                 watch.buffer.held_for_tick = 0
@@ -365,7 +379,7 @@ class WatchService:
         self.tick_held_watches.clear()
 
     def fail(self, watch: Watch, error: VedetteError) -> None:
-        """A division by zero and the like: MATCH would raise, the watch ends and says why. The commit stands."""
+        """Cancel a watch that raised an error, such as a division by zero. The commit is not affected."""
         if watch.status is WatchStatus.CANCELLED:
             return
         watch.details.add_error(error)
@@ -387,10 +401,10 @@ class WatchService:
         self._end_with_overflow(watch, text, watch.buffered_count + events)
 
     def end_after_trim(self, watch: Watch) -> None:
-        """The journal does not reach back to what the watch has not had yet: never a hole, so it ends."""
+        """Cancel a watch whose missed commits are no longer in the log, rather than skip events silently."""
         self._end_with_overflow(
             watch,
-            "What the watch has not had yet is gone from the log; watch cancelled",
+            "The log was trimmed beyond the watch's position; watch cancelled",
             watch.buffered_count,
         )
 
@@ -399,41 +413,41 @@ class WatchService:
         watch.details.add_error(WatchError("E8005", text, fields=fields))
         self.management.end(watch, StatusEvent.OVERFLOW)
 
-    # --- before the commit ------------------------------------------------------------------------------------
+    # --- uncommitted writes -----------------------------------------------------------------------------------
 
     def load_open_transactions(self) -> None:
-        """Before the first immediate watch comes: nobody has looked at what open transactions wrote so far."""
+        """Before the first immediate watch: load what open transactions have written so far."""
         if not self.uncommitted_index.shapes:
             for session in self.database.sessions.values():
                 if session.transaction is not None and session.transaction.abort_reason is None:
-                    self.draft.apply_writes(session.transaction.transaction)
+                    self.uncommitted_view.apply_writes(session.transaction.transaction)
 
     def publish_uncommitted(self, transaction: Transaction) -> None:
-        """A statement has written: tell immediate watches what is different now."""
+        """After a statement: publish its writes to immediate watches."""
         if self.uncommitted_index.shapes:
-            self._show(self.draft.apply_writes(transaction))
+            self._publish_changes(self.uncommitted_view.apply_writes(transaction))
 
     def retract_uncommitted(self, transaction: Transaction) -> None:
-        """A transaction has ended: after a rollback immediate watches are told the way back."""
+        """After a transaction ended: publish the way back after a rollback."""
         if transaction.published:
-            self._show(self.draft.remove_writes(transaction))
+            self._publish_changes(self.uncommitted_view.remove_writes(transaction))
 
-    def _show(self, changes: list[ElementChange]) -> None:
+    def _publish_changes(self, changes: list[ElementChange]) -> None:
         shapes = self.uncommitted_index.affected_shapes(changes) if changes else []
         if not shapes:
             return
-        state, after = self.database.state, self.draft.view
-        told = CommitEffects(
+        state, after = self.database.state, self.uncommitted_view.view
+        effects = CommitEffects(
             state.tick, self.database.log_writer.durable_sequence, timestamp_to_ms(self.database.clock.now())
         )
-        scene = self.commit_views(after, changes, state.tick)
-        self.uncommitted_index.evaluate_commit(shapes, changes, scene, told)
-        self.apply_effects(told, 0)
+        views = self.commit_views(after, changes, state.tick)
+        self.uncommitted_index.evaluate_commit(shapes, changes, views, effects)
+        self.apply_effects(effects, 0)
 
-    # --- handing out ------------------------------------------------------------------------------------------
+    # --- reading ----------------------------------------------------------------------------------------------
 
     def take(self, session: Session, watch: Watch, limit: int | None) -> list[BufferedEvent]:
-        """Events that are ready, in order. Of a reliable watch, taking more confirms what was taken before."""
+        """Return ready events in order. For a reliable watch, this confirms the events taken before."""
         with session.lock_scope:
             if watch.session_id != session.id:
                 self._check_owner(session, watch)
@@ -447,7 +461,7 @@ class WatchService:
                 return ready
             reliable = watch.options.delivery == "reliable"
             if reliable and watch.details.unconfirmed:
-                self.lasting.confirm(watch, watch.details.unconfirmed[-1].position)
+                self.durable_watches.confirm(watch, watch.details.unconfirmed[-1].position)
             ready = watch.take_events(self.database.log_writer.durable_sequence, limit)
             self.recent_events.add(watch, ready)
             if reliable:
@@ -456,15 +470,15 @@ class WatchService:
                     watch.details.followed_sequence is not None
                     and watch.buffered_count * 2 < watch.options.buffer
                 ):
-                    self.catching_up.catch_up(watch, watch.details.followed_sequence)
+                    self.catch_up.catch_up(watch, watch.details.followed_sequence)
             if ready:
                 self.unblock_writers(watch)
             return ready
 
     def _check_owner(self, session: Session, watch: Watch) -> None:
-        """A watch has one reader: what another session has taken up is told there, and only there."""
+        """Raise E8010 if another session has attached the watch: it has one reader."""
         if watch.status is not WatchStatus.CANCELLED and not session.closed:
-            text = "Another session has taken this watch up: attach it to have it back"
+            text = "Another session has attached this watch; attach it again to continue"
             raise WatchError("E8010", text, fields={"handle": self.id_of(watch)})
 
     def is_idle(self, session: Session, watch: Watch) -> bool:
@@ -486,18 +500,20 @@ class WatchService:
         return [error for errors in found for error in errors]
 
     def confirm(self, session: Session, watch: Watch, position: int) -> None:
-        """A reliable watch's events up to this position need not be kept any longer."""
+        """Confirm the events of a reliable watch up to this position."""
         with session.lock_scope:
             if watch.session_id == session.id:
-                self.lasting.confirm(watch, position)
+                self.durable_watches.confirm(watch, position)
 
     def unblock_writers(self, watch: Watch) -> None:
-        """It holds nobody up any more: somebody has read, or nobody is there to do so."""
+        """Let writers continue: the watch was read, or it has no reader any more."""
         if self.blocking_watches.pop(watch.number, None) is not None:
             self.room_available.notify_all()
 
     def wait_for_room(self, session: Session) -> None:
-        """Before a commit: wait while a watch with on_full: block is full, but not for ever, and not for oneself."""
+        """Before a commit: wait while a watch with on_full: block is full, up to a timeout, and never for one's own
+        watch.
+        """
         with session.lock_scope:
             seconds = self.database.settings.block_timeout_seconds
             own = [watch for watch in self.blocking_watches.values() if watch.session_id == session.id]
@@ -506,7 +522,7 @@ class WatchService:
             for other in [
                 w for w in self.blocking_watches.values() if w.actor is not None and w.actor != session.actor
             ]:
-                self.overflow(other, 0)  # nobody stops the others' work for longer than that
+                self.overflow(other, 0)  # one actor must not block the others for longer
             if not self.blocking_watches:
                 return
             watch = own[0] if own else next(iter(self.blocking_watches.values()))

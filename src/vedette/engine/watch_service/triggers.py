@@ -1,4 +1,4 @@
-"""ON MATCH DO: actions for every match that appears, each in a transaction of its own (spec/watch.md B23)."""
+"""ON MATCH DO: runs the actions of a trigger for every new match, each in its own transaction."""
 
 from __future__ import annotations
 
@@ -24,106 +24,108 @@ if TYPE_CHECKING:
 __all__ = ["MAX_TRIGGER_CHAIN", "TriggerFiring", "TriggerQueue"]
 
 MAX_TRIGGER_CHAIN = 100
-"""How many commits triggers may cause one after another."""
+"""Maximum number of consecutive commits that triggers may cause."""
 
 log = logging.getLogger(__name__)
 
 
 class TriggerFiring(NamedTuple):
-    """A match to act upon."""
+    """A match for which a trigger must run."""
 
     watch: Watch
     row: Row
     depth: int
     sequence: int
     ordinal: int
-    """How many matches of this commit the watch has acted upon, with this one."""
+    """The ordinal of the match among the matches of this commit for the watch, from 1."""
     evaluated_ms: int
-    """When the watch was evaluated and the match found, in milliseconds."""
+    """When the watch was evaluated and found the match, in milliseconds."""
     previous_evaluated_ms: int
     """When it was evaluated before that."""
 
 
 class TriggerQueue:
-    """Matches that wait to be acted upon."""
+    """Firings that wait to run."""
 
     def __init__(self, watching: WatchService) -> None:
         self._watching = watching
         self._waiting: deque[TriggerFiring] = deque()
         self._paused: dict[int, deque[TriggerFiring]] = {}
-        """By the number of their watch: matches to act upon when it is resumed."""
+        """Firings of paused watches, by watch number; they run after RESUME."""
 
     def __bool__(self) -> bool:
         return bool(self._waiting)
 
     def pending_count(self, watch: Watch) -> int:
-        """How many matches of this watch have yet to be acted upon."""
+        """The number of firings of this watch that have not run yet."""
         held = len(self._paused.get(watch.number, ()))
         return held + sum(firing.watch is watch for firing in self._waiting)
 
     def resume(self, watch: Watch) -> None:
-        """Act upon what came meanwhile, before everything else."""
+        """Run the firings queued while the watch was paused, before all others."""
         self._waiting.extendleft(reversed(self._paused.pop(watch.number, ())))
 
     def forget(self, watch: Watch) -> None:
         self._paused.pop(watch.number, None)
 
-    def add(self, told: CommitEffects, depth: int) -> None:
-        """In a fixed order, so that after a crash it is known which of a commit's matches were acted upon."""
+    def add(self, effects: CommitEffects, depth: int) -> None:
+        """Queue the firings in a fixed order, so that after a crash it is known which of a commit's firings have
+        run.
+        """
         by_watch: dict[int, list[tuple[Watch, Row]]] = {}
-        for watch, row in told.triggers:
+        for watch, row in effects.triggers:
             by_watch.setdefault(watch.number, []).append((watch, row))
         for pairs in by_watch.values():
             pairs.sort(key=lambda pair: pair[0].shape.identity(pair[1]))
-            since = pairs[0][0].details.previously_evaluated_at_ms or told.evaluated_at_ms
+            since = pairs[0][0].details.previously_evaluated_at_ms or effects.evaluated_at_ms
             for done, (watch, row) in enumerate(pairs, 1):
                 firing = TriggerFiring(
-                    watch, row, depth + 1, told.sequence, done, told.evaluated_at_ms, since
+                    watch, row, depth + 1, effects.sequence, done, effects.evaluated_at_ms, since
                 )
-                if not (told.is_replay and self._is_done_or_queued(firing)):
+                if not (effects.is_replay and self._is_done_or_queued(firing)):
                     self._waiting.append(firing)
 
     def _is_done_or_queued(self, firing: TriggerFiring) -> bool:
-        """Whether it was acted upon, or waits already."""
+        """True if the firing has run or is queued."""
         cursor, place = firing.watch.details.cursor or {}, (firing.sequence, firing.ordinal)
         acted = place <= (cursor.get("fired", 0), cursor.get("done", 0))
         return acted or any(
             w.watch is firing.watch and (w.sequence, w.ordinal) == place for w in self._waiting
         )
 
-    def run_pending(self, turn: LockScope) -> None:
-        """Act upon all that wait, and upon what that brings about."""
+    def run_pending(self, lock_scope: LockScope) -> None:
+        """Run all queued firings, including those they cause."""
         while self._waiting:
             try:
                 firing = self._waiting.popleft()
             except IndexError:
                 return
             if firing.watch.status is WatchStatus.ACTIVE:
-                self._run_one(firing, turn)
+                self._run_one(firing, lock_scope)
             elif firing.watch.status is WatchStatus.PAUSED:
-                with turn:
+                with lock_scope:
                     self._queue_while_paused(firing)
 
     def _queue_while_paused(self, firing: TriggerFiring) -> None:
-        """The watch is paused: as many wait as its buffer says, of a reliable one all."""
+        """Queue a firing of a paused watch: up to `buffer` firings; a reliable watch queues all."""
         watch = firing.watch
         held = self._paused.setdefault(watch.number, deque())
         held.append(firing)
         if watch.options.delivery != "reliable" and len(held) > watch.options.buffer:
-            self._watching.lasting.store_skipped_trigger(held.popleft())
+            self._watching.durable_watches.store_skipped_trigger(held.popleft())
             fields = {
                 "handle": self._watching.id_of(watch),
                 "buffer_size": watch.options.buffer,
                 "dropped": 1,
             }
-            text = "Buffer full while paused: the oldest match is not acted upon"
+            text = "Buffer full while paused: the trigger does not run for the oldest match"
             watch.details.add_error(WatchError("E8005", text, fields=fields))
 
-    def _run_one(self, firing: TriggerFiring, turn: LockScope) -> None:
+    def _run_one(self, firing: TriggerFiring, lock_scope: LockScope) -> None:
         watch = firing.watch
         try:
             self._watching.database.admit_write()
-            with turn:
+            with lock_scope:
                 self._act(firing)
         except StoreError:
             raise
@@ -141,8 +143,8 @@ class TriggerQueue:
                     "code": error.code,
                 },
             )
-            with turn:
-                self._watching.lasting.store_skipped_trigger(firing)
+            with lock_scope:
+                self._watching.durable_watches.store_skipped_trigger(firing)
 
     def _chain_too_long(self, watch: Watch) -> WatchError:
         text = (
@@ -157,7 +159,7 @@ class TriggerQueue:
             raise self._chain_too_long(firing.watch)
         watch, database = firing.watch, self._watching.database
         if watch.actor is not None and database.state.graph.get(watch.actor) is None:
-            self._watching.fail(watch, actor_deleted_error())  # with its actor it ends
+            self._watching.fail(watch, actor_deleted_error())  # the watch ends with its actor
             return
         transaction = database.state.begin()
         context = self._context(watch, transaction)
@@ -175,14 +177,14 @@ class TriggerQueue:
             now=database.clock.now(),
             context=lambda _: execution.system_context(database, transaction, context.now),
             cause=f"trigger {self._watching.id_of(watch)}",
-            meta=self._watching.lasting.trigger_notes(firing),
+            meta=self._watching.durable_watches.trigger_notes(firing),
         )
         if commit is not None:
             database.log_writer.append(commit.sequence, commit)
             self._watching.follow(commit, firing.depth)
 
     def _context(self, watch: Watch, transaction: Any) -> ExecutionContext:
-        """The watch's constants and its actor's authority."""
+        """An execution context with the watch's constants and its actor's rights."""
         database = self._watching.database
         state = database.state
         view = transaction.view

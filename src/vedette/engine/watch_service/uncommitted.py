@@ -1,9 +1,9 @@
-"""What watches with `visibility: immediate` see: the committed graph with whatever open transactions have written.
+"""The view of watches with `visibility: immediate`: the committed graph plus the writes of open transactions.
 
-Theory of operation. A statement lays what it wrote over the graph; the way back lifts it off again. A commit puts the
-same versions into the graph below, so lifting them off then changes nothing. Whoever else commits (a trigger, a
-definition) changes the graph below, and is seen wherever nothing lies over it. When two transactions write the same
-element the later version lies on top; one of the two will not be committed, and its way back shows what is below.
+Theory of operation. A statement puts the versions it wrote on top of the graph; a rollback removes them. A commit
+puts the same versions into the graph, so removing them then changes nothing. Other commits (of a trigger or a
+definition) change the graph and are visible where no version is on top. If two transactions write the same element,
+the later version is on top. One of the two will fail to commit, and removing its version shows the one below.
 """
 
 from __future__ import annotations
@@ -23,26 +23,26 @@ __all__ = ["UncommittedView"]
 
 
 class UncommittedView:
-    """A view, and what each step changes in it. Called with the turn held."""
+    """The view, and the changes of each step. Call every method with the engine lock held."""
 
     def __init__(self, database: Database) -> None:
         self._database = database
         self._view: Overlay | None = None
         self._writers: dict[str, list[Transaction]] = {}
-        """Id ▸ the open transactions that wrote it; the version of the last one lies on top."""
+        """Id ▸ the open transactions that wrote it. The version of the last one is on top."""
 
     @property
     def view(self) -> Overlay:
         state = self._database.state
         if (
             self._view is None or self._view.base is not state.graph
-        ):  # a state that was lost takes its drafts along
+        ):  # after a reload, the uncommitted versions are gone as well
             self._view = Overlay(state.graph, state.layout)
             self._writers.clear()
         return self._view
 
     def apply_writes(self, transaction: Transaction) -> list[ElementChange]:
-        """A statement has written, or a savepoint was rolled back to."""
+        """Apply the writes of a statement or of ROLLBACK TO. Return the changes of the view."""
         view, changes = self.view, []
         for last, now in transaction.take_unpublished():
             id = (now or last).id  # type: ignore[union-attr]
@@ -55,12 +55,15 @@ class UncommittedView:
         return _different(changes)
 
     def visible_changes(self, changes: Sequence[ElementChange]) -> list[ElementChange]:
-        """A commit changed the graph below: what of it shows. What lies over it is for `ended` to lift off."""
-        self.view  # noqa: B018 - a new state has no writers
+        """The changes of a commit that are visible. Covered elements change when `remove_writes` is called."""
+        self.view  # noqa: B018 - a reloaded state has no writers
         return [(old, new) for old, new in changes if (new or old).id not in self._writers]  # type: ignore[union-attr]
 
     def remove_writes(self, transaction: Transaction) -> list[ElementChange]:
-        """The transaction was committed or rolled back: what it wrote is in the graph now, or never was."""
+        """Remove the versions of a transaction that was committed or rolled back.
+
+        Return the changes of the view.
+        """
         view, changes = self.view, []
         for id in transaction.published:
             before = view.versions.get(id)
@@ -70,7 +73,7 @@ class UncommittedView:
         return _different(changes)
 
     def _remove_version(self, id: str, transaction: Transaction) -> bool:
-        """Take its version away; what lies below shows again. False when it has none here."""
+        """Remove its version, so that the one below is visible again. Return False if it has none."""
         writers = self._writers.get(id, [])
         if transaction not in writers:
             return False
@@ -83,12 +86,12 @@ class UncommittedView:
         return True
 
     def all_changes(self) -> list[ElementChange]:
-        """Everything that lies over the graph."""
+        """The differences between the view and the committed graph."""
         graph = self._database.state.graph
         return _different([(graph.get(id), version) for id, version in self.view.versions.items()])
 
     def open_transactions(self) -> list[Transaction]:
-        """Transactions that have something lying here."""
+        """Transactions that have versions in the view."""
         return list({id(each): each for writers in self._writers.values() for each in writers}.values())
 
 

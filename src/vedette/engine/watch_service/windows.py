@@ -1,4 +1,4 @@
-"""Windows of watches, by the clock: each end tells what the window held."""
+"""Closes the windows of watches when the clock reaches their end, and publishes their content."""
 
 from __future__ import annotations
 
@@ -20,16 +20,16 @@ __all__ = ["WindowTimers"]
 
 
 class WindowTimers:
-    """Ends windows when they are due."""
+    """Timers for window ends."""
 
     def __init__(self, watching: WatchService) -> None:
         self._watching = watching
         self.windowed_watches: dict[int, Watch] = {}
-        """Watches that have windows, by number."""
+        """Watches with windows, by number."""
         self._flushing = False
 
     def start(self, watch: Watch) -> None:
-        """The watch is there: its windows run from now on, if it has any."""
+        """Start the windows of the watch, if it has any."""
         if (
             watch.has_details
             and watch.details.window is not None
@@ -56,23 +56,23 @@ class WindowTimers:
                 return
             state, clock = self._watching.database.state, self._watching.database.clock
             watch.details.window.follow(clock.now(), clock.monotonic())
-            told = CommitEffects(state.tick, state.sequence, timestamp_to_ms(clock.now()))
+            effects = CommitEffects(state.tick, state.sequence, timestamp_to_ms(clock.now()))
             try:
                 deltas = self._grouped_window(watch) if watch.shape.aggregates else self._event_window(watch)
             except VedetteError as error:
                 self._watching.fail(watch, error)
                 return
             if deltas and watch.details.cursor is not None:
-                told.sequence = self._watching.lasting.reserve_window_positions(watch, len(deltas))
-            if deltas and told.sequence > self._watching.database.log_writer.durable_sequence:
+                effects.sequence = self._watching.durable_watches.reserve_window_positions(watch, len(deltas))
+            if deltas and effects.sequence > self._watching.database.log_writer.durable_sequence:
                 self._flush_soon()
             for delta in deltas:
-                told.append_event(watch, delta)
-            self._watching.apply_effects(told, 0)
+                effects.append_event(watch, delta)
+            self._watching.apply_effects(effects, 0)
             self._schedule(watch)
 
     def _flush_soon(self) -> None:
-        """After everything else that is due now: one flush for all windows that end at this moment."""
+        """Schedule one flush for all windows that end now, after all other due timers."""
         if not self._flushing:
             self._flushing = True
             clock = self._watching.database.clock
@@ -80,9 +80,9 @@ class WindowTimers:
 
     def _flush(self) -> None:
         self._flushing = False
-        gate = self._watching.database.log_writer
-        with suppress(VedetteError):  # the database says itself that its store has failed
-            gate.wait_durable(gate.submitted_sequence)
+        log_writer = self._watching.database.log_writer
+        with suppress(VedetteError):  # the database reports a failed store itself
+            log_writer.wait_durable(log_writer.submitted_sequence)
 
     def _event_window(self, watch: Watch) -> list[Delta]:
         start, end, held = watch.details.window.close()
@@ -98,7 +98,7 @@ class WindowTimers:
         return [delta]
 
     def _grouped_window(self, watch: Watch) -> list[Delta]:
-        """Every group is told at every window end; the first time all of them as `initial`."""
+        """At every window end publish every group; the first time as one `initial`."""
         window, details = watch.details.window, watch.details
         context = self._watching.watch_context(watch, self._watching.database.state.graph)
         rows = watch.shape.full_query.run(context)

@@ -1,6 +1,6 @@
-"""The hub: every shape and watch of a database, and the way a commit takes through them. No I/O, no threads.
+"""The index of shapes and watches, and the evaluation of a commit against it. No I/O, no threads.
 
-Shapes are found by the types that a commit touched; watches of a shape by key. What each is told goes into its buffer.
+Shapes are found by the types of the changed elements, watches of a shape by key. Events go to the watches' buffers.
 """
 
 from __future__ import annotations
@@ -44,26 +44,26 @@ _NO_SHAPES: dict[int, WatchShape] = {}
 
 
 class CommitEffects:
-    """What one commit led to: the watches with something new, those that overflowed, and triggers to carry out."""
+    """What one commit causes: watches with new events, overflows, failures, and triggers to run."""
 
     def __init__(self, tick: int, sequence: int, now_ms: int) -> None:
         self.tick, self.sequence, self.now_ms = tick, sequence, now_ms
         self.evaluated_at_ms = now_ms
-        """What time it was: a transaction may have begun long before it is committed."""
+        """When the commit was evaluated. The transaction may have begun long before."""
         self.notified: dict[int, Watch] = {}
-        """Those that have something new."""
+        """Watches with new events."""
         self.overflowed: list[Watch] = []
         self.failures: dict[int, tuple[Watch, VedetteError]] = {}
-        """Watches that could not be evaluated, with the reason."""
+        """Watches that could not be evaluated, with the error."""
         self.is_replay = False
-        """Whether it is worked out again, from the log: what was acted upon then is not acted upon again."""
+        """True while replaying the log. Triggers that ran in the original commit are not run again."""
         self.triggers: list[tuple[Watch, Row]] = []
         self.sample = 0
-        """The number of a watch whose events are wanted for a check."""
+        """The number of a watch whose deltas are collected for the self-check."""
         self.sampled: list[Delta] = []
 
     def add_delta(self, watch: Watch, delta: Delta, row: Row | None) -> None:
-        """Let the watch know; an overflow is noted for the caller, who cancels."""
+        """Add an event for the watch. An overflow is recorded for the caller, which cancels the watch."""
         if watch.status is _CANCELLED:
             return
         if watch.number == self.sample:
@@ -75,11 +75,11 @@ class CommitEffects:
             self.append_event(watch, delta)
 
     def _route(self, watch: Watch, details: WatchDetails, delta: Delta, row: Row | None) -> bool:
-        """Triggers, windows and readers that are behind: whether the event goes into the buffer nevertheless."""
+        """Handle triggers, windows and lagging readers. Return True if the event goes to the buffer as well."""
         if details.actions is not None and delta.type == ADDED and row is not None:
             self.triggers.append((watch, row))
         if not watch.shape.columns or (details.followed_sequence is not None and not self.is_replay):
-            return False  # the log remembers it for its reader
+            return False  # replayed from the log when the reader continues
         if details.window is None:
             return True
         if not watch.shape.aggregates:
@@ -87,36 +87,36 @@ class CommitEffects:
         return False
 
     def add_failure(self, watch: Watch, error: VedetteError) -> None:
-        """What the commit means for the watch cannot be said: the caller ends it."""
+        """Record that the watch cannot be evaluated. The caller ends it."""
         self.failures.setdefault(watch.number, (watch, error))
 
     def append_event(self, watch: Watch, delta: Delta) -> None:
-        """Put the event into the watch's buffer."""
+        """Append the event to the watch's buffer."""
         if watch.append_event(delta, self.tick, self.sequence, self.now_ms) is _OVERFLOW:
             self.overflowed.append(watch)
         self.notified[watch.number] = watch
 
 
 class TriggerEffects(CommitEffects):
-    """Sets off actions and tells nobody."""
+    """Collects trigger firings only; appends no events."""
 
     def append_event(self, watch: Watch, delta: Delta) -> None:
         pass
 
 
 class ShapeIndex:
-    """Shapes by what they are made of, watches by number."""
+    """Shapes by the types they read, and watches by number."""
 
     def __init__(self, elder: ShapeIndex | None = None) -> None:
-        """`elder`: another hub of the same database, with which it shares the watches it knows."""
+        """`elder` is another index of the same database; both share one table of watches."""
         self.watches: NumberedTable[Watch] = elder.watches if elder is not None else NumberedTable()
         self.shapes: dict[int, WatchShape] = {}
-        """All that have a watch."""
+        """All shapes that have a watch."""
         self._by_type: dict[str, dict[int, WatchShape]] = {}
         self.layer0_shapes: dict[int, WatchShape] = {}
-        """Shapes that look at Layer 0."""
+        """Shapes that read Layer 0."""
         self._time_dependent_shapes: dict[int, WatchShape] = {}
-        """Shapes that look at the time: every commit and tick concerns them."""
+        """Shapes that depend on the time: every commit and tick affects them."""
 
     def next_number(self) -> int:
         return self.watches.next_number()
@@ -125,24 +125,24 @@ class ShapeIndex:
     def has_time_dependent_shapes(self) -> bool:
         return bool(self._time_dependent_shapes)
 
-    # --- watches come and go ----------------------------------------------------------------------------------
+    # --- watches ----------------------------------------------------------------------------------------------
 
     def add(self, watch: Watch) -> None:
         shape = watch.shape
-        if not shape.ShapeIndex.size:
+        if not shape.key_index.size:
             self._enter_shape(shape)
-        shape.ShapeIndex.add(
+        shape.key_index.add(
             shape.key_of_constants(watch.constants), shape.range_of_constants(watch.constants), watch
         )
         self.watches[watch.number] = watch
 
     def remove(self, watch: Watch) -> None:
-        """Stop matching for it; the watch itself stays known to those who hold it."""
+        """Stop evaluating the watch. It stays in `watches`."""
         shape = watch.shape
-        shape.ShapeIndex.remove(
+        shape.key_index.remove(
             shape.key_of_constants(watch.constants), shape.range_of_constants(watch.constants), watch
         )
-        if not shape.ShapeIndex.size:
+        if not shape.key_index.size:
             self._leave_shape(shape)
 
     def discard(self, watch: Watch) -> None:
@@ -169,8 +169,8 @@ class ShapeIndex:
     # --- a commit ---------------------------------------------------------------------------------------------
 
     def affected_shapes(self, changes: Sequence[ElementChange]) -> list[WatchShape]:
-        """Shapes that the changes can concern."""
-        if len(changes) == 1 and not self._time_dependent_shapes:  # most commits
+        """The shapes that the changes can affect."""
+        if len(changes) == 1 and not self._time_dependent_shapes:  # the common case
             before, after = changes[0]
             return list(self._by_type.get((after or before).type, _NO_SHAPES).values())  # type: ignore[union-attr]
         found: dict[int, WatchShape] = dict(self._time_dependent_shapes)
@@ -185,61 +185,68 @@ class ShapeIndex:
         self,
         shapes: Iterable[WatchShape],
         changes: Sequence[ElementChange],
-        scene: CommitViews,
-        told: CommitEffects,
+        views: CommitViews,
+        effects: CommitEffects,
     ) -> None:
         for shape in shapes:
             if shape.strategy == "rows":
-                evaluate_rows(shape, changes, scene, told.add_delta, told.add_failure)
+                evaluate_rows(shape, changes, views, effects.add_delta, effects.add_failure)
             elif shape.strategy == "reevaluated":
-                reevaluate_shape(shape, scene, told)
+                reevaluate_shape(shape, views, effects)
             else:
-                evaluate_counted(shape, changes, scene, told)
+                evaluate_counted(shape, changes, views, effects)
 
 
 # --- groups and distinct rows -----------------------------------------------------------------------------------
 
 
 def evaluate_counted(
-    shape: WatchShape, changes: Sequence[ElementChange], scene: CommitViews, told: CommitEffects
+    shape: WatchShape, changes: Sequence[ElementChange], views: CommitViews, effects: CommitEffects
 ) -> None:
-    """Count rows in and out of each watch's groups (or distinct rows), then tell what is different."""
+    """Count rows in and out of each watch's groups or distinct rows, then add the differences."""
     touched: dict[int, tuple[Watch, dict[Any, None]]] = {}
-    for identity, before, after in affected_matches(shape, changes, scene):
+    for identity, before, after in affected_matches(shape, changes, views):
         if shape.aggregates and after is not None:
-            _touch_windows(shape, identity, before, after, scene, told)
+            _touch_windows(shape, identity, before, after, views, effects)
         for row, sign in ((before, -1), (after, 1)):
             for watch in shape.find_watches(row) if row is not None else ():
                 if watch.details.window is not None and shape.aggregates:
                     continue
                 try:
-                    own = row_for_watch(shape, watch, row, scene.context_for(watch, after=sign > 0))
+                    own = row_for_watch(shape, watch, row, views.context_for(watch, after=sign > 0))
                     if own is not None:
                         _, marked = touched.setdefault(watch.number, (watch, {}))
                         marked[count_row(watch, own, sign)] = None
                 except VedetteError as error:
-                    told.add_failure(watch, error)
+                    effects.add_failure(watch, error)
     for watch, marked in touched.values():
-        _tell_counts(watch, marked, scene.context_for(watch, after=True), told)
+        _add_count_deltas(watch, marked, views.context_for(watch, after=True), effects)
 
 
-def _tell_counts(watch: Watch, marked: Iterable[Any], context: ExecutionContext, told: CommitEffects) -> None:
+def _add_count_deltas(
+    watch: Watch, marked: Iterable[Any], context: ExecutionContext, effects: CommitEffects
+) -> None:
     try:
         for delta in count_deltas(watch, marked, context):
-            told.add_delta(watch, delta, None)
+            effects.add_delta(watch, delta, None)
     except VedetteError as error:
-        told.add_failure(watch, error)
+        effects.add_failure(watch, error)
 
 
 def _touch_windows(
-    shape: WatchShape, identity: Any, before: Row | None, after: Row, scene: CommitViews, told: CommitEffects
+    shape: WatchShape,
+    identity: Any,
+    before: Row | None,
+    after: Row,
+    views: CommitViews,
+    effects: CommitEffects,
 ) -> None:
     windowed = [watch for watch in shape.find_watches(after) if watch.details.window is not None]
     if windowed:
         earlier = {watch.number for watch in shape.find_watches(before)} if before is not None else ()
         for watch in windowed:
             _mark_changed_in_window(
-                watch, identity, before if watch.number in earlier else None, after, scene, told
+                watch, identity, before if watch.number in earlier else None, after, views, effects
             )
 
 
@@ -248,24 +255,24 @@ def _mark_changed_in_window(
     identity: Any,
     before: Row | None,
     after: Row | None,
-    scene: CommitViews,
-    told: CommitEffects,
+    views: CommitViews,
+    effects: CommitEffects,
 ) -> None:
-    """Sliding windows over aggregates count the matches that were added or changed."""
+    """Record the matches that were added or changed, for sliding windows over aggregates."""
     shape = watch.shape
     try:
-        new = row_for_watch(shape, watch, after, scene.context_for(watch, after=True))
-        old = row_for_watch(shape, watch, before, scene.context_for(watch, after=False))
+        new = row_for_watch(shape, watch, after, views.context_for(watch, after=True))
+        old = row_for_watch(shape, watch, before, views.context_for(watch, after=False))
         if new is not None and (
             old is None or shape.aggregate_input_key(old) != shape.aggregate_input_key(new)
         ):
-            watch.details.window.touch(identity, timestamp_from_ms(told.evaluated_at_ms))
+            watch.details.window.touch(identity, timestamp_from_ms(effects.evaluated_at_ms))
     except VedetteError as error:
-        told.add_failure(watch, error)
+        effects.add_failure(watch, error)
 
 
 def count_row(watch: Watch, row: Row, sign: int) -> Any:
-    """Count a row in or out; returns what it belongs to."""
+    """Count a row in (`sign` 1) or out (-1). Return the group or distinct row it belongs to."""
     shape, details = watch.shape, watch.details
     if shape.strategy == "groups":
         return details.start_groups(shape).change(shape.contribution(row), sign)
@@ -298,15 +305,15 @@ def _distinct_delta(watch: Watch, identity: Any) -> Iterable[Delta]:
     details = watch.details
     count = details.distinct_counts[identity]
     row = details.group_rows[identity]
-    told = details.last_result if details.last_result is not None else {}
-    details.last_result = told
-    if count > 0 and identity not in told:
-        told[identity] = row
+    published = details.last_result if details.last_result is not None else {}
+    details.last_result = published
+    if count > 0 and identity not in published:
+        published[identity] = row
         yield Delta(ADDED, row, None, identity)
     elif count <= 0:
         del details.distinct_counts[identity]
         details.group_rows.pop(identity, None)
-        if told.pop(identity, None) is not None:
+        if published.pop(identity, None) is not None:
             yield Delta(REMOVED, row, None, identity)
 
 
@@ -321,11 +328,11 @@ def _row_delta(
         yield Delta(CHANGED, new, old, identity)
 
 
-# --- evaluated anew ---------------------------------------------------------------------------------------------
+# --- re-evaluation ----------------------------------------------------------------------------------------------
 
 
 def current_rows(watch: Watch, context: ExecutionContext) -> dict[Any, dict[str, Any]]:
-    """Everything that the watch matches in the context's view: identity ▸ row. What a fresh MATCH would say."""
+    """All current rows of the watch in the context's view, by identity. Equals a fresh MATCH."""
     shape = watch.shape
     rows = shape.full_query.run(context)
     if not shape.aggregates:
@@ -336,7 +343,7 @@ def current_rows(watch: Watch, context: ExecutionContext) -> dict[Any, dict[str,
 
 
 def comparable_rows(watch: Watch, context: ExecutionContext) -> dict[Any, Any]:
-    """What is different for the watch when this is: its rows, or with windows what groups take from each match."""
+    """The rows to compare for changes. With windows over aggregates: the aggregate inputs of each match."""
     shape = watch.shape
     if not shape.aggregates or watch.details.window is None:
         return current_rows(watch, context)
@@ -344,7 +351,7 @@ def comparable_rows(watch: Watch, context: ExecutionContext) -> dict[Any, Any]:
 
 
 def order_values_by_identity(watch: Watch, context: ExecutionContext) -> dict[Any, tuple[Any, ...]]:
-    """Where each match stands in the watch's order: identity ▸ values; empty when it has none."""
+    """The order values of each match, by identity. Empty if the watch has no order."""
     shape = watch.shape
     if not shape.order or shape.aggregates:
         return {}
@@ -355,24 +362,24 @@ def order_values_by_identity(watch: Watch, context: ExecutionContext) -> dict[An
     return found
 
 
-def reevaluate_shape(shape: WatchShape, scene: CommitViews, told: CommitEffects) -> None:
+def reevaluate_shape(shape: WatchShape, views: CommitViews, effects: CommitEffects) -> None:
     for watch in watches_of(shape):
         try:
-            reevaluate(watch, scene.context_for(watch, after=True), told)
+            reevaluate(watch, views.context_for(watch, after=True), effects)
         except VedetteError as error:
-            told.add_failure(watch, error)
+            effects.add_failure(watch, error)
 
 
-def reevaluate(watch: Watch, context: ExecutionContext, told: CommitEffects) -> None:
-    """Evaluate the watch afresh and tell it what is different from what it was told last."""
+def reevaluate(watch: Watch, context: ExecutionContext, effects: CommitEffects) -> None:
+    """Evaluate the watch and add the differences from its last result."""
     details = watch.details
     old, new = details.last_result or {}, comparable_rows(watch, context)
     details.last_result = new
-    details.previously_evaluated_at_ms, details.evaluated_ms = details.evaluated_ms, told.evaluated_at_ms
+    details.previously_evaluated_at_ms, details.evaluated_ms = details.evaluated_ms, effects.evaluated_at_ms
     if details.window is not None and watch.shape.aggregates:
         for identity, taken in new.items():
             if old.get(identity) != taken:
-                details.window.touch(identity, timestamp_from_ms(told.evaluated_at_ms))
+                details.window.touch(identity, timestamp_from_ms(effects.evaluated_at_ms))
         return
     acting = details.actions is not None
     matches = {watch.shape.identity(m): m for m in watch.shape.full_query.run(context)} if acting else {}
@@ -380,7 +387,7 @@ def reevaluate(watch: Watch, context: ExecutionContext, told: CommitEffects) -> 
     for identity, row in new.items():
         for delta in _row_delta(watch.shape, identity, old.get(identity), row):
             delta.order = details.last_order_values.get(identity, ())
-            told.add_delta(watch, delta, matches.get(identity))
+            effects.add_delta(watch, delta, matches.get(identity))
     for identity, row in old.items():
         if identity not in new:
-            told.add_delta(watch, Delta(REMOVED, row, None, identity, former.get(identity, ())), None)
+            effects.add_delta(watch, Delta(REMOVED, row, None, identity, former.get(identity, ())), None)

@@ -1,7 +1,7 @@
-"""How one commit is told to the watches of one shape.
+"""Evaluates one commit for the watches of one shape (strategy `rows`).
 
-The shape's pattern without constants is matched once, before and after; each match that came, went or stayed is looked
-up by key, and only the watches found there are asked whether their own conditions let it through.
+The pattern without constants is matched once on the state before and once after the commit. Each match that
+appeared, disappeared or stayed is looked up by key. Only watches found that way evaluate their own conditions.
 """
 
 from __future__ import annotations
@@ -23,26 +23,35 @@ __all__ = ["CommitViews", "NowFunction", "affected_matches", "evaluate_rows", "r
 NowFunction = Callable[[], Any]
 Push = Callable[[Watch, Delta, "Row | None"], None]
 Fail = Callable[[Watch, VedetteError], None]
-"""Told about a watch whose conditions or projections cannot be evaluated."""
+"""Receives a watch whose conditions or projection raised an error."""
 ApplyPolicyView = Callable[[Watch, ExecutionContext], None]
-"""Puts the eyes of the watch's actor before a context's view."""
+"""Wraps a context's view so that it shows what the watch's actor may see."""
 
 
 def _fail_if_read() -> Any:
-    raise AssertionError("a shape that was thought to look at its element alone looks around")
+    raise AssertionError("a self-contained shape read more than its element")
 
 
 _UNUSED_CONTEXT = ExecutionContext(view=cast(View, None), now=_fail_if_read)
-"""For shapes that look at nothing but their element."""
+"""For shapes that read nothing but their element."""
 
 
 class CommitViews:
-    """One change of the graph: the views before and after it, and the contexts that watches look through.
+    """The views before and after one change of the graph, and the execution contexts of watches on them.
 
-    `before` and `after` are contexts without a watch; they are made when they are first asked for.
+    `before` and `after` are contexts without a watch. They are built on first use.
     """
 
-    __slots__ = ("_after", "_before", "_make_before_view", "_now", "_own", "_sight", "_tick", "_view")
+    __slots__ = (
+        "_after",
+        "_apply_policy_view",
+        "_before",
+        "_make_before_view",
+        "_now",
+        "_own",
+        "_tick",
+        "_view",
+    )
 
     def __init__(
         self,
@@ -50,11 +59,11 @@ class CommitViews:
         after: View,
         now: NowFunction,
         tick: int,
-        sight: ApplyPolicyView | None = None,
+        policy_view: ApplyPolicyView | None = None,
     ) -> None:
-        """`before` puts the earlier view together; it is called at most once."""
+        """`before` builds the earlier view; it is called at most once."""
         self._make_before_view, self._view = before, after
-        self._now, self._tick, self._sight = now, tick, sight
+        self._now, self._tick, self._apply_policy_view = now, tick, policy_view
         self._before: ExecutionContext | None = None
         self._after: ExecutionContext | None = None
         self._own: dict[tuple[int, bool], ExecutionContext] = {}
@@ -72,7 +81,7 @@ class CommitViews:
         return self._after
 
     def context_for(self, watch: Watch, *, after: bool) -> ExecutionContext:
-        """The context of one watch: its constants, its actor."""
+        """The context of one watch: its constants and its actor."""
         key = (watch.number, after)
         known = self._own.get(key)
         if known is None:
@@ -80,30 +89,30 @@ class CommitViews:
             known = ExecutionContext(
                 view=shared.view, constants=watch.constants, now=self._now, tick=self._tick, actor=watch.actor
             )
-            if self._sight is not None and (watch.actor is not None or watch.shape.reads_layer0):
-                self._sight(watch, known)
+            if self._apply_policy_view is not None and (watch.actor is not None or watch.shape.reads_layer0):
+                self._apply_policy_view(watch, known)
             self._own[key] = known
         return known
 
 
 def evaluate_rows(
-    shape: WatchShape, changes: Sequence[ElementChange], scene: CommitViews, push: Push, fail: Fail
+    shape: WatchShape, changes: Sequence[ElementChange], views: CommitViews, push: Push, fail: Fail
 ) -> None:
-    """Find what the changes mean for every watch of the shape."""
+    """Pass every delta that the changes cause for watches of the shape to `push`."""
     matches = _single_matches if shape.single_node is not None else affected_matches
-    for identity, before, after in interruptible(matches(shape, changes, scene)):
-        _compare_sides(shape, identity, before, after, scene, push, fail)
+    for identity, before, after in interruptible(matches(shape, changes, views)):
+        _compare_sides(shape, identity, before, after, views, push, fail)
 
 
 def affected_matches(
-    shape: WatchShape, changes: Sequence[ElementChange], scene: CommitViews
+    shape: WatchShape, changes: Sequence[ElementChange], views: CommitViews
 ) -> Sequence[tuple[Any, Row | None, Row | None]]:
     if shape.single_node is not None:
-        return _single_matches(shape, changes, scene)
-    before, after = shape.finder.find_before_and_after(scene.before, scene.after, changes)
+        return _single_matches(shape, changes, views)
+    before, after = shape.finder.find_before_and_after(views.before, views.after, changes)
     if shape.finder.may_find_duplicates:
-        _find_missing_side(shape, before, scene.after, after)
-        _find_missing_side(shape, after, scene.before, before)
+        _find_missing_side(shape, before, views.after, after)
+        _find_missing_side(shape, after, views.before, before)
     merged = [(shape.identity(row), row, after.get(key)) for key, row in before.items()]
     return merged + [(shape.identity(row), None, row) for key, row in after.items() if key not in before]
 
@@ -111,7 +120,9 @@ def affected_matches(
 def _find_missing_side(
     shape: WatchShape, these: dict[Any, Row], context: ExecutionContext, others: dict[Any, Row]
 ) -> None:
-    """Another edge without a name may hold a match up: what is missing on one side is looked for there, whole."""
+    """If unnamed edges can satisfy a match in several ways, search a match missing on one side with the whole
+    pattern.
+    """
     for identity, row in these.items():
         if identity not in others:
             held = shape.finder.reevaluate(context, row)
@@ -120,13 +131,13 @@ def _find_missing_side(
 
 
 def _single_matches(
-    shape: WatchShape, changes: Sequence[ElementChange], scene: CommitViews
+    shape: WatchShape, changes: Sequence[ElementChange], views: CommitViews
 ) -> Sequence[tuple[Any, Row | None, Row | None]]:
     """A pattern of one node: the changes are the matches."""
     assert shape.single_node is not None
     types = shape.single_node.types
     earlier, later = (
-        (_UNUSED_CONTEXT, _UNUSED_CONTEXT) if shape.is_self_contained else (scene.before, scene.after)
+        (_UNUSED_CONTEXT, _UNUSED_CONTEXT) if shape.is_self_contained else (views.before, views.after)
     )
     matches = []
     for old, new in interruptible(changes):
@@ -158,7 +169,7 @@ def _compare_sides(
     identity: Any,
     before: Row | None,
     after: Row | None,
-    scene: CommitViews,
+    views: CommitViews,
     push: Push,
     fail: Fail,
 ) -> None:
@@ -172,7 +183,7 @@ def _compare_sides(
         for number, watch in {**was, **now}.items():
             old, new = before if number in was else None, after if number in now else None
             try:
-                _compare_for_watch(shape, watch, old, new, scene, push, deltas)
+                _compare_for_watch(shape, watch, old, new, views, push, deltas)
             except VedetteError as error:
                 fail(watch, error)
     elif not earlier:
@@ -196,7 +207,7 @@ def _compare_shared(
     push: Push,
     deltas: _DeltaCache,
 ) -> None:
-    """The match was there and is: for each watch it may have come, gone or changed."""
+    """Compare a match that exists on both sides: for each watch it may be added, removed or changed."""
     for number, watch in now.items():
         if number in was:
             delta = deltas.changed(before, after)
@@ -214,7 +225,7 @@ def _by_number(watches: Collection[Watch]) -> dict[int, Watch]:
 
 
 def watches_of(shape: WatchShape) -> list[Watch]:
-    return shape.ShapeIndex.all_watches()
+    return shape.key_index.all_watches()
 
 
 def _compare_for_watch(
@@ -222,13 +233,13 @@ def _compare_for_watch(
     watch: Watch,
     before: Row | None,
     after: Row | None,
-    scene: CommitViews,
+    views: CommitViews,
     push: Push,
     shared: _DeltaCache,
 ) -> None:
-    """A watch with conditions, a projection or eyes of its own is asked."""
-    old = row_for_watch(shape, watch, before, scene.context_for(watch, after=False))
-    new = row_for_watch(shape, watch, after, scene.context_for(watch, after=True))
+    """Compare for a watch with its own conditions, projection or policy view."""
+    old = row_for_watch(shape, watch, before, views.context_for(watch, after=False))
+    new = row_for_watch(shape, watch, after, views.context_for(watch, after=True))
     if old is None and new is None:
         return
     own = shape.projects_constants or watch.actor is not None
@@ -244,7 +255,7 @@ def _compare_for_watch(
 
 
 def row_for_watch(shape: WatchShape, watch: Watch, row: Row | None, context: ExecutionContext) -> Row | None:
-    """The match as this watch sees it, or None when its own conditions or its actor's sight do not let it through."""
+    """The match as this watch sees it, or None if its conditions or its actor's policy view reject it."""
     if row is None:
         return None
     if shape.has_symmetric_choice or (watch.actor is not None and shape.depends_on_actor):
@@ -265,7 +276,7 @@ def _delta(type: str, shape: WatchShape, identity: Any, row: Row | None) -> Delt
 
 
 class _DeltaCache:
-    """The events of one match, each made at most once."""
+    """The deltas of one match. Each is built at most once and shared by all watches that see the same row."""
 
     __slots__ = ("_added", "_changed", "_removed", "identity", "shape")
 

@@ -1,7 +1,7 @@
-"""What becomes of the conditions of a watch: shared with all of its shape, a key, a range, or tested for each.
+"""Classifies the conditions of a watch: shared by the shape, key, range, or residual.
 
-A condition without constants is the same for every watch of a shape and is tested once. One that compares something
-with a constant makes a key or a range to find watches by. The rest, the residual, is tested watch by watch.
+A condition without constants is equal for every watch of a shape and is tested once. A comparison with a constant
+becomes a key or a range by which watches are found. All other conditions are residual: tested per watch.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ _TIME = frozenset({"now", "wall_time", "logical_time"})
 def computed_expressions(
     returns: ResolvedReturn | None, order: Sequence[tuple[ResolvedExpression, bool]]
 ) -> tuple[ResolvedExpression, ...]:
-    """Whatever a watch computes from a match: projections, inputs of aggregates, what it is ordered by."""
+    """All expressions a watch computes from a match: projections, aggregate inputs, order terms."""
     projections = returns.projections if returns is not None else ()
     calls = returns.aggregates if returns is not None else ()
     inputs = tuple(part for call in calls for part in (call.operand, call.where) if part is not None)
@@ -46,7 +46,7 @@ def computed_expressions(
 
 
 def has_wildcard_end(element: resolved.ResolvedPart) -> bool:
-    """A path with a wildcard end yields a row for each such end, which no variable tells apart."""
+    """True for a path with a wildcard end: it yields one row per end, and no variable distinguishes them."""
     return isinstance(element, resolved.ResolvedPath) and None in (element.source, element.target)
 
 
@@ -55,9 +55,9 @@ def classify_conditions(
 ) -> tuple[
     list[tuple[ResolvedExpression, int]], tuple[ResolvedExpression, str, int] | None, list[ResolvedExpression]
 ]:
-    """Sort conditions with constants into keys, at most one range, and the rest.
+    """Sort conditions with constants into keys, at most one range, and residual conditions.
 
-    Only the `shared` ones may be keys: their other side must have one value, whoever is asking.
+    Only `shared` conditions can be keys: their other side must have the same value for every actor.
     """
     keys: list[tuple[ResolvedExpression, int]] = []
     ranged: tuple[ResolvedExpression, str, int] | None = None
@@ -90,9 +90,9 @@ def _reads(condition: ResolvedExpression, attributes: frozenset[str]) -> bool:
 
 
 def can_be_shared(condition: ResolvedExpression, guarded: bool, masked: frozenset[str]) -> bool:
-    """Whether a condition that fails on the graph as it is also fails for every actor, who may see less of it.
+    """True if a condition that fails on the whole graph also fails for every actor, who may see less.
 
-    What may raise is left for last and for each watch alone: conditions before it may guard against that.
+    A condition that may raise is never shared: it is tested last and per watch, because others may guard it.
     """
     if can_raise(condition):
         return False
@@ -104,7 +104,7 @@ def can_be_shared(condition: ResolvedExpression, guarded: bool, masked: frozense
 
 
 def reads_unbound_elements(part: ResolvedExpression) -> bool:
-    """Whether it looks at elements that the pattern does not bind: nested patterns, followed references."""
+    """True if it reads elements that the pattern does not bind: nested patterns, followed references."""
     if isinstance(part, (resolved.ResolvedExists, resolved.ResolvedPatternAggregate)):
         return True
     base = getattr(part, "base", None)
@@ -143,7 +143,7 @@ def depends_on_time(condition: ResolvedExpression) -> bool:
 
 
 def with_wildcard_targets(condition: ResolvedExpression) -> ResolvedExpression:
-    """The condition with constant targets of nested edges made wildcards: only its structure is of interest."""
+    """The condition with constant targets of nested edges replaced by wildcards."""
 
     def change(part: ResolvedExpression) -> ResolvedExpression | None:
         if isinstance(part, (resolved.ResolvedExists, resolved.ResolvedPatternAggregate)):

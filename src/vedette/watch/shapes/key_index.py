@@ -1,7 +1,7 @@
-"""Finds the watches of a shape that a row can concern, without looking at the others.
+"""Finds the watches of a shape that a row can affect, without examining the others.
 
-Equality conditions `row expression = constant` make a composite hash key. One range condition `row value < constant`
-sorts the watches under a key by their constant. Watches of a shape that has neither are all candidates.
+Equality conditions `row expression = constant` form a composite hash key. One range condition `row value <
+constant` sorts the watches under a key by their constant. If a shape has neither, all its watches are candidates.
 """
 
 from __future__ import annotations
@@ -43,24 +43,24 @@ class SortedWatches(Generic[Item]):
 
 
 class KeyIndex(Generic[Item]):
-    """Watches by key. Most keys hold one watch: it stands there itself, several stand in a dict."""
+    """Watches by key. A key with one watch stores the watch itself, with several a dict, to save memory."""
 
     __slots__ = ("_bisect", "_entries", "_op", "_selects_lower_constants", "find", "size")
 
     find: Callable[[Any, Any], Collection[Item]]
-    """Watches under the key whose range condition holds for the value (null and NaN satisfy none)."""
+    """The watches under the key whose range condition holds for the value. Null and NaN satisfy none."""
 
     def __init__(self, range_op: str | None) -> None:
         self._entries: dict[Any, Any] = {}
         self._op = range_op
         self._selects_lower_constants = range_op in (">", ">=")
-        """Whether the condition holds for the constants below the row's value."""
+        """True if the condition holds for constants below the row's value."""
         self._bisect = bisect_left if range_op in (">", "<=") else bisect_right
         self.find = self._find_by_key if range_op is None else self._find_by_range
         self.size = 0
 
     def add(self, key: Any, constant: Any, item: Item) -> None:
-        """Enter a watch; `constant` is that of the range condition, if the shape has one."""
+        """Add a watch; `constant` is that of the range condition, if the shape has one."""
         self.size += 1
         held = self._entries.get(key)
         if self._op is not None:
@@ -102,11 +102,11 @@ class KeyIndex(Generic[Item]):
         items: list[Item] = held.items
         return items[:place] if self._selects_lower_constants else items[place:]
 
-    def sample(self, turn: int) -> Item | None:
-        """Some watch, another one each turn."""
-        held = next(islice(self._entries.values(), turn % min(len(self._entries), 1000), None), None)
+    def sample(self, lock_scope: int) -> Item | None:
+        """Some watch; different values of `turn` select different ones."""
+        held = next(islice(self._entries.values(), lock_scope % min(len(self._entries), 1000), None), None)
         if isinstance(held, SortedWatches):
-            return held.items[turn % len(held.items)] if held.items else None
+            return held.items[lock_scope % len(held.items)] if held.items else None
         return next(iter(held.values())) if type(held) is dict else held
 
     def all_watches(self) -> list[Item]:
@@ -121,7 +121,7 @@ class KeyIndex(Generic[Item]):
         return found
 
     def validate(self) -> None:
-        """Raise AssertionError unless sizes and order agree; for tests."""
+        """Raise AssertionError unless sizes and order agree. For tests."""
         total = 0
         for held in self._entries.values():
             if isinstance(held, SortedWatches):

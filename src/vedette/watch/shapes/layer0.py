@@ -1,6 +1,6 @@
-"""Watches of Layer 0: whether a watch looks at the engine's own nodes, and what of them is no news.
+"""Layer 0 in watches: whether a watch reads it, and which changes are incremental.
 
-The counters of a watch change with every event: told with other changes, they are none themselves (spec/watch.md B40).
+The counters of a watch change with every event. They are included in published rows but are not changes themselves.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ __all__ = [
 VOLATILE_ATTRIBUTES = frozenset({"events_delivered", "events_pending", "last_event_at"})
 """Attributes of `_Watch` that change with every event."""
 INCREMENTAL_TYPES = frozenset({"_Watch", "_Session", "_session_has_watch"})
-"""Types of Layer 0 whose changes are told one by one; a watch of any other is evaluated anew."""
+"""Layer 0 types whose changes are evaluated one by one. Watches over other types are re-evaluated."""
 
 
 def reads_layer0(pattern: ResolvedPattern, conditions: Iterable[ResolvedExpression]) -> bool:
@@ -37,7 +37,7 @@ def reads_layer0(pattern: ResolvedPattern, conditions: Iterable[ResolvedExpressi
 
 
 def _elements(pattern: ResolvedPattern, conditions: Iterable[ResolvedExpression]) -> Iterator[ResolvedPart]:
-    """The elements of the pattern, and of all patterns inside the conditions."""
+    """The elements of the pattern and of all patterns nested in the conditions."""
     yield from pattern.elements
     for condition in conditions:
         for part in resolved.walk_expression(condition):
@@ -58,11 +58,11 @@ def is_incremental(
     tested: Iterable[ResolvedExpression],
     counted: Iterable[ResolvedExpression],
 ) -> bool:
-    """Whether changes of single watches and sessions say all that a watch over them must know.
+    """True if changes of single watches and sessions determine the result.
 
-    `elements` are the types it looks at, `tested` are conditions and orders, `counted` whatever is kept and compared
-    later. Counters change untold, so nothing may be kept that depends on them; and an actor sees other watches than
-    the system context does, which only the elements of a pattern are judged for, not what is nested in it.
+    `elements` are the types that are read, `tested` are conditions and order terms, `counted` is what is stored and
+    compared later. Counters change without notice, so nothing that depends on them may be stored. Visibility is
+    checked for the elements of the pattern only, so nested patterns are not incremental either.
     """
     if not INCREMENTAL_TYPES.issuperset(elements):
         return False
@@ -70,18 +70,18 @@ def is_incremental(
         return False
     parts = (part for condition in (*tested, *counted) for part in resolved.walk_expression(condition))
     return not any(
-        _looks_further(part) or getattr(part, "name", None) in VOLATILE_ATTRIBUTES for part in parts
+        _reads_unbound_elements(part) or getattr(part, "name", None) in VOLATILE_ATTRIBUTES for part in parts
     )
 
 
-def _looks_further(part: ResolvedExpression) -> bool:
+def _reads_unbound_elements(part: ResolvedExpression) -> bool:
     base = getattr(part, "base", None)
     nested = isinstance(part, (resolved.ResolvedExists, resolved.ResolvedPatternAggregate))
     return nested or (base is not None and not isinstance(base, resolved.VariableRef))
 
 
 def counter_columns(columns: Sequence[str], projections: Sequence[ResolvedExpression]) -> frozenset[str]:
-    """Names of columns that are counters."""
+    """Names of the columns that are counters."""
     return frozenset(
         name
         for name, projection in zip(columns, projections, strict=True)
@@ -92,7 +92,7 @@ def counter_columns(columns: Sequence[str], projections: Sequence[ResolvedExpres
 
 
 def without_counters(row: dict[str, Any], columns: frozenset[str]) -> dict[str, Any]:
-    """The row without its counters: those columns, and in images of watches those attributes."""
+    """The row without counter columns, and without counters in images of watches."""
     return {name: _plain(value) for name, value in row.items() if name not in columns}
 
 

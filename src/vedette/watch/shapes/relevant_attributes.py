@@ -1,4 +1,4 @@
-"""Which attributes of a pattern's elements a watch looks at: a change of any other means nothing to it."""
+"""Determines which attributes of the pattern's elements a watch reads. Changes of others cannot affect it."""
 
 from __future__ import annotations
 
@@ -11,16 +11,16 @@ from vedette.language.resolve.tree import ResolvedExpression, ResolvedPattern
 __all__ = ["RelevantAttributes", "relevant_attributes"]
 
 RelevantAttributes = Mapping[int, Mapping[str, frozenset[int]] | None]
-"""Register of an element ▸ type ▸ places of the attributes that are looked at; None: the element as a whole."""
+"""Register of an element ▸ type ▸ positions of the attributes that are read; None: the whole element."""
 
 _IMMUTABLE_PROPERTIES: Final = (resolved.IdOf, resolved.TypeOf, resolved.TargetsOf, resolved.TypeIs)
-"""What an element keeps as long as it is there."""
+"""Properties that never change during the life of an element."""
 
 
 def relevant_attributes(
     pattern: ResolvedPattern, conditions: Iterable[ResolvedExpression]
 ) -> RelevantAttributes | None:
-    """What the conditions look at in the pattern's elements; None when nested patterns make that hard to say."""
+    """What the conditions read of the pattern's elements; None if nested patterns prevent the analysis."""
     found: dict[int, dict[str, set[int]] | None] = {
         element.register: {}
         for element in pattern.elements

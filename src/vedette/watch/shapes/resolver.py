@@ -1,8 +1,8 @@
-"""WATCH ▸ a resolved pattern whose constants stand outside.
+"""Resolves a WATCH to a pattern with numbered constants.
 
-What belongs to one watch and not to its shape becomes a constant: literals and parameters, but also `#names`, `#self`,
-current_actor() and current_session(), captured when the watch is created (spec/watch.md B36). A constant target of an
-edge, `inbox(#self, m)`, becomes a hidden variable with the condition that it is that element: a key to find watches by.
+Everything that belongs to one watch and not to its shape becomes a constant: literals and parameters, but also
+`#names`, `#self`, current_actor() and current_session(), captured when the watch is created. A constant edge
+target, `inbox(#self, m)`, becomes a hidden variable with an equality condition, which serves as a key.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ _SESSION_FUNCTIONS = frozenset({"current_actor", "current_session", "self"})
 
 @dataclass(frozen=True, slots=True)
 class SessionValue:
-    """A value taken from the session when a watch is created: `reference` with its name, else a context function."""
+    """A value captured from the session on creation: `reference` with its name, or a context function."""
 
     kind: str
     name: str = ""
@@ -42,7 +42,7 @@ class SessionValue:
 
 
 class WatchResolver(PatternResolver):
-    """Resolves the pattern, conditions and projections of one WATCH into one frame."""
+    """Resolves the pattern, conditions and projections of one WATCH in one frame."""
 
     def __init__(self, frame: AnalysisContext, place: ExpressionSite = QUERY_SITE) -> None:
         super().__init__(frame, place)
@@ -50,7 +50,7 @@ class WatchResolver(PatternResolver):
         self.target_conditions: list[ResolvedExpression] = []
         """Conditions that bind hidden variables to constants."""
         self._before_top_pattern = True
-        """Until the watch's own pattern begins; whatever is resolved after it is nested in RETURN or an option."""
+        """True until the watch's own pattern is reached. Patterns after it are nested in RETURN or an option."""
         self._in_top_pattern = False
 
     def resolve_pattern(
@@ -98,7 +98,7 @@ class WatchResolver(PatternResolver):
 
 
 def restore_constant_targets(pattern: ResolvedPattern) -> ResolvedPattern:
-    """The pattern as it was written: constants stand as targets again. So MATCH would look for it, and judge it."""
+    """The pattern as written, with constants as edge targets again: what MATCH evaluates and policies check."""
     constants: dict[int, ResolvedExpression] = {}
     where = []
     for condition in pattern.where:

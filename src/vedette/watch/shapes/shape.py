@@ -1,7 +1,7 @@
 """A shape: what all watches that differ only in constants have in common, compiled once and shared.
 
-The pattern is split in two. What mentions no constant is evaluated once per change for the whole shape. What does is
-sorted into keys (equality), one range, and a residual that is tested per watch that key and range let through.
+What mentions no constant is evaluated once per change for the whole shape. Conditions with constants are classified
+into keys (equality), one range, and residual conditions, which are tested per watch that key and range select.
 """
 
 from __future__ import annotations
@@ -51,12 +51,12 @@ from vedette.watch.shapes.resolver import SessionValue, restore_constant_targets
 __all__ = ["ResolvedWatch", "WatchShape"]
 
 _UNMATCHABLE_KEY = object()
-"""The key of a watch that compares with NaN: nothing is equal to it, above or below."""
+"""The key of a watch that compares with NaN, which equals nothing."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ResolvedWatch:
-    """A WATCH after resolution: everything that its shape is made from."""
+    """A WATCH after resolution: the input of `WatchShape`."""
 
     pattern: ResolvedPattern
     """All elements and all conditions, constants included."""
@@ -65,17 +65,19 @@ class ResolvedWatch:
     captures: tuple[SessionValue, ...]
     register_count: int
     statement: Watch
-    """As it was first written; its literals are the first watch's."""
+    """The statement as first written, with the first watch's literals."""
     policy_conditions: tuple[ResolvedExpression, ...] = ()
-    """Conditions of policies about the pattern's elements, for watches of actors: what they look at matters too."""
+    """Conditions of policies on the pattern's elements, for actors' watches: changes of what they read matter as
+    well.
+    """
     is_consume: bool = False
-    """mode: consume: matches are known by all their elements, and their order matters as much as their looks."""
+    """mode: consume. Matches are identified by all their elements, and a change of order counts as a change."""
     full_scan_types: frozenset[str] = frozenset()
-    """Types whose changes may concern any match: policies look at them for what the pattern does not bind."""
+    """Types whose changes may affect any match, because policies read them beyond what the pattern binds."""
 
 
 class WatchShape:
-    """Compiled parts of a shape and the index of its watches."""
+    """The compiled parts of a shape and the index of its watches."""
 
     def __init__(
         self,
@@ -85,7 +87,7 @@ class WatchShape:
         guarded: bool = False,
         masked: frozenset[str] = frozenset(),
     ) -> None:
-        """`guarded` shapes are of actors under policies; `masked` are attributes that a policy may hide from them."""
+        """`guarded`: for actors under policies. `masked`: attributes that a policy may hide."""
         self.resolved = watch
         self.schema = context.schema
         self.register_count = watch.register_count
@@ -106,7 +108,7 @@ class WatchShape:
         self.has_symmetric_choice = bool(opened or guarded) and bool(
             symmetric_pairs(watch.pattern, frozenset())
         )
-        """In which order a symmetric edge counts is for each watch to say: it depends on what it lets through."""
+        """True if a symmetric edge can match in either order: which one depends on each watch's conditions."""
         projections = watch.returns.projections if watch.returns is not None else ()
         looked_at = (*opened, *computed_expressions(watch.returns, watch.order), *watch.policy_conditions)
         self._set_sight(watch, projections, guarded)
@@ -133,8 +135,8 @@ class WatchShape:
         self.full_query = BindingQuery(
             ResolvedQuery(pattern=self.written_pattern), chains, watch.register_count
         )
-        """All matches for one watch's constants: the initial snapshot, and the oracle."""
-        self.ShapeIndex: KeyIndex[Any] = KeyIndex(self.range[1] if self.range is not None else None)
+        """All matches for one watch's constants: for the initial snapshot and re-evaluation."""
+        self.key_index: KeyIndex[Any] = KeyIndex(self.range[1] if self.range is not None else None)
         risky = any(map(can_raise, computed_expressions(watch.returns, watch.order)))
         self.needs_per_watch_check = (
             bool(self.residual)
@@ -143,7 +145,7 @@ class WatchShape:
             or self.has_symmetric_choice
             or risky
         )
-        """Whether watches found by key must each be asked."""
+        """True if each watch found by key must be checked individually."""
         self.actor_finder = (
             self._verifier(chains) if self.depends_on_actor or self.has_symmetric_choice else self.finder
         )
@@ -157,10 +159,10 @@ class WatchShape:
         self.single_node = single
         self.single_register = single.register if single is not None else 0
         self.empty_row: Row = [None] * self.register_count
-        """The row of a single element before that stands in its slot."""
+        """The row of a single-node pattern before its element is set."""
 
     def computed(self, opened: Sequence[ResolvedExpression]) -> tuple[ResolvedExpression, ...]:
-        """Everything that is computed from a match, but for the conditions that all its watches share."""
+        """Everything computed from a match, except for shared conditions."""
         keys = self.returns.group_keys if self.returns is not None else ()
         return (*opened, *computed_expressions(self.returns, self.resolved.order), *keys)
 
@@ -168,13 +170,16 @@ class WatchShape:
         self, watch: ResolvedWatch, projections: Sequence[ResolvedExpression], guarded: bool
     ) -> None:
         self.checks_policies = guarded
-        """Watches of actors while policies exist: each match is judged with the actor's eyes."""
+        """True for actors' watches under policies. Every match is then checked against the actor's view."""
         self.reads_layer0 = reads_layer0(
             watch.pattern, (*watch.pattern.where, *projections, *watch.policy_conditions)
         )
-        """Whether it looks at Layer 0, which is stored nowhere: watches, sessions, the ontology."""
+        """True if it reads Layer 0, which is not stored: watches, sessions, the ontology."""
         self.depends_on_actor = guarded or self.reads_layer0
-        """Whether actors may see less of it than the system context: each match is judged with their eyes."""
+        """True if policies or Layer 0 can hide matches from an actor.
+
+        Every match is then checked against the actor's view.
+        """
 
     def _classify(self, watch: ResolvedWatch, projections: Sequence[ResolvedExpression]) -> None:
         self.time_dependent = any(depends_on_time(c) for c in (*watch.pattern.where, *projections))
@@ -183,10 +188,12 @@ class WatchShape:
         self.strategy = self.choose_strategy()
         alone = self.single_node is not None and self.strategy == "rows"
         self.is_self_contained = alone and not (self.needs_per_watch_check or watch.is_consume)
-        """Whether its element says all: no other element, no constant, no time and no actor is looked at."""
+        """True if the result depends on its element only: no other element, constant, time or actor."""
 
     def choose_strategy(self) -> str:
-        """rows: each match is an event; groups, distinct: counts are kept; reevaluated: computed anew and compared."""
+        """rows: each match is an event; groups, distinct: counts are maintained; reevaluated: computed again and
+        compared.
+        """
         maintainable = self.returns is None or are_incremental(self.returns.aggregates)
         if (self.aggregates or self.distinct) and any(map(has_wildcard_end, self.written_pattern.elements)):
             return "reevaluated"
@@ -207,7 +214,7 @@ class WatchShape:
         return is_incremental(self.types, tested, counted)
 
     def _counted(self) -> tuple[ResolvedExpression, ...]:
-        """What rows are kept by when they are counted: their own values, or their part in a group."""
+        """What counted rows are stored by: their values, or their part in a group."""
         assert self.returns is not None
         if self.distinct and not self.aggregates:
             return self.returns.projections
@@ -215,7 +222,7 @@ class WatchShape:
         wholes = (part for part in calls if part is not None and not isinstance(part, resolved.VariableRef))
         return (*self.returns.group_keys, *wholes)
 
-    # --- facts ------------------------------------------------------------------------------------------------
+    # --- properties -------------------------------------------------------------------------------------------
 
     @property
     def aggregates(self) -> bool:
@@ -223,7 +230,7 @@ class WatchShape:
 
     @property
     def identify_unnamed(self) -> bool:
-        """Whether matches are told apart by all their elements, named or not."""
+        """True if matches are identified by all their elements, named or not."""
         return self.aggregates or self.distinct or self.resolved.is_consume
 
     @property
@@ -232,7 +239,7 @@ class WatchShape:
 
     @property
     def group_keys(self) -> bool:
-        """Whether an aggregating shape has a group key; without one there is always exactly one row."""
+        """True if an aggregating shape has a group key. Without one there is always exactly one row."""
         return self.returns is not None and bool(self.returns.group_keys)
 
     def touches(self, type_name: str) -> bool:
@@ -240,11 +247,11 @@ class WatchShape:
 
     @property
     def types(self) -> frozenset[str]:
-        """Types whose changes concern this shape."""
+        """Types whose changes affect this shape."""
         return frozenset(self.finder.anchors) | self.finder.wide
 
     def key_of_constants(self, constants: Sequence[Any]) -> Any:
-        """The key under which a watch with these constants stands."""
+        """The index key of a watch with these constants."""
         if any(is_nan(constants[index]) for index in self._compared):
             return _UNMATCHABLE_KEY
         if len(self.keys) == 1:
@@ -252,20 +259,20 @@ class WatchShape:
         return tuple([constants[index] for _, index in self.keys])
 
     def compile_watch_lookup(self) -> Callable[[Row], Collection[Any]]:
-        """What finds the watches whose key and range let a row through."""
+        """Return the function that finds the watches whose key and range select a row."""
         keys, ranged = self.key_expressions, self.range_expression
         if len(keys) != 1:
-            return lambda row: self.ShapeIndex.find(
+            return lambda row: self.key_index.find(
                 tuple([key(row) for key in keys]) if keys else (), None if ranged is None else ranged(row)
             )
         key = keys[0]
         if ranged is None:
-            return lambda row: self.ShapeIndex.find(key(row), None)
-        return lambda row: self.ShapeIndex.find(key(row), ranged(row))
+            return lambda row: self.key_index.find(key(row), None)
+        return lambda row: self.key_index.find(key(row), ranged(row))
 
     @cached_property
     def written_pattern(self) -> ResolvedPattern:
-        """The pattern with constants as targets, as MATCH would have it."""
+        """The pattern with constants as edge targets, as MATCH evaluates it."""
         return restore_constant_targets(self.resolved.pattern)
 
     @cached_property
@@ -275,20 +282,20 @@ class WatchShape:
 
     @property
     def leading(self) -> int:
-        """The same, where it was checked that there is one."""
+        """`first`, where it has been checked that it is not None."""
         assert self.first is not None
         return self.first
 
     @cached_property
     def first(self) -> int | None:
-        """Where the first element of the pattern stands in an identity; None when that is a path."""
+        """The position of the first element of the pattern in an identity; None if the pattern begins with a path."""
         element = self.first_element
         known = element is not None and element.register in self._identifying
         return self._identifying.index(element.register) if known and element is not None else None
 
     @cached_property
     def first_element(self) -> ResolvedNode | ResolvedEdge | None:
-        """The element that a consumer claims; None when the pattern begins with a path."""
+        """The element that a consumer claims; None if the pattern begins with a path."""
         for element in self.written_pattern.elements:
             if isinstance(element, ResolvedNode) and element.implicit:
                 continue
@@ -296,27 +303,27 @@ class WatchShape:
         return None
 
     def identity(self, row: list[Any]) -> tuple[str, ...]:
-        """What a match is known by: the ids of its named elements (B1); of all, where rows are counted."""
+        """The identity of a match: the ids of its named elements, or of all elements if rows are counted."""
         return tuple([row[slot].id for slot in self._identifying])
 
     def range_of_constants(self, constants: Sequence[Any]) -> Any:
         return constants[self.range[2]] if self.range is not None else None
 
     def projected(self, row: list[Any]) -> dict[str, Any]:
-        """The row as a watcher sees it: a dict by column name, elements as images."""
+        """The row as delivered: a dict by column name, elements as images."""
         values = [closure(row) for closure in self.project]
         if self._exporting:
             values = [
                 value if export is None else export(value)
                 for value, export in zip(values, self.exporters, strict=True)
             ]
-        return dict(zip(self.columns, values))  # noqa: B905 - one for each: this is every event's way
+        return dict(zip(self.columns, values))  # noqa: B905 - equal lengths; this is on the path of every event
 
     def order_values(self, row: list[Any]) -> tuple[Any, ...]:
         return tuple([closure(row) for closure, _ in self.order]) if self.order else ()
 
     def changes_queue_order(self, before: list[Any], after: list[Any]) -> bool:
-        """Whether a match that looks the same has another place in the order of a queue."""
+        """True if the match has the same row but another position in the queue."""
         return (
             self.resolved.is_consume
             and bool(self.order)
@@ -335,14 +342,14 @@ class WatchShape:
         return tuple([closure(row) for closure in self._keys]), inputs
 
     def aggregate_input_key(self, row: list[Any]) -> Any:
-        """What groups and aggregates take from a match, to be compared: a match that looks the same has not changed."""
+        """What groups and aggregates read of a match, in comparable form."""
         keys, inputs = self.contribution(row)
         return [_comparable(value) for value in keys], [
             (counts, _comparable(value)) for counts, value in inputs
         ]
 
     def group_row(self, context: Any, key_values: tuple[Any, ...], results: list[Any]) -> dict[str, Any]:
-        """The row of a group: its key, its aggregates, and what is computed from them."""
+        """The row of a group: its key, its aggregates, and expressions over them."""
         row: list[Any] = [None] * (self.register_count + len(key_values))
         row[0] = context
         row[self.register_count :] = key_values
@@ -355,12 +362,10 @@ class WatchShape:
         }
 
     def evaluate_groups(self, rows: list[list[Any]], context: Any) -> dict[Any, dict[str, Any]]:
-        """Rows of all groups, computed from all matches: what a fresh evaluation says."""
+        """The rows of all groups, computed from all matches."""
         assert self.returns is not None
         groups: dict[Any, tuple[tuple[Any, ...], list[Any]]] = {}
-        for row in sorted(
-            rows, key=self._creation_order
-        ):  # what COLLECT yields must not depend on the way it was found
+        for row in sorted(rows, key=self._creation_order):  # the order in COLLECT must not depend on the plan
             key_values = tuple([closure(row) for closure in self._keys])
             identity = tuple([distinct_key(value) for value in key_values])
             if identity not in groups:
@@ -379,13 +384,13 @@ class WatchShape:
 
     @cached_property
     def _collected(self) -> frozenset[str]:
-        """Columns that hold what COLLECT found."""
+        """Columns that contain COLLECT results."""
         projections = self.returns.projections if self.returns is not None else ()
         calls = [isinstance(p, resolved.AggregateCall) and p.name == "COLLECT" for p in projections]
         return frozenset(compress(self.columns, calls))
 
     def rows_differ(self, old: dict[str, Any], new: dict[str, Any]) -> bool:
-        """Whether a reader would call two rows different; COLLECT promises no order, watches' counters are no news."""
+        """True if the rows differ for a reader. The order in COLLECT and counters of watches are ignored."""
         if self.reads_layer0:
             old, new = without_counters(old, self._counters), without_counters(new, self._counters)
         if not self._collected:
@@ -429,7 +434,7 @@ class WatchShape:
     # --- building ---------------------------------------------------------------------------------------------
 
     def _verifier(self, chains: PatternCompiler) -> AffectedMatchFinder:
-        """Judges one match with one watch's constants and its actor's eyes."""
+        """The finder that checks one match with one watch's constants and its actor's view."""
         return AffectedMatchFinder(
             self.written_pattern, (), chains, self.register_count, every_row=self.identify_unnamed
         )
@@ -437,7 +442,7 @@ class WatchShape:
     def _single_element(
         self, looked_at: Sequence[ResolvedExpression], closed: Sequence[ResolvedExpression]
     ) -> ResolvedNode | None:
-        """The one node of a pattern that has nothing else to look at: the commonest watch, and the quickest."""
+        """The node of a single-node pattern without nested patterns: the most common and fastest case."""
         elements = self.shared_pattern.elements
         nested = any(
             isinstance(part, (resolved.ResolvedExists, resolved.ResolvedPatternAggregate))
@@ -449,7 +454,9 @@ class WatchShape:
         return elements[0]
 
     def _make_key_indexes(self, context: PlanContext) -> None:
-        """Key columns create the index they need, or each new watch would scan the graph for its snapshot."""
+        """Create the attribute indexes of key columns; otherwise each new watch would scan the graph for its
+        snapshot.
+        """
         for side, _ in self.keys:
             if isinstance(side, resolved.AttributeAccess) and isinstance(side.base, resolved.VariableRef):
                 owners = {
