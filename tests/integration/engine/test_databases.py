@@ -325,6 +325,7 @@ if child == 0:
     {in_child}
     os.write(ready, b"x")
     signal.pause()
+os.close(ready)
 os.read(seen, 1)
 try:
     {in_parent}
@@ -338,7 +339,7 @@ finally:
     ("in_child", "in_parent", "outcome"),
     [
         ("pass", "db.close(); vedette.open(sys.argv[1]).close()", 0),
-        ("db._home.close()", "vedette.open(sys.argv[1])", 1),
+        ("db._store_root.close()", "vedette.open(sys.argv[1])", 1),
     ],
     ids=["the parent's closing lets the next engine in", "the child's closing does not"],
 )
