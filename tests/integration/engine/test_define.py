@@ -365,10 +365,10 @@ def test_a_statement_on_its_way_meets_the_new_ontology(
     reached, go = Event(), Event()
     turn = session.lock_scope
 
-    class SlowTurn:
-        """Waits at the door until the test says so."""
+    class SlowLockScope:
+        """Waits for the test before it acquires the lock."""
 
-        seen, gate = 0, database.log_writer
+        observed_sequence, log_writer = 0, database.log_writer
 
         def __enter__(self) -> None:
             reached.set()
@@ -378,7 +378,7 @@ def test_a_statement_on_its_way_meets_the_new_ontology(
         def __exit__(self, *error: Any) -> None:
             turn.__exit__(*error)
 
-    session.lock_scope = SlowTurn()  # type: ignore[assignment]
+    session.lock_scope = SlowLockScope()  # type: ignore[assignment]
     work = in_thread(lambda: session.execute(statement).rows)
     assert reached.wait(PATIENCE)
     db.define(

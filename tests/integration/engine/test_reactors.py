@@ -91,7 +91,7 @@ def test_an_async_function_that_fails_has_failed(db: Vedette, session: Session) 
 
 def test_a_name_has_one_program_at_a_time(db: Vedette, session: Session) -> None:
     first = db.reactor("one", TASKS, Calls())
-    with pytest.raises(WatchError, match=r"E8010.*running already"):
+    with pytest.raises(WatchError, match=r"E8010.*already running"):
         db.reactor("one", TASKS, Calls())
     first.close()
     calls = Calls()
