@@ -108,7 +108,7 @@ def _row(match: Mapping[str, Any], names: Names) -> str:
 def compare_events(
     expected: Sequence[EventText], found: Sequence[EventText], *, in_order: bool
 ) -> list[tuple[EventText | None, EventText | None]]:
-    """Return pairs of expected and actual events that differ. Without `in_order`, events of one commit may be swapped."""
+    """Return pairs of events that differ. Without `in_order`, events of one commit may be swapped."""
     if not in_order:
         sizes = [len(list(group)) for _, group in groupby(found, key=_commit)]
         expected = [event for part in _parts(expected, sizes) for event in sorted(part, key=_sorting)]
