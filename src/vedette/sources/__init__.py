@@ -1,3 +1,3 @@
-"""Readers of external collections and folders: each appends what happened to a journal, durably and once."""
+"""Readers of external collections and folders. Each reader appends changes to a journal, durably and exactly once."""
 
 __all__: list[str] = []

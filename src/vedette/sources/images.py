@@ -1,7 +1,8 @@
-"""Documents as the journal keeps them: a JSON object in UTF-8, and the way back.
+"""Documents in the journal: a JSON object in UTF-8, and back.
 
-What JSON cannot say is tagged, `{"$timestamp": "…Z"}`, `{"$duration": ms}`, `{"$float": "NaN"}`, and a map that looks
-like a tag is wrapped, `{"$map": …}`. Whole numbers keep 64 bits. Equal documents have equal bytes: names are sorted.
+Values without a JSON form are tagged, `{"$timestamp": "…Z"}`, `{"$duration": ms}`, `{"$float": "NaN"}`, and a map
+that looks like a tag is wrapped, `{"$map": …}`. Integers keep 64 bits. Equal documents have equal bytes: keys are
+sorted.
 """
 
 from __future__ import annotations
@@ -27,9 +28,9 @@ from vedette.values import (
 __all__ = ["MAX_DEPTH", "MAX_IMAGE_BYTES", "decode_image", "decode_images", "encode_image"]
 
 MAX_IMAGE_BYTES = 16 * 1024 * 1024
-"""MongoDB's own limit of a document; what is larger is quarantined."""
+"""MongoDB's document size limit; larger documents are quarantined."""
 MAX_DEPTH = 100
-"""Levels of lists and maps inside a document."""
+"""Maximum nesting of lists and maps in a document."""
 
 _encode = msgspec.json.Encoder(order="deterministic").encode
 _decode = msgspec.json.Decoder().decode
@@ -37,7 +38,7 @@ _TAGS = frozenset({"$timestamp", "$duration", "$float", "$map"})
 
 
 def encode_image(document: object) -> bytes:
-    """The bytes of a document; raises SourceError E6102 for what no document may be."""
+    """Encode a document. Raises SourceError E6102 if it cannot be a document."""
     if not isinstance(document, Mapping):
         raise _refused(f"a document is an object, and this is a Python {type(document).__name__}")
     data = _encode(_fields(document, 0))
@@ -47,7 +48,7 @@ def encode_image(document: object) -> bytes:
 
 
 def decode_image(image: bytes) -> dict[str, Any]:
-    """The document of an image; raises SourceError E6102 when the bytes are none."""
+    """Decode an image. Raises SourceError E6102 if the bytes are invalid."""
     if b'"$' not in image:
         try:
             document = _decode(image)
@@ -56,11 +57,11 @@ def decode_image(image: bytes) -> dict[str, Any]:
         else:
             if type(document) is dict:
                 return document
-    return decode_images((image,))[0]  # it has tags, or it is none: then this says why
+    return decode_images((image,))[0]  # tagged or invalid: the full decoder decides
 
 
 def decode_images(images: Sequence[bytes]) -> list[dict[str, Any]]:
-    """The documents of many images; raises SourceError E6102 when one is none, without saying which."""
+    """Decode many images. Raises SourceError E6102 if one is invalid, without naming it."""
     try:
         documents: list[Any] = list(map(_decode, images))
         if set(map(type, documents)) - {dict}:

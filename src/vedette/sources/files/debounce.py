@@ -1,9 +1,9 @@
-"""Paths that were heard of and wait to be looked at: debounced, coalesced, bounded, and never dropped.
+"""Paths with pending notifications: debounced, coalesced, bounded, and never dropped.
 
-The first word of a path is followed up soon, after a moment in which a writer may finish. If more is heard of it within
-the debounce it is *busy*: it is looked at again when it was quiet for the debounce, or after ten debounces, so that a
-file that is written all the time is looked at all the same. More paths than the bound collapse into one mark, a rescan,
-and the folders that they were in.
+The first notification of a path is handled after a short delay, in which a writer may finish. If more notifications
+arrive within the debounce interval, the path is *busy*: it is checked again after one quiet interval, or after ten
+intervals at most, so that a file that is written continuously is still checked. If there are more paths than the
+limit, they collapse into a rescan and the folders that contained them.
 """
 
 from __future__ import annotations
@@ -15,23 +15,24 @@ __all__ = ["MOST_PATHS", "DebouncedPaths"]
 
 MOST_PATHS = 50_000
 SETTLE_SECONDS = 0.04
-"""How long a path that was quiet before must be quiet again; less than a tick of the watcher, so that it is one."""
+"""Quiet time in seconds before a path that was idle is checked. Shorter than one tick of the watcher, so it costs one
+tick."""
 MAX_DEBOUNCES = 10.0
-"""Debounces that a busy path waits at most."""
+"""Maximum number of debounce intervals that a busy path waits."""
 
 
 class DebouncedPaths:
-    """On the monotonic scale, in seconds. Relative paths."""
+    """Paths are relative; times are seconds of the monotonic clock."""
 
     def __init__(self, debounce_seconds: float, most_paths: int = MOST_PATHS) -> None:
         self._debounce, self._most = debounce_seconds, most_paths
         self._times: dict[str, tuple[float, float]] = {}
-        """Path ▸ first heard, last heard."""
+        """Path to the times of its first and last notification."""
         self._last_scanned: dict[str, float] = {}
-        """Path ▸ when it was last handed out, of those that are or may become busy; oldest first."""
+        """Path to the time when it was last returned, for paths that are or may become busy; oldest first."""
         self._rescan: tuple[float, float] | None = None
         self._heard: set[str] = set()
-        """Folders of which something was heard before the rescan. A rescan finds everything without: only later."""
+        """Folders with notifications before the rescan. The rescan checks their files first."""
 
     def __len__(self) -> int:
         return len(self._times)
@@ -41,9 +42,9 @@ class DebouncedPaths:
         return self._rescan is not None
 
     def add(self, path: str, now: float) -> None:
-        """Something happened there."""
+        """Record a notification for the path."""
         if path not in self._times and now - self._last_scanned.get(path, now) >= self._debounce:
-            del self._last_scanned[path]  # it was quiet before
+            del self._last_scanned[path]  # the path was idle
         first, _ = self._times.get(path, (now, now))
         self._times[path] = (first, now)
         if len(self._times) > self._most:
@@ -51,7 +52,8 @@ class DebouncedPaths:
             self._times.clear()
 
     def request_rescan(self, now: float, heard: Iterable[str] = ()) -> None:
-        """Words were lost, or are too many: a rescan is due once it is quiet. `heard`: paths that were told of."""
+        """Notifications were lost or exceed the limit: schedule a rescan for when the folder is quiet. `heard` are
+        known paths."""
         first, _ = self._rescan or (now, now)
         self._rescan = (first, now)
         self._heard.update(map(_folder, heard))
@@ -59,7 +61,7 @@ class DebouncedPaths:
             self._heard.clear()
 
     def take_due(self, now: float, stretch: float = 1.0, most: int = MOST_PATHS) -> list[str]:
-        """Takes out the paths whose time has come, the first of them. `stretch`: of all waits, under load."""
+        """Remove and return the paths that are due, earliest first. `stretch` multiplies every delay under load."""
         debounce = self._debounce * stretch
         settle = min(SETTLE_SECONDS, self._debounce) * stretch
         self._forget_quiet(now - debounce)
@@ -80,7 +82,8 @@ class DebouncedPaths:
         return ready
 
     def take_rescan(self, now: float, stretch: float = 1.0) -> set[str] | None:
-        """The folders to begin with, when a rescan is due now. The paths in them go with it: it looks at every one."""
+        """Return the folders that a due rescan checks first, or None. Paths inside them are removed: the rescan
+        covers them."""
         debounce = self._debounce * stretch
         if self._rescan is None or not _is_due(self._rescan, now, debounce, MAX_DEBOUNCES * debounce):
             return None
@@ -89,7 +92,7 @@ class DebouncedPaths:
         return heard
 
     def _forget_quiet(self, before: float) -> None:
-        """Those that were handed out before and not heard of since."""
+        """Remove paths that were returned and have had no notification since."""
         quiet: list[str] = []
         for path, moment in self._last_scanned.items():
             too_many = len(self._last_scanned) - len(quiet) > self._most

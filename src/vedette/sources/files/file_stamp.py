@@ -1,4 +1,4 @@
-"""What was seen of a file, and what happened between two looks: pure comparison."""
+"""Stamps of files, and the differences between two scans. Pure."""
 
 from __future__ import annotations
 
@@ -11,31 +11,31 @@ __all__ = ["ChangeKind", "FileChange", "FileStamp", "compare"]
 
 
 class FileStamp(NamedTuple):
-    """How a file looked from outside. Two equal stamps are the same content, but for writes within one clock tick."""
+    """Metadata of a file. Equal stamps mean equal content, except for writes within one clock tick."""
 
     size: int
     mtime_ns: int
     ctime_ns: int
-    """Also moves when somebody sets the mtime back."""
+    """Changes even if a program resets the mtime."""
     inode: int
     device: int
 
     @property
     def unseen(self) -> bool:
-        """Announced, but perhaps never told to anybody: see `never_seen`."""
+        """True if the file was announced but may not have been reported; see `placeholder`."""
         return self.size < 0
 
     @classmethod
     def never_seen(cls, device: int) -> FileStamp:
-        """For a file that is about to be told of. If it is gone after a crash, that is told: somebody may have it."""
+        """Stamp of a file that is about to be reported. If the file is gone after a crash, its deletion is reported."""
         return cls(-1, -1, -1, 0, device)
 
     def same_content(self, other: FileStamp) -> bool:
-        """Not by device: its number may be another after a restart."""
+        """The device number is not compared: it may change after a restart."""
         return self[:4] == other[:4]
 
     def same_file(self, other: FileStamp) -> bool:
-        """Moved: a rename keeps all but the ctime."""
+        """True if the file was moved: a rename keeps everything except the ctime."""
         return (self.inode, self.size, self.mtime_ns, self.device) == (
             other.inode,
             other.size,
@@ -54,15 +54,15 @@ class ChangeKind(StrEnum):
 class FileChange(NamedTuple):
     kind: ChangeKind
     path: str
-    """Relative to the folder; of a move the new one."""
+    """Path relative to the folder; for a move, the new path."""
     stamp: FileStamp | None
-    """As it is now; None when it is deleted."""
+    """Current stamp; None if the file was deleted."""
     old_path: str | None = None
-    """Of a move only."""
+    """Previous path; set for a move only."""
 
 
 def compare(known: Mapping[str, FileStamp], found: Mapping[str, FileStamp]) -> list[FileChange]:
-    """What turns `known` into `found`, in the order of paths; deletes and moves come first."""
+    """Return the changes from `known` to `found`, ordered by path; deletions and moves come first."""
     missing = {path: stamp for path, stamp in known.items() if path not in found}
     fresh = {path: stamp for path, stamp in found.items() if path not in known or known[path].unseen}
     moves = _moves(missing, fresh)
@@ -89,7 +89,7 @@ _path = attrgetter("path")
 
 
 def _moves(missing: Mapping[str, FileStamp], fresh: Mapping[str, FileStamp]) -> list[tuple[str, str]]:
-    """(old, new) where one file left and the same one arrived; hard links make it unsure, and then it is no move."""
+    """Return pairs (old, new) of moved files. Hard links are ambiguous and not treated as moves."""
     if not missing or not fresh:
         return []
     left: dict[int, list[str]] = {}

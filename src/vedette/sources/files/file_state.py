@@ -1,10 +1,10 @@
-"""What was last seen of each file, on disk: `folders.db` in the data directory.
+"""The last known state of each file, in `folders.db` in the data directory.
 
     seen_files    watch_id, path (relative), size, mtime_ns, ctime_ns, inode, device
-    announced     watch_id, files: new files that are being told of, JSON of [path, device]
+    announced     watch_id, files: new files about to be reported, JSON of [path, device]
 
-New files are announced before they are told of, all of one look in one row, and noted as seen when they are safe in the
-queue. A crash in between tells them once more after the restart, or tells that they are gone; never nothing at all.
+New files are announced before they are reported, one row per scan, and recorded as seen once they are queued. After a
+crash in between, the file is reported again, or its deletion is. A change is never lost.
 """
 
 from __future__ import annotations
@@ -56,39 +56,40 @@ _END_ANNOUNCED = "DELETE FROM announced WHERE watch_id = ?"
 _DELETE = "DELETE FROM seen_files WHERE watch_id = ? AND path = ?"
 _COLUMNS = "path, size, mtime_ns, ctime_ns, inode, device"
 _ALL = f"SELECT {_COLUMNS} FROM seen_files WHERE watch_id = ?"  # noqa: S608 - names of ours
-# "0" is the character after "/": this is everything below the folder, by the index.
+# "0" is the character after "/", so this range covers everything below the folder and uses the index.
 _BELOW = f"{_ALL} AND (path = ? OR (path > ? || '/' AND path < ? || '0'))"
 
 
 class FileStateStore:
-    """For all watches of a data directory. Each watch has one folder that writes."""
+    """State of all watches of a data directory. Each watch has one writer."""
 
     def __init__(self, path: Path) -> None:
         self.directory = path.parent
-        """The data directory."""
+        """`place` is the data directory."""
         self._file = SharedFile(path, _APPLICATION_ID, _MIGRATIONS)
 
     def known(self, watch_id: str) -> dict[str, FileStamp]:
-        """What was announced and not noted since is known as unseen."""
+        """Files that were announced and not recorded since are returned as placeholders."""
         with self._file.write_transaction(durable=True) as db:
             _note_announced(db, watch_id)
             return _stamps(db.execute(_ALL, (watch_id,)))
 
     def known_below(self, watch_id: str, path: str) -> dict[str, FileStamp]:
-        """At the path and below it."""
+        """Entries at the path and below it."""
         with self._file.read_transaction() as db:
             return _stamps(db.execute(_BELOW, (watch_id, path, path, path)))
 
     def mark_pending(self, watch_id: str, files: Iterable[tuple[str, int]]) -> None:
-        """New files, path and device, are about to be told of. Durable when it returns."""
+        """Record that new files (path and device) are about to be reported. Durable when this returns."""
         text = json.dumps(list(files), ensure_ascii=False)
         with self._file.write_transaction(durable=True) as db:
             db.execute(_ANNOUNCE, (watch_id, text))
 
     def apply(self, watch_id: str, changes: Iterable[FileChange]) -> None:
-        """These were told; the others that were announced are noted as unseen, for they may have been.
+        """Record these files as reported. Other announced files become placeholders, because they may have been
+        reported.
 
-        A power failure may take the last of it back: then they are told once more.
+        A power failure may undo the last call; then the files are reported again.
         """
         changes = list(changes)
         gone = [(watch_id, change.path) for change in changes if change.stamp is None]
@@ -101,7 +102,7 @@ class FileStateStore:
             insert_rows(db, _PUT, there)
 
     def forget(self, watch_id: str) -> None:
-        """The watch is gone."""
+        """Delete the state of a removed watch."""
         with self._file.write_transaction(durable=True) as db:
             db.execute("DELETE FROM seen_files WHERE watch_id = ?", (watch_id,))
             db.execute(_END_ANNOUNCED, (watch_id,))
@@ -113,7 +114,7 @@ class FileStateStore:
 def _note_announced(
     db: sqlite3.Connection, watch_id: str, told: frozenset[str] | set[str] = frozenset()
 ) -> None:
-    """Nothing is announced any more: but for those that were told, it is in the table now, as unseen."""
+    """Clear the announcements: every announced file that was not reported is now a placeholder in the table."""
     unseen = {
         path: _row(watch_id, path, FileStamp.never_seen(device))
         for (text,) in db.execute(_ANNOUNCED, (watch_id,))
@@ -125,7 +126,7 @@ def _note_announced(
 
 
 def _row(watch_id: str, path: str, stamp: FileStamp) -> tuple[object, ...]:
-    # Inode and device are unsigned 64 bits, more than SQLite's integers hold.
+    # Inode and device are unsigned 64-bit integers, which exceed SQLite's signed range.
     return watch_id, path, stamp.size, stamp.mtime_ns, stamp.ctime_ns, str(stamp.inode), str(stamp.device)
 
 

@@ -1,9 +1,9 @@
-"""One watched folder: looks at paths or at everything, and tells what changed since it was last seen.
+"""One watched folder: scans paths or the whole folder and returns the changes since the last known state.
 
-A delete is confirmed before it is told. A file that is missing is deleted only when the disk it was on is there: the
-folder above it is on the same device, or other files last seen on that device are still found. An unmounted disk leaves
-an empty folder on another device; a folder that is gone or may not be read says nothing about its files. Then the
-source is down, and nothing of it counts as deleted.
+A deletion is confirmed before it is reported. A missing file counts as deleted only if its disk is present: the
+parent folder is on the same device, or other files last seen on that device are still found. An unmounted disk leaves
+an empty folder on another device, and a folder that is gone or unreadable says nothing about its files. In these
+cases the source is down and no file counts as deleted.
 """
 
 from __future__ import annotations
@@ -24,22 +24,23 @@ from vedette.values import timestamp_to_ms
 __all__ = ["Folder", "ScanOutcome"]
 
 UNSETTLED_MS = 50
-"""A file that was written so recently may be written again without a visible difference: look once more."""
+"""A file that was written this recently may change again without a visible difference: check it once more."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ScanOutcome:
-    """What one look found. Before the changes are told, `Folder.announce`; when they are safe, `note` or `confirm`."""
+    """Result of one scan. Call `Folder.mark_pending` before reporting the changes, and `record` or `confirm` once
+    they are queued."""
 
     changes: tuple[FileChange, ...] = ()
     unreadable: Mapping[str, str] = field(default_factory=dict)
-    """Path ▸ why. What is below is neither changed nor deleted: it is not known."""
+    """Path to error text. The state of files below it is unknown; they are neither changed nor deleted."""
     unavailable_reason: str | None = None
-    """Why the folder, or a disk below it, is not there; None when it is."""
+    """Why the folder or a disk below it is missing; None if it is available."""
     unstable: frozenset[str] = frozenset()
-    """Paths to be looked at again soon."""
+    """Paths to check again soon."""
     unchecked: tuple[str, ...] = ()
-    """Files that a rescan left alone: only a look at each tells whether it was written in place."""
+    """Files that a rescan skipped: only a stat of each shows whether it was written in place."""
 
 
 class Folder:
@@ -50,33 +51,33 @@ class Folder:
         self._seen, self._clock = seen, clock
         self._known = seen.known(watch_id)
         self._announced = False
-        """Whether something is, and not confirmed."""
+        """True if an announcement is not confirmed yet."""
         self._noted: list[FileChange] = []
-        """Known, and not yet written."""
+        """Recorded changes that are not written to disk yet."""
         self._folders: Counter[str] = Counter()
-        """Folders with something known below, and how much."""
+        """Folder to the number of known files below it."""
         self._count_folders(self._known, 1)
         self._listed: dict[str, Listing] = {}
-        """Folders whose files were compared, as they were then."""
+        """Folders whose files were compared, with their stamps at that time."""
 
     def __len__(self) -> int:
-        """Files that are known."""
+        """Number of known files."""
         return len(self._known)
 
     @property
     def unwritten(self) -> int:
-        """Changes that are noted and not confirmed."""
+        """Number of changes that are recorded but not confirmed."""
         return len(self._noted)
 
     def full_scan(self) -> ScanOutcome:
-        """Compare everything with what is known."""
+        """Compare the whole folder with the known state."""
         self._listed.clear()
         return self.rescan(())
 
     def rescan(self, heard: Collection[str]) -> ScanOutcome:
-        """Compare what something points at: `heard`, folders relative to the root, and all whose entries changed.
+        """Compare the folders in `heard` (relative to the root) and every folder whose entries changed.
 
-        The other files, whose names are all there as before, are `left`.
+        Files of other folders are returned in `left`.
         """
         down, began = self._root_problem(), self._now_ms()
         if down is not None:
@@ -93,14 +94,14 @@ class Folder:
         return replace(self._compared(known, result, alive), unchecked=tuple(left))
 
     def _remember(self, result: Scan, began: int) -> None:
-        """Folders that changed just now may change again without a visible difference: those are not known."""
+        """Folders that changed just now may change again without a visible difference, so they are not remembered."""
         kept = {path: self._listed[path] for path in result.unchanged_folders}
         settled = 1_000_000 * (began - UNSETTLED_MS)
         kept |= {path: each for path, each in result.listed.items() if each.stamp.ctime_ns < settled}
         self._listed = kept
 
     def scan_paths(self, paths: Iterable[str]) -> ScanOutcome:
-        """Compare these paths, relative to the root, and what is below them, with what is known."""
+        """Compare these paths, relative to the root, and everything below them with the known state."""
         down = self._root_problem()
         if down is not None:
             return ScanOutcome(unavailable_reason=down)
@@ -108,7 +109,7 @@ class Folder:
         if "" in starts:
             return self.full_scan()
         if not self._folders.keys().isdisjoint(starts):
-            self.commit(())  # the table is asked for what is below a folder
+            self.commit(())  # query the table for entries below a folder
         result = scan(self.root, self.selection, starts, self._seen.directory)
         known = dict[str, FileStamp]()
         for path in starts:
@@ -119,10 +120,10 @@ class Folder:
         return self._compared(known, result, alive=set())
 
     def mark_pending(self, changes: Iterable[FileChange]) -> None:
-        """These changes are about to be told. Durable when it returns.
+        """Record that these changes are about to be reported. Durable when this returns.
 
-        Whoever dies between telling and `confirm` has told of files that nobody would know of, and their end would
-        never be told. So a new file is noted before, as unseen.
+        After a crash between reporting and `confirm`, the deletion of a new file could otherwise never be reported.
+        Therefore a new file is recorded first, as a placeholder.
         """
         new = [
             (change.path, change.stamp.device)
@@ -136,14 +137,15 @@ class Folder:
             self._know({path: unseen[device] for path, device in new})
 
     def commit(self, changes: Iterable[FileChange]) -> None:
-        """These changes are safe elsewhere: from now on they are known. What else was announced stays unseen."""
+        """These changes are queued: record them as known. Other announced files stay placeholders."""
         self.record(changes)
         if self._noted or self._announced:
             self._seen.apply(self.watch_id, self._noted)
             self._noted, self._announced = [], False
 
     def record(self, changes: Iterable[FileChange]) -> None:
-        """The same, but written with what is confirmed next: whoever dies before tells them once more."""
+        """The same, but written together with the next confirmation. After a crash before that, the changes are
+        reported again."""
         changes = list(changes)
         self._noted += changes
         there: dict[str, FileStamp] = {}
@@ -174,13 +176,14 @@ class Folder:
                 folder = folder.rpartition("/")[0]
 
     def relatives(self, paths: Iterable[str]) -> set[str]:
-        """Paths that the operating system names, as ours: by the real folder when that is inside the root.
+        """Convert paths of the operating system to paths relative to the root, by the real folder if it is inside the
+        root.
 
-        Of two names of one folder the kernel tells either; only one of them is ours.
+        The kernel may report either name of a folder with two names; only one of them is ours.
         """
         root, real_root = str(self.root), os.path.realpath(self.root)
         starts: dict[str, str | None] = {}
-        """Folder ▸ what ours of the paths in it begin with; None when it is not below the root."""
+        """Folder to the prefix of our paths in it; None if it is not below the root."""
         found = set()
         for path in paths:
             folder, _, name = path.rpartition("/")
@@ -196,7 +199,7 @@ class Folder:
         return found
 
     def identity(self) -> tuple[int, int] | None:
-        """Which folder is at the root now; None when none is."""
+        """Identity of the folder that is at the root now; None if there is none."""
         try:
             status = self.root.stat()
         except OSError:
@@ -238,7 +241,7 @@ class Folder:
     def _possibly_unmounted(
         self, known: Mapping[str, FileStamp], found: Mapping[str, FileStamp], alive: set[int]
     ) -> set[str]:
-        """Missing files whose disk may be gone rather than they."""
+        """Missing files whose disk may be unmounted."""
         devices: dict[str, int | None] = {}
         return {
             path
@@ -249,7 +252,7 @@ class Folder:
         }
 
     def _device_above(self, path: str, devices: dict[str, int | None]) -> int | None:
-        """The device of the nearest folder above that is there."""
+        """Device of the nearest existing parent folder."""
         folder = path.rpartition("/")[0]
         missing = list[str]()
         while folder not in devices:
@@ -265,7 +268,7 @@ class Folder:
 
 
 def _below(path: str, root: str) -> str | None:
-    """The path relative to the root, "" for the root itself; None when it is elsewhere."""
+    """The path relative to the root, "" for the root itself; None if it is outside."""
     if path == root:
         return ""
     start = root.rstrip("/") + "/"
@@ -273,10 +276,10 @@ def _below(path: str, root: str) -> str | None:
 
 
 def _topmost(paths: Iterable[str]) -> list[str]:
-    """Without those that are below another: a look at a folder looks at all of it."""
+    """Remove paths below another path of the set: scanning a folder covers everything below it."""
     given = set(paths)
     covered: dict[str, bool] = {"": False}
-    """Folder ▸ whether it, or one above it, is among them."""
+    """Folder to whether the folder or one of its parents is in the set."""
     for folder in {path.rpartition("/")[0] for path in given}:
         for each in reversed(missing_ancestors(folder, covered)):
             covered[each] = each in given or covered[each.rpartition("/")[0]]
@@ -291,7 +294,7 @@ def _below_any(path: str, folders: Mapping[str, str]) -> bool:
 
 
 def _without_ctime(change: FileChange) -> FileChange:
-    """Seen, but not for sure as it is: the next look will find it changed, and its content decides."""
+    """A stamp that differs from any real one, so that the next scan reports a change and the content decides."""
     assert change.stamp is not None
     size, mtime_ns, _, inode, device = change.stamp
     return change._replace(stamp=FileStamp(size, mtime_ns, -1, inode, device))

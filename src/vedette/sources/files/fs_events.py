@@ -1,7 +1,7 @@
-"""What the operating system tells of a folder: the part of `watchfiles` that is in Rust, without its Python around it.
+"""File system events of a folder, through the Rust part of `watchfiles` without its Python wrapper.
 
-That makes an object of each word, waits as long each time, and falls back to polling in silence where it thinks that
-it must. Here the paths are all that is told, and whoever has work at hand only glances.
+The wrapper creates an object per event, uses one fixed wait, and falls back to polling silently. This module returns
+only paths, and a caller with pending work can poll without waiting.
 """
 
 from __future__ import annotations
@@ -16,7 +16,8 @@ __all__ = ["FileEvents"]
 
 
 class FileEvents:
-    """From the moment that it is made. OSError when the system refuses, FileNotFoundError when the root is gone."""
+    """Events are collected from construction on. Raises OSError if the system refuses, FileNotFoundError if the root
+    is gone."""
 
     def __init__(self, root: Path, stopping: Event) -> None:
         require_packages(["watchfiles"], extra="files", feature="a folder watch")
@@ -39,9 +40,10 @@ class FileEvents:
         self._notify.close()
 
     def read(self, milliseconds: int) -> set[str] | None:
-        """Paths, absolute, of which something was told since the last time; None when it is to stop.
+        """Return the absolute paths with events since the last call; None if the watcher should stop.
 
-        Waits so long for the first, and about as long until for a quarter of it nothing more came.
+        Waits up to `milliseconds` for the first event, and about as long until a quarter of that time passes without
+        an event.
         """
         told = self._notify.watch(milliseconds, max(1, milliseconds // 4), milliseconds, self._stopping)
         if isinstance(told, str):

@@ -1,8 +1,8 @@
-"""Globs, many at once, in a time that grows with the length of the path and with nothing else.
+"""Match a path against many globs at once, in time proportional to the length of the path.
 
-All globs are one automaton. The places in them where a path may be after some characters are a state, and what a state
-does with a character is worked out when it first comes and remembered: a step is one lookup in a dictionary. No glob is
-tried twice at a place, so that none takes long, however many stars it has.
+All globs form one automaton. A state is the set of positions in the globs after some characters. Transitions are
+computed on first use and cached, so a step is one dictionary lookup, and no glob backtracks, regardless of its number
+of stars.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from typing import TypeAlias
 __all__ = ["Glob", "Globs"]
 
 MOST_REMEMBERED = 20_000
-"""Steps of all states; then everything is forgotten and worked out anew."""
+"""Maximum number of cached transitions of all states; above it the cache is cleared."""
 
 
 class _Wild(Enum):
@@ -25,10 +25,10 @@ class _Wild(Enum):
     ANY = auto()
     """`**`: any characters."""
     FOLDERS = auto()
-    """`**/`: any folders, or none. After their first character only a slash ends them: that is the next token."""
+    """`**/`: any number of folders. After the first character only a slash ends it, which is the next token."""
     FOLDERS_INSIDE = auto()
     ONE = auto()
-    """`?`: a character that is no slash."""
+    """`?`: any character except a slash."""
 
 
 _Token: TypeAlias = str | re.Pattern[str] | _Wild
@@ -44,14 +44,14 @@ _TOKENS: Sequence[tuple[str, tuple[_Token, ...]]] = (
 class Glob:
     text: str
     below: bool
-    """Whether what is below a match matches too."""
+    """True if paths below a match match too."""
 
 
 class Globs:
-    """What any of them matches, from the first character of a path to the last."""
+    """Matches a whole path against any of the globs."""
 
     _folder: tuple[str, _State]
-    """That was last asked for, with its slash, and the state behind it."""
+    """The last folder queried, with its slash, and the state after it."""
 
     def __init__(self, globs: Iterable[Glob]) -> None:
         self._globs = [(_tokens(glob.text), glob.below) for glob in globs]
@@ -59,7 +59,7 @@ class Globs:
 
     def match(self, path: str) -> bool:
         end = path.rfind("/") + 1
-        folder, state = self._folder  # files come folder by folder
+        folder, state = self._folder  # files arrive grouped by folder
         if path[:end] != folder:
             state = self._start
             for character in path[:end]:
@@ -91,7 +91,7 @@ class Globs:
         return self._state({after for place in places for after in self._step(*place, character)})
 
     def _at(self, number: int, token: int) -> Iterable[_Place]:
-        """This place, and those that are reached from it with no character."""
+        """This position and all positions reachable from it without a character."""
         tokens = self._globs[number][0]
         yield number, token
         while token < len(tokens) and tokens[token] in (_Wild.STAR, _Wild.ANY, _Wild.FOLDERS):
@@ -100,7 +100,7 @@ class Globs:
 
     def _step(self, number: int, token: int, character: str) -> Iterable[_Place]:
         tokens, below = self._globs[number]
-        if token >= len(tokens):  # matched: below it, one place further on, all is taken
+        if token >= len(tokens):  # matched: everything below it matches, one position further
             return [(number, len(tokens) + 1)] if token > len(tokens) or (below and character == "/") else []
         slash = character == "/"
         match tokens[token]:
@@ -121,11 +121,11 @@ class Globs:
 
 
 _Place: TypeAlias = tuple[int, int]
-"""Which glob, and before which of its tokens; behind the last it matches."""
+"""Index of the glob and of its next token; after the last token it matches."""
 
 
 class _State(dict[str, "_State"]):
-    """Character ▸ the next state."""
+    """Character to next state."""
 
     __slots__ = ("_globs", "_places", "accepts")
 
@@ -154,7 +154,7 @@ def _tokens(glob: str) -> list[_Token]:
 
 
 def _one(glob: str, position: int) -> tuple[_Token, int]:
-    """A character, or a set of them in brackets; a bracket that is not closed stands for itself."""
+    """A character, or a set in brackets; an unclosed bracket is a literal."""
     end = glob.find("]", position + 2) if glob[position] == "[" else -1
     if end < 0:
         return glob[position], position + 1
@@ -163,5 +163,5 @@ def _one(glob: str, position: int) -> tuple[_Token, int]:
     escaped = re.sub(r"([\\\[\]&~|^])", r"\\\1", inner[1:] if negated else inner)
     try:
         return re.compile(f"[{'^' if negated else ''}{escaped}]", re.DOTALL), end + 1
-    except re.error:  # such as [z-a]
+    except re.error:  # for example [z-a]
         return glob[position], position + 1

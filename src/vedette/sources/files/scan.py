@@ -1,14 +1,14 @@
-"""Looking at a folder: every file that is taken, with its stamp; and what could not be looked at.
+"""Scan a folder: every included file with its stamp, and the paths that could not be read.
 
-`scan` looks at everything, `rescan` only into folders that something points at: whatever came, went or was renamed in a
-folder moves its mtime. What was written in place does not.
+`scan` visits everything. `rescan` visits only folders with hints: creating, deleting or renaming an entry changes the
+mtime of its folder. Writing a file in place does not.
 
-Links. A link to a file or folder inside the root is left out: that is there under its own name. A link to a folder
-outside is followed, but links inside of that are not, so that no loop and no explosion is possible. Only regular files
-are taken: opening a named pipe would wait for ever.
+Links: a link to a file or folder inside the root is skipped, because the target is visited under its own name. A link
+to a folder outside is followed, but links inside that folder are not, so loops are impossible. Only regular files are
+included: opening a named pipe would block.
 
-Vedette's own data directory is never looked into, by whatever name or link it is reached. Reading its tables as files
-would be worse than noise: to close a file drops the locks that SQLite has on it in this process.
+Vedette's own data directory is never entered, under any name or link. Reading its tables as files would be harmful:
+closing a file drops the locks that SQLite holds on it in this process.
 """
 
 from __future__ import annotations
@@ -28,30 +28,31 @@ __all__ = ["FolderStamp", "Listing", "Scan", "missing_ancestors", "rescan", "sca
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Scan:
-    """What is below a start. Of what is below `unreadable` nothing is known, not even that it is gone."""
+    """Entries below a start. The state of everything below `unreadable` is unknown, including whether it still
+    exists."""
 
     found: dict[str, FileStamp] = field(default_factory=dict)
     unreadable: dict[str, str] = field(default_factory=dict)
-    """Path ▸ why."""
+    """Path to error text."""
     listed: dict[str, Listing] = field(default_factory=dict)
-    """Folders whose files were looked at."""
+    """Folders whose files were checked."""
     unchanged_folders: set[str] = field(default_factory=set)
-    """Folders that are as they were listed before, and whose files were left alone."""
+    """Folders whose listing is unchanged and whose files were skipped."""
 
 
 @dataclass(frozen=True, slots=True)
 class _Folder:
     path: str
-    """Relative; "" is the root."""
+    """Relative path; "" is the root."""
     through_link: bool
 
 
 class FolderStamp(NamedTuple):
-    """How a folder looked. Two equal stamps are the same entries, but for changes within one clock tick."""
+    """Metadata of a folder. Equal stamps mean equal entries, except for changes within one clock tick."""
 
     mtime_ns: int
     ctime_ns: int
-    """Moves when the folder itself is renamed, or who may read it changes."""
+    """Changes if the folder is renamed or its permissions change."""
     inode: int
     device: int
 
@@ -62,17 +63,17 @@ class FolderStamp(NamedTuple):
 @dataclass(frozen=True, slots=True)
 class Listing:
     stamp: FolderStamp
-    """From before its entries were read."""
+    """Stamp taken before the entries were read."""
     folders: tuple[_Folder, ...]
-    """Those in it that are entered."""
+    """Subfolders that are entered."""
 
 
 def scan(
     root: Path, selection: FolderSelection, starts: Iterable[str] = ("",), never: Path | None = None
 ) -> Scan:
-    """Everything at and below the starts, paths relative to the root. A start that is not there adds nothing.
+    """Return everything at and below the starts, with paths relative to the root. A missing start adds nothing.
 
-    `never`: a folder of which nothing is taken.
+    The folder `never` is not entered.
     """
     result, way = Scan(), _FolderAccess(root, selection, never)
     for start in starts:
@@ -90,12 +91,12 @@ def rescan(
     heard: Collection[str],
     never: Path | None = None,
 ) -> Scan:
-    """Everything but the files of folders that are as they were `listed`, and of which nothing was heard."""
+    """Scan everything except files of folders that are unchanged since they were `listed` and have no hint."""
     result, way = Scan(), _FolderAccess(root, selection, never)
     waiting = [(_Folder("", False), True)]
     while waiting:
         folder, same = waiting.pop()
-        before = listed.get(folder.path) if same else None  # what was below another folder says nothing
+        before = listed.get(folder.path) if same else None  # listings of another root do not apply
         stamp = None if before is None else _folder_stamp(way, folder)
         if before is not None and stamp == before.stamp and folder.path not in heard:
             result.unchanged_folders.add(folder.path)
@@ -112,7 +113,7 @@ def stamp_of(status: os.stat_result) -> FileStamp:
 
 
 def missing_ancestors(folder: str, known: Collection[str]) -> list[str]:
-    """The folder and those above it, up to the first that is known; by a loop, however deep it is."""
+    """Resolve the folder and its parents up to the first known one. A loop, so depth does not matter."""
     way = []
     while folder not in known:
         way.append(folder)
@@ -121,7 +122,7 @@ def missing_ancestors(folder: str, known: Collection[str]) -> list[str]:
 
 
 class _FolderAccess:
-    """Whether a folder is entered, from the root on; asked once for each, however many files are looked at in it."""
+    """True if a folder is entered, from the root on. Computed once per folder."""
 
     def __init__(self, root: Path, selection: FolderSelection, never: Path | None) -> None:
         self.root, self.real_root, self.selection = str(root), os.path.realpath(root), selection
@@ -131,7 +132,7 @@ class _FolderAccess:
         self._through_link: dict[str, bool | None] = {"": None if is_never else False}
 
     def into(self, folder: str) -> bool | None:
-        """Whether a link leads there; None when nothing of it is taken."""
+        """Whether the path leads through a link; None if it is excluded."""
         if folder in self._through_link:
             return self._through_link[folder]
         for each in reversed(missing_ancestors(folder, self._through_link)):
@@ -141,31 +142,31 @@ class _FolderAccess:
         return self._through_link[folder]
 
     def past_link(self, path: str, through_link: bool) -> bool | None:
-        """The same of a link; `through_link`: of the folder that it is in."""
+        """The same for a link. `through_link` is the value of its folder."""
         return None if through_link or self.leads_nowhere(f"{self.root}/{path}") else True
 
     def leads_nowhere(self, link: str) -> bool:
-        """Whether what is behind a link has a name of its own below the root, or is never taken."""
+        """True if the target of a link has its own name below the root, or is excluded."""
         target = os.path.realpath(link)
         never = self._real_never is not None and f"{target}/".startswith(f"{self._real_never}/")
         return never or _inside(target, self.real_root)
 
     def is_never(self, device: int, inode: int) -> bool:
-        """Whether this is the folder of which nothing is taken, whatever it is called here."""
+        """True if this is the excluded folder, under any name."""
         return (device, inode) == self._never
 
     def _past(self, folder: str, through_link: bool) -> bool | None:
         try:
             status = os.lstat(f"{self.root}/{folder}")
         except OSError:
-            return through_link  # looking at it says what is wrong
+            return through_link  # the stat that follows reports the error
         if stat.S_ISLNK(status.st_mode):
             return self.past_link(folder, through_link)
         return None if self.is_never(status.st_dev, status.st_ino) else through_link
 
 
 def _entered(way: _FolderAccess, start: str, result: Scan) -> _Folder | None:
-    """The start as a folder to look into; a file is noted at once."""
+    """Return the start if it is a folder to enter; record a file immediately."""
     through_link = way.into(start.rpartition("/")[0])
     if through_link is None:
         return None
@@ -174,7 +175,7 @@ def _entered(way: _FolderAccess, start: str, result: Scan) -> _Folder | None:
         status = os.lstat(path)
         if stat.S_ISLNK(status.st_mode):
             status = os.stat(path)  # noqa: PTH116 - of many files, and twice as fast
-            # As in `_look_at`: behind a link to a folder, links to files are taken and those to folders are not.
+            # As in `_look_at`: behind a link to a folder, links to files are included and links to folders are not.
             through_link = way.past_link(start, through_link and stat.S_ISDIR(status.st_mode))
             if through_link is None:
                 return None
@@ -190,7 +191,7 @@ def _entered(way: _FolderAccess, start: str, result: Scan) -> _Folder | None:
 
 
 def _scan_folder(way: _FolderAccess, folder: _Folder, result: Scan) -> list[_Folder]:
-    """Note the files of one folder; the folders in it that are entered."""
+    """Record the files of one folder and return the subfolders to enter."""
     stamp = _folder_stamp(way, folder)
     if stamp is not None and way.is_never(stamp.device, stamp.inode):
         return []
@@ -207,7 +208,7 @@ def _scan_folder(way: _FolderAccess, folder: _Folder, result: Scan) -> list[_Fol
 
 
 def _scan_entry(way: _FolderAccess, folder: _Folder, entry: os.DirEntry[str], result: Scan) -> _Folder | None:
-    """Note it if it is a file; a folder that is entered is returned."""
+    """Record the entry if it is a file; return it if it is a folder to enter."""
     path = f"{folder.path}/{entry.name}" if folder.path else entry.name
     if not _is_text(entry.name):
         shown = path.encode("utf-8", "surrogateescape").decode("utf-8", "replace")
@@ -229,7 +230,7 @@ def _scan_entry(way: _FolderAccess, folder: _Folder, entry: os.DirEntry[str], re
 
 
 def _folder_stamp(way: _FolderAccess, folder: _Folder) -> FolderStamp | None:
-    """None when it cannot be looked at; who tries to list it says why."""
+    """None if the folder cannot be read; listing it reports the reason."""
     try:
         status = os.stat(f"{way.root}/{folder.path}")  # noqa: PTH116 - of many, and twice as fast
     except OSError:
@@ -246,7 +247,7 @@ def _identity(folder: Path) -> tuple[int, int] | None:
 
 
 def _note_problem(path: str, error: OSError, result: Scan) -> None:
-    """What vanished while we looked is not there; all else is not known."""
+    """A file that disappears during the scan counts as deleted; any other failure leaves its state unknown."""
     if not isinstance(error, FileNotFoundError | NotADirectoryError):
         result.unreadable[path] = error.strerror or str(error)
 

@@ -1,8 +1,8 @@
-"""Which files of a folder are taken: globs, and how deep to go.
+"""Which files of a folder are included: globs and maximum depth.
 
-A glob without a slash is compared with names: `*.py` with the name of a file; of the ignored ones, `node_modules` with
-the name of any folder on the way as well. A glob with slashes is compared with the end of the path's folders, starting
-at any folder (`src/*.c` also takes `lib/src/x.c`), or at the root when it begins with a slash. What is below a match
+A glob without a slash is compared with names: `*.py` with the name of a file; an ignore glob such as `node_modules`
+also with the name of every parent folder. A glob with slashes is compared with the end of the path, starting at any
+folder (`src/*.c` also matches `lib/src/x.c`), or at the root if it begins with a slash. Everything below a match
 matches too. `*` and `?` stay within a name, `**` does not.
 """
 
@@ -16,18 +16,18 @@ __all__ = ["ANY_DEPTH", "FolderSelection"]
 
 ANY_DEPTH = -1
 _PROBES = ("\0", "\0\0\0/\0\0")
-"""Paths below a folder that no glob names by accident: if all are ignored, everything below it is."""
+"""Sample paths that no glob matches by accident. If all are ignored, the whole folder is ignored."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FolderSelection:
-    """Paths are relative to the folder, with slashes."""
+    """Paths are relative to the folder and use slashes."""
 
     patterns: tuple[str, ...] = ()
-    """None is all."""
+    """None includes all files."""
     ignore_patterns: tuple[str, ...] = ()
     depth: int = ANY_DEPTH
-    """Folders below the root that are entered; 0 is the root alone."""
+    """Maximum depth of folders below the root; 0 is the root only."""
     _taken: Globs = field(init=False, repr=False, compare=False)
     _ignored: Globs = field(init=False, repr=False, compare=False)
 
@@ -36,7 +36,7 @@ class FolderSelection:
         object.__setattr__(self, "_ignored", Globs(map(_ignoring, self.ignore_patterns)))
 
     def wants(self, path: str) -> bool:
-        """Whether this file is taken."""
+        """True if this file is included."""
         if self.depth != ANY_DEPTH and path.count("/") > self.depth:
             return False
         if self.ignore_patterns and self._ignored.match(path):
@@ -44,7 +44,7 @@ class FolderSelection:
         return not self.patterns or self._taken.match(path)
 
     def enters(self, folder: str) -> bool:
-        """Whether anything below this folder could be taken."""
+        """True if a file below this folder could be included."""
         if self.depth != ANY_DEPTH and folder.count("/") + 1 > self.depth:
             return False
         if not self.ignore_patterns:

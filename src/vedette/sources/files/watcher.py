@@ -1,16 +1,16 @@
-"""The thin shell around a folder: a thread that hears of changes, waits until it is quiet, looks and tells.
+"""The thread of a watched folder: collects events, waits until the folder is quiet, scans, and reports changes.
 
-    native    the operating system tells (watchfiles). The whole folder is scanned at the start, and every
-              `rescan_seconds` to be sure; after every burst that may have been too much for the kernel's queue a rescan
-              looks at what it may have swallowed
-    polling   nobody tells: the whole folder is scanned every `poll_seconds`. For network file systems, and when the
-              system's limit of watches is reached; the listener is told so, with the reason
+    native    the operating system sends events (watchfiles). The whole folder is scanned at start and every
+              `rescan_seconds`; after a burst that may have overflowed the kernel's queue, a rescan checks the folders
+              that the burst may have missed
+    polling   no events: the whole folder is scanned every `poll_seconds`. Used for network file systems and when the
+              limit of inotify watches is reached; the listener receives the reason
 
-The kernel's queue can overflow, and watchfiles does not pass that on (its handler takes events with a path only). So a
-burst of `BURST` paths within one reading, with the glances before it, counts as an overflow. Once it is quiet the
-rescan compares all files of the folders that the burst told of, and of those whose own mtime says that something came,
-went or was renamed in them. What is left is files that may have been written in place and of whose folder nothing was
-heard: they are looked at too, a few at a time and behind everything that is told.
+The kernel's queue can overflow, and watchfiles does not report it (its handler accepts only events with a path). So a
+burst of `BURST` paths within one read, including the polls before it, counts as an overflow. Once the folder is
+quiet, a rescan compares all files of the folders named in the burst and of the folders whose mtime changed. The
+remaining files may have been written in place without an event; they are checked too, a few at a time, after all
+reported paths.
 """
 
 from __future__ import annotations
@@ -35,49 +35,50 @@ log = logging.getLogger(__name__)
 
 BURST = 1_000
 PATHS_AFTER_REFUSAL = 500
-"""Paths that are looked at together after some were not taken; twice as many each time that all are."""
+"""Number of paths scanned together after some were refused; it doubles each time all are accepted."""
 MANY_PATHS = 500
-"""While so many paths are looked at more will have come: a glance tells, and it goes on."""
+"""While this many paths are scanned, more events arrive: poll without waiting and continue."""
 SHORT_READ_MS, SETTLE_READ_MS = 1, 40
-"""Milliseconds of a reading: after many were looked at, and after that when none of the next has settled yet."""
+"""Milliseconds to wait for events: after a large scan, and then while none of the next paths is due."""
 MOST_UNWRITTEN = 50_000
-"""Changes that were taken and are not yet noted on disk: that is done when there is nothing else to do."""
+"""Maximum number of accepted changes that are not written to disk; they are written when idle."""
 LEFT_AT_ONCE = 1_000
-"""Files that a rescan left, looked at together when nothing else is due."""
+"""Files skipped by a rescan that are checked together when nothing else is due."""
 SCAN_SHARE = 0.05
-"""Of the time may go into scans while nobody takes what they find."""
+"""Maximum share of time spent in scans while the listener refuses changes."""
 NETWORK_FILE_SYSTEMS = frozenset(
     "9p afs ceph cifs davfs fuse.rclone fuse.sshfs glusterfs lustre nfs nfs4 smb3 smbfs vboxsf".split()
 )
-"""Where changes made by others are not told."""
+"""File systems that do not report changes made by other hosts."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class WatcherTiming:
     debounce_seconds: float = 2.0
     poll_seconds: float = 10.0
-    """Between scans of a folder that is polled."""
+    """Seconds between scans of a polled folder."""
     rescan_seconds: float = 300.0
-    """Between scans of a folder that is told of changes."""
+    """Seconds between scans of a folder with events."""
     retry_seconds: float = 1.0
-    """Until what was not taken is offered again, and until a folder that is down is tried again."""
+    """Seconds until refused changes are offered again, and until an unavailable folder is tried again."""
     tick_milliseconds: int = 50
-    """How often the thread looks whether something is due."""
+    """Seconds between checks for due work."""
 
 
 class FolderListener(Protocol):
-    """Whom a watcher tells. Called from the watcher's thread."""
+    """Receives the changes of a watcher. Called from the watcher's thread."""
 
     def accept(self, changes: Sequence[FileChange]) -> Collection[FileChange]:
-        """Those that are safe now, in the queue say. The others are kept and offered again."""
+        """Return the changes that are now durable, for example queued. The watcher keeps the others and offers them
+        again."""
         ...
 
     def mode_changed(self, mode: str, reason: str) -> None:
-        """`native` or `polling`, and why."""
+        """`native` or `polling`, with the reason."""
         ...
 
     def availability_changed(self, down: str | None, unreadable: Sequence[tuple[str, str]]) -> None:
-        """After every look: why the folder is down, None when it is there; what could not be looked at, and why."""
+        """Called after every scan: why the folder is unavailable or None, and the paths that could not be read."""
         ...
 
     def scanned(self, began_at: datetime) -> None:
@@ -86,7 +87,8 @@ class FolderListener(Protocol):
 
 
 class FolderWatcher:
-    """Runs from `start` to `stop`. `stretch` is asked before every wait: the polling multiplier under load."""
+    """Runs from `start` to `stop`. `stretch` is called before every wait and returns the polling multiplier under
+    load."""
 
     def __init__(
         self,
@@ -103,20 +105,21 @@ class FolderWatcher:
         self._pending = DebouncedPaths(timing.debounce_seconds)
         self._stopping = Event()
         self._last_scan: float | None = None
-        """Of everything."""
+        """Time of the next full scan."""
         self._last_rescan = 0.0
         self._scan_seconds = 0.0
-        """What the last of both took."""
+        """Duration of the last full scan and rescan."""
         self._left: list[str] = []
-        """Files that the last rescan left alone, still to be looked at."""
+        """Files that the last rescan skipped and that are still to be checked."""
         self._max_paths_per_scan = MOST_PATHS
-        """Paths that are looked at together: to look at all who wait, every time, would cost more than the work."""
+        """Number of paths scanned together. Scanning all pending paths every time would cost more than the work
+        itself."""
         self._look_again_at = 0.0
-        """Some were not taken: until then nobody is asked."""
+        """Some changes were refused: do not offer any before this time."""
         self._reading = timing.tick_milliseconds
-        """How long the next one takes."""
+        """Duration of the next wait."""
         self._burst_paths: set[str] = set()
-        """Paths of a reading and of the glances before it: but for those they would have been told together."""
+        """Number of paths of the current read and the polls before it, which together form one burst."""
         self._down = False
         self._identity: tuple[int, int] | None = None
         self._rescan_requested = Event()
@@ -126,13 +129,13 @@ class FolderWatcher:
         self._thread.start()
 
     def stop(self) -> None:
-        """Returns when the thread has ended. What was not told is found at the next start."""
+        """Returns when the thread has ended. Changes that were not reported are found at the next start."""
         self._stopping.set()
         if self._thread.ident is not None:
             self._thread.join()
 
     def request_rescan(self) -> None:
-        """Compare everything at the next opportunity."""
+        """Request a full scan at the next opportunity."""
         self._rescan_requested.set()
 
     @property
@@ -147,7 +150,7 @@ class FolderWatcher:
                 self._watch_once()
                 self._folder.commit(())
             except Exception:
-                # A folder is never left unwatched in silence: the log says why, and it starts over with a scan.
+                # A folder never stays unwatched silently: the reason is logged and watching restarts with a scan.
                 log.exception(
                     "Watching a folder failed; it restarts with a scan",
                     extra={"action": "folder.failed", "watch_id": self._folder.watch_id},
@@ -155,10 +158,10 @@ class FolderWatcher:
                 self._stopping.wait(self._timing.retry_seconds)
 
     def _watch_once(self) -> None:
-        """Until it is stopped, or the folder has to be taken up again."""
+        """Runs until the watcher is stopped or the folder must be opened again."""
         self._identity = self._folder.identity()
         if self._identity is None:
-            self._reconcile()  # tells that it is down
+            self._reconcile()  # reports that the folder is unavailable
             self._stopping.wait(self._timing.retry_seconds)
             return
         reason = self._force_polling or polling_reason(self._folder.root)
@@ -168,26 +171,29 @@ class FolderWatcher:
             self._poll(reason)
 
     def _watch_native(self) -> str | None:
-        """Native, until it is stopped or the folder is another (None), or until that is impossible (the reason)."""
+        """Watch with events. Returns None if stopped or if the root was replaced, or the reason why events are
+        unavailable."""
         try:
             hearing = FileEvents(self._folder.root, self._stopping)
         except FileNotFoundError:
-            return None  # it went in this moment: taken up again when it is back
-        except (OSError, RuntimeError) as error:  # a limit was reached
+            return None  # the root disappeared just now; opened again when it is back
+        except (OSError, RuntimeError) as error:  # a system limit was reached
             return str(error)
         with hearing:
             self._listener.mode_changed("native", "the operating system tells")
-            self._rescan_requested.set()  # from here on changes are told: what happened before is found by a scan
+            self._rescan_requested.set()  # events are collected from here on; a scan finds earlier changes
             while True:
                 reading = self._reading
                 try:
                     paths = hearing.read(reading)
-                except (OSError, RuntimeError) as error:  # a name is no text
+                except (OSError, RuntimeError) as error:  # a name that is not valid text
                     return str(error)
                 if paths is None:
                     return None
                 if self._add_events(paths):
-                    return None  # the root itself: perhaps another folder has its place, and even its number
+                    return (
+                        None  # the root itself: another folder may have replaced it, even with the same inode
+                    )
                 if reading != SHORT_READ_MS:
                     self._burst_paths.clear()
                 resting = not paths and reading >= self._timing.tick_milliseconds
@@ -202,7 +208,7 @@ class FolderWatcher:
                 return
 
     def _add_events(self, paths: Collection[str]) -> bool:
-        """Note what was told; whether it was about the root itself."""
+        """Record the events. Return True if one was about the root itself."""
         if not paths:
             return False
         now = self._clock.monotonic()
@@ -221,7 +227,7 @@ class FolderWatcher:
         return selection.wants(path) or selection.enters(path)
 
     def _step(self, scan_seconds: float, *, resting: bool = True) -> bool:
-        """Do what is due. False when the folder is down or another, and has to be taken up again."""
+        """Do the work that is due. Returns False if the folder must be opened again."""
         glanced, self._reading = self._reading == SHORT_READ_MS, self._timing.tick_milliseconds
         if self._folder.identity() != self._identity:
             return False
@@ -253,12 +259,12 @@ class FolderWatcher:
         return some
 
     def _may_rescan(self, now: float) -> bool:
-        """While nobody takes what is found, the next scan would find the same."""
+        """While the listener refuses changes, another scan would find the same ones."""
         refused = self._max_paths_per_scan < MOST_PATHS
         return not refused or now - self._last_rescan >= self._scan_seconds / SCAN_SHARE
 
     def _reconcile(self) -> bool:
-        """Compare everything. False when the folder has to be taken up again."""
+        """Compare the whole folder. Returns False if the folder must be opened again."""
         self._rescan_requested.clear()
         began_at, began = self._clock.now(), self._clock.monotonic()
         same = self._scan(self._folder.full_scan)
@@ -268,7 +274,7 @@ class FolderWatcher:
         return same
 
     def _scan(self, look_at_it: Callable[[], ScanOutcome]) -> bool:
-        """Tell what it finds. False when the folder has to be taken up again."""
+        """Report the result of a scan. Returns False if the folder must be opened again."""
         self._last_rescan = began = self._clock.monotonic()
         look = look_at_it()
         self._scan_seconds = self._clock.monotonic() - began
@@ -285,7 +291,7 @@ class FolderWatcher:
             self._pending.add(path, now)
 
     def _offer_changes(self, changes: Sequence[FileChange], now: float) -> None:
-        """What is not taken waits."""
+        """Refused changes stay pending."""
         self._folder.mark_pending(changes)
         taken = self._listener.accept(changes)
         self._folder.record(taken)
@@ -305,7 +311,7 @@ class FolderWatcher:
 
 
 def polling_reason(root: Path) -> str | None:
-    """Why the operating system will not tell of changes below; None when it will."""
+    """Why the operating system sends no events for this folder; None if it does."""
     kind = _file_system(root)
     return (
         f"{root} is on {kind}, where changes of others are not told" if kind in NETWORK_FILE_SYSTEMS else None
@@ -313,7 +319,7 @@ def polling_reason(root: Path) -> str | None:
 
 
 def _file_system(root: Path) -> str | None:
-    """The type of the file system that the folder is on, as Linux lists it; None when it does not."""
+    """File system type of the folder as Linux lists it; None if unknown."""
     try:
         lines = Path("/proc/self/mounts").read_text(encoding="utf-8", errors="replace").splitlines()
         real = root.resolve()

@@ -1,6 +1,6 @@
-"""The log of a graph as a reader sees it, in a SQLite file or in PostgreSQL: beside the engine, and without a lock.
+"""Read the log of a graph from its SQLite file or PostgreSQL schema, beside the engine and without a lock.
 
-All that is read within one `reading` is of one moment.
+Everything read within one `snapshot` is consistent.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ __all__ = ["GraphLog", "GraphRow", "open_graph_log"]
 
 
 class GraphRow(NamedTuple):
-    """One change of the graph, as its log has it."""
+    """One change of the graph, as stored in its log."""
 
     offset: int
     collection: str
@@ -34,24 +34,24 @@ class GraphRow(NamedTuple):
 
 
 class GraphLog(Protocol):
-    """Errors: E6104."""
+    """Raises E6104."""
 
     def snapshot(self) -> Any:
-        """A context manager; the other methods are called inside of one."""
+        """A context manager; call the other methods inside it."""
         ...
 
     def counter(self, name: str) -> int:
-        """0 when there is none of the name."""
+        """Value of a named counter; 0 if it does not exist."""
         ...
 
     def last_offset(self) -> int:
-        """Of what is entered in the tables; `nodes` are those of that moment."""
+        """Counters and nodes of the committed tables."""
         ...
 
     def definitions(self) -> tuple[str, ...]: ...
 
     def nodes(self) -> Sequence[tuple[str, str, bytes]]:
-        """Id, type and image."""
+        """Id, type and image of each node."""
         ...
 
     def rows(self, after: int, limit: int) -> list[GraphRow]: ...
@@ -60,7 +60,7 @@ class GraphLog(Protocol):
 
 
 def open_graph_log(address: str, database: str) -> GraphLog:
-    """A data directory, the file of a database, or a PostgreSQL URL."""
+    """Open a data directory, a database file, or a PostgreSQL URL."""
     if address.startswith(("postgresql://", "postgres://")):
         return PostgresGraph(address, database)
     path = Path(address)
@@ -94,7 +94,7 @@ class SqliteGraph:
 
     def last_offset(self) -> int:
         (last,) = self._db.execute('SELECT coalesce(max("offset"), 0) FROM journal').fetchone()
-        return max(int(last), self.counter("store.first") - 1)  # of an old log nothing may be left
+        return max(int(last), self.counter("store.first") - 1)  # an old log may be empty
 
     def definitions(self) -> tuple[str, ...]:
         return tuple(text for (text,) in self._db.execute("SELECT text FROM definitions ORDER BY position"))
@@ -105,7 +105,7 @@ class SqliteGraph:
         ).fetchall()
 
     def rows(self, after: int, limit: int) -> list[GraphRow]:
-        """From the log, then from what is durable but not yet entered there (`storage/sqlite/pending.py`)."""
+        """Rows of the log, then batches that are durable but not applied yet (`storage/sqlite/pending.py`)."""
         found = self._db.execute(
             'SELECT "offset", collection, key, CAST(before AS BLOB), CAST(after AS BLOB), time_ms, "transaction"'
             ' FROM journal WHERE "offset" > ? ORDER BY "offset" LIMIT ?',
@@ -153,7 +153,7 @@ class PostgresGraph:
             raise _unreadable(self._place, problem) from problem
 
     def _enter(self) -> None:
-        """Into the schema of the database, for the length of the transaction."""
+        """Select the schema of the database for the duration of the transaction."""
         found = self._rows("SELECT schema FROM vedette.databases WHERE name = %s", self._database)
         if not found:
             text = f"there is no graph {self._database} at {self._place}"

@@ -1,10 +1,11 @@
-"""The graph's own change log as a source: for gateways that run without an engine (design §1).
+"""The graph's own change log as a source, for gateways that run without an engine.
 
-The engine numbers its changes already; they are read from its store by offset, beside the engine and without a lock,
-and appended to the collection journal like those of any other source. A node type is a collection of that name.
+The engine numbers its changes. The reader reads them from the store by offset, beside the engine and without a lock,
+and appends them to the collection journal like those of any other source. A node type is a collection of the same
+name.
 
-The engine's images leave to the ontology what a text is (a Timestamp, say); in the collection journal every image
-speaks for itself, so they are rewritten on the way.
+Images of the engine depend on the ontology (for example to know a Timestamp). Images in the collection journal are
+self-describing, so the reader converts them.
 """
 
 from __future__ import annotations
@@ -30,7 +31,7 @@ __all__ = ["GraphLogReader"]
 
 
 class GraphLogReader:
-    """The address of the source is that of a home, whose database the tenant names, or the file of a database."""
+    """The address is a data directory, whose database the tenant names, or a database file."""
 
     def __init__(self, source: Source, journal: CollectionJournal, clock: Clock) -> None:
         self._source, self._journal, self._clock = source, journal, clock
@@ -41,11 +42,11 @@ class GraphLogReader:
         self._graph.close()
 
     def forget(self) -> None:
-        """The graph's log keeps nothing for its readers."""
+        """No-op: the graph's log keeps no state per reader."""
 
     @property
     def epoch(self) -> int:
-        """Of the graph's log: offsets of another one mean nothing."""
+        """Epoch of the graph's log: offsets of another epoch are meaningless."""
         with self._graph.snapshot():
             return self._graph.counter("store.epoch")
 
@@ -94,7 +95,7 @@ class GraphLogReader:
 
 
 class _ImageTranscoder:
-    """Rewrites images by the ontology that the store has now; layouts only grow, so it knows older images, too."""
+    """Converts images with the current ontology. Layouts only grow, so it also decodes older images."""
 
     def __init__(self, definitions: tuple[str, ...]) -> None:
         self._schema = _schema(definitions)
