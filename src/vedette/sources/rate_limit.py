@@ -1,4 +1,4 @@
-"""Rate limits of a source: so many events and bytes a second, with a second's worth of credit."""
+"""Rate limits of a source: events and bytes per second, with a burst of one second."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ __all__ = ["TokenBucket"]
 
 
 class TokenBucket:
-    """Two buckets that fill with time. What was taken beyond their content must be waited for."""
+    """Two token buckets. Taking more than their content returns a waiting time."""
 
     def __init__(self, events_per_second: float, bytes_per_second: float, clock: Clock) -> None:
         self._rates = (events_per_second, bytes_per_second)
@@ -21,7 +21,7 @@ class TokenBucket:
 
     @classmethod
     def from_options(cls, options: Mapping[str, str], clock: Clock) -> TokenBucket:
-        """From `events_per_second` and `bytes_per_second`; without them there is no limit."""
+        """Create from `events_per_second` and `bytes_per_second`; without them there is no limit."""
         rates: list[float] = []
         for name in ("events_per_second", "bytes_per_second"):
             try:
@@ -35,7 +35,7 @@ class TokenBucket:
         return cls(rates[0], rates[1], clock)
 
     def pause(self, events: int, size: int) -> float:
-        """Take so much, and say how many seconds to wait before taking more."""
+        """Take this amount and return the seconds to wait before taking more."""
         now = self._clock.monotonic()
         waits = [0.0]
         for place, (rate, taken) in enumerate(zip(self._rates, (events, size), strict=True)):

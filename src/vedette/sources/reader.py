@@ -1,13 +1,13 @@
-"""What a reader of a source is, and the loop that keeps one going.
+"""The interface of a source reader, and the loop that runs one.
 
-    begin    choose a place to start: a scan of everything and then the stream, or the stream from now on
-    poll     append what has happened since; the journal's append comes before the source hears "received"
+    begin    choose a start: a scan of everything and then the stream, or the stream from now on
+    poll     append new changes; the append comes before the acknowledgement to the source
 
-A source that no longer has the changes after our place (E6105) makes its partitions *stale*: nothing more is delivered
-of them until a scan has been compared with the journal's last images and the difference appended. That is lossless for
-whoever follows a state: what happened in between is told as one change. With `on_gap: resync` the epoch changes, too,
-and clients are told to resync; where nothing was scanned to begin with (`start: now`), nothing is now, and what is
-known of documents is forgotten.
+If a source no longer has the changes after our position (E6105), its partitions become *stale*: nothing is delivered
+until a scan has been compared with the journal's last images and the difference appended. Subscribers that follow a
+state lose nothing: the changes in between arrive as one change. With `on_gap: resync` the epoch changes too, and
+clients receive a resync. A source that was not scanned at the start (`start: now`) is not scanned now either, and the
+last images are deleted.
 """
 
 from __future__ import annotations
@@ -41,52 +41,52 @@ log = logging.getLogger(__name__)
 Item = TypeVar("Item")
 
 MAX_APPEND_EVENTS = 1_000
-"""Events of one append."""
+"""Maximum number of events of one append."""
 MAX_APPEND_BYTES = 16 * 1024 * 1024
-"""Their images, when they are large: an append ends with the one that passes it."""
+"""Maximum bytes of images of one append; the append ends with the event that exceeds it."""
 POLL_SECONDS = 0.5
 FIRST_PAUSE_SECONDS = 0.2
 LONGEST_PAUSE_SECONDS = 60.0
 
 
 class SourceReader(Protocol):
-    """Reads one source. Errors: E6104 try again, E6105 the place is lost, E6106 a person must look."""
+    """Reads one source. Raises E6104 (retryable), E6105 (position lost) or E6106 (needs an operator)."""
 
     def begin(self, *, scan: bool) -> None:
-        """Start anew: with a scan of everything there is, or from now on."""
+        """Start with a scan of everything, or from now on."""
         ...
 
     def poll(self, seconds: float) -> tuple[int, int]:
-        """Append what there is, waiting so long for the first; returns how many events and how many bytes."""
+        """Append new changes, waiting up to the given seconds for the first. Returns the number of events and bytes."""
         ...
 
     def forget(self) -> None:
-        """The source is removed: give back what the place that is read keeps for us."""
+        """The source was removed: release what the server keeps for this reader."""
         ...
 
     def close(self) -> None: ...
 
 
 class SourceHealth(Protocol):
-    """How a source fares, and when it may be read (`vedette.handshake.tables.source_health`)."""
+    """Health of a source, and when it may be read (`vedette.handshake.tables.source_health`)."""
 
     def seconds_until_allowed(self) -> float:
-        """How long to wait before asking again; 0: it may be read now."""
+        """Seconds to wait before asking again; 0 if the source may be read now."""
         ...
 
     def record_success(self) -> None: ...
 
     def record_failure(self, error: VedetteError) -> float:
-        """How long to wait before `pause` is asked."""
+        """Record a failure. Returns the seconds to wait."""
         ...
 
     def unregister(self) -> None:
-        """The source is no more."""
+        """The source was removed."""
         ...
 
 
 class QuickRetries:
-    """Without any memory: waits that double, up to a minute."""
+    """Keeps nothing on disk: delays double up to one minute."""
 
     def __init__(self, chance: Random) -> None:
         self._chance, self._failures = chance, 0
@@ -106,7 +106,7 @@ class QuickRetries:
 
 
 class ScannedDocument(NamedTuple):
-    """One document that a scan found."""
+    """One document found by a scan."""
 
     collection: str
     key: str
@@ -116,7 +116,7 @@ class ScannedDocument(NamedTuple):
 def chunks(
     items: Iterable[Item], size: int = MAX_APPEND_EVENTS, weigh: Callable[[Item], int] = lambda _: 0
 ) -> Iterator[list[Item]]:
-    """Lists of at most `size` items, each ended by the item with which it weighs CHUNK_BYTES."""
+    """Lists of at most `size` items; an item that brings the list to MAX_APPEND_BYTES ends it."""
     chunk: list[Item] = []
     weight = 0
     for item in items:
@@ -132,7 +132,7 @@ def chunks(
 def encode_or_quarantine(
     journal: CollectionJournal, source: str, event_id: str, document: object, now_ms: int
 ) -> bytes | None:
-    """The image of a document; one that no document may be goes to the quarantine, and the stream goes on."""
+    """Encode a document. An invalid document is quarantined, and the stream continues."""
     try:
         return encode_image(document)
     except SourceError as error:
@@ -157,11 +157,12 @@ def append_scan_diff(
     collections: Iterable[str],
     now_ms: int,
 ) -> int:
-    """Append the difference between what a scan found and the journal's last images; returns how many changes.
+    """Append the difference between a scan and the journal's last images. Returns the number of changes.
 
-    `collections`: those in which what was not found is gone. To name one of another source does no harm.
+    `collections` are those in which documents that were not found count as deleted. Naming a collection of another
+    source has no effect.
     """
-    scan_id = f"scan:{journal.last_offset()}"  # never twice: whatever a scan appends moves the offset
+    scan_id = f"scan:{journal.last_offset()}"  # unique: every append of a scan advances the offset
     missing = {collection: journal.image_keys(source, collection) for collection in collections}
     changed = 0
     for chunk in chunks(documents, weigh=lambda document: len(document.image)):
@@ -212,7 +213,7 @@ def run_reader(
     clock: Clock,
     care: SourceHealth,
 ) -> None:
-    """Keep a source read until `stop` is set. Transient errors are retried; what a person must mend is said."""
+    """Read a source until `stop` is set. Transient errors are retried; other errors are reported to the operator."""
     buckets = TokenBucket.from_options(source.options, clock)
     settled = False
     while not stop.is_set():
@@ -237,7 +238,7 @@ def run_reader(
 def _poll_once(
     reader: SourceReader, journal: CollectionJournal, source: Source, *, settled: bool
 ) -> tuple[int, int]:
-    """One look. Whatever is no error of ours is told as one: a reader must not die of a document."""
+    """Poll once. An unexpected exception is reported as a source error: one document must not end the reader."""
     try:
         if journal.resume_token(source.name) is None:
             _start(reader, journal, source)
@@ -263,10 +264,10 @@ def _poll_once(
 
 
 def _recover_interrupted_start(journal: CollectionJournal, source: Source) -> None:
-    """What a crash has left half done: a beginning whose last word is missing, or a gap that may not be bridged."""
+    """Finish what a crash interrupted: an incomplete start, or a gap that must not be bridged."""
     reasons = {p.reason for p in journal.partitions(source.name) if p.state != "live"}
     if reasons == {FIRST_SCAN}:
-        journal.set_state(source.name, "live")  # the token is the last thing that a beginning writes
+        journal.set_state(source.name, "live")  # the token is the last write of a start
     elif reasons:
         raise SourceError(
             "E6105", f"a gap was not bridged before the reader ended ({', '.join(sorted(reasons))})"
@@ -290,9 +291,7 @@ def _recover_from_gap(
     if scan:
         journal.set_state(source.name, "catching-up", "a scan bridges the gap")
     else:
-        journal.delete_images(
-            source.name
-        )  # they are of before the gap: who begins anew must not begin with them
+        journal.delete_images(source.name)  # images from before the gap must not be part of a new snapshot
     reader.begin(scan=scan)
     journal.set_state(source.name, "live", new_epoch=resync)
 
@@ -313,6 +312,6 @@ def _log_failure(source: Source, error: VedetteError) -> None:
 
 
 def quick_pause(failures: int, chance: Random) -> float:
-    """After so many failures in a row."""
+    """Delay after this number of consecutive failures."""
     grown = FIRST_PAUSE_SECONDS * 2.0 ** min(failures - 1, 20)
     return min(grown, LONGEST_PAUSE_SECONDS) * (0.9 + 0.2 * chance.random())

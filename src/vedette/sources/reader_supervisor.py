@@ -1,4 +1,4 @@
-"""Keeps one reader per source going, each on a thread of its own, as sources come, pause and go."""
+"""Run one reader thread per source, as sources are added, paused and removed."""
 
 from __future__ import annotations
 
@@ -58,7 +58,7 @@ _CHOICES = {"start": ("beginning", "now"), "on_gap": ("scan", "resync"), "pre_im
 
 
 def validate_source(source: Source, others: Iterable[Source] = ()) -> None:
-    """E6101 for a name, kind or option that cannot be, or not beside the others."""
+    """Raises E6101 for an invalid name, kind or option, or one that conflicts with another source."""
     if not source.name.isidentifier() or source.name.startswith("_"):
         raise _invalid(f"{source.name!r} is no name: letters, digits and _, not first a digit or _")
     if source.kind not in READERS:
@@ -98,7 +98,7 @@ def _mongodb_problem(address: str) -> str:
     from pymongo import uri_parser
     from pymongo.errors import PyMongoError
 
-    if address.startswith("mongodb+srv://"):  # parsing it would ask a name server
+    if address.startswith("mongodb+srv://"):  # parsing it would query DNS
         return ""
     try:
         uri_parser.parse_uri(address, validate=False)
@@ -132,13 +132,13 @@ def open_reader(source: Source, journal: CollectionJournal, clock: Clock) -> Sou
 
 class _ReaderThread(NamedTuple):
     source: Source
-    """As it was when its reader was started; one that was added anew may have another address."""
+    """The source as it was when its reader started; a source that was added again may have another address."""
     thread: Thread
     stop: Flag
 
 
 class ReaderSupervisor:
-    """`tend` now and then: it starts readers of new sources and lets go of those whose source was removed."""
+    """Call `reconcile` periodically: it starts readers of new sources and stops those of removed ones."""
 
     def __init__(
         self,
@@ -147,7 +147,7 @@ class ReaderSupervisor:
         chance: Random,
         care: Callable[[Source, Random], SourceHealth] = lambda _, chance: QuickRetries(chance),
     ) -> None:
-        """`care`: who keeps a source's health, and says when it may be read."""
+        """`care` returns the health of a source and decides when it may be read."""
         self._journal = open_journal(journal, clock)
         self._clock, self._chance, self._care = clock, chance, care
         self._threads: dict[str, _ReaderThread] = {}
@@ -157,7 +157,9 @@ class ReaderSupervisor:
         for name, reading in list(self._threads.items()):
             if wanted.get(name) != reading.source or not reading.thread.is_alive():
                 reading.stop.set()
-                if not reading.thread.is_alive():  # a source has one reader: the next one waits for the last
+                if (
+                    not reading.thread.is_alive()
+                ):  # a source has one reader: the next one waits until the last has ended
                     del self._threads[name]
         for name, source in wanted.items():
             if name not in self._threads:
@@ -180,7 +182,7 @@ class ReaderSupervisor:
         thread.start()
 
     def _read(self, source: Source, stop: Flag, chance: Random) -> None:
-        """One reader's thread, with a journal of its own. A reader that cannot be opened is tried again."""
+        """The thread of one reader, with its own journal connection. A reader that cannot be opened is retried."""
         journal = open_journal(self._journal.address, self._clock)
         care = self._care(source, chance)
         while not stop.is_set():

@@ -1,4 +1,4 @@
-"""What readers hand to the journal, and what the journal hands on. Plain records, no behaviour."""
+"""Records between readers, the journal and the pipeline. No behaviour."""
 
 from __future__ import annotations
 
@@ -22,61 +22,61 @@ __all__ = [
 ]
 
 PartitionState = Literal["live", "stale", "catching-up", "shedding", "degraded"]
-"""stale: changes were lost between the source and us; nothing is delivered until a scan or a resync has bridged it.
-shedding and degraded are told to gateways of a live partition that is behind (`vedette.control.lag_policy`)."""
+"""stale: changes were lost between the source and us; nothing is delivered until a scan or a resync has repaired it.
+Gateways receive shedding and degraded for a live partition that lags (`vedette.control.lag_policy`)."""
 
 FIRST_SCAN = "the first scan"
-"""The reason why a partition is catching up that has lost nothing."""
+"""Reason of a catch-up without lost changes."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Source:
-    """One external place that is watched: where it is and how it is read."""
+    """One external source: its address and how it is read."""
 
     name: str
-    """The first half of its collections' names: `shop` in `shop::orders`."""
+    """Prefix of its collection names: `shop` in `shop::orders`."""
     kind: str
     """mongodb, postgres or graph."""
     address: str
     tenant: str = "default"
     """The database whose watches see the collections."""
     partitions: int = 4
-    """Order domains: a change goes to the one that the hash of its key names."""
+    """Number of order domains; a change belongs to the one that the hash of its key selects."""
     paused: bool = False
     options: Mapping[str, str] = field(default_factory=dict)
-    """What only its reader understands, such as `start` or `collections`."""
+    """Options of the reader, such as `start` or `collections`."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SourceEvent:
-    """One change as a reader saw it, before the journal gives it a place."""
+    """One change as a reader saw it, before the journal assigns an offset."""
 
     event_id: str
-    """The source's own name of the change; a repeat has the same and is dropped."""
+    """Id of the change at the source; a duplicate has the same id and is dropped."""
     collection: str
     key: str
     after: bytes | None
     """The image after the change; None for a deletion."""
     before: bytes | None = None
-    """Only when the source tells it; otherwise the journal's last image stands in."""
+    """The image before the change, if the source sends it; otherwise the journal uses its last image."""
     created: bool = False
-    """The source says that there was nothing before."""
+    """True if the source reports that the document did not exist before."""
     time_ms: int
-    """When the source says it happened."""
+    """Time of the change at the source."""
     transaction: str = ""
 
 
 MAX_COUNTED_BACKLOG = 100_000
-"""Changes that are counted when somebody asks what is past an offset: who is further behind knows enough by then."""
+"""Maximum number of changes counted after an offset; a larger backlog is reported as this number."""
 
 
 MAX_QUARANTINED = 10_000
-"""What is kept of the quarantine, over all sources, the youngest: a source that sends nothing else must not fill the
-disk."""
+"""Maximum number of quarantined changes over all sources; the oldest are deleted, so that a faulty source cannot fill
+the disk."""
 
 
 class PartitionBacklog(NamedTuple):
-    """What of a partition is past an offset."""
+    """Changes of a partition after an offset."""
 
     changes: int
     oldest_ms: int
@@ -87,7 +87,7 @@ class ChangeRow(NamedTuple):
     """One change in the journal, in column order."""
 
     offset: int
-    """Increasing over all sources, in the order of commits; never reused."""
+    """Increases over all sources in commit order; never reused."""
     source: str
     tenant: str
     partition: int
@@ -98,11 +98,11 @@ class ChangeRow(NamedTuple):
     collection: str
     key: str
     op: str
-    """create, update or delete, by the images."""
+    """create, update or delete, derived from the images."""
     before: bytes | None
     after: bytes | None
     before_known: bool
-    """False when nobody knows what was there before: the document was never seen and the source does not tell."""
+    """False if the previous image is unknown: the document was never seen and the source does not send it."""
     time_ms: int
     appended_ms: int
     transaction: str
@@ -110,14 +110,14 @@ class ChangeRow(NamedTuple):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Partition:
-    """An order domain of a source. `id` is unique in the home; 0 is the engine's own."""
+    """An order domain of a source. `id` is unique in the data directory; 0 is the engine's own partition."""
 
     id: int
     source: str
     number: int
     epoch: int
     seq: int
-    """Of its last change."""
+    """Time of its last change."""
     state: PartitionState = "live"
     reason: str = ""
 
@@ -125,14 +125,14 @@ class Partition:
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AppendResult:
     offset: int
-    """The journal's last offset after the append."""
+    """Last offset of the journal after the append."""
     appended: int
     repeated: int
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SnapshotPage:
-    """A page of a collection at one moment: changes with a greater offset come after it."""
+    """A page of a collection at one offset; changes with a larger offset come after it."""
 
     offset: int
     documents: tuple[tuple[str, bytes], ...]
@@ -141,11 +141,11 @@ class SnapshotPage:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class QuarantinedChange:
-    """A change that could not be used, and why. The stream went on without it."""
+    """A change that could not be processed, and why. The stream continued without it."""
 
     source: str
     event_id: str
     reason: str
     excerpt: str
-    """Its beginning, for whoever looks."""
+    """Beginning of the change, for operators."""
     time_ms: int

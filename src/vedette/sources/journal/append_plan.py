@@ -1,7 +1,7 @@
-"""Which rows an append adds to the journal: repeats out, partitions and numbers given, before-images filled in.
+"""Plan an append to the journal: drop duplicates, assign partitions and sequence numbers, fill in before-images.
 
-Pure: it is told what the journal holds and answers with what to write. So the SQLite and the PostgreSQL journal cannot
-differ in it.
+Pure: it gets the state of the journal and returns the rows to write, so the SQLite and the PostgreSQL journal behave
+identically.
 """
 
 from __future__ import annotations
@@ -24,16 +24,16 @@ DocumentKey: TypeAlias = tuple[str, str]
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AppendPlan:
     rows: tuple[ChangeRow, ...]
-    """Without offsets: the journal gives them."""
+    """Rows without offsets; the journal assigns them."""
     images: Mapping[DocumentKey, bytes | None]
-    """Last images to write; None is to forget."""
+    """Last images to write; None deletes one."""
     seqs: Mapping[int, int]
     """Partition ids to their new last seq."""
     duplicates: int
 
 
 def partition_of(tenant: str, collection: str, key: str, count: int) -> int:
-    """The number of the partition that a document belongs to; the tenant is part of it (ruling 15)."""
+    """Return the partition number of a document. The tenant is part of the hash."""
     return text_hash(f"{tenant}\0{collection}\0{key}") % count
 
 
@@ -56,7 +56,8 @@ def plan_append(
     images: Mapping[DocumentKey, bytes],
     now_ms: int,
 ) -> AppendPlan:
-    """`known_ids`: ids of these events that the journal has. `images`: last images of the keys of these events."""
+    """`known_event_ids` are the ids of these events that the journal already has; `images` the last images of their
+    keys."""
     places = {partition.number: partition for partition in partitions}
     seqs = {partition.id: partition.seq for partition in partitions}
     seen, current, touched = (
@@ -75,7 +76,7 @@ def plan_append(
         name = (collection, key)
         before = event.before if event.before is not None else current.get(name)
         if before is None and after is None:
-            continue  # a deletion of what nobody ever saw: there is nothing to tell
+            continue  # deletion of a document that was never seen: nothing to report
         known = before is not None or event.created or name in touched
         place = places[partition_of(tenant, collection, key, len(places))]
         new_seqs[place.id] = seqs[place.id] = seq = seqs[place.id] + 1

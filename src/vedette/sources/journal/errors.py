@@ -1,4 +1,4 @@
-"""What a journal says when it cannot do what it is asked."""
+"""Errors that a journal raises."""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
-"""The journal in PostgreSQL, where pipeline and sources run on several machines. The same rules as in SQLite.
+"""The journal in PostgreSQL, for pipelines and sources on several hosts. Same semantics as in SQLite.
 
-Appends take turns by an advisory lock: offsets come from a sequence, and without the lock a smaller one could become
-visible after a greater one was read, which a reader of ranges would never see.
+Appends are serialized by an advisory lock. Offsets come from a sequence; without the lock, a smaller offset could
+become visible after a larger one was read, and a reader of ranges would miss it.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ __all__ = ["PostgresJournal"]
 SCHEMA = "vedette_collections"
 NOTIFY_CHANNEL = "vedette_journal"
 APPEND_LOCK_KEY = 7_707_001
-"""The advisory lock that appends hold."""
+"""Key of the advisory lock that appends hold."""
 _TABLES = f"""
     CREATE SCHEMA IF NOT EXISTS {SCHEMA};
     CREATE TABLE IF NOT EXISTS {SCHEMA}.sources (name text PRIMARY KEY, kind text NOT NULL, address text NOT NULL,
@@ -70,7 +70,7 @@ _PARTITION = "SELECT id, source, number, epoch, seq, state, reason FROM partitio
 
 
 class PostgresJournal:
-    """Changes of external collections in a PostgreSQL database, in a schema of their own."""
+    """Changes of external collections in a PostgreSQL database, in their own schema."""
 
     def __init__(self, address: str, *, clock: Clock | None = None) -> None:
         self.address = address
@@ -381,7 +381,7 @@ class PostgresJournal:
 
     @contextmanager
     def _reading(self) -> Iterator[psycopg.Connection[tuple[Any, ...]]]:
-        """On a line that works: one that was cut is gone for good, so who comes next begins with another."""
+        """Return a live connection. A broken connection is discarded, and the next caller opens a new one."""
         with self._lock, translate_errors(self._place):
             if self._db.closed and not self._done:
                 self._db = self._connect()

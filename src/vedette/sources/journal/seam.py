@@ -1,14 +1,14 @@
-"""The journal between sources and the pipeline: its seam.
+"""The journal between sources and the pipeline: its interface.
 
-One reader per source appends; whoever likes reads ranges of integer offsets. One append is one transaction that holds
-the changes, the reader's resume token, the numbers of the partitions and the last image of every key, so after a crash
-they agree: what was appended is never asked for again, and what was not is.
+One reader per source appends; any process reads ranges of integer offsets. One append is one transaction with the
+changes, the reader's resume token, the sequence numbers of the partitions and the last image of every key, so they
+agree after a crash: a change is either appended or read again from the source.
 
-    reader ── events + token ──▶ append      repeats dropped by (source, event id), seq and before-images given once
-    pipeline ◀── ChangeRow ──── read         offset ranges; a range read twice is equal
-    gateway ◀── Snapshot ────── snapshot     a page of last images and the offset it is true for
+    reader ── events + token ──▶ append      duplicates dropped by (source, event id); seq and before-images assigned
+    pipeline ◀── ChangeRow ──── read         offset ranges; reading a range twice gives equal rows
+    gateway ◀── SnapshotPage ── snapshot     a page of last images and the offset at which it is valid
 
-The usual mistake: telling the source "received" before `append` has returned.
+The usual mistake: acknowledging changes to the source before `append` has returned.
 """
 
 from __future__ import annotations
@@ -40,17 +40,17 @@ class CollectionJournal(Protocol):
 
     @property
     def address(self) -> str:
-        """What `open_journal` takes to open the same journal elsewhere, as on a Spark executor."""
+        """The address with which `open_journal` opens the same journal elsewhere, for example on a Spark executor."""
         ...
 
     # --- sources
 
     def add_source(self, source: Source) -> None:
-        """E6101 when the name is taken by another."""
+        """Raises E6101 if another source has the name."""
         ...
 
     def remove_source(self, name: str) -> None:
-        """Its changes, images and token go with it. E6103 when there is none."""
+        """Delete the source with its changes, images and token. Raises E6103 if it does not exist."""
         ...
 
     def set_paused(self, name: str, paused: bool) -> None: ...
@@ -58,47 +58,48 @@ class CollectionJournal(Protocol):
     def sources(self) -> list[Source]: ...
 
     def source(self, name: str) -> Source:
-        """E6103 when there is none."""
+        """Raises E6103 if it does not exist."""
         ...
 
     # --- readers
 
     def append(self, source: str, events: Sequence[SourceEvent], token: str | None) -> AppendResult:
-        """Make the events and the token durable together. A token of None leaves the one that is there."""
+        """Store the events and the token in one transaction. A token of None keeps the stored one."""
         ...
 
     def resume_token(self, source: str) -> str | None:
-        """Where the reader of a source goes on; None before its first append."""
+        """Position from which the reader of a source continues; None before its first append."""
         ...
 
     def image_keys(self, source: str, collection: str) -> set[str]:
-        """The keys of a collection as the journal knows it; a scan compares them with what is there."""
+        """The keys of a collection that the journal knows; a scan compares them with the source."""
         ...
 
     def images(self, source: str, collection: str, keys: Collection[str]) -> dict[str, bytes]: ...
 
     def delete_images(self, source: str) -> None:
-        """Nothing that is known of its documents is true any more, and nobody will look."""
+        """Delete the last images of a source whose state is unknown and that will not be scanned."""
         ...
 
     def quarantine(self, item: QuarantinedChange) -> None: ...
 
     def quarantined(self, source: str, limit: int = 100) -> list[QuarantinedChange]:
-        """The youngest first."""
+        """Newest first."""
         ...
 
     def quarantined_total(self) -> int:
-        """How many were quarantined so far, by readers and by the pipeline; those that were trimmed count, too."""
+        """Total number of quarantined changes, by readers and by the pipeline, including trimmed ones."""
         ...
 
     def set_state(
         self, source: str, state: PartitionState, reason: str = "", *, new_epoch: bool = False
     ) -> None:
-        """Set the state of all partitions of a source. `new_epoch`: nothing joins what was before with what comes."""
+        """Set the state of all partitions of a source. With `new_epoch`, earlier and later changes are not
+        contiguous."""
         ...
 
     def start_new_epoch(self, partition: int) -> None:
-        """Begin a new epoch of one partition: something of it was told to nobody, so its followers begin anew."""
+        """Start a new epoch of one partition because changes were lost; its subscribers must resync."""
         ...
 
     # --- readers of the journal
@@ -108,38 +109,39 @@ class CollectionJournal(Protocol):
     def read(
         self, after: int, upto: int, *, share: tuple[int, int] = (0, 1), limit: int | None = None
     ) -> Sequence[ChangeRow]:
-        """Changes with after < offset ≤ upto, in order. `share` (i, n): only partitions whose id is i modulo n.
+        """Changes with after < offset ≤ upto, in order. `share` (i, n) selects partitions whose id is i modulo n.
 
-        E6006 when a part of the range was trimmed away.
+        Raises E6006 if a part of the range was trimmed.
         """
         ...
 
     def end_within_limits(self, after: int, max_rows: int, max_bytes: int) -> int:
-        """The greatest offset such that the range after `after` stays within both; at least one change, if any."""
+        """The largest end offset for which the range after `after` stays within both limits; at least one change, if
+        any."""
         ...
 
     def last_offset(self) -> int: ...
 
     def backlog(self, offset: int) -> dict[int, PartitionBacklog]:
-        """What is past an offset, of each partition that has something among the oldest 100,000."""
+        """Per partition, the changes after an offset, counted among the oldest 100,000."""
         ...
 
     def wait_for_append(self, after: int, seconds: float) -> int:
-        """The last offset, as soon as it is past `after`, or when the time is over."""
+        """Return the last offset as soon as it is greater than `after`, or at the timeout."""
         ...
 
     def snapshot(
         self, tenant: str, collection: str, *, after_key: str | None = None, limit: int = 1000
     ) -> SnapshotPage:
-        """A page of last images by key, and the offset at which it is true."""
+        """A page of last images by key, and the offset at which it is valid."""
         ...
 
     def collections(self, tenant: str) -> list[str]: ...
 
     def trim(self, before_ms: int) -> int:
-        """Forget changes appended before that moment, a prefix only; returns the first offset that is kept.
+        """Delete a prefix of changes appended before that time. Returns the first offset that is kept.
 
-        Of the quarantine the youngest stay, whenever they came.
+        The newest quarantined changes are kept regardless of their age.
         """
         ...
 
@@ -147,7 +149,7 @@ class CollectionJournal(Protocol):
 
 
 def open_journal(address: str | Path, clock: Clock | None = None) -> CollectionJournal:
-    """The journal at a PostgreSQL URL, in a file, or `collections.db` in a data directory."""
+    """Open the journal at a PostgreSQL URL, in a file, or as `collections.db` in a data directory."""
     text = str(address)
     if text.startswith(("postgresql://", "postgres://")):
         from vedette.sources.journal.postgres_journal import PostgresJournal

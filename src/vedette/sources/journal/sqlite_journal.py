@@ -1,4 +1,4 @@
-"""The journal in one SQLite file of the data directory: the default. Any process may read while one appends."""
+"""The journal in one SQLite file of the data directory; the default. Other processes may read while one appends."""
 
 from __future__ import annotations
 
@@ -36,13 +36,13 @@ from vedette.values import timestamp_to_ms
 __all__ = ["SqliteJournal"]
 
 POLL_SECONDS = 0.005
-"""How often `wait` asks whether somebody has committed: a look at one number in shared memory."""
+"""Seconds between checks of `wait_for_append`; a check reads one number in shared memory."""
 IDLE_POLL_SECONDS = 0.03
-"""How often when it has asked in vain so many times: an idle pipeline costs next to nothing."""
+"""Seconds between checks after this many unsuccessful ones, so that an idle pipeline costs almost nothing."""
 POLLS_UNTIL_IDLE = 400
 CHECKPOINT_PAGES = 8_000
-"""Pages of the log, of 4 KiB, before they go into the file. Last images lie anywhere in it, so with SQLite's own 1,000
-most pages of an append were written twice at once; with these many a page stands for several appends."""
+"""Pages of 4 KiB in the WAL before a checkpoint. Last images are spread over the whole file, so with SQLite's default
+of 1,000 most pages of an append were written twice; with this value one page write covers several appends."""
 FORMAT = 1
 _BUSY_SECONDS = 30.0
 _SCHEMA = (
@@ -81,7 +81,7 @@ _SIZES = """SELECT "offset", coalesce(length(before), 0) + coalesce(length(after
 
 
 class SqliteJournal:
-    """Changes of external collections in the file `path`, created when it is not there."""
+    """Changes of external collections in the file `path`, created if it does not exist."""
 
     def __init__(self, path: Path, *, clock: Clock | None = None) -> None:
         self.address = str(path)

@@ -1,3 +1,3 @@
-"""MongoDB collections, by change streams."""
+"""MongoDB collections, through change streams."""
 
 __all__: list[str] = []

@@ -1,4 +1,4 @@
-"""Events of a change stream and documents of MongoDB, put into our words. No I/O: recorded answers test it."""
+"""Convert change stream events and documents of MongoDB. No I/O: tested with recorded events."""
 
 from __future__ import annotations
 
@@ -18,14 +18,14 @@ __all__ = ["MongoChange", "document_key", "parse_change_event", "to_document_val
 
 
 class MongoChange(NamedTuple):
-    """What one event says. `after` None with `op` update: the document was gone when the server looked for it."""
+    """One decoded event. `after` is None with `op` update if the document was gone when the server looked it up."""
 
     event_id: str
     op: str
-    """create, update, delete; `drop` for a collection that is gone and a stream that ends with it."""
+    """create, update or delete; `drop` if the collection is gone and its stream ends."""
     key: str
     raw_key: Any
-    """The key as MongoDB has it, to ask for the document again."""
+    """The key as MongoDB stores it, to read the document again."""
     before: dict[str, Any] | None
     after: dict[str, Any] | None
     time_ms: int
@@ -40,14 +40,14 @@ _OPS = {"insert": "create", "update": "update", "replace": "update", "delete": "
 
 
 def parse_change_event(event: Mapping[str, Any]) -> MongoChange | None:
-    """None for events that say nothing about documents (indexes, sharding, options)."""
+    """None for events that are not about documents (indexes, sharding, options)."""
     kind = event["operationType"]
     op = _OPS.get(kind)
     if op is None and kind not in ("drop", "rename", "dropDatabase", "invalidate"):
         return None
     document, before = event.get("fullDocument"), event.get("fullDocumentBeforeChange")
     if document is not None and "_id" not in document:
-        document = None  # as another server than MongoDB says that it was gone when it looked
+        document = None  # form that servers other than MongoDB use for a missing document
     raw_key = (document or event.get("documentKey") or {}).get("_id")
     return MongoChange(
         event_id=_token_text(event["_id"]),
@@ -69,7 +69,7 @@ def _token_text(token: Any) -> str:
 
 
 def _event_time_ms(event: Mapping[str, Any]) -> int:
-    """The wall clock of the server where it tells it (6.0), else the seconds of its cluster time."""
+    """The server's wall clock if the event has it (MongoDB 6.0), else the seconds of the cluster time."""
     wall = event.get("wallTime")
     if wall is not None:
         return int(wall.timestamp() * 1000)
@@ -83,8 +83,9 @@ def _transaction(event: Mapping[str, Any]) -> str:
 
 
 def document_key(value: Any) -> str:
-    """A key as text: a text as it is, an ObjectId in hex, anything else as JSON. A text that looks like one of the
-    others is in quotes: 1 and "1" are two documents. So is one with a NUL, which no journal could find again."""
+    """A key as text: a string as it is, an ObjectId in hex, anything else as JSON. A string that looks like one of
+    the others is quoted: 1 and "1" are two documents. So is a string with a NUL character, which the journal could
+    not look up."""
     if isinstance(value, str) and not _AMBIGUOUS_KEY(value):
         return str(value)
     if isinstance(value, bson.ObjectId):
@@ -93,9 +94,9 @@ def document_key(value: Any) -> str:
 
 
 def to_document_value(value: Any, depth: int = 0) -> Any:
-    """A value of BSON as a document may hold it. `_id` becomes `id`, unless the document has one of its own."""
+    """Convert a BSON value. `_id` becomes `id` unless the document has an `id`."""
     if depth > MAX_DEPTH:
-        return value  # refused where it is encoded
+        return value  # rejected by the encoder
     match value:
         case Mapping():
             fields = {

@@ -1,8 +1,9 @@
-"""Reads collections of a MongoDB database: a scan, then one change stream for each.
+"""Read collections of a MongoDB database: a scan, then one change stream per collection.
 
-Theory of operation. A stream begins at the server's time of before the scan: nothing falls between the two. Events of
-before the scan's end may be older than what the scan saw; for those the document is read again, so that no document
-goes back in time. The place of every stream is one token, appended together with the events that led there.
+Theory of operation. A stream starts at the server time before the scan, so no change falls between the two. Events
+from before the end of the scan may be older than the scanned documents; for those the reader reads the document
+again, so that no document goes back in time. The position of every stream is one token, appended together with the
+events that led there.
 """
 
 from __future__ import annotations
@@ -43,22 +44,22 @@ __all__ = ["MongodbReader"]
 
 RESUME_LOST_CODES = frozenset({136, 260, 280, 286, 10334})
 """CappedPositionLost, InvalidResumeToken, ChangeStreamFatalError, ChangeStreamHistoryLost, and BSONObjectTooLarge: an
-event of more than 16 MB, which no stream can pass."""
+event over 16 MB, which no stream can pass."""
 FATAL_CODES = frozenset({13, 18, 40573, 40324})
 """Unauthorized, AuthenticationFailed, not a replica set."""
 NEW_COLLECTIONS_SECONDS = 10.0
 POSITION_SAVE_SECONDS = 10.0
-"""How often the places of streams are noted on which nothing happens: the server's log is cut under them, too."""
+"""Seconds between stored positions of idle streams, because the server trims its oplog under them too."""
 IDLE_SECONDS = 0.05
-"""Between two looks at streams that had nothing."""
+"""Seconds between polls of idle streams."""
 _SERVER_SECONDS = 10
 
 
 class MongodbReader:
     """Options of the source: `database` (or in the address), `collections` (comma-separated; default all),
 
-    `pre_images: true` to ask the server for images of before a change, where it keeps them, `resume_after` to begin
-    after events that somebody else has read.
+    `pre_images: true` to request before-images from the server, `resume_after` to start after events that another
+    system has already processed.
     """
 
     def __init__(self, source: Source, journal: CollectionJournal, clock: Clock) -> None:
@@ -75,7 +76,7 @@ class MongodbReader:
                 serverSelectionTimeoutMS=_SERVER_SECONDS * 1000,
                 tz_aware=True,
                 datetime_conversion="DATETIME_AUTO",  # a date after the year 9999 must not stop the stream,
-                unicode_decode_error_handler="replace",  # nor a text that is none
+                unicode_decode_error_handler="replace",  # nor an invalid string
                 appname="vedette",
             )
             name = source.options.get("database")
@@ -91,7 +92,7 @@ class MongodbReader:
         self._client.close()
 
     def forget(self) -> None:
-        """MongoDB keeps nothing for who reads a change stream."""
+        """No-op: MongoDB keeps no state for readers of change streams."""
 
     # --- the beginning --------------------------------------------------------------------------------------
 
@@ -111,7 +112,7 @@ class MongodbReader:
         self._journal.append(self._source.name, [], json.dumps(self._positions))
 
     def _delete_other_collections(self, names: set[str]) -> None:
-        """Documents of collections that are no more, nor followed, are gone."""
+        """Documents of collections that no longer exist or are no longer followed are deleted."""
         gone = set(self._journal.collections(self._source.tenant)) - set(map(self._collection, names))
         append_scan_diff(self._journal, self._source.name, (), gone, self._now())
 
@@ -138,7 +139,7 @@ class MongodbReader:
         return {"at": [now.time, now.inc], "scanned": [0, 0], "token": token}
 
     def _server_time(self) -> bson.Timestamp:
-        """The server's time of its log; a server that does not tell is asked with ours."""
+        """Current operation time of the server, or our clock if the server does not report it."""
         told = self._client.admin.command("ping").get("operationTime")
         return told or bson.Timestamp(self._now() // 1000, 0)
 
@@ -165,14 +166,14 @@ class MongodbReader:
                 events = self._read_streams()
             appended = self._append(events)
         except BaseException:
-            self._close_streams()  # what was taken and is not in the journal is asked for again
+            self._close_streams()  # events that were read but not appended are requested again
             raise
         if not events and seconds:
             self._pause.wait(min(seconds, IDLE_SECONDS))
         return appended, _bytes(events)
 
     def _read_streams(self) -> list[SourceEvent]:
-        """What the streams have now; those that were asked come last next time."""
+        """Poll the streams. Streams that were polled come last next time."""
         events: list[SourceEvent] = []
         for name, stream in list(self._streams.items()):
             if _bytes(events) >= MAX_APPEND_BYTES:
@@ -206,7 +207,7 @@ class MongodbReader:
                     self._positions[name] = self._begin_collection(name, scan=True)
             if (
                 not self._streams
-            ):  # a reader may have been killed between the scan of a collection and noting its place
+            ):  # a reader may have been killed between the scan of a collection and storing its position
                 self._delete_other_collections({*names, *self._positions})
         for name in self._positions:
             if name not in self._streams:
@@ -228,7 +229,7 @@ class MongodbReader:
     def _read_stream(
         self, name: str, stream: CollectionChangeStream[Any], before: Sequence[SourceEvent]
     ) -> Iterator[SourceEvent]:
-        """What one stream has now, up to a chunk. Its place moves as the events are taken; `before`: those so far."""
+        """Read one stream, up to a chunk. Its position moves with the events; `before` are the events read so far."""
         size = 0
         for _ in range(MAX_APPEND_EVENTS):
             event = stream.try_next() if size < MAX_APPEND_BYTES else None
@@ -255,7 +256,7 @@ class MongodbReader:
             now = self._database[name].find_one({"_id": change.raw_key})
             after = to_document_value(now) if now is not None else None
         elif change.op == "update" and after is None:
-            return  # it was deleted since: that is told by an event of its own
+            return  # it was deleted since; that deletion has its own event
         image = None
         if after is not None:
             image = encode_or_quarantine(
@@ -268,14 +269,14 @@ class MongodbReader:
             overlaps
             and self._journal.images(self._source.name, collection, [change.key]).get(change.key) == image
         ):
-            return  # the scan has told it
+            return  # the scan has reported it
         yield self._event(collection, change.key, change, change.event_id, image)
 
     def _drop_collection(
         self, name: str, change: MongoChange, before: Sequence[SourceEvent]
     ) -> Iterator[SourceEvent]:
-        """A collection was dropped or renamed. If one of its name is there again, it is scanned: what was renamed to it
-        is in no stream."""
+        """A collection was dropped or renamed. If a collection of the same name exists again, it is scanned, because
+        a renamed collection appears in no stream."""
         self._streams.pop(name).close()
         self._positions.pop(name)
         self._next_collection_check = 0.0
@@ -307,7 +308,7 @@ class MongodbReader:
         )
 
     def _close_streams(self) -> None:
-        """And forget where they are: the journal knows."""
+        """Close the streams and forget their positions; the journal has them."""
         for stream in self._streams.values():
             with suppress(errors.PyMongoError):
                 stream.close()
@@ -327,7 +328,7 @@ def _bytes(events: list[SourceEvent]) -> int:
 
 @contextmanager
 def _translate_errors() -> Iterator[None]:
-    """Errors of the server as ours: E6104 to try again, E6105 the place is lost, E6106 for a person."""
+    """Translate server errors: E6104 is retryable, E6105 means the position is lost, E6106 needs an operator."""
     try:
         yield
     except errors.OperationFailure as problem:

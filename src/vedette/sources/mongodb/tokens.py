@@ -1,4 +1,4 @@
-"""Resume tokens that a user gives: where to begin reading collections that somebody else has read so far."""
+"""Resume tokens given by a user: where to start reading collections that another system has read so far."""
 
 from __future__ import annotations
 
@@ -11,7 +11,8 @@ __all__ = ["resume_tokens"]
 
 
 def resume_tokens(text: str) -> dict[str, dict[str, Any]]:
-    """The option `resume_after`: by collection, the token of the last event that somebody had; E6101 when it is not."""
+    """Parse the option `resume_after`: collection to the token of the last processed event. Raises E6101 if it is
+    invalid."""
     try:
         tokens = json.loads(text or "{}")
     except ValueError:

@@ -1,3 +1,3 @@
-"""PostgreSQL tables as collections, by logical decoding."""
+"""PostgreSQL tables as collections, through logical decoding."""
 
 __all__: list[str] = []

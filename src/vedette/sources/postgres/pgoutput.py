@@ -1,7 +1,7 @@
-"""The messages of `pgoutput`, protocol version 1, from bytes to records. No I/O.
+"""Decode the messages of `pgoutput`, protocol version 1. No I/O.
 
-Only what a reader of changes needs: transactions, relations and rows. Values come as text, as the server writes them;
-`None` is null, `UNCHANGED` a large value that the update did not touch and the server did not send.
+Only the messages that a reader of changes needs: transactions, relations and rows. Values are text as the server
+writes them; `None` is null, `UNCHANGED` is a large value that the update did not change and the server did not send.
 """
 
 from __future__ import annotations
@@ -38,14 +38,14 @@ Cell: TypeAlias = "bytes | _Unchanged | None"
 class Column(NamedTuple):
     name: str
     type: int
-    """The OID of its type."""
+    """OID of the column type."""
     key: bool
 
 
 @dataclass(frozen=True, slots=True)
 class Begin:
     lsn: int
-    """Of the commit."""
+    """LSN of the commit."""
     time_us: int
     """Microseconds since 2000-01-01."""
     xid: int
@@ -63,7 +63,7 @@ class Relation:
     schema: str
     name: str
     identity: str
-    """d: the primary key, f: all columns, n: nothing, i: an index."""
+    """d: primary key, f: all columns, n: nothing, i: an index."""
     columns: tuple[Column, ...]
 
 
@@ -78,7 +78,7 @@ class Updated:
     relation: int
     old: tuple[Cell, ...] | None
     full: bool
-    """Whether `old` is the whole row; otherwise only its key columns count."""
+    """True if `old` is the whole row; otherwise only its key columns are set."""
     new: tuple[Cell, ...]
 
 
@@ -98,7 +98,7 @@ Message: TypeAlias = Begin | Commit | Relation | Inserted | Updated | Deleted | 
 
 
 def read_message(data: bytes) -> Message | None:
-    """One message; None for those that say nothing about rows (types, origins, messages of programs)."""
+    """Decode one message; None for messages that are not about rows (types, origins, logical messages)."""
     reader = _Reader(data)
     try:
         return _message(reader)

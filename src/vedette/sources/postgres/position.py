@@ -1,9 +1,9 @@
-"""Where a reader of PostgreSQL is: which tables it knows, what a scan has seen of them, how far the slot is read.
+"""Position of a PostgreSQL reader: the known tables, the snapshots of their scans, and the LSN.
 
-The place is the reader's token, one line of JSON that the journal keeps together with the changes that led there:
+The position is the reader's token, one line of JSON that the journal stores together with the changes that led there:
 
-    lsn       everything that was committed up to here is in the journal; the slot is never further than this
-    partial   of the transaction whose commit is at the first number, so many messages are in the journal, too
+    lsn       everything committed up to here is in the journal; the slot is never ahead of it
+    partial   commit LSN of a transaction and the number of its messages that are in the journal too
     tables    by OID: schema, name, key columns, and the snapshot of the scan
 
 No I/O.
@@ -27,29 +27,29 @@ class WatchedTable:
     schema: str
     name: str
     keys: tuple[str, ...]
-    """The columns that a document is known by, in the order of the table."""
+    """Columns that identify a document, in table order."""
     snapshot: str = ""
-    """`xmin:xmax:xip,…`: the transactions that its scan saw; empty when it was not scanned."""
+    """`xmin:xmax:xip,…`: the snapshot of the scan; empty if the table was not scanned."""
     scanned: int = 0
-    """The end of the server's log when the scan began: what is committed after it, the scan has not seen."""
+    """End of the server's WAL when the scan began; later commits are not in the scan."""
 
     @property
     def path(self) -> str:
         return f"{self.schema}.{self.name}"
 
     def has_same_key(self, other: WatchedTable) -> bool:
-        """Whether documents have the same collection and the same keys, so that nothing need be compared anew."""
+        """True if documents keep their collection and keys, so that no new comparison is needed."""
         return (self.path, self.keys) == (other.path, other.keys)
 
     def matches_relation(self, relation: Relation) -> bool:
-        """Whether a message about rows of that form is about this table as we know it."""
+        """True if a row message of this relation is about this table as we know it."""
         told = {column.name for column in relation.columns if column.key}
         keyed = told >= set(self.keys) if relation.identity == "f" else told == set(self.keys)
         return keyed and (relation.schema, relation.name) == (self.schema, self.name)
 
     def scan_included(self, begin: Begin) -> bool:
-        """Whether the scan has seen that transaction. Numbers of transactions come round again, places in the log do
-        not: so a number is only looked at for what was committed before the scan."""
+        """True if the scan saw that transaction. Transaction ids wrap around, LSNs do not, so the id is compared only
+        for commits before the scan."""
         return bool(self.snapshot) and begin.lsn < self.scanned and _saw(self.snapshot, begin.xid)
 
 
@@ -61,7 +61,7 @@ class SlotPosition:
 
     @classmethod
     def parse(cls, token: str | None) -> SlotPosition | None:
-        """None for a token that says nothing of it: that of an older release."""
+        """None for a token without the field."""
         facts: dict[str, Any] = json.loads(token or "{}")
         if "tables" not in facts:
             return None
@@ -79,7 +79,7 @@ class SlotPosition:
         return json.dumps({"lsn": lsn_text(self.lsn), "partial": [lsn_text(number), done], "tables": tables})
 
     def covers(self, begin: Begin) -> bool:
-        """Whether all of that transaction is in the journal."""
+        """True if the whole transaction is in the journal."""
         return begin.lsn < self.lsn
 
     def with_tables(self, tables: Iterable[WatchedTable], without: Iterable[int] = ()) -> SlotPosition:
@@ -105,7 +105,7 @@ def _table(oid: int, facts: list[Any]) -> WatchedTable:
 
 
 def _saw(snapshot: str, xid: int) -> bool:
-    """Messages have the lower 32 bits of a transaction's number; the snapshot says which round they belong to."""
+    """Messages have the lower 32 bits of a transaction id; the snapshot gives the epoch."""
     low, high, running = snapshot.split(":")
     whole = (int(high) & ~0xFFFFFFFF) | xid
     if whole - int(high) > 2**31:

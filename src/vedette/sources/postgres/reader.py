@@ -1,13 +1,13 @@
-"""Reads the tables of a PostgreSQL database: a scan, then the slot.
+"""Read the tables of a PostgreSQL database: a scan, then the replication slot.
 
-Theory of operation. A slot keeps the changes that we have not confirmed. `poll` *peeks* at them, appends them to the
-journal, and only then moves the slot on; a crash in between shows us the same changes again, and what the journal has
-of them is passed over. A scan runs in one snapshot of the server, taken after the slot was made; transactions that the
-snapshot already saw are passed over when they come out of the slot, so the two join without gap and without overlap.
-Each table has a snapshot of its own: one that appears later, or gets another name or key, is scanned alone.
+Theory of operation. A slot keeps the changes that were not confirmed. `poll` *peeks* at them, appends them to the
+journal, and only then advances the slot. After a crash in between, the same changes appear again, and those already
+in the journal are skipped. A scan runs in one snapshot of the server, taken after the slot was created; transactions
+that the snapshot saw are skipped in the slot, so scan and stream join without gap or overlap. Each table has its own
+snapshot: a table that appears later, or changes its name or key, is scanned alone.
 
-A slot belongs to one reader. That it is still ours, the place says: a slot that is further than the journal was read
-by somebody else, or was made anew and its scan did not come to an end. Either way changes are lost, and it is said.
+A slot belongs to one reader. The position shows whether it is still ours: a slot ahead of the journal was read by
+another program, or was recreated before its scan finished. In both cases changes are lost, and the reader reports it.
 """
 
 from __future__ import annotations
@@ -35,9 +35,9 @@ from vedette.values import timestamp_to_ms
 __all__ = ["PostgresReader"]
 
 LOOK_SECONDS = 10.0
-"""How often an idle reader looks for new tables, and lets the server forget what it has passed."""
+"""Seconds between checks of an idle reader for new tables, after which it also advances the slot."""
 LOCK_TIMEOUT = "1s"
-"""How long a new table may keep us waiting, and its writers behind us."""
+"""Maximum seconds to wait for the lock on a new table, because writers queue behind us."""
 _FETCH = 200
 CONNECTION_OPTIONS: dict[str, Any] = {
     "application_name": "vedette",
@@ -47,7 +47,7 @@ CONNECTION_OPTIONS: dict[str, Any] = {
     "keepalives_count": 3,
     "tcp_user_timeout": 60_000,
 }
-"""A server that has gone without a word is noticed within a minute; what the address says wins."""
+"""TCP keepalives: a dead server is noticed within a minute. Options in the address take precedence."""
 
 
 class PostgresReader:
@@ -71,7 +71,7 @@ class PostgresReader:
 
     @contextmanager
     def _connected(self) -> Iterator[None]:
-        """On a line that works: one that was cut is gone for good, so the next look begins with another."""
+        """Return a live connection. A broken connection is discarded, and the next poll opens a new one."""
         with _reaching(self._source.address):
             if self._db.closed:
                 self._db = self._connect()
@@ -81,7 +81,7 @@ class PostgresReader:
         self._db.close()
 
     def forget(self) -> None:
-        """Give the slot and the publication back: a slot that nobody reads keeps the server's log for ever."""
+        """Drop the slot and the publication: a slot without a reader keeps the server's WAL forever."""
         with self._connected():
             if self._owns_slot():
                 self._drop_slot()
@@ -129,12 +129,12 @@ class PostgresReader:
             )
 
     def _owner(self) -> str:
-        """A name of this source that another journal does not have, without the address, which is nobody's business."""
+        """A name for the slot that is unique to this journal and does not contain the address."""
         return f"Vedette, source {self._source.name} {text_hash(self._journal.address):016x}"
 
     def _owns_slot(self) -> bool:
-        """Whether nobody else reads the slot: there is none, or we made it. One that no publication tells of is ours if
-        we have read it."""
+        """True if no other program reads the slot: it does not exist, or we created it. A slot without our
+        publication is ours if we have read it."""
         row = self._db.execute(
             "SELECT obj_description(p.oid, 'pg_publication') FROM pg_replication_slots s LEFT JOIN pg_publication p"
             " ON p.pubname = s.slot_name WHERE s.slot_name = %s",
@@ -147,8 +147,8 @@ class PostgresReader:
     # --- scans ----------------------------------------------------------------------------------------------
 
     def _scan(self, tables: Iterable[WatchedTable], gone: Iterable[str]) -> list[WatchedTable]:
-        """Append what differs from the journal; the tables with the snapshot in which they were seen. `gone`:
-        collections that are compared, too, although no table may be left of them."""
+        """Append the differences to the journal. Return the tables with the snapshot of their scan. `gone` are
+        collections that are compared although their table may not exist."""
         tables = list(tables)
         with self._db.transaction():
             self._db.execute("SET TRANSACTION ISOLATION LEVEL REPEATABLE READ READ ONLY")
@@ -175,7 +175,7 @@ class PostgresReader:
         collection = self._collection(table)
         for row in self._rows(table):
             key = key_text([row[name] for name in table.keys])
-            document = {"id": key, **row}  # unless it has a column of that name
+            document = {"id": key, **row}  # unless the table has a column of that name
             image = encode_or_quarantine(
                 self._journal, self._source.name, f"scan:{collection}:{key}", document, self._now()
             )
@@ -183,7 +183,7 @@ class PostgresReader:
                 yield ScannedDocument(collection, key, image)
 
     def _rows(self, table: WatchedTable) -> Iterator[dict[str, Any]]:
-        """As the server writes them: psycopg itself has no values for some."""
+        """Values as the server writes them, because psycopg has no Python value for some."""
         self._db.execute(
             sql.SQL("DECLARE vedette_scan NO SCROLL CURSOR FOR SELECT * FROM {}").format(identifier(table))
         )
@@ -206,7 +206,7 @@ class PostgresReader:
     # --- the stream -----------------------------------------------------------------------------------------
 
     def poll(self, seconds: float) -> tuple[int, int]:
-        """Append whole transactions, then confirm them. A large one is appended in pieces."""
+        """Append whole transactions, then confirm them. A large transaction is appended in pieces."""
         place = SlotPosition.parse(self._journal.resume_token(self._source.name))
         with self._connected():
             place = self._verify_slot(place)
@@ -225,7 +225,7 @@ class PostgresReader:
         return reading.events, reading.bytes
 
     def _transactions(self, place: SlotPosition) -> TransactionAssembler:
-        relations: dict[int, Relation] = {}  # the server tells them at every peek
+        relations: dict[int, Relation] = {}  # the server sends them at every peek
         return TransactionAssembler(
             self._source, self._journal, place, relations, self._fetch_columns, self._now
         )
@@ -245,8 +245,8 @@ class PostgresReader:
         self._db.execute("SELECT pg_replication_slot_advance(%s, %s)", (self._slot, lsn_text(place.lsn)))
 
     def _idle(self, place: SlotPosition, end: int, seconds: float) -> None:
-        """Nothing has happened up to `end`. Now and then see whether the tables are the same, and let the server
-        forget what was changed elsewhere: otherwise quiet tables on a busy server would keep all of its log."""
+        """No change up to `end`. From time to time, check for new tables and advance the slot; otherwise quiet tables
+        on a busy server would retain its whole WAL."""
         now = self._clock.monotonic()
         if now >= self._look_again:
             self._look_again = now + LOOK_SECONDS
@@ -259,20 +259,20 @@ class PostgresReader:
             self._wait_for_wal(seconds)
 
     def _wait_for_wal(self, seconds: float) -> None:
-        """Until the server's log has grown, or the time is over. A slot has no bell that rings in SQL."""
+        """Wait until the server's WAL has grown, or until the timeout. SQL has no notification for slots."""
         end = self._clock.monotonic() + seconds
         first = self._log_end()
         while self._clock.monotonic() < end and self._log_end() == first:
             self._db.execute("SELECT pg_sleep(0.02)")
 
     def _log_end(self) -> int:
-        """Up to here everything can be decoded."""
+        """LSN up to which everything can be decoded."""
         row = self._db.execute("SELECT pg_current_wal_flush_lsn() - '0/0'::pg_lsn").fetchone()
         assert row is not None
         return int(row[0])
 
     def _verify_slot(self, place: SlotPosition | None) -> SlotPosition:
-        """The place, when the slot still has everything that comes after it; else E6105."""
+        """Return the position if the slot still has everything after it; else raise E6105."""
         row = self._db.execute(
             "SELECT coalesce(wal_status, 'lost'), confirmed_flush_lsn - '0/0'::pg_lsn FROM pg_replication_slots"
             " WHERE slot_name = %s",
@@ -289,8 +289,8 @@ class PostgresReader:
         return SourceError("E6105", text, fields={"source": self._source.name})
 
     def _fetch_columns(self, table: WatchedTable, key: dict[str, Any], columns: list[str]) -> dict[str, Any]:
-        """What a row has now in columns that a change did not touch: newer than the change, but never wrong for long,
-        since whatever changed them later is still to come."""
+        """Current values of columns that a change did not include. They may be newer than the change, but a later
+        change of them is still to come."""
         query = sql.SQL("SELECT {} FROM {} WHERE {}").format(
             sql.SQL(", ").join(map(sql.Identifier, columns)),
             identifier(table),
@@ -299,7 +299,7 @@ class PostgresReader:
         try:
             with self._db.transaction():
                 result = self._db.execute(query, list(key.values())).pgresult
-        except psycopg.ProgrammingError:  # columns or tables that are no more
+        except psycopg.ProgrammingError:  # columns or tables that no longer exist
             return {}
         assert result is not None
         if not result.ntuples:
@@ -328,8 +328,8 @@ class PostgresReader:
         return self._rescan_tables(place, [*gone, *changed, *joined]) if gone or changed or joined else place
 
     def _publish_table(self, table: WatchedTable) -> bool:
-        """Make a new table part of the publication. Whoever is writing to it at that moment is waited for: changes of
-        before would be in neither scan nor stream."""
+        """Add a new table to the publication. Waits for current writers: their earlier changes would be in neither
+        the scan nor the stream."""
         try:
             with self._db.transaction():
                 self._db.execute("SELECT set_config('lock_timeout', %s, true)", (LOCK_TIMEOUT,))
@@ -342,11 +342,11 @@ class PostgresReader:
         except psycopg.errors.LockNotAvailable:
             return False
         except psycopg.errors.DuplicateObject:
-            pass  # a reader that was killed before it had scanned the table
+            pass  # left by a reader that was killed before it had scanned the table
         return True
 
     def _rescan_tables(self, place: SlotPosition, oids: list[int]) -> SlotPosition:
-        """Scan tables as they are now; of those that are gone, or had another name, the documents are gone."""
+        """Scan tables in their current form. Documents of tables that are gone or had another name are deleted."""
         there = list_tables(self._db)
         found: list[WatchedTable] = []
         for oid in oids:
@@ -374,7 +374,7 @@ SLOT_TAKEN = (
 
 @contextmanager
 def _reaching(address: str) -> Iterator[None]:
-    """Errors of the server as ours: E6104 to try again, E6106 for a person."""
+    """Translate server errors: E6104 is retryable, E6106 needs an operator."""
     place = psycopg.conninfo.make_conninfo(address, password="")
     try:
         yield

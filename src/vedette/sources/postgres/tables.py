@@ -1,4 +1,4 @@
-"""Which tables of a PostgreSQL database can be watched, and by which columns their rows are known."""
+"""Which tables of a PostgreSQL database can be watched, and which columns identify their rows."""
 
 from __future__ import annotations
 
@@ -13,8 +13,8 @@ from vedette.sources.postgres.position import WatchedTable
 
 __all__ = ["identifier", "list_tables", "select_tables"]
 
-# A row is known by what the server tells of a row that is gone: the index that REPLICA IDENTITY names, else the primary
-# key. Unlogged and temporary tables are in no log; partitions are told as rows of the table that they are parts of.
+# A row is identified by what the server sends for a deleted row: the index of REPLICA IDENTITY, else the primary key.
+# Unlogged and temporary tables are not in the WAL; partitions are reported as rows of their parent table.
 _TABLES = """
     SELECT c.oid::int8, n.nspname::text, c.relname::text, c.relreplident::text, coalesce(
         (SELECT array_agg(a.attname::text ORDER BY a.attnum) FROM pg_index i JOIN pg_attribute a
@@ -29,7 +29,7 @@ _TABLES = """
 
 
 def list_tables(db: psycopg.Connection[Any]) -> dict[int, tuple[WatchedTable, str]]:
-    """The tables by OID, each with the reason why it cannot be watched, or an empty one."""
+    """The tables by OID, each with the reason why it cannot be watched, or an empty text."""
     return {
         oid: (WatchedTable(oid=oid, schema=schema, name=name, keys=tuple(keys)), _problem(identity, keys))
         for oid, schema, name, identity, keys in db.execute(_TABLES).fetchall()
@@ -37,7 +37,8 @@ def list_tables(db: psycopg.Connection[Any]) -> dict[int, tuple[WatchedTable, st
 
 
 def select_tables(db: psycopg.Connection[Any], chosen: Collection[str]) -> dict[int, WatchedTable]:
-    """The tables that were chosen, or those of `public` that can be watched; E6106 for one that cannot."""
+    """The selected tables, or all watchable tables of `public`. Raises E6106 for a selected table that cannot be
+    watched."""
     there = list_tables(db)
     if not chosen:
         return {

@@ -1,8 +1,8 @@
-"""Messages of the slot, transaction by transaction, as changes of documents in the journal.
+"""Convert the messages of a slot, transaction by transaction, into document changes in the journal.
 
-A large transaction is appended in pieces, each together with how many of its messages it holds; who comes after a crash
-passes over those. So every message meets the images that were there when it happened: a TRUNCATE the rows that it
-removed, a large value that was not sent the one that it leaves as it was.
+A large transaction is appended in pieces, each with the number of messages it covers; after a crash those are
+skipped. So every message sees the images of its time: a TRUNCATE the rows that it removed, an unsent large value the
+value that it keeps.
 """
 
 from __future__ import annotations
@@ -32,14 +32,14 @@ from vedette.sources.records import Source, SourceEvent
 __all__ = ["FetchColumns", "TableChanged", "TransactionAssembler", "collection_of"]
 
 _EPOCH_MS = 946_684_800_000
-"""2000-01-01 in ms: where PostgreSQL's time begins."""
+"""2000-01-01 in ms, the epoch of PostgreSQL timestamps."""
 _RowMessage: TypeAlias = Inserted | Updated | Deleted
 FetchColumns: TypeAlias = "Callable[[WatchedTable, dict[str, Any], list[str]], dict[str, Any]]"
-"""Of a row with that key, what the table has in those columns now."""
+"""Reads the current values of some columns of the row with this key."""
 
 
 class TableChanged(Exception):
-    """Rows come from a table that is new to us, or has another name or key than when it was scanned."""
+    """Rows belong to an unknown table, or to one whose name or key changed since its scan."""
 
     def __init__(self, oid: int) -> None:
         self.oid = oid
@@ -50,7 +50,7 @@ def collection_of(source: str, schema: str, table: str) -> str:
 
 
 class TransactionAssembler:
-    """Takes the messages of one peek. `place` is where the journal is after the last append."""
+    """Processes the messages of one peek. `place` is the position of the journal after the last append."""
 
     def __init__(
         self,
@@ -61,7 +61,7 @@ class TransactionAssembler:
         lookup: FetchColumns,
         now: Callable[[], int],
     ) -> None:
-        """`relations`: forms of rows that were told so far; the server tells each once a session, if at all again."""
+        """`relations` are the known row formats; the server sends each once per session at most."""
         self.place = place
         self.messages = self.events = self.bytes = 0
         self._source, self._journal, self._lookup, self._now = source, journal, lookup, now
@@ -88,7 +88,7 @@ class TransactionAssembler:
                 self._rows(message)
 
     def flush(self) -> None:
-        """Append what is waiting, and how far we are."""
+        """Append the pending changes and the position."""
         if self._pending or self._place() != self.place:
             self._append()
 
@@ -109,7 +109,7 @@ class TransactionAssembler:
             self._append()
 
     def _place(self) -> SlotPosition:
-        """In the middle of a transaction: the messages of it that are done, now or in an earlier look."""
+        """Within a transaction: the number of its messages that are processed, in this peek or an earlier one."""
         partial = (0, 0)
         if self._begin is not None:
             number, done = self.place.partial_transaction
@@ -139,7 +139,7 @@ class TransactionAssembler:
             yield from self._of_row(message, table, self._relations[message.relation], begin)
 
     def _table(self, oid: int, begin: Begin) -> WatchedTable | None:
-        """The table as we know it; None when its scan has seen this transaction."""
+        """The known table; None if its scan saw this transaction."""
         table = self.place.tables.get(oid)
         if table is not None and table.scan_included(begin):
             return None
@@ -164,7 +164,7 @@ class TransactionAssembler:
         if row is None:
             yield self._event(begin, collection, was, None, before=before)
             return
-        for name in table.keys:  # a key that did not change may not be sent again, if it is large
+        for name in table.keys:  # a large key that did not change may not be sent again
             if row[name] is UNCHANGED:
                 row[name] = told[name]
         key = key_text([row[name] for name in table.keys])
@@ -189,7 +189,7 @@ class TransactionAssembler:
     def _fill_unchanged(
         self, table: WatchedTable, collection: str, key: str, row: dict[str, Any], old: dict[str, Any]
     ) -> None:
-        """Large values that the change did not touch and the server did not send: from what we know, else ask."""
+        """Fill in large values that the server did not send: from the last image, else from the table."""
         lacking = [name for name, value in row.items() if value is UNCHANGED]
         if not lacking:
             return
@@ -229,7 +229,7 @@ class TransactionAssembler:
         )
 
     def _id(self, begin: Begin) -> str:
-        """The commit's place in the log and the message's place in it: the same however often we look."""
+        """Commit LSN and index of the message in it: stable across repeated peeks."""
         return f"{begin.lsn:016x}:{self._index}"
 
     def _collection(self, table: WatchedTable) -> str:
@@ -244,7 +244,7 @@ class TransactionAssembler:
 
 
 def _image(document: dict[str, Any]) -> bytes | None:
-    """Of a row before its change; where it is none, the journal's own does as well."""
+    """The image before the change; if it is not sent, the journal's last image is used."""
     try:
         return encode_image(document)
     except SourceError:

@@ -1,7 +1,7 @@
-"""Values of PostgreSQL, from the text in which the server writes them to what a document may hold. No I/O.
+"""Convert PostgreSQL values from the server's text form to document values. No I/O.
 
-Scan and stream come through here alike, so a row that was scanned and the same row when it changes are equal. The
-session must write as SETTINGS say; servers and databases may have other ideas (`DateStyle = German`).
+Scan and stream use the same conversion, so a scanned row equals the same row in the stream. The session must use
+SETTINGS, because servers may have other defaults (`DateStyle = German`).
 """
 
 from __future__ import annotations
@@ -29,19 +29,19 @@ SESSION_SETTINGS = {
     "bytea_output": "hex",
     "extra_float_digits": "1",
 }
-"""How a session that is read must write its values."""
+"""Output settings of a session that is read."""
 _TOO_DEEP: list[Any] = reduce(lambda inner, _: [inner], range(MAX_DEPTH), list[Any]())
-"""Stands for JSON that is nested too deep to be read: its document goes to the quarantine, as any that is too deep."""
+"""Placeholder for JSON that is nested too deeply; its document is quarantined."""
 
 
 class Values:
-    """Reads cells. What Python has no value for (`infinity`, a year after 9999, 24:00) stays the server's text."""
+    """Converts cells. Values without a Python form (`infinity`, a year after 9999, 24:00) stay text."""
 
     def __init__(self) -> None:
         self._types = Transformer()
 
     def decode(self, type_: int, cell: bytes | None) -> Any:
-        """`type_`: the OID of its type."""
+        """`type_` is the OID of the column type."""
         if cell is None:
             return None
         try:
@@ -53,14 +53,14 @@ class Values:
 
 
 def key_text(values: list[Any]) -> str:
-    """The key of a document: the value, or a JSON list of several."""
+    """The key of a document: the value, or a JSON list if there are several columns."""
     if len(values) == 1:
         return values[0] if isinstance(values[0], str) else json.dumps(values[0], default=str)
     return json.dumps(values, default=str)
 
 
 def _plain(value: Any) -> Any:
-    """A value of psycopg as a document may hold it."""
+    """Convert a psycopg value to a document value."""
     match value:
         case Decimal():
             if value.is_finite() and value == value.to_integral_value() and abs(value) <= INT_MAX:
