@@ -1,7 +1,7 @@
-"""Looks at what a pipeline does and acts on it: the index, broadcasts, partitions that are behind, the figures.
+"""Observe a running pipeline and act: index rebuilds, broadcasts, lagging partitions, status.
 
-Everything that decides is elsewhere and pure (`index_health`, `lag_policy`); here their answers are carried out, in the
-order that loses nothing, and written into the audit log with their reasons.
+The decisions are made by pure state machines (`index_health`, `lag_policy`). This module applies them in an order
+that loses nothing, and writes each to the audit log with its reason.
 """
 
 from __future__ import annotations
@@ -27,12 +27,12 @@ __all__ = ["PipelineController", "ServiceObjectives"]
 _audit = logging.getLogger("vedette.audit")
 log = logging.getLogger(__name__)
 RATE_WINDOW_BATCHES = 40
-"""Batches that the rates are taken over."""
+"""Number of batches over which rates are computed."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ServiceObjectives:
-    """What operators promised (seed §5, SLO hooks)."""
+    """Service level objectives."""
 
     lag_limit_seconds: float = 120.0
     delivery_p99_seconds: float = 5.0
@@ -40,7 +40,7 @@ class ServiceObjectives:
 
 
 class PipelineController:
-    """One per pipeline, on its driver. `batch` after every batch, `look` now and then."""
+    """One per pipeline, on its driver. Call `record_batch` after every batch and `check_lag` periodically."""
 
     def __init__(
         self,
@@ -63,7 +63,7 @@ class PipelineController:
         self._recent: deque[tuple[float, Mapping[str, float]]] = deque(maxlen=RATE_WINDOW_BATCHES)
 
     def record_batch(self, counts: Mapping[str, float], seconds: float) -> None:
-        """Take in the counts of a batch that took so long; act on what they say about the index."""
+        """Record the counts of a batch and its duration; act on what they say about the index."""
         self._totals.update({name: round(value) for name, value in counts.items()})
         self._recent.append((seconds, counts))
         verdict = self._health.observe(
@@ -76,11 +76,11 @@ class PipelineController:
         self._apply_index_decision(verdict)
 
     def add_counts(self, counts: Mapping[str, int]) -> None:
-        """Sums that say nothing about the index: of windows."""
+        """Add sums that say nothing about the index, from windows."""
         self._totals.update(counts)
 
     def check_lag(self, offset: int) -> list[PartitionFigures]:
-        """How far each partition is behind an offset that was told; modes change here."""
+        """Compute the lag of each partition behind the delivered offset, and change modes."""
         partitions, behind = self._journal.partitions(), self._journal.backlog(offset)
         now = timestamp_to_ms(self._clock.now())
         lags = {
@@ -123,7 +123,7 @@ class PipelineController:
         )
 
     def _audit_gateways(self) -> None:
-        """Who joins or leaves the ring changes where deliveries go."""
+        """A gateway that joins or leaves changes the routing."""
         known, self._members = self._members, {g.number: g.name for g in self._registry.gateways()}
         for word, numbers in (
             ("joined", self._members.keys() - known),
@@ -153,7 +153,7 @@ class PipelineController:
             _audit.warning(text, verdict.reason, extra=extra)
 
     def _apply_mode_change(self, change: ModeChange) -> None:
-        """A new epoch and the word of it come before the mode ends, so that nobody takes what follows for the whole."""
+        """Publish the new epoch before the mode ends, so that no client takes later changes for a complete stream."""
         if change.new_epoch:
             self._journal.start_new_epoch(change.partition)
             self._publish_statuses(self._journal.partitions())

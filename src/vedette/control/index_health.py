@@ -1,10 +1,10 @@
-"""Whether the index can be trusted: a machine of three states, fed with samples (seed §1, §3; rulings 2, 9, 17).
+"""Is the index reliable? A state machine with three states, fed with samples.
 
-    sure ──▶ doubted      more than 2 % of absent keys pass the Bloom filters: build them anew
-    sure, doubted ──▶ unsure   more than 5 % pass, or the p99 of a look-up is above 50 ms: broadcast, fan-out 3
-    unsure ──▶ sure       after a minute, when neither holds any more
+    sure ──▶ doubted           more than 2 % of absent keys pass the Bloom filters: rebuild them
+    sure, doubted ──▶ unsure   more than 5 % pass, or the p99 of a lookup is above 50 ms: broadcast, fan-out 3
+    unsure ──▶ sure            after a minute, if neither holds any more
 
-Only samples of at least 1,000 absent keys say something about Bloom filters.
+Only samples of at least 1,000 absent keys are used to judge Bloom filters.
 """
 
 from __future__ import annotations
@@ -36,13 +36,13 @@ class Verdict:
 
 @dataclass(slots=True)
 class IndexHealth:
-    """One per pipeline. `observe` after every batch; it says what to do from now on."""
+    """One per pipeline. Call `observe` after every batch; it returns what to do."""
 
     broadcast_share: float = BROADCAST_SHARE
     state: State = "sure"
     reason: str = ""
     until: float = 0.0
-    """When an unsure index is looked at again, on the monotonic clock."""
+    """When an unsure index is checked again, on the monotonic clock."""
     absent: int = 0
     passed: int = 0
     times: deque[float] = field(default_factory=lambda: deque(maxlen=_BATCHES))

@@ -1,17 +1,17 @@
-"""What to do about a partition that falls behind: a machine of three states for each (seed §3; rulings 9, 10, 11).
+"""What to do about a lagging partition: a state machine with three states per partition.
 
-Theory of operation. A partition's lag is the age of its oldest change that nobody was told yet. Its *load* is that lag
-as a share of the limit. Marks come in pairs, so that nothing flutters: in at 70 % and 90 %, out below 60 %. A target
-for the p99 of the lag (the SLO) that is missed for a whole minute counts as the first mark, until it is met for one.
+Theory of operation. The lag of a partition is the age of its oldest undelivered change. Its *load* is the lag divided
+by the limit. Thresholds have hysteresis: enter at 70 % and 90 %, leave below 60 %. An objective for the p99 of the
+lag that is missed for a whole minute counts as the first threshold, until it is met for a minute.
 
-    state       event   becomes     what it means
-    normal      soft    shedding    subscriptions of low priority are passed over; they must resync
-    normal      hard    degraded    nothing is matched nor told any more; everybody must resync when it is over
+    state       event   becomes     meaning
+    normal      soft    shedding    subscriptions of low priority are skipped; they must resync
+    normal      hard    degraded    nothing is matched or delivered; all subscribers must resync afterwards
     shedding    hard    degraded
-    shedding    calm    normal      subscriptions of low priority are told to resync
-    degraded    calm    normal      a new epoch: everybody is told to resync, and what comes joins their snapshots
+    shedding    calm    normal      subscriptions of low priority receive a resync
+    degraded    calm    normal      a new epoch: all subscribers receive a resync, later changes follow their snapshots
 
-Passing over is never silent: whoever missed something is told so, once, when it makes sense to begin anew.
+Skipping is never silent: a subscriber that missed changes is informed once, when it can start over.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ __all__ = ["DEGRADE_AT_LOAD", "RECOVER_BELOW_LOAD", "SHED_AT_LOAD", "TRANSITIONS
 
 SHED_AT_LOAD, DEGRADE_AT_LOAD, RECOVER_BELOW_LOAD = 0.70, 0.90, 0.60
 OBJECTIVE_WINDOW_SECONDS = 60.0
-"""How long the target must be missed."""
+"""Seconds for which the objective must be missed."""
 
 Pressure: TypeAlias = Literal["soft", "hard", "calm", "between"]
 
@@ -49,7 +49,7 @@ class ModeChange:
 
     @property
     def new_epoch(self) -> bool:
-        """Whether everybody who follows the partition must begin anew."""
+        """True if all subscribers of the partition must resync."""
         return self.before == "degraded"
 
 
@@ -57,29 +57,29 @@ class ModeChange:
 class _Partition:
     mode: PartitionMode = "normal"
     samples: deque[tuple[float, float]] = field(default_factory=deque)
-    """(when, lag) of the last minute."""
+    """(time, lag) of the last minute."""
     since: float = 0.0
-    """When it was first looked at, or last changed."""
+    """When it was first observed, or last changed."""
     sheds_for_objective: bool = False
-    """Shedding because the target was missed, not because of the load."""
+    """True if it sheds because of the objective, not because of the load."""
 
 
 class LagPolicy:
-    """One per pipeline. `observe` the lag of every partition now and then; it says which modes change."""
+    """One per pipeline. Call `observe` with the lags of all partitions periodically; it returns mode changes."""
 
     def __init__(self, *, limit_seconds: float, target_p99_seconds: float) -> None:
         self._limit, self._target = limit_seconds, target_p99_seconds
         self._partitions: dict[int, _Partition] = {}
 
     def observe(self, lags: Mapping[int, float], now: float) -> list[ModeChange]:
-        """`lags`: seconds for every partition there is, 0 where nothing is left to tell; `now` is monotonic."""
+        """`lags` has the seconds of every partition, 0 if nothing is undelivered; `now` is monotonic."""
         for gone in self._partitions.keys() - lags.keys():
             del self._partitions[gone]
         found = (self._observe_partition(partition, lag, now) for partition, lag in sorted(lags.items()))
         return [change for change in found if change is not None]
 
     def resume(self, modes: Mapping[int, ReducedMode], now: float) -> None:
-        """Go on with modes that were set before this process began."""
+        """Continue with modes that an earlier process set."""
         for partition, mode in modes.items():
             self._partitions[partition] = _Partition(mode=mode, samples=deque([(now, 0.0)]), since=now)
 
@@ -88,7 +88,7 @@ class LagPolicy:
         return known.mode if known is not None else "normal"
 
     def p99(self, partition: int) -> float:
-        """Of the last minute, in seconds."""
+        """p99 of the last minute, in seconds."""
         known = self._partitions.get(partition)
         lags = sorted(lag for _, lag in known.samples) if known is not None else []
         return lags[int(len(lags) * 0.99)] if lags else 0.0
@@ -124,7 +124,7 @@ class LagPolicy:
         return "between", ""
 
     def validate(self) -> None:
-        """Raise AssertionError unless all is in order; for tests."""
+        """Raise AssertionError if an invariant does not hold; for tests."""
         for known in self._partitions.values():
             times = [at for at, _ in known.samples]
             assert times == sorted(times)

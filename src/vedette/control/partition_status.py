@@ -1,6 +1,5 @@
-"""The driver tells gateways what becomes of partitions (stale, catching up, live again, in a new epoch), and how far
-everything is told: workers say so, too, at the end of a batch, but nobody waits until they were heard.
-"""
+"""The driver publishes the state of partitions (stale, catching up, live, new epoch) and the delivered offset to
+gateways. Workers announce the offset too at the end of a batch, but do not wait until it is received."""
 
 from __future__ import annotations
 
@@ -19,7 +18,7 @@ __all__ = ["PartitionStatusPublisher", "changed_statuses"]
 def changed_statuses(
     told: dict[int, PartitionStatus], partitions: Sequence[Partition]
 ) -> list[PartitionStatus]:
-    """What somebody who was told so much does not know yet."""
+    """Statuses that differ from the published ones."""
     current = [
         PartitionStatus(partition=p.id, epoch=p.epoch, state=p.state, reason=p.reason) for p in partitions
     ]
@@ -27,7 +26,7 @@ def changed_statuses(
 
 
 class PartitionStatusPublisher:
-    """One link to each gateway, beside those of the workers. A gateway that comes is told everything."""
+    """One connection per gateway, besides those of the workers. A new gateway receives all statuses."""
 
     def __init__(self, context: PipelineConfig) -> None:
         self._context = context
@@ -37,7 +36,7 @@ class PartitionStatusPublisher:
     def publish(
         self, partitions: Sequence[Partition], gateways: Sequence[Gateway], reached: Complete | None = None
     ) -> None:
-        """`reached`, the last batch that is committed, is told every time: that also shows whether a link holds."""
+        """`reached`, the end of the last committed batch, is sent every time; this also detects broken connections."""
         there = {gateway.address for gateway in gateways}
         for address in list(self._links):
             if address not in there:
@@ -60,7 +59,7 @@ class PartitionStatusPublisher:
             if reached is not None:
                 self._links[address].send(reached)
         except PipelineError:
-            self._disconnect(address)  # it is told all of it when it is there again
+            self._disconnect(address)  # it receives everything when it is reachable again
             return
         self._published[address].update({status.partition: status for status in fresh})
 

@@ -1,8 +1,8 @@
-"""The figures of a pipeline, as its driver writes them down and `/metrics` shows them. Needs no Spark.
+"""The status of a pipeline, written by its driver and shown by `/metrics`. Needs no Spark.
 
-The names are those of the seed (seeds/realtime-watching.md §5): per-partition lag, events/s, match hit rate, Bloom
-false-positive rate, broadcast ratio. Queue watermarks and resumes are the gateway's: `vedette_load`, `vedette_resumes`.
-A figure is read from `pipeline.json` in the home, so any process can show it: the pipeline's own port, and `serve`.
+Per-partition lag, events per second, match hit rate, Bloom false-positive rate, broadcast ratio. Queue watermarks and
+resumes belong to the gateway: `vedette_load`, `vedette_resumes`. Any process reads the status from `pipeline.json` in
+the data directory: the pipeline's own port, and `serve`.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ __all__ = [
 
 STATUS_FILE = "pipeline.json"
 SILENCE_SECONDS = 90.0
-"""A pipeline writes its figures twice a second; only Spark's start and a pause after a failure take longer."""
+"""A pipeline writes its status twice a second; only the start of Spark and a restart delay take longer."""
 _MODES = {"normal": 0, "shedding": 1, "degraded": 2}
 _STATES = {"starting": 0, "running": 1, "restarting": 2, "stopped": 3}
 
@@ -40,25 +40,25 @@ class PartitionFigures(msgspec.Struct, frozen=True, kw_only=True):
     partition: int
     source: str
     lag_changes: int
-    """Changes in the journal that nobody was told yet."""
+    """Undelivered changes in the journal."""
     lag_seconds: float
-    """The age of the oldest of them."""
+    """Age of the oldest of them, in seconds."""
     delivery_p99_seconds: float
-    """Of the last minute."""
+    """p99 of the last minute, in seconds."""
     state: str
-    """live, stale or catching-up: whether the source's changes are all there."""
+    """live, stale or catching-up: whether all changes of the source are in the journal."""
     reason: str = ""
-    """Of the state."""
+    """Reason of the state."""
     mode: str
-    """normal, shedding or degraded: whether all of them are told."""
+    """normal, shedding or degraded: whether all changes are delivered."""
 
 
 class PipelineFigures(msgspec.Struct, frozen=True, kw_only=True):
-    """What a pipeline did since it began, and how it is now."""
+    """Totals since the start of the pipeline, and its current state."""
 
     state: str
     pid: int = 0
-    """Of the driver's process."""
+    """Process id of the driver."""
     restarts: int = 0
     offset: int | None = None
     behind: int | None = None
@@ -68,11 +68,11 @@ class PipelineFigures(msgspec.Struct, frozen=True, kw_only=True):
     fan_out: int = 0
     events_per_second: float = 0.0
     match_hit_rate: float = 0.0
-    """Matches among all candidates that the index proposed."""
+    """Matches divided by candidates proposed by the index."""
     bloom_false_positive_rate: float = 0.0
-    """Keys let through among all keys that no subscription has."""
+    """Absent keys that passed the Bloom filters, divided by all absent keys."""
     broadcast_ratio: float = 0.0
-    """Unfiltered deliveries among all."""
+    """Unfiltered deliveries divided by all deliveries."""
     subscriptions: int = 0
     gateways: int = 0
     totals: dict[str, float] = {}
@@ -82,8 +82,8 @@ class PipelineFigures(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def read_figures(home: Path, clock: Clock | None = None) -> PipelineFigures | None:
-    """None when no pipeline ran in this home, or what it left cannot be read. One that was killed could not say so:
-    who has said nothing for SILENCE_SECONDS is stopped."""
+    """None if no pipeline ran in this data directory or the file is unreadable. A killed pipeline cannot update the
+    file, so a status older than STALE_AFTER_SECONDS counts as stopped."""
     path = home / STATUS_FILE
     try:
         figures = msgspec.json.decode(path.read_bytes(), type=PipelineFigures)
@@ -124,7 +124,7 @@ _GAUGES: Mapping[str, str] = {
 
 
 def pipeline_metrics(figures: PipelineFigures) -> Iterator[Metric]:
-    """The figures as Prometheus knows them."""
+    """The status as Prometheus metrics."""
     yield GaugeMetricFamily(
         "vedette_pipeline_state",
         "0 starting, 1 running, 2 restarting, 3 stopped",
@@ -155,7 +155,7 @@ def pipeline_metrics(figures: PipelineFigures) -> Iterator[Metric]:
 
 
 def _is_stale(partition: PartitionFigures) -> float:
-    """The first scan of a source may take hours, and nothing is lost meanwhile."""
+    """The first scan of a source may take hours; no change is lost meanwhile."""
     return float(partition.state != "live" and partition.reason != FIRST_SCAN)
 
 
@@ -175,13 +175,13 @@ def _registry(figures: Callable[[], PipelineFigures | None]) -> CollectorRegistr
 
 
 def figures_text(figures: PipelineFigures) -> bytes:
-    """In Prometheus' text format."""
+    """In the Prometheus text format."""
     return generate_latest(_registry(lambda: figures))
 
 
 @contextmanager
 def figures_served(home: Path, port: int) -> Iterator[None]:
-    """`/metrics` on a port of loopback, for a pipeline that runs apart from `serve`; port 0 is none."""
+    """Serve `/metrics` on a loopback port, for a pipeline that runs without `serve`; port 0 disables it."""
     if not port:
         yield
         return

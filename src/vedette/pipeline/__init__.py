@@ -1,3 +1,4 @@
-"""Changes of external collections to the gateways that want them, on Spark: the only home of pyspark."""
+"""The Spark pipeline: delivers changes of external collections to the gateways. The only package that imports
+pyspark."""
 
 __all__: list[str] = []

@@ -1,10 +1,9 @@
-"""Where a query begins, and how far it had come: what stands in the folder of its checkpoint.
+"""The initial and the last committed offset of a query, stored in its checkpoint folder.
 
-Where a query without a checkpoint begins is decided once, and written down before Spark is asked to start it. Spark
-asks a source for its first offset each time that it has to know it, until a batch is committed: for planning a range,
-for reading it, and again after a crash. "Where the journal ends now" would be another answer each time: a first batch
-that was planned to end at 517 was read as (518, 517], with 518 told to new subscriptions as the past, and told once
-more by the second batch.
+The initial offset is decided once and stored before Spark starts the query. Spark asks a source for its first offset
+repeatedly until a batch is committed: when it plans a range, when it reads it, and again after a crash. "The current
+end of the journal" would be a different answer each time: a first batch planned to end at 517 was read as (518, 517],
+so that 518 was delivered as backfill and again by the second batch.
 """
 
 from __future__ import annotations
@@ -22,7 +21,8 @@ _FILE = "first-offset"
 
 
 def initial_offset(checkpoint: Path, journal: str, start: int | None = None) -> int:
-    """The offset that is written down with the checkpoint; if none is, `start`, or where the journal ends now."""
+    """Return the stored initial offset. If there is none, store and return `start`, or the current end of the
+    journal."""
     place = checkpoint / _FILE
     try:
         return int(place.read_text())
@@ -31,7 +31,7 @@ def initial_offset(checkpoint: Path, journal: str, start: int | None = None) -> 
 
 
 def last_committed_offset(checkpoint: Path) -> dict[str, Any] | None:
-    """The end of the last batch that was told whole, by whoever ran the query before; None when there is none."""
+    """Return the end of the last batch that was delivered completely by an earlier run; None if there is none."""
     batches = [int(file.name) for file in (checkpoint / "commits").glob("*") if file.name.isdecimal()]
     if not batches:
         return None
@@ -49,7 +49,7 @@ def _end_of(address: str) -> int:
 
 
 def _write(place: Path, offset: int) -> int:
-    """Whole or not at all, and on the disk before anything depends on it."""
+    """Write atomically and sync to disk before anything depends on it."""
     place.parent.mkdir(parents=True, exist_ok=True)
     draft = place.with_name(f".{_FILE}")
     with draft.open("w") as file:

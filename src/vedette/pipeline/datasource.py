@@ -1,15 +1,15 @@
-"""The one Spark data source: ranges of the journal, by integer offsets, with the registry's version pinned in each.
+"""The one Spark data source: journal ranges by integer offsets, each with a pinned index version.
 
-An offset is `{"offset": n, "version": v}`: changes up to n, matched against version v of the index; with `modes` when
-partitions are behind (`lag_policy`), so that a batch that runs again passes over the same. A range whose
-version is newer than its start reads a little of the past again, for the subscriptions that came in between: from
-their lowest boundary on, so that none misses what happened between its snapshot and its first batch.
+An offset is `{"offset": n, "version": v}`: changes up to n, matched against version v of the index. It has `modes` if
+partitions lag (`lag_policy`), so that a retried batch skips the same changes. A range whose version is newer than its
+start reads a part of the past again (backfill) for subscriptions added in between, from their lowest start offset on,
+so that none misses changes between its snapshot and its first batch.
 
-Seen of Python data sources in Spark 4.3, and kept in mind here: offsets are compared as JSON text, so keys come in one
-order; `partitions` is also asked for nothing (start == end); `commit` does not arrive while the stream is idle, so
-nothing hangs on it; `initialOffset` is asked for again and again until the first batch is committed, also by the query
-that begins after a crash, so where a stream begins is decided before (`initial_offset`); the planner's reader lives as
-long as the query, the one on the executor as long as a task.
+Behaviour of Python data sources in Spark 4.3 that this module relies on: offsets are compared as JSON text, so keys
+have a fixed order; `partitions` is also called for an empty range (start == end); `commit` is not called while the
+stream is idle; `initialOffset` is called repeatedly until the first batch is committed, also after a crash, so the
+start is decided earlier (`initial_offset`); the reader on the driver lives as long as the query, the reader on an
+executor as long as a task.
 """
 
 from __future__ import annotations
@@ -40,20 +40,20 @@ __all__ = ["JournalBatch", "JournalRange", "JournalSource", "JournalStream", "of
 
 Offset: TypeAlias = dict[str, Any]
 SINGLE_TASK_ROWS = 2_000
-"""Rows; a range with fewer is one task: more would only cost their start."""
+"""A range with fewer rows is one task, because more tasks would cost more to start than they save."""
 ARROW_BATCH_ROWS = 1_000
-"""Rows of one Arrow batch: gateways work on one while the next is read and matched."""
+"""Rows of one Arrow batch: gateways process one while the next is read and matched."""
 JOURNAL_WAIT_SECONDS = 0.1
-"""How long one wait for a change lasts; then new subscriptions are looked for."""
+"""Seconds of one wait for a change; then new subscriptions are checked."""
 MAX_IDLE_WAIT_SECONDS = 1.0
 HEARTBEAT_SECONDS = 30.0
-"""After so long without news there is a batch without rows: Spark ends Python workers that had nothing to do for a
-minute, and the next change would wait until there are new ones (700 instead of 70 ms)."""
-"""So long `latestOffset` waits before it says that nothing happened."""
+"""Seconds without changes after which an empty batch runs. Spark ends Python workers that are idle for a minute, and
+the next change would wait for new ones (700 instead of 70 ms)."""
+"""Seconds that `latestOffset` waits before it reports no change."""
 
 
 def offset_of(offset: int, version: int, modes: Mapping[int, str] | None = None) -> Offset:
-    """The only place that makes offsets: Spark compares their text."""
+    """Encode an offset. The only place that does, because Spark compares the text."""
     found: Offset = {"offset": offset, "version": version}
     if modes:
         found = {"modes": {str(partition): modes[partition] for partition in sorted(modes)}, **found}
@@ -62,7 +62,7 @@ def offset_of(offset: int, version: int, modes: Mapping[int, str] | None = None)
 
 @dataclass(frozen=True)
 class JournalRange(InputPartition):
-    """One task: after < offset ≤ upto of the partitions that are `share` modulo `shares`."""
+    """One task: after < offset ≤ upto for the partitions whose id is `share` modulo `shares`."""
 
     after: int
     upto: int
@@ -70,20 +70,20 @@ class JournalRange(InputPartition):
     shares: int
     version: int
     again_after: int | None = None
-    """Where the past begins that is read again for subscriptions newer than `newer_than`; None when there are none."""
+    """Start of the backfill for subscriptions newer than `newer_than`; None if there are none."""
     newer_than: int = -1
     shedding: frozenset[int] = frozenset()
-    """Partitions that are behind: low priority is passed over."""
+    """Lagging partitions: subscriptions of low priority are skipped."""
     skipped: frozenset[int] = frozenset()
-    """Partitions that are so far behind that nothing of them is told."""
+    """Partitions that lag so far that nothing of them is delivered."""
     version_before: int = -1
-    """For windows: the version of the batch before."""
+    """For windows: the version of the previous batch."""
     watermarks: tuple[int, int] = (0, 0)
-    """For windows: before and after the range."""
+    """For windows: the watermarks before and after the range."""
 
 
 def plan_ranges(start: Offset, end: Offset, shares: int, lowest_boundary: int | None) -> list[JournalRange]:
-    """Cut a range into tasks. Pure."""
+    """Split a range into tasks. Pure."""
     if start == end:
         return []
     after, upto = start["offset"], end["offset"]
@@ -113,8 +113,8 @@ def plan_ranges(start: Offset, end: Offset, shares: int, lowest_boundary: int | 
 
 
 class JournalSource(DataSource):
-    """Options: `journal`, `index`, `registry` (addresses), `shares`, `maxrows`, `maxbytes`, `start` (an offset), and
-    `patience` and `warm` (how long to wait for news, and after how long without there is a batch, in seconds)."""
+    """Options: `journal`, `index`, `registry` (addresses), `shares`, `maxrows`, `maxbytes`, `start` (an offset),
+    `patience` (seconds to wait for a change) and `warm` (seconds without changes until an empty batch)."""
 
     @classmethod
     def name(cls) -> str:
@@ -131,7 +131,7 @@ class JournalSource(DataSource):
 
 
 class _JournalReading:
-    """What stream and batch have in common: the options, and reading a range on an executor."""
+    """Common to stream and batch: the options, and reading a range on an executor."""
 
     def __init__(self, options: dict[str, str]) -> None:
         self._address = options["journal"]
@@ -144,9 +144,9 @@ class _JournalReading:
         self._patience = float(options.get("patience", MAX_IDLE_WAIT_SECONDS))
         self._warm = float(options.get("warm", HEARTBEAT_SECONDS))
         self._warm_at: float | None = None
-        """After how long without news there is a batch, and when that is; None when there was news."""
+        """Interval of empty batches, and the time of the next one; None after a change."""
         self._lateness_ms = int(options["windows"]) if "windows" in options else None
-        """Set for windows: then offsets hold a watermark, so far behind."""
+        """Set for windows: the lag of the watermark in the offsets."""
 
     # --- on an executor: a fresh object per task ----------------------------------------------------------------
 
@@ -176,7 +176,7 @@ class _JournalReading:
             except StoreError as error:
                 if error.code != "E6006" or newer_than < 0:
                     raise
-                after = error.fields["first"] - 1  # older than the journal: what is left of it
+                after = error.fields["first"] - 1  # older than the journal: read what is left
                 continue
             if rows:
                 yield rows
@@ -191,25 +191,25 @@ class _JournalReading:
 
 
 class JournalStream(_JournalReading, DataSourceStreamReader):
-    """The journal as it grows."""
+    """The journal as a stream."""
 
     clock: Clock = SystemClock()
-    """Read on the driver only. A class attribute, because Spark pickles the instances."""
+    """Used on the driver only. A class attribute, because Spark pickles the instances."""
 
     # --- on the driver: one object as long as the query lives -------------------------------------------------
 
     def initialOffset(self) -> Offset:
-        """Version 0, so that the first batch reads again for every subscription there is, from its boundary on."""
+        """Version 0, so that the first batch reads the backfill of every subscription."""
         return offset_of(self._start, 0)
 
     def getDefaultReadLimit(self) -> ReadLimit:
         return ReadMaxRows(self._max_rows)
 
     def latestOffset(self, start: Offset, limit: ReadLimit) -> Offset:
-        """Wait a moment for a change or for new subscriptions; then say how far the next batch goes.
+        """Wait for a change or for new subscriptions, then return the end of the next batch.
 
-        Modes are asked for after the offset is known: whoever was told that a mode is over has a snapshot at or after
-        everything that was passed over.
+        Modes are read after the offset: a client that was informed of the end of a mode has a snapshot at or after
+        every skipped change.
         """
         if self._lateness_ms is not None:
             return self._latest_of_windows(start, self._lateness_ms)
@@ -225,7 +225,7 @@ class JournalStream(_JournalReading, DataSourceStreamReader):
         return offset_of(last, version, self._modes())
 
     def _rested(self, start: Offset) -> Offset:
-        """There is no news: the same place, now and then under another number."""
+        """No change: the same offset, from time to time with another number."""
         now = self.clock.monotonic()
         if self._warm_at is None:
             self._warm_at = now + self._warm
@@ -235,7 +235,7 @@ class JournalStream(_JournalReading, DataSourceStreamReader):
         return {**start, "beat": start.get("beat", 0) + 1}
 
     def _wait(self, after: int, known: int) -> tuple[int, int]:
-        """The last offset and version, as soon as either is news; every answer of nothing new costs Java a round."""
+        """Return the last offset and version as soon as either is new. Each empty answer costs a JVM round trip."""
         left = self._patience
         while True:
             last = self._journal.wait_for_append(after, min(JOURNAL_WAIT_SECONDS, left))
@@ -245,7 +245,7 @@ class JournalStream(_JournalReading, DataSourceStreamReader):
                 return last, version
 
     def _latest_of_windows(self, start: Offset, lateness_ms: int) -> Offset:
-        """Goes on when something changed or a window ends; stands still while nobody has a window."""
+        """Advances on a change or at a window end; does not advance while there is no windowed subscription."""
         last = self._journal.wait_for_append(start["offset"], JOURNAL_WAIT_SECONDS)
         version = max(start["version"], latest_version(self._index))
         if not windowed_subscriptions(self._index, version) and not windowed_subscriptions(
@@ -256,7 +256,7 @@ class JournalStream(_JournalReading, DataSourceStreamReader):
         watermark = max(before, timestamp_to_ms(self.clock.now()) - lateness_ms)
         if windowed_subscriptions(self._index, start["version"]):
             end = self._journal.end_within_limits(start["offset"], self._max_rows, self._max_bytes)
-            if end < last:  # not at the end: what comes was written down after what is read now
+            if end < last:  # not at the end: later changes are appended after the rows that are read now
                 (row,) = self._journal.read(end - 1, end)
                 watermark = max(before, min(watermark, row.appended_ms - lateness_ms))
             last = end
@@ -281,7 +281,7 @@ class JournalStream(_JournalReading, DataSourceStreamReader):
             start = {
                 **start,
                 "offset": end["offset"],
-            }  # nobody had a window: only what the new ones are to be told
+            }  # no windows before: only what the new ones need
         fresh = [each.boundary for number, each in now.items() if number not in before]
         return plan_ranges(start, end, self._shares, min(fresh, default=None))
 
@@ -292,7 +292,7 @@ class JournalStream(_JournalReading, DataSourceStreamReader):
 
 
 class JournalBatch(_JournalReading, DataSourceReader):
-    """The journal as it is: everything after `start`, for captures."""
+    """The journal as a batch: everything after `start`, for captures."""
 
     def partitions(self) -> Sequence[JournalRange]:
         end = offset_of(self._journal.last_offset(), latest_version(self._index))
@@ -304,7 +304,7 @@ journal: ConnectionCache[CollectionJournal] = ConnectionCache(open_journal)
 
 
 def range_end_batch(range_: JournalRange, skipped: int) -> pa.RecordBatch:
-    """The row that says that a range is at its end: see `schema.PROGRESS`. `epoch` holds how many were skipped."""
+    """The row that marks the end of a range; see `schema.PROGRESS`. `epoch` holds the number of skipped changes."""
     mark = ChangeRow(
         offset=range_.upto,
         source="",

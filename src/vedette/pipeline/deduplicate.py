@@ -1,8 +1,7 @@
-"""Stage 2: a change that is there twice counts once.
+"""Stage 2: drop duplicate changes; the first one stays.
 
-In the stream the journal has seen to it (UNIQUE source and event id) and this only looks; in a replay it is the
-operator that does it. The first stays. A change that is read again for new subscriptions is another matter: it is told
-to others, so it does not meet its first reading.
+In the stream the journal guarantees uniqueness (UNIQUE source and event id) and this stage only checks it; in a
+replay it does the work. A backfill of a change for new subscriptions is not a duplicate of its first delivery.
 """
 
 from __future__ import annotations
@@ -18,7 +17,7 @@ __all__ = ["deduplicate"]
 
 def deduplicate(batch: pa.RecordBatch, context: PipelineConfig) -> pa.RecordBatch:  # noqa: ARG001
     if pc.count_distinct(batch["event_id"], mode="all").as_py() == batch.num_rows:
-        return batch  # as nearly always
+        return batch  # the usual case
     names = zip(
         batch["source"].to_pylist(),
         batch["event_id"].to_pylist(),

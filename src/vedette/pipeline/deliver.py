@@ -1,6 +1,6 @@
-"""Stage 6: deliveries go to the gateways' ingest sockets, at least once; the batch counts when all are accepted.
+"""Stage 6: send deliveries to the gateways' ingest sockets, at least once. The batch commits when all are accepted.
 
-`deliver` sends and does not wait (`outgoing.py` says why that is safe); `settle` waits, at the end of a share.
+`deliver` sends without waiting (`outgoing.py` explains why this is safe); `settle` waits at the end of a share.
 """
 
 from __future__ import annotations
@@ -29,7 +29,8 @@ __all__ = ["abandon", "complete", "deliver", "deliver_windows", "much_is_out", "
 log = logging.getLogger(__name__)
 MOST_OUT = 20_000
 MOST_BYTES_OUT = 64 * 1024 * 1024
-"""What a task sends before it waits until it is accepted: it keeps it until then, and so does the gateway."""
+"""Limits of unaccepted deliveries of a task: it keeps them in memory until they are accepted, and so does the
+gateway."""
 _NAMES = (
     "tenant",
     "collection",
@@ -50,7 +51,7 @@ _NAMES = (
 
 
 class _Out:
-    """What this worker's task has sent since it settled last."""
+    """Deliveries of this worker's task since the last `settle`."""
 
     def __init__(self) -> None:
         self.changes: UnacceptedDeliveries[DeliveredChange] = UnacceptedDeliveries(IngestClient.send_changes)
@@ -61,7 +62,7 @@ _out = _Out()
 
 
 def deliver(batch: pa.RecordBatch, context: PipelineConfig) -> pa.RecordBatch:
-    """Send everything, and count what was found. Whether it arrives `settle` knows."""
+    """Send the batch and count its matches. `settle` reports acceptance."""
     usable = batch.filter(pc.is_null(batch["problem"]))
     poisoned = batch.num_rows - usable.num_rows
     if poisoned:
@@ -79,7 +80,7 @@ def deliver(batch: pa.RecordBatch, context: PipelineConfig) -> pa.RecordBatch:
 
 
 def settle(context: PipelineConfig) -> pa.RecordBatch:
-    """Wait until everything that was sent is accepted, and count it."""
+    """Wait until all deliveries are accepted, and count them."""
     sent = len(_out.changes)
     lost = _out.changes.flush(context)
     _out.bytes = 0
@@ -87,20 +88,20 @@ def settle(context: PipelineConfig) -> pa.RecordBatch:
 
 
 def much_is_out() -> bool:
-    """Whether it is time to settle, although there is more to send."""
+    """True if the task should wait for acceptance before it sends more."""
     return len(_out.changes) >= MOST_OUT or _out.bytes >= MOST_BYTES_OUT
 
 
 def abandon() -> None:
-    """A task begins: what one that failed here has sent and not settled is sent again by another."""
+    """Start of a task: discard deliveries of a failed task in this worker; its retry sends them again."""
     _out.changes.clear()
     _out.bytes = 0
 
 
 def complete(frame: Complete, context: PipelineConfig) -> None:
-    """Tell every gateway that a share of the partitions is told up to an offset.
+    """Announce to every gateway that a share of the partitions is delivered up to an offset.
 
-    A gateway that cannot be reached is not waited for: it hears it from the driver (`PartitionStatusPublisher`).
+    Unreachable gateways are not waited for: the driver informs them (`PartitionStatusPublisher`).
     """
     for gateway in live_gateways(context.registry_url):
         try:
@@ -115,17 +116,17 @@ def complete(frame: Complete, context: PipelineConfig) -> None:
 
 
 def deliver_windows(by_gateway: Mapping[int, list[WindowResult]], context: PipelineConfig) -> int:
-    """What window ends tell, the same way, and settled; returns how many nobody is there to take."""
+    """Deliver window events and wait for acceptance. Returns the number of events without a gateway."""
     windows: UnacceptedDeliveries[WindowResult] = UnacceptedDeliveries(IngestClient.send_window_events)
     windows.send(by_gateway, context)
     return windows.flush(context)
 
 
 def _by_gateway(batch: pa.RecordBatch) -> dict[int, list[DeliveredChange]]:
-    """Column by column: this is done for every change."""
+    """Column by column, because this runs for every change."""
     found: dict[int, list[DeliveredChange]] = {number: [] for number in batch["gateway"].unique().to_pylist()}
     columns = (batch[name].to_pylist() for name in ("gateway", "newer_than", *_NAMES))
-    # Named one by one: a dictionary in between takes as long as the rest together.
+    # Fields are named one by one: building a dictionary first takes as long as everything else here.
     for gateway, newer, tenant, collection, key, op, place, epoch, seq, offset, at, *rest in zip(
         *columns, strict=True
     ):

@@ -1,4 +1,4 @@
-"""Stage 4: which subscriptions each change concerns, and how: against the version of the index that the batch pins."""
+"""Stage 4: find the subscriptions of each change, with the index version pinned by the batch."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ _KEPT = [field.name for field in DELIVERIES][:14]
 
 
 def match(batch: pa.RecordBatch, context: PipelineConfig) -> pa.RecordBatch:
-    """One row per change and gateway; rows with a problem go on, so that somebody hears of them."""
+    """One row per change and gateway. Rows with a problem are passed on, so that it is reported."""
     begin = _clock.monotonic()
     worker_cache.max_bytes = context.max_mapped_index_bytes
     decoded = DecodedBatch(batch)
@@ -60,9 +60,9 @@ def _matched(
     newer_than: int,
     rows: list[int],
 ) -> Iterator[tuple[list[int], ImageBatch, Matches]]:
-    """What the index says about some rows. A row that nothing can be said about is found by halving, and set apart.
+    """Match some rows. A row that cannot be matched is found by bisection and set aside.
 
-    Without this one poisonous document would fail its task, and every try of it, for ever.
+    Without this, one malformed document would fail its task and every retry.
     """
     images = ImageBatch(*name, [decoded.changes[row] for row in rows])
     try:
@@ -77,7 +77,7 @@ def _matched(
 
 
 class DecodedBatch:
-    """The changes of a batch, each image decoded once; what cannot be decoded is a problem."""
+    """The changes of a batch, each image decoded once; undecodable images are problems."""
 
     def __init__(self, batch: pa.RecordBatch) -> None:
         self._batch = batch
@@ -92,7 +92,7 @@ class DecodedBatch:
         ]
 
     def _images(self, images: list[bytes | None]) -> list[dict[str, Any] | None]:
-        """All at once; one by one only when one of them is none, to find it."""
+        """Decode all at once; one by one only if one is invalid, to find it."""
         present = [
             row for row, image in enumerate(images) if image is not None and self.problems[row] is None
         ]
@@ -117,7 +117,7 @@ class DecodedBatch:
             return None
 
     def groups(self) -> Iterator[tuple[str, str, int, int, list[int]]]:
-        """Rows by tenant, collection, version and what they are read for."""
+        """Rows grouped by tenant, collection, version and backfill."""
         names = ("tenant", "collection", "version", "newer_than")
         if not any(self.problems) and all(
             pc.count_distinct(self._batch[name]).as_py() == 1 for name in names
@@ -134,7 +134,7 @@ class DecodedBatch:
 
 
 def _remark(found: Matches, images: ImageBatch) -> None:
-    """Log what an operator may want to look at."""
+    """Log slow filters and large match sets."""
     for spent, form in found.counts.times:
         if spent > SLOW_FILTER_MS:
             text = f"A filter over {images.collection} took {spent:.0f} ms for one batch"
@@ -147,7 +147,7 @@ def _remark(found: Matches, images: ImageBatch) -> None:
 
 
 def _unshed(found: Matches, shed: Bools) -> Matches:
-    """Without subscriptions of low priority where the partition is behind."""
+    """Drop subscriptions of low priority where the partition lags."""
     if not shed.any():
         return found
     passed_over = shed[found.change] & ((found.flags & LOW_PRIORITY) != 0)
@@ -156,15 +156,15 @@ def _unshed(found: Matches, shed: Bools) -> Matches:
 
 
 def _visible(found: Matches, images: ImageBatch) -> Matches:
-    """Leave out watches with windows, and updates that a WATCH would not see: RETURN makes the same row of both.
+    """Drop windowed watches, and updates that do not change the row of a WATCH's RETURN.
 
-    Where policies hide attributes, the index has left them out already.
+    Attributes hidden by policies are already dropped by the index.
     """
     watches = {place: watch for place, text in enumerate(found.forms) if (watch := _watch(text)) is not None}
     if not watches:
         return found
     windowed = [place for place, watch in watches.items() if watch.windowed]
-    if windowed:  # those are told by `windows`
+    if windowed:  # delivered by the windows query
         found = found.take(np.flatnonzero(~np.isin(found.shape, windowed)))
     whole = [place for place in watches if not shape_of_spec(found.forms[place]).attribute_masks]
     doubtful = np.flatnonzero((found.transition == UPDATE) & np.isin(found.shape, whole))
@@ -193,7 +193,7 @@ def _differs(watch: CollectionWatch, change: DocumentChange) -> bool:
 def _deliveries(
     batch: pa.RecordBatch, problems: list[str | None], groups: Sequence[tuple[Ints, Matches]]
 ) -> pa.RecordBatch:
-    """One row per change and gateway, in the order of the batch; the subscriptions as lists."""
+    """One row per change and gateway, in batch order; subscriptions as lists."""
     nothing = np.empty(0, np.int64)
     rows = np.concatenate([nothing, *(places[found.change] for places, found in groups)])
     gateways = np.concatenate([np.empty(0, np.int32), *(found.gateway for _, found in groups)])
@@ -221,7 +221,7 @@ def _deliveries(
 
 
 def _lists(numbers: Ints, chosen: Bools, starts: Ints) -> pa.ListArray:
-    """The chosen numbers of each stretch that begins at one of `starts`."""
+    """The selected numbers of each run that starts at one of `starts`."""
     before = np.concatenate(([0], np.cumsum(chosen)))
     offsets = before[np.concatenate((starts, [len(numbers)]))]
     return pa.ListArray.from_arrays(pa.array(offsets, pa.int32()), pa.array(numbers[chosen], pa.int64()))

@@ -1,4 +1,4 @@
-"""Which gateways there are, as a worker knows it: read from the registry, for a moment at a time."""
+"""Live gateways as a worker knows them: read from the registry and cached briefly."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from vedette.subscriptions.registry.registry import Gateway, SubscriptionRegistr
 __all__ = ["broadcast_fan_out", "evict_gateway", "invalidate_gateways", "live_gateways"]
 
 CACHE_SECONDS = 0.5
-"""How old the knowledge may be; who fails to reach a gateway asks anew."""
+"""Maximum age of the cache in seconds; a failed delivery reads the registry again."""
 
 
 class GatewayCache:
@@ -51,20 +51,20 @@ _members: ConnectionCache[GatewayCache] = ConnectionCache(
 
 
 def live_gateways(registry: str) -> list[Gateway]:
-    """Gateways whose lease has not run out."""
+    """Gateways whose lease has not expired."""
     return _members(registry).gateways()
 
 
 def broadcast_fan_out(registry: str) -> int:
-    """How many gateways get changes unfiltered; 0 while the index is sure of itself."""
+    """Number of gateways that receive unfiltered changes; 0 while the index is reliable."""
     return _members(registry).fan_out()
 
 
 def evict_gateway(registry: str, number: int) -> None:
-    """Nothing is kept for this gateway: it must learn of it, whatever its own clock says about its lease."""
+    """Deliveries for this gateway are dropped: record it, so that the gateway learns that its lease was lost."""
     _members(registry).evict_gateway(number)
 
 
 def invalidate_gateways(registry: str) -> None:
-    """The next question is asked of the registry."""
+    """The next call reads the registry."""
     _members(registry).forget()

@@ -1,4 +1,4 @@
-"""Stage 1: a row of the journal becomes a change, or says why it cannot."""
+"""Stage 1: convert a journal row into a change, or record why it cannot be."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ _OPS = ("create", "update", "delete")
 
 
 def normalize(batch: pa.RecordBatch, context: PipelineConfig) -> pa.RecordBatch:  # noqa: ARG001
-    """Images stay bytes: what is wrong inside one shows when it is decoded, once, in match."""
+    """Images stay bytes; the match stage decodes each once and finds invalid ones."""
     problem = pc.if_else(
         pc.invert(pc.is_in(batch["op"], pa.array(_OPS))),
         pa.scalar("an unknown kind of change"),

@@ -1,16 +1,17 @@
-"""What a task sends to gateways: piece by piece, without waiting, until `settle`.
+"""Deliveries of a task to gateways: sent in pieces without waiting, until `flush`.
 
-Theory of operation. A share of a batch is matched in pieces, and each is sent as soon as it is there: gateways work on
-it while the next one is matched. At the end of the share, or when much is out, the task waits until all is accepted.
+Theory of operation. A share of a batch is matched in pieces, and each piece is sent immediately, so gateways process
+it while the next one is matched. At the end of the share, or above the limit of unaccepted deliveries, the task waits
+for acceptance.
 
-What was sent and not accepted is kept. When a link fails, nothing more goes to its gateway until `settle` sends all
-that is kept again, from the first on: a gateway takes whatever is not past the last number of a partition for a repeat,
-so a later piece must never overtake one that was lost. For the same reason all that is kept for a gateway goes over
-one link; repeats are the gateway's business.
+Unaccepted deliveries are kept. If a connection fails, nothing more is sent to its gateway until `flush` resends
+everything kept, from the first on: a gateway treats a sequence number that is not above the last one of a partition
+as a duplicate, so a later piece must never overtake a lost one. For the same reason all kept deliveries of a gateway
+use one connection. Gateways drop duplicates.
 
-A gateway that does not answer is tried again while its lease lasts. When the lease is over the gateway is gone: its
-clients come back elsewhere and resume or resync there, so nobody waits for it. That it was passed over is entered at
-the registry: if it lives after all it finds that it has lost its place, and its subscribers begin anew.
+An unresponsive gateway is retried while its lease lasts. After that it counts as gone: its clients reconnect
+elsewhere and resume or resync. The loss is recorded in the registry, so that a gateway that is alive after all knows
+that it lost its lease and resets its subscribers.
 """
 
 from __future__ import annotations
@@ -30,11 +31,11 @@ __all__ = ["UnacceptedDeliveries", "close_links", "drop_link", "link_to"]
 T = TypeVar("T")
 RETRY_SECONDS = 0.05
 _links: dict[str, IngestClient] = {}
-"""Open links of this worker process, by address. They outlive tasks; a worker that dies takes them along."""
+"""Open connections of this worker process, by address. They outlive tasks."""
 
 
 def link_to(address: str, context: PipelineConfig) -> IngestClient:
-    """The open link, or a new one; PipelineError E6301 when there is none to be had."""
+    """Return the open connection or a new one. Raises PipelineError E6301 if it cannot connect."""
     link = _links.get(address)
     if link is None:
         link = _links[address] = open_client(address, context.ingest_secret, f"worker {os.getpid()}")
@@ -48,26 +49,26 @@ def drop_link(address: str) -> None:
 
 
 def close_links() -> None:
-    """Let go of all gateways; the next delivery connects anew."""
+    """Close all connections; the next delivery reconnects."""
     for address in list(_links):
         drop_link(address)
 
 
 class UnacceptedDeliveries(Generic[T]):
-    """Of one task at a time."""
+    """Unaccepted deliveries of the current task."""
 
     def __init__(self, send: Callable[[IngestClient, Sequence[T]], None]) -> None:
         self._send = send
         self._unaccepted: dict[int, list[T]] = {}
-        """Gateway ▸ what it has not accepted yet, in order."""
+        """Gateway to its unaccepted deliveries, in order."""
         self._clients: dict[int, tuple[str, IngestClient]] = {}
-        """Gateway ▸ the link that all of it went over; none where something went wrong."""
+        """Gateway to the connection that all of them used; absent after a failure."""
 
     def __len__(self) -> int:
         return sum(map(len, self._unaccepted.values()))
 
     def clear(self) -> None:
-        """What a task that failed has left is sent by the one that does its work again."""
+        """Discard the deliveries of a failed task; its retry sends them again."""
         self._unaccepted.clear()
         self._clients.clear()
 
@@ -83,7 +84,7 @@ class UnacceptedDeliveries(Generic[T]):
             kept.extend(items)
 
     def flush(self, context: PipelineConfig) -> int:
-        """Wait until everything is accepted; returns how many deliveries nobody is there to take."""
+        """Wait until everything is accepted. Returns the number of deliveries without a gateway."""
         lost, pause = 0, Flag()
         while True:
             for number, (address, link) in list(self._clients.items()):
@@ -108,7 +109,7 @@ class UnacceptedDeliveries(Generic[T]):
         try:
             link = link_to(address, context)
             if way is not None and way[1] is not link:
-                return  # somebody let go of the link that the rest went over
+                return  # the connection that the others used was closed
             self._send(link, items)
         except PipelineError:
             drop_link(address)

@@ -1,7 +1,7 @@
-"""Stage 3: the changes of a partition stand in the order of their numbers.
+"""Stage 3: order the changes of a partition by sequence number.
 
-The journal gave the numbers once, so a batch that runs again has the same ones. This puts rows into order where a
-replay mixed them, and refuses what would be told twice under one number.
+The journal assigned the numbers once, so a retried batch has the same ones. This stage sorts rows that a replay mixed
+and rejects two changes with one number.
 """
 
 from __future__ import annotations

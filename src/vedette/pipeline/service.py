@@ -1,7 +1,7 @@
-"""The pipeline as a process: readers of sources, the compactor, and the query, each started again when it ends.
+"""The pipeline process: source readers, the compactor and the query, each restarted when it ends.
 
-Nothing here is on the way of a change but the query itself. When the query ends with an error (a planner that was
-killed, a store that was away) it is started again from its checkpoint: what was not accepted is delivered again.
+Only the query is on the path of a change. If the query fails (a killed planner, an unavailable store), it restarts
+from its checkpoint: unaccepted changes are delivered again.
 """
 
 from __future__ import annotations
@@ -49,17 +49,18 @@ __all__ = ["STATUS_FILE", "PipelineProcess"]
 log = logging.getLogger(__name__)
 
 INDEX_POLL_SECONDS, IDLE_INDEX_POLL_SECONDS = 0.02, 0.06
-"""How often the compactor looks whether subscriptions have changed; and when they have not for `PATIENCE` looks."""
+"""Seconds between checks of the compactor for changed subscriptions, and when there was none for POLLS_UNTIL_IDLE
+checks."""
 POLLS_UNTIL_IDLE = 100
 MAINTENANCE_SECONDS = 10.0
 PROGRESS_POLL_SECONDS = 0.5
 IDLE_POLLS_PER_PROGRESS = 4
-"""While nothing happens Java is asked how far it is only at every so many looks."""
+"""Polls between progress queries to the JVM while idle."""
 MAX_RESTART_DELAY_SECONDS = 30.0
 
 
 class PipelineProcess:
-    """`run` until `stop` is set. One per home: the compactor must be alone."""
+    """Call `run`; it returns after `stop` is set. One per data directory, because there may be only one compactor."""
 
     def __init__(
         self,
@@ -77,7 +78,7 @@ class PipelineProcess:
         metrics_port: int = 0,
         index_bytes: int = 1 << 30,
     ) -> None:
-        """`store`: a PostgreSQL URL for journal and registry; without, files in the home."""
+        """`store` is a PostgreSQL URL for journal and registry; without it they are files in the data directory."""
         self._home, self._master, self._cores = home, master, cores
         self._clock, self._chance = clock or SystemClock(), chance or Random(1)  # noqa: S311 - jitter
         self._retention_ms = int(retention_seconds * 1000)
@@ -103,9 +104,9 @@ class PipelineProcess:
         self._publish_lock = Lock()
         self._metrics_port = metrics_port
         self._judged = -1
-        """The last batch of this checkpoint whose counts were taken in."""
+        """The last batch of this checkpoint whose counts were recorded."""
         self._last_committed: Complete | None = None
-        """The end of the last batch that is committed."""
+        """The end of the last committed batch."""
         self.restarts = 0
         self._steering = PipelineController(
             self._journal,
@@ -116,10 +117,10 @@ class PipelineProcess:
             self._publish_statuses,
         )
         self.spark_started = False
-        """Whether Spark is there: before, nothing can be half done."""
+        """True once the Spark session exists; until then there is nothing to clean up."""
 
     def run(self, stop: Flag) -> None:
-        """Returns when `stop` is set and everything has ended in good order."""
+        """Returns when `stop` is set and everything has shut down."""
         self._write_status("starting")
         self._keeper.reconcile()
         tending = Thread(target=self._tend, args=(stop,), name="vedette-pipeline", daemon=True)
@@ -170,11 +171,11 @@ class PipelineProcess:
             stop.wait(min(0.5 * 2.0 ** min(self.restarts, 6), MAX_RESTART_DELAY_SECONDS))
 
     def _is_caught_up(self, last: StreamingQueryProgress | None) -> bool:
-        """Whether the journal has nothing that is not in this progress."""
+        """True if the journal has nothing beyond this progress."""
         return last is not None and _progress(last, self._journal.last_offset())["behind"] == 0
 
     def _record_batches(self, query: StreamingQuery, last: StreamingQueryProgress | None) -> None:
-        """Take in the counts of batches that have ended since. Asking for many of them costs more than for the last."""
+        """Record the counts of completed batches. Reading many progress records costs more than reading the last."""
         if last is None or last["batchId"] <= self._judged:
             return
         for progress in query.recentProgress:
@@ -193,7 +194,7 @@ class PipelineProcess:
         self._write_status("running", **progress, partitions=partitions)
 
     def _remember_committed(self, end: dict[str, Any] | None) -> None:
-        """Gateways are told with the next word about partitions."""
+        """Gateways learn it with the next status message."""
         if end is not None and end["offset"] and end["version"] is not None:
             self._last_committed = Complete(offset=end["offset"], share=0, shares=1, version=end["version"])
 
@@ -206,18 +207,18 @@ class PipelineProcess:
             self._states.publish(shown, self._registry.gateways(), self._last_committed)
 
     def _reset_after_journal_gap(self) -> None:
-        """The journal was trimmed past our checkpoint: nothing joins the two, so everybody must resync."""
+        """The journal was trimmed past our checkpoint: changes are lost, so all clients must resync."""
         for source in self._journal.sources():
             self._journal.set_state(source.name, "live", "the pipeline was away for too long", new_epoch=True)
         shutil.rmtree(self._home / "checkpoint", ignore_errors=True)
-        self._judged = -1  # batches are numbered from 0 again
+        self._judged = -1  # batch numbers start at 0 again
         log.error(
             "The journal was trimmed past the checkpoint; all subscribers must resync",
             extra={"action": "pipeline.gap"},
         )
 
     def _tend(self, stop: Flag) -> None:
-        """The compactor often, everything else now and then."""
+        """Run the compactor often and other maintenance periodically."""
         due = self._clock.monotonic() + MAINTENANCE_SECONDS
         look, quiet = 0.0, 0
         published: Manifest | None = None
@@ -242,11 +243,12 @@ class PipelineProcess:
                 )
             except (
                 Exception
-            ):  # a full disk, or a mistake of ours: without upkeep nothing new would ever be matched
+            ):  # a full disk or a defect: without maintenance, new subscriptions would never be matched
                 log.exception("Pipeline maintenance failed", extra={"action": "pipeline.upkeep"})
 
     def _write_status(self, state: str, **more: Any) -> None:
-        """What `vedette source status`, `/metrics` and the console show; a file that is replaced whole."""
+        """Write the status shown by `vedette source status`, `/metrics` and the console; the file is replaced
+        atomically."""
         figures = self._steering.figures(state=state, pid=os.getpid(), restarts=self.restarts, **more)
         draft = self._home / f".{STATUS_FILE}"
         draft.write_bytes(msgspec.json.encode(figures))

@@ -1,4 +1,4 @@
-"""Spark sessions as the pipeline wants them. Each setting is here for a measured reason (docs/design/pipeline.md)."""
+"""Spark sessions of the pipeline. Each setting has a measured reason (docs/design/pipeline.md)."""
 
 from __future__ import annotations
 
@@ -26,21 +26,21 @@ _SETTINGS = {
     "spark.python.daemon.module": "vedette.pipeline.worker_daemon",
     "spark.sql.adaptive.enabled": "false",  # plans are small and the same each time
     "spark.sql.streaming.checkpointFileManagerClass": _CHECKPOINTS,
-    "spark.scheduler.mode": "FAIR",  # windows and ingest never starve match
+    "spark.scheduler.mode": "FAIR",  # windows and ingestion never starve matching
     "spark.sql.shuffle.partitions": "2",
     "spark.sql.execution.arrow.maxRecordsPerBatch": "20000",
     "spark.sql.streaming.minBatchesToRetain": "10",
-    "spark.sql.streaming.numRecentProgressUpdates": "20",  # they are asked for four times a second, as JSON
+    "spark.sql.streaming.numRecentProgressUpdates": "20",  # read four times a second, as JSON
     "spark.sql.streaming.noDataMicroBatches.enabled": "false",
     "spark.sql.session.timeZone": "UTC",
     "spark.sql.streaming.stateStore.providerClass": _STATE,  # windows: bounded memory, small commits
     "spark.ui.enabled": "false",
     "spark.ui.showConsoleProgress": "false",
     "spark.driver.memory": "1g",
-    # A batch is planned anew each time and has a row or two: generating code for it took longer than running it.
+    # Each batch is planned separately and has a row or two: code generation took longer than running it.
     "spark.sql.codegen.wholeStage": "false",
     "spark.sql.codegen.factoryMode": "NO_CODEGEN",
-    # What nobody looks at without the UI, and is kept up to date at every step of every batch.
+    # State that only the UI reads and that is updated at every step of every batch.
     "spark.ui.liveUpdate.period": "-1",
     "spark.ui.retainedJobs": "5",
     "spark.ui.retainedStages": "5",
@@ -49,13 +49,14 @@ _SETTINGS = {
     "spark.broadcast.compress": "false",
 }
 JAVA_OPTIONS = "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC"
-"""Java only plans and passes bytes on here: the second compiler and parallel collectors cost more than they give."""
+"""The JVM only plans and forwards bytes: the second compiler and parallel collectors cost more than they save."""
 
 
 def open_session(
     master: str = LOCAL_MASTER, *, name: str = "vedette", work: Path | None = None, **more: str
 ) -> SparkSession:
-    """The session of this process; E6303 when Spark or Java is not there. `more` are further settings of Spark."""
+    """Return the session of this process. Raises E6303 if Spark or Java is missing. `more` are further Spark
+    settings."""
     os.environ["PYSPARK_PYTHON"] = sys.executable
     os.environ.setdefault("SPARK_LOCAL_IP", "127.0.0.1")
     settings: Mapping[str, str] = {
@@ -69,7 +70,7 @@ def open_session(
         builder = builder.config(key, value)
     try:
         session = builder.getOrCreate()
-    except Exception as problem:  # py4j and pyspark raise many kinds, all of them mean this
+    except Exception as problem:  # py4j and pyspark raise many exception types here
         text = f"Spark did not start ({problem}): is Java 17 or newer there? `vedette doctor` looks"
         raise PipelineError("E6303", text) from problem
     session.sparkContext.setLogLevel("ERROR")
@@ -80,20 +81,20 @@ _STOP_SECONDS = 10.0
 
 
 def end_session(session: SparkSession) -> None:
-    """Stop Spark and its Java, also a Java that is dead already; another session can be opened afterwards.
+    """Stop Spark and its JVM, also a JVM that is already dead; another session can be opened afterwards.
 
-    `session.stop()` alone leaves Java running until this process ends, and after a death of Java pyspark goes on
-    talking to the one that is gone.
+    `session.stop()` alone leaves the JVM running until this process ends, and after a JVM crash pyspark keeps talking
+    to the dead one.
     """
     gateway = SparkContext._gateway
-    with contextlib.suppress(Exception):  # it may be dead: py4j and sockets raise many kinds
+    with contextlib.suppress(Exception):  # the JVM may be dead: py4j and sockets raise many exception types
         session.stop()
     with contextlib.suppress(Exception):
         gateway.shutdown()  # type: ignore[union-attr]
     process: subprocess.Popen[bytes] | None = getattr(gateway, "proc", None)
     if process is not None:
         if process.stdin is not None:
-            process.stdin.close()  # Java ends when it sees the end of its input
+            process.stdin.close()  # the JVM exits at the end of its input
         try:
             process.wait(_STOP_SECONDS)
         except subprocess.TimeoutExpired:

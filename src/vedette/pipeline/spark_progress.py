@@ -1,4 +1,4 @@
-"""How far a Spark batch is, as a bar on the terminal: tasks that are done among those of its stages."""
+"""Progress bar of a Spark batch on the terminal: completed tasks of its stages."""
 
 from __future__ import annotations
 
@@ -18,32 +18,32 @@ LOOK_SECONDS = 0.2
 
 
 class Tracker(Protocol):
-    """What Spark says about its stages (`SparkContext.statusTracker`)."""
+    """Stage information of Spark (`SparkContext.statusTracker`)."""
 
     def getActiveStageIds(self) -> Any: ...
     def getStageInfo(self, stageId: int) -> Any: ...
 
 
 class StageTally:
-    """Tasks of all stages that were ever seen at work. Stages that are done are asked about once more."""
+    """Tasks of all stages that were ever active. Completed stages are queried once more."""
 
     def __init__(self) -> None:
         self._stages: dict[int, tuple[int, int]] = {}
 
     def look(self, tracker: Tracker) -> tuple[int, int]:
-        """(done, all): neither ever goes back."""
+        """(completed, total); neither decreases."""
         for stage in {*self._stages, *tracker.getActiveStageIds()}:
             info = tracker.getStageInfo(stage)
             if info is not None:
                 self._stages[stage] = (info.numCompletedTasks, info.numTasks)
-            elif stage in self._stages:  # forgotten by Spark: it was done
+            elif stage in self._stages:  # no longer known to Spark: completed
                 self._stages[stage] = (self._stages[stage][1],) * 2
         return sum(done for done, _ in self._stages.values()), sum(all_ for _, all_ in self._stages.values())
 
 
 @contextmanager
 def shown_progress(session: SparkSession, what: str, console: Console | None = None) -> Iterator[None]:
-    """A bar while the block runs, on a terminal only: nothing in a pipe or a log."""
+    """Show a bar while the block runs, on a terminal only."""
     console = console or Console(stderr=True)
     if not console.is_terminal:
         yield

@@ -1,4 +1,4 @@
-"""What the stages of one pipeline need besides the rows: places and rules, the same for every task."""
+"""Configuration of the stages: addresses and limits, the same for every task."""
 
 from __future__ import annotations
 
@@ -10,15 +10,15 @@ __all__ = ["PipelineConfig"]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PipelineConfig:
-    """Picklable: it travels to the executors with every task."""
+    """Picklable: sent to the executors with every task."""
 
     journal_url: str
-    """The address of the journal (vedette.sources.journal.seam.open_journal)."""
+    """Address of the journal (vedette.sources.journal.seam.open_journal)."""
     registry_url: str
-    """The address of the registry: gateways and their leases are looked up there."""
+    """Address of the registry of gateways and their leases."""
     index_folder: Path
-    """The folder of the index files; every executor must see it."""
+    """Folder of the index files; every executor must see it."""
     ingest_secret: str = ""
-    """What a gateway wants to hear before it takes deliveries."""
+    """Secret that a gateway requires before it accepts deliveries."""
     max_mapped_index_bytes: int = 1 << 30
-    """How much of the index a worker keeps mapped."""
+    """Maximum bytes of the index that a worker keeps mapped."""

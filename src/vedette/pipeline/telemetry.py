@@ -1,6 +1,6 @@
-"""What a worker counts while it works, until the end of a batch takes it along to the driver.
+"""Counters of a worker, sent to the driver at the end of a batch.
 
-The counts travel as columns of the outcome, and Spark sums them up as observed metrics of the query.
+The counts are columns of the outcome; Spark sums them as observed metrics of the query.
 """
 
 from __future__ import annotations
@@ -15,21 +15,21 @@ __all__ = ["Telemetry", "note_changes", "note_match", "note_repeated", "note_she
 @dataclass(slots=True)
 class Telemetry:
     changes: int = 0
-    """Changes that went through match, once each, also when they concerned nobody."""
+    """Changes processed by match, once each, including those without a match."""
     candidates: int = 0
-    """Pairs of an image and a subscription that the index proposed."""
+    """Pairs of image and subscription proposed by the index."""
     faults: int = 0
-    """Filters that had no value for a document."""
+    """Filters that failed to evaluate for a document."""
     absent: int = 0
-    """Keys asked for that no subscription has."""
+    """Looked-up keys that no subscription has."""
     passed: int = 0
-    """Of those, let through by a Bloom filter."""
+    """Of those, keys that passed a Bloom filter."""
     match_ms: float = 0.0
-    """Time in match."""
+    """Milliseconds spent in match."""
     shed: int = 0
-    """Matches of low priority that were passed over."""
+    """Skipped matches of low priority."""
     repeated: int = 0
-    """Changes of a task that ran before and failed."""
+    """Changes of retried tasks."""
 
 
 _current = Telemetry()
@@ -59,7 +59,7 @@ def note_time(milliseconds: float) -> None:
 
 
 def take() -> dict[str, float]:
-    """What was counted since the last time."""
+    """Counts since the last call."""
     found = {field.name: getattr(_current, field.name) for field in fields(Telemetry)}
     for field in fields(Telemetry):
         setattr(_current, field.name, field.default)

@@ -1,7 +1,7 @@
-"""The pipeline, in one line: STAGES. Each is one function of a batch; `fuse` makes one of them all.
+"""The pipeline as a tuple of STAGES. Each stage is a function of a batch; `fuse` combines them.
 
-Fused they run in one Python hop per batch, that of the reader (`telling.py`): a chain of separate Spark stages with a
-shuffle cost 230-350 ms a batch where this costs about 70 (docs/design/pipeline.md).
+Fused, they run in one Python hop per batch: separate Spark stages with a shuffle took 230-350 ms per batch, this
+takes about 70 (docs/design/pipeline.md).
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ STAGES: tuple[Stage, ...] = (normalize, deduplicate, sequence, match, route, del
 
 
 def fuse(stages: Sequence[Stage]) -> Stage:
-    """One stage that is all of them, in order."""
+    """Combine the stages into one, in order."""
 
     def fused(batch: pa.RecordBatch, context: PipelineConfig) -> pa.RecordBatch:
         for stage in stages:
@@ -44,21 +44,20 @@ def fuse(stages: Sequence[Stage]) -> Stage:
 
 
 def _attempt() -> int:
-    """How often this task was tried before; 0 outside of Spark."""
+    """Attempt number of this task; 0 outside Spark."""
     task = TaskContext.get()
     return task.attemptNumber() if task is not None else 0
 
 
 def hot_path(context: PipelineConfig) -> Callable[[Iterator[pa.RecordBatch]], Iterator[pa.RecordBatch]]:
-    """What runs in the workers: every piece of a range through the stages, then the end of the range is told.
+    """Runs in the workers: pass every piece of a range through the stages, then announce the end of the range.
 
-    Pieces are sent without waiting. What came of them is said when everything is accepted, and only then is the end
-    told.
+    Pieces are sent without waiting. The counts are returned, and the end announced, once everything is accepted.
     """
     run = fuse(STAGES)
 
     def through(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        telemetry.take()  # an attempt that failed here before counted for nothing
+        telemetry.take()  # a failed attempt in this worker does not count
         abandon()
         done: list[pa.RecordBatch] = []
         for batch in batches:

@@ -1,4 +1,4 @@
-"""Stores that a Python worker keeps open from task to task: connecting would take longer than a small task."""
+"""Stores that a Python worker keeps open between tasks, because connecting takes longer than a small task."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ Store = TypeVar("Store", bound=_Closable)
 
 
 class ConnectionCache(Generic[Store]):
-    """Address ▸ what was opened there. The one that was longest not asked for is closed when there are too many."""
+    """Address to the open store. Above the limit the least recently used one is closed."""
 
     def __init__(self, open: Callable[[str], Store]) -> None:
         self._open = open
@@ -43,6 +43,6 @@ class ConnectionCache(Generic[Store]):
 
 
 def close_connections() -> None:
-    """Close everything that is kept open in this process; it is opened again when it is asked for."""
+    """Close all cached stores of this process; they open again on use."""
     for table in _tables:
         table.close()

@@ -1,9 +1,9 @@
-"""What Spark's Python workers are forked from (`spark.python.daemon.module`): ours, so that a fork has all it needs.
+"""The process from which Spark forks its Python workers (`spark.python.daemon.module`), with all modules preloaded.
 
-A worker that starts cold imports numpy, pyarrow and the matcher first, and after every task pyspark collects garbage
-over all of it. Here they are imported once, before the first fork, and frozen: collections pass them by. Within a task
-they come seldom: its objects live as long as its rows, and hardly any refer to each other. After a task it is what the
-task left that is looked through, and only now and then everything that a worker keeps: files of the index, filters.
+A cold worker imports numpy, pyarrow and the matcher first, and pyspark runs a full garbage collection after every
+task. Here the modules are imported once before the first fork and frozen, so that collections skip them. Collections
+within a task are rare: its objects live as long as its rows and hardly refer to each other. After a task only the
+young objects are collected, and from time to time everything a worker keeps: index files, filters.
 """
 
 from __future__ import annotations
@@ -21,15 +21,15 @@ _PRELOADED = (
     "pyspark.worker",
 )
 _YOUNG_OBJECTS = 50_000
-"""Python's own is 700."""
+"""Python's default is 700."""
 _YOUNG, _OLDEST = 1, 2
-"""Generations: what came since the last collection, and everything that is not frozen."""
+"""Generations: objects since the last collection, and everything that is not frozen."""
 _SELDOM = 64
-"""After so many tasks everything is looked through: that takes as long as a small task does."""
+"""Tasks between full collections, because one takes as long as a small task."""
 
 
 class AfterTasks:
-    """What pyspark's daemon has for `gc`: it calls `collect` after each task."""
+    """Replaces `gc` in pyspark's daemon, which calls `collect` after each task."""
 
     def __init__(self) -> None:
         self._tasks = 0
