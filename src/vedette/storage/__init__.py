@@ -1,3 +1,3 @@
-"""Where databases are kept, and how commits become durable. Begin with `seam`, `home` and `group_commit`."""
+"""Durable storage of databases, and group commit. Reading order: `seam`, `catalog`, `group_commit`, then `sqlite/`."""
 
 __all__: list[str] = []

@@ -1,4 +1,4 @@
-"""One door to every kind of home: a data directory, a PostgreSQL address, or `:memory:`."""
+"""Open the catalog of stores at a location: a data directory, a PostgreSQL URL, or `:memory:`."""
 
 from __future__ import annotations
 
@@ -19,16 +19,18 @@ _POSTGRES = ("postgresql://", "postgres://")
 def open_catalog(
     location: str | os.PathLike[str], *, durability: Durability = "fsync", clock: Clock | None = None
 ) -> StoreCatalog:
-    """Open the home at `location` for one engine; E6002 while another has it.
+    """Open the catalog at `location` for one engine. Raises E6002 while another engine has it open.
 
-    A text that begins with `postgresql://` is a server, `:memory:` keeps nothing, anything else is a directory.
+    `postgresql://…` is a server, `:memory:` keeps nothing, anything else is a directory.
     """
     clock = clock or SystemClock()
     place = os.fspath(location)
     if place == MEMORY:
         return MemoryCatalog(clock=clock)
     if place.startswith(_POSTGRES):
-        from vedette.storage.postgres.catalog import PostgresCatalog  # a driver that most people never need
+        from vedette.storage.postgres.catalog import (
+            PostgresCatalog,
+        )  # an optional driver that most users do not need
 
         return PostgresCatalog(place, durability=durability, clock=clock)
     return DataDirectory(Path(place), durability=durability, clock=clock)

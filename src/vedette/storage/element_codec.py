@@ -1,8 +1,8 @@
-"""Elements ▸ records of the store, and back.
+"""Convert elements to stored records, and back.
 
 Attributes are a JSON object by name. A Timestamp is ISO-8601 text with milliseconds and `Z`, a Duration its
-milliseconds, a Float that JSON cannot say is `"NaN"`, `"Infinity"` or `"-Infinity"`. Where the declared type does not
-tell (unions), such a value is tagged: `{"$timestamp": …}`, `{"$duration": …}`, `{"$float": …}`.
+milliseconds, a Float without a JSON form is `"NaN"`, `"Infinity"` or `"-Infinity"`. Where the declared type is
+ambiguous (unions), such a value is tagged: `{"$timestamp": …}`, `{"$duration": …}`, `{"$float": …}`.
 """
 
 from __future__ import annotations
@@ -48,7 +48,7 @@ class ElementCodec:
         return self._attributes(element, _image_header(element))
 
     def record_and_image(self, element: Element) -> tuple[ElementRecord, bytes]:
-        """Both at once: the image is the record's attributes behind a head of its own."""
+        """Encode record and image together: the image is the record's attributes after its own header."""
         record = self.record(element)
         if not _RESERVED.isdisjoint(self._names[element.type]):
             return record, self.image(element)
@@ -58,7 +58,7 @@ class ElementCodec:
     def _attributes(self, element: Element, head: dict[str, Any]) -> bytes:
         head.update(zip(self._names[element.type], element.values, strict=False))
         for name, convert in self._encoders[element.type]:
-            value = head.get(name)  # an element of before `define` has no value for what came later
+            value = head.get(name)  # an element from before `define` has no value for a later attribute
             if value is not None:
                 head[name] = convert(value)
         return _encode(head)
@@ -68,7 +68,7 @@ class ElementCodec:
         return Element(record.id, record.type, values, record.targets)
 
     def from_image(self, type_name: str, id: str, image: bytes) -> Element:
-        """The element that an image of the journal shows."""
+        """Decode an image of the journal."""
         attributes = _decode(image)
         targets = attributes.get("_targets")
         values = self._values(type_name, attributes)

@@ -56,19 +56,19 @@ TRANSITIONS: Mapping[tuple[FlushState, FlushEvent], FlushState] = {
 
 
 class FlushQueue(Generic[Commit]):
-    """Ticks: durable ≤ flushing ≤ submitted. Ticks given to `submit` rise; two commits never share one."""
+    """Sequences: durable ≤ flushing ≤ submitted. Sequences passed to `submit` increase; two commits never share one."""
 
     __slots__ = ("_history", "durable", "error", "flushing", "queued", "state", "submitted")
 
     def __init__(self, tick: int) -> None:
         self.state = FlushState.IDLE
         self.durable = tick
-        """The highest tick that is on the disk."""
+        """The highest sequence on disk."""
         self.flushing = tick
-        """The highest tick in the flush under way, or of the last one."""
+        """The highest sequence of the current or last flush."""
         self.submitted = tick
         self.queued: list[Commit] = []
-        """Commits that the next flush takes, in tick order."""
+        """Commits of the next flush, in order."""
         self.error: StoreError | None = None
         self._history: deque[str] = deque(maxlen=16)
 
@@ -82,7 +82,7 @@ class FlushQueue(Generic[Commit]):
         self.queued.append(commit)
 
     def begin_flush(self) -> list[Commit]:
-        """Everything that waits, for one flush."""
+        """Take all queued commits for one flush."""
         self._transition(FlushEvent.BEGIN)
         assert self.queued, "a flush of nothing"
         commits, self.queued = self.queued, []
@@ -106,7 +106,7 @@ class FlushQueue(Generic[Commit]):
         return self.state is FlushState.IDLE and bool(self.queued)
 
     def validate(self) -> None:
-        """What holds after every move; called by the tests."""
+        """Check the invariants; called by tests."""
         assert self.durable <= self.flushing <= self.submitted, self
         assert (self.error is not None) == (self.state is FlushState.FAILED), self
         assert not self.queued or self.submitted > self.flushing, self

@@ -34,56 +34,58 @@ Commit = TypeVar("Commit")
 Commit_contra = TypeVar("Commit_contra", contravariant=True)
 
 DurableCallback = Callable[[StoreError | None], object]
-"""Told once: None when the commit is durable, the error when it never will be."""
+"""Called once: with None when the commit is durable, with the error if it never will be."""
 FlushHook = Callable[[int, StoreError | None], object]
-"""Told once per flush, after its callbacks: the durable tick, and the error of a flush that failed."""
+"""Called once per flush, after its callbacks, with the durable sequence and the error of a failed flush."""
 
 log = logging.getLogger(__name__)
 _real_time = SystemClock()
 
 
 class LogWriter(Protocol[Commit_contra]):
-    """What stands between a commit and its acknowledgement."""
+    """Makes commits durable and reports when they are."""
 
     @property
     def durable_sequence(self) -> int:
-        """The highest tick that is durable; only ever rises; may be read without a lock."""
+        """The highest durable sequence. It never decreases and may be read without a lock."""
         ...
 
     @property
     def submitted_sequence(self) -> int:
-        """The highest tick that was submitted, durable or not."""
+        """The highest sequence that was appended, durable or not."""
         ...
 
     @property
     def failed(self) -> StoreError | None: ...
 
     def wait_for_room(self, timeout: float | None = None) -> None:
-        """Wait while the queue is full. Call it before taking the engine's lock; TimeoutError when it stays full."""
+        """Wait while the queue is full. Call it before taking the engine lock. Raises TimeoutError if it stays full."""
         ...
 
     def append(self, tick: int, commit: Commit_contra) -> None:
-        """Queue a commit. Ticks rise from call to call. Never waits for a disk."""
+        """Queue a commit. Sequences increase from call to call. Never waits for the disk."""
         ...
 
     def wait_durable(self, tick: int, timeout: float | None = None) -> None:
-        """Return when `tick` is durable. StoreError when it never will be, TimeoutError when it takes too long."""
+        """Return when the sequence is durable. Raises StoreError if it never will be, TimeoutError if it takes too
+        long."""
         ...
 
     def call_when_durable(self, tick: int, callback: DurableCallback, *, flush_now: bool = True) -> None:
-        """Call back when `tick` is durable: at once in this thread, or later in the one that led the flush.
+        """Call back when the sequence is durable: immediately in this thread, or later in the thread that led the
+        flush.
 
-        Without hurry nothing is done to bring that about: somebody is about to wait for the tick anyway.
+        Without `flush_now` no flush is started, because the caller is about to wait for the sequence.
         """
         ...
 
     def close(self) -> None:
-        """Flush what is left. Closing twice is nothing."""
+        """Flush the rest. Idempotent."""
         ...
 
 
 class NullLogWriter(Generic[Commit]):
-    """The gate of a database that keeps nothing: always open."""
+    """The log writer of a database without a store: every commit counts as durable."""
 
     __slots__ = ("durable_sequence",)
 
@@ -105,17 +107,17 @@ class NullLogWriter(Generic[Commit]):
         self.durable_sequence = tick
 
     def wait_durable(self, tick: int, timeout: float | None = None) -> None:
-        """Every tick is as durable as it will ever be."""
+        """No-op: nothing becomes more durable."""
 
     def call_when_durable(self, tick: int, callback: DurableCallback, *, flush_now: bool = True) -> None:  # noqa: ARG002 - see wait
         callback(None)
 
     def close(self) -> None:
-        """Nothing is left."""
+        """No-op: nothing is queued."""
 
 
 class _Waiter:
-    """A thread that waits for a tick; `bed` is held until it shall wake."""
+    """A thread that waits for a sequence. It sleeps on `wake_lock` until another thread releases it."""
 
     __slots__ = ("may_lead", "sequence", "wake_lock")
 
@@ -126,7 +128,7 @@ class _Waiter:
 
 
 class GroupCommitLogWriter(Generic[Commit]):
-    """The gate of a durable database; the interface is CommitGate's."""
+    """The log writer of a durable database; implements LogWriter."""
 
     def __init__(
         self,
@@ -141,7 +143,8 @@ class GroupCommitLogWriter(Generic[Commit]):
         on_flush: FlushHook | None = None,
         name: str = "default",
     ) -> None:
-        """`encode` runs in the thread that leads, outside all locks. `tick` is what the store was loaded with."""
+        """`encode` runs in the leading thread, outside all locks. `tick` is the sequence that the store was loaded
+        with."""
         self.durable_sequence = tick
         self._store, self._encode, self._on_flush = store, encode, on_flush
         self._relaxed = durability == "relaxed"
@@ -250,7 +253,7 @@ class GroupCommitLogWriter(Generic[Commit]):
         return sleeper
 
     def _block(self, sleeper: _Waiter, end: float | None) -> None:
-        """Until woken, because the tick is durable or to lead, or until the time is up."""
+        """Sleep until woken (because the sequence is durable, or to lead the next flush), or until the timeout."""
         try:
             left = -1 if end is None else max(0.0, end - _real_time.monotonic())
             woken = sleeper.wake_lock.acquire(timeout=left)
@@ -261,7 +264,7 @@ class GroupCommitLogWriter(Generic[Commit]):
             raise TimeoutError(f"tick {sleeper.sequence} is not durable yet")
 
     def _cancel_wait(self, sleeper: _Waiter) -> bool:
-        """Leave without having been woken; False when that came too late, and then the lead is passed on."""
+        """Leave without having been woken. Returns False if it was too late; then the lead is passed on."""
         with self._lock:
             if sleeper in self._waiters:
                 self._waiters.remove(sleeper)
@@ -300,7 +303,7 @@ class GroupCommitLogWriter(Generic[Commit]):
         return None
 
     def _pop_completed(self, everyone: bool) -> tuple[list[_Waiter], list[DurableCallback]]:
-        """Those whom the flush that just ended concerns, no longer on our lists."""
+        """Remove and return the waiters and callbacks that the last flush completed."""
         if not self._waiters and not self._callbacks:
             return [], []
         tick = self._ledger.submitted if everyone else self._ledger.durable
@@ -311,7 +314,7 @@ class GroupCommitLogWriter(Generic[Commit]):
         return sleepers, callbacks
 
     def _wake_next_leader(self) -> None:
-        """If there is something to flush, somebody must come and do it: a sleeper who may, or the background."""
+        """If commits are queued, choose a thread to flush them: a waiter, or the background thread."""
         if not self._ledger.can_flush:
             return
         leader = next((sleeper for sleeper in self._waiters if sleeper.may_lead), None)
@@ -345,13 +348,13 @@ class GroupCommitLogWriter(Generic[Commit]):
             self._flush(commits)
 
     def _next_flush(self) -> list[Commit] | None:
-        """Sleep until there is something to lead; None when there never will be."""
+        """Sleep until there is something to flush; None after close."""
         overdue = False
         while self._ledger.state in {FlushState.IDLE, FlushState.FLUSHING}:
             if self._ledger.can_flush and (overdue or self._is_flush_requested()):
                 return self._ledger.begin_flush()
             if self._ledger.queued:
-                # Half the bound: a commit may come just after a flush began that did not take it.
+                # Half the limit: a commit may arrive just after a flush began without it.
                 last = self._ledger.flushing
                 self._work_available.wait(self._delay / 2)
                 overdue = self._ledger.flushing == last
@@ -360,10 +363,10 @@ class GroupCommitLogWriter(Generic[Commit]):
         return None
 
     def _wait_while_idle(self) -> None:
-        """Nothing to do. While others lead, look again soon; only when it stays quiet, sleep until a submit rings.
+        """Nothing to do. While other threads lead, check again soon; if it stays quiet, sleep until the next append.
 
-        A bell at every commit would wake this thread just to find that somebody else had led, and the two would fight
-        for the interpreter lock.
+        Waking this thread at every commit would only show that another thread leads, and both would contend for the
+        GIL.
         """
         last = self._ledger.submitted
         self._work_available.wait(self._delay / 4)
@@ -372,7 +375,7 @@ class GroupCommitLogWriter(Generic[Commit]):
             self._work_available.wait()
 
     def _is_flush_requested(self) -> bool:
-        """Whether the flush should begin now and not a little later, with more in it."""
+        """True if the flush should begin now instead of a little later with more commits."""
         return bool(self._callbacks) or bool(self._waiters) or self._full or self._closing
 
     # ------------------------------------------------------------ refusals
@@ -391,7 +394,7 @@ class GroupCommitLogWriter(Generic[Commit]):
 
 
 def _copy_error(error: StoreError) -> StoreError:
-    """The same error for another listener: an exception that is raised twice mixes up its tracebacks."""
+    """A copy of the error for another listener: raising one exception twice mixes up its tracebacks."""
     copy = StoreError(error.code, error.text, fields=error.fields)
     copy.__cause__ = error
     return copy

@@ -1,6 +1,6 @@
-"""A store in memory: the twin of the real ones, for tests and for databases that keep nothing.
+"""A store in memory: the twin of the durable stores, for tests and for `:memory:` databases.
 
-It is stricter than they are: a batch that breaks a promise of the seam raises ValueError here.
+It is stricter than they are: a batch that violates the seam's contract raises ValueError.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ __all__ = ["MemoryCatalog", "MemoryStore"]
 
 @dataclass(slots=True)
 class _PersistedState:
-    """What would be on the disk: outlives the stores that are opened on it."""
+    """The contents of the "disk"; outlives the stores opened on it."""
 
     meta: dict[str, str]
     definitions: list[str] = field(default_factory=list)
@@ -43,7 +43,7 @@ class _PersistedState:
 
 
 class MemoryStore:
-    """One database in memory. `append` copies nothing but references: records are immutable."""
+    """One database in memory. `append` copies references only: records are immutable."""
 
     def __init__(self, name: str = "default", *, clock: Clock | None = None) -> None:
         self.place = f"the database {name!r} in memory"
@@ -53,7 +53,7 @@ class MemoryStore:
         self._closed = False
 
     def reopen(self) -> MemoryStore:
-        """Another store on the same contents, as if this one's process had ended here."""
+        """Another store on the same contents, as after the end of this process."""
         twin = object.__new__(MemoryStore)
         twin.place, twin._contents, twin._lock = self.place, self._contents, self._lock
         twin._boot, twin._closed = None, False
@@ -158,7 +158,7 @@ class MemoryStore:
 
 
 class MemoryCatalog:
-    """Databases that are gone when the home is."""
+    """Databases that end with the catalog."""
 
     def __init__(self, *, clock: Clock | None = None) -> None:
         self._clock = clock or SystemClock()

@@ -1,4 +1,4 @@
-"""The store's own facts and the checks that every store makes before it writes, in one place so that all agree."""
+"""Reserved meta keys and the checks that every store makes before it writes, shared so that all stores agree."""
 
 from __future__ import annotations
 
@@ -35,13 +35,13 @@ VERSION_KEY = f"{RESERVED_PREFIX}version"
 
 
 def initial_meta(clock: Clock) -> dict[str, str]:
-    """What a database knows on its first day."""
+    """Meta rows of a new database."""
     epoch = round(clock.now().timestamp() * 1000)
     return {EPOCH_KEY: str(epoch), BOOT_KEY: "0", SEQUENCE_KEY: "0", FIRST_OFFSET_KEY: "1"}
 
 
 def parse_info(meta: Mapping[str, str], definitions: Sequence[str], place: str) -> StoreInfo:
-    """The facts of a store from its meta rows; E6004 when one of them is missing or no number."""
+    """Read StoreInfo from the meta rows. Raises E6004 if one is missing or not a number."""
     try:
         return StoreInfo(
             epoch=int(meta[EPOCH_KEY]),
@@ -55,7 +55,7 @@ def parse_info(meta: Mapping[str, str], definitions: Sequence[str], place: str) 
 
 
 def validate_meta_keys(items: Iterable[tuple[str, str]]) -> None:
-    """A caller may not set the store's own facts: that is a mistake in the program."""
+    """Reject reserved keys: setting one is a programming error."""
     for key, _ in items:
         if key.startswith(RESERVED_PREFIX):
             raise ValueError(
@@ -64,7 +64,8 @@ def validate_meta_keys(items: Iterable[tuple[str, str]]) -> None:
 
 
 def validate_batch(batch: Batch, edges: Iterable[str]) -> None:
-    """Everything the seam asks of a batch, too slow for the large stores. `edges`: ids of the edges already stored."""
+    """Check everything that the seam requires of a batch; too slow for the durable stores. `edges` are the stored
+    edge ids."""
     validate_meta_keys(batch.meta)
     ids = [record.id for record in batch.puts]
     both = set(ids) & set(batch.deletes)

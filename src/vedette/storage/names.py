@@ -1,8 +1,8 @@
-"""Names of databases (= tenants), and the same names as parts of a file name: safe, reversible, bounded.
+"""Names of databases (tenants) as file names: safe, reversible, bounded.
 
-Lower-case letters, digits, `-` and `_` stand for themselves; every other character is written as the bytes of its
-UTF-8 form, `%2f` for `/`. Capitals too, because some file systems take `Acme` and `acme` for one file. So no name
-can leave its directory, and no two names meet in one file.
+Lower-case letters, digits, `-` and `_` are kept; every other character is written as the bytes of its UTF-8 form,
+`%2f` for `/`. Capitals too, because some file systems treat `Acme` and `acme` as one file. So no name can leave its
+directory, and no two names share a file.
 """
 
 from __future__ import annotations
@@ -22,14 +22,14 @@ __all__ = [
 
 DEFAULT_DATABASE = "default"
 MAX_NAME_BYTES = 200
-"""Of the encoded name: file systems allow 255, and SQLite adds an ending of its own."""
+"""Maximum bytes of the encoded name: file systems allow 255, and SQLite appends a suffix."""
 
 _PLAIN = frozenset("abcdefghijklmnopqrstuvwxyz0123456789-_")
 _ENCODED = re.compile(r"(?:[a-z0-9_-]|%[0-9a-f]{2})+", re.ASCII)
 
 
 def encode_name(name: str) -> str:
-    """The name as part of a file name; E6007 when it is empty, too long or no text."""
+    """Encode the name as part of a file name. Raises E6007 if it is empty, too long or not a string."""
     try:
         encoded = "".join(c if c in _PLAIN else "".join(f"%{b:02x}" for b in c.encode()) for c in name)
     except UnicodeEncodeError as problem:
@@ -45,7 +45,7 @@ def encode_name(name: str) -> str:
 
 
 def decode_name(encoded: str) -> str | None:
-    """The name behind an encoded one; None for a text that `encode_name` would never give."""
+    """Decode a name; None for a text that `encode_name` never returns."""
     if not _ENCODED.fullmatch(encoded):
         return None
     try:
@@ -56,12 +56,12 @@ def decode_name(encoded: str) -> str | None:
 
 
 def validate_name(name: str) -> None:
-    """E6007 unless a database may be called so, wherever it is kept."""
+    """Raise E6007 if a database may not have this name, in any store."""
     encode_name(name)
 
 
 def listing_order(name: str) -> tuple[bool, str]:
-    """The order in which databases are listed: the default one first."""
+    """Sort key for listing databases: the default one first."""
     return name != DEFAULT_DATABASE, name
 
 

@@ -28,21 +28,21 @@ __all__ = [
 ]
 
 Durability = Literal["fsync", "relaxed"]
-"""`fsync`: acknowledged means on the disk. `relaxed`: the last moments before a power cut may be lost, never torn."""
+"""`fsync`: acknowledged means on disk. `relaxed`: a power cut may lose the last moments, but never half a commit."""
 
 RESERVED_PREFIX = "store."
-"""Meta keys that begin so are the store's own (epoch, boot, tick …); a batch may not set them."""
+"""Prefix of the store's own meta keys (epoch, boot, tick …); a batch may not set them."""
 
 
 class ElementRecord(NamedTuple):
-    """A node or an edge as it is stored. A tuple, not a dataclass: a million of them are read at open."""
+    """A stored node or edge. A tuple, because a million of them are read at open."""
 
     id: str
     type: str
     attributes: bytes
-    """A JSON object in UTF-8: timestamps as text, durations in ms."""
+    """JSON object in UTF-8: timestamps as text, durations in ms."""
     targets: tuple[str, ...] | None = None
-    """The ids an edge joins, in order; None for a node."""
+    """Ids of the edge's targets, in order; None for a node."""
 
 
 class JournalRow(NamedTuple):
@@ -53,86 +53,87 @@ class JournalRow(NamedTuple):
     collection: str
     key: str
     before: bytes | None
-    """JSON image before the change; None for a creation. Images hold `_targets` for edges."""
+    """JSON image before the change; None for a creation. Images of edges have `_targets`."""
     after: bytes | None
     time_ms: int
     cause: str | None = None
     source: str = "graph"
     partition: int = 0
     seq: int = 0
-    """Per (source, partition), increasing. The graph's own seq is its tick."""
+    """Increases per (source, partition). The graph's own seq is its tick."""
     event_id: str | None = None
-    """UNIQUE per source when given: a repeated append of it is ignored (external sources)."""
+    """UNIQUE per source if set: a repeated append is ignored (external sources)."""
     offset: int = 0
-    """Given by the store when it appends (ignored there), increasing, never reused; may skip numbers."""
+    """Assigned by the store at append (ignored there), increasing, never reused; may have gaps."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Batch:
-    """What one flush makes durable: the net effect of one or many commits, in tick order."""
+    """The contents of one flush: the net effect of one or more commits, in order."""
 
     sequence: int = 0
-    """The highest tick in the batch; never below the store's. 0: the batch has none (external sources)."""
+    """The highest sequence in the batch; never below the store's. 0 if the batch has none (external sources)."""
     puts: Sequence[ElementRecord] = ()
-    """New and changed elements. New edges in the order of their creation: an edge after the edges that it joins."""
+    """New and changed elements. New edges in order of creation: an edge after the edges that it targets."""
     deletes: Sequence[str] = ()
     """Ids; an id is never in both."""
     journal: Sequence[JournalRow] = ()
     definitions: Sequence[str] = ()
     """Ontology texts to append to those stored."""
     meta: Sequence[tuple[str, str]] = ()
-    """Small named facts to set (key, value); an empty value forgets the key. No key begins with RESERVED_PREFIX."""
+    """Named values to set (key, value); an empty value deletes the key. No key begins with RESERVED_PREFIX."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StoreInfo:
-    """What a store knows when it is opened."""
+    """What a store returns when it is opened."""
 
     epoch: int
-    """Names this log: the moment of its creation in ms, so that a log made anew is never taken for the lost one."""
+    """Identifies this log: its creation time in ms, so that a new log is never mistaken for a lost one."""
     boot_count: int
-    """Counts the openings, durably: the part of every new id that makes it unique across restarts."""
+    """Number of openings, durable; part of every new id, which makes ids unique across restarts."""
     sequence: int
     definitions: tuple[str, ...]
     meta: dict[str, str] = field(default_factory=dict)
 
 
 class Store(Protocol):
-    """One database's home. Every method may raise StoreError; none leaves a half-written batch.
+    """The store of one database. Every method may raise StoreError; none leaves a half-written batch.
 
-    Any thread may call any method; `read` and `elements` do not wait for an `append` that is under way.
+    Thread-safe. `read` and `elements` do not wait for a running `append`.
     """
 
     def open_for_writing(self) -> StoreInfo:
-        """Read the facts; counts one opening durably. Called once, before anything else.
+        """Read the store info and count one opening durably. Called once, before anything else.
 
-        From then on `append` refuses (E6002) when somebody else has opened the database since: a writer that lost
-        its lock without noticing can do no harm.
+        From then on `append` raises E6002 if another process has opened the database since, so a writer that lost its
+        lock unnoticed can do no harm.
         """
         ...
 
     def info(self) -> StoreInfo:
-        """The facts without counting an opening: for a reload after a failed flush, when nothing can be written."""
+        """The store info without counting an opening, for a reload after a failed flush."""
         ...
 
     def elements(self) -> Iterator[ElementRecord]:
-        """Every element, nodes before the edges that join them (edges may join edges: those come later still)."""
+        """Every element, nodes before the edges that target them (edges may target edges; those come later still)."""
         ...
 
     def append(self, batch: Batch) -> int:
-        """Make the batch durable in one transaction and return the journal's last offset. All or nothing."""
+        """Make the batch durable in one transaction and return the last offset of the journal. All or nothing."""
         ...
 
     def read(self, after: int, limit: int) -> Sequence[JournalRow]:
-        """Journal rows with offset > `after`, in order, at most `limit`. E6006 when `after` was trimmed away."""
+        """Up to `limit` journal rows with offset > `after`, in order. Raises E6006 if `after` was trimmed."""
         ...
 
     def last_offset(self) -> int: ...
 
     def trim(self, before_time_ms: int) -> int:
-        """Forget the journal up to the first row that is not older; returns the first offset kept (or the next one).
+        """Delete the journal up to the first row that is not older. Returns the first offset that is kept (or the
+        next one).
 
-        Only a prefix goes: an old row behind a young one stays, so that the journal never has a hole.
+        Only a prefix is deleted: an old row after a newer one stays, so the journal has no gaps.
         """
         ...
 
@@ -142,16 +143,16 @@ class Store(Protocol):
 
 
 class StoreCatalog(Protocol):
-    """Where databases live: a data directory, a PostgreSQL database, or memory. Held by one engine at a time."""
+    """The databases of a data directory, a PostgreSQL database, or memory. Open in one engine at a time."""
 
     def open(self, name: str) -> Store:
-        """The store of a database, created on first use. E6002 while it is open already."""
+        """The store of a database, created on first use. Raises E6002 while it is open."""
         ...
 
     def databases(self) -> list[str]:
-        """The names of the databases that exist, "default" first."""
+        """Names of the existing databases, "default" first."""
         ...
 
     def close(self) -> None:
-        """Close every store still open and let the next engine in."""
+        """Close every open store and release the lock."""
         ...

@@ -1,6 +1,6 @@
-"""Where the registry is kept: a SQLite file or a PostgreSQL database, behind the few calls that it needs.
+"""The SQL database of the registry: a SQLite file or a PostgreSQL schema behind one small interface.
 
-Statements are written once, with `?` for values. Only their tables differ.
+Statements are written once, with `?` for values. Only the table definitions differ.
 """
 
 from __future__ import annotations
@@ -34,19 +34,19 @@ class SqlDatabase(Protocol):
     @property
     def address(self) -> str: ...
     def write(self) -> Any:
-        """A context manager: one transaction that no other writer overlaps; yields Rows."""
+        """A context manager: one transaction without concurrent writers; yields a SqlTransaction."""
         ...
 
     def read(self) -> Any: ...
     def change_count(self) -> object:
-        """Something that is different after anybody has written."""
+        """A value that changes after any write."""
         ...
 
     def close(self) -> None: ...
 
 
 def open_database(address: str | Path, tables: Sequence[str], schema: str) -> SqlDatabase:
-    """Open it, with its tables; in PostgreSQL they stand in a schema of their own."""
+    """Open it with its tables; in PostgreSQL they have their own schema."""
     text = str(address)
     if text.startswith(("postgresql://", "postgres://")):
         from vedette.storage.postgres.database import PostgresDatabase

@@ -51,7 +51,7 @@ _SET_UP = (
 
 
 class PostgresCatalog:
-    """The databases behind one PostgreSQL address, ours alone until `close`."""
+    """The databases at one PostgreSQL URL, locked for this engine until `close`."""
 
     def __init__(
         self,
@@ -108,7 +108,7 @@ class PostgresCatalog:
             self._lock_connection = None
 
     def _ensure_lock(self) -> None:
-        """Make sure that the engine's lock is ours; E6002 with the holder's name when it is another's."""
+        """Acquire the engine lock. Raises E6002 with the holder's name if another engine has it."""
         with self._guard_lock:
             if self._lock_connection is not None and _is_alive(self._lock_connection):
                 return
@@ -163,7 +163,7 @@ class PostgresCatalog:
 
 
 def schema_name(name: str) -> str:
-    """The schema of a database: readable, within PostgreSQL's 63 bytes, and without psycopg's `%`."""
+    """Schema name of a database: readable, within PostgreSQL's 63 bytes, and without psycopg's `%`."""
     schema = f"vedette_{name}"
     if len(schema.encode()) <= MAX_IDENTIFIER_BYTES and "%" not in schema:
         return schema
@@ -172,7 +172,7 @@ def schema_name(name: str) -> str:
 
 
 def _version(db: Connection, schema: str) -> int:
-    """The format of a database's schema; 0 when its tables are still to be made."""
+    """Format version of a database's schema; 0 if its tables do not exist yet."""
     exists = db.execute("SELECT to_regclass(%s) IS NOT NULL", (f"{_quoted(schema)}.meta",)).fetchone()
     if exists != (True,):
         return 0
@@ -196,7 +196,7 @@ def _is_alive(db: Connection) -> bool:
 
 
 def _take_lock(db: Connection, place: str) -> None:
-    """The server may need a moment to see that a killed engine is gone."""
+    """The server may need a moment to notice that a killed engine is gone."""
     for pause in (*LOCK_PAUSES_SECONDS, None):
         if db.execute("SELECT pg_try_advisory_lock(%s, %s)", ADVISORY_LOCK).fetchone() == (True,):
             return

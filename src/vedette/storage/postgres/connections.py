@@ -1,4 +1,4 @@
-"""A few connections to one PostgreSQL server, lent one at a time and replaced when they break."""
+"""A small pool of connections to one PostgreSQL server; broken ones are replaced."""
 
 from __future__ import annotations
 
@@ -20,16 +20,16 @@ Connection = psycopg.Connection[tuple[Any, ...]]
 
 CONNECT_SECONDS = 10
 LOCK_SECONDS = 30
-"""How long a write waits for another writer of the same database, for instance for the end of its own lost twin."""
+"""Seconds a write waits for another writer of the same database, for example its own lost transaction."""
 
-# A server may be set to acknowledge early; "fsync" must not depend on that. What waits for standbys stays as it is.
+# The server's default may acknowledge early; durability must not depend on it. Settings for standbys are kept.
 _DURABLE = """SELECT set_config('synchronous_commit', 'on', false)
     WHERE current_setting('synchronous_commit') IN ('off', 'local')"""
 _RELAXED = "SET synchronous_commit = off"
 
 
 def display_url(url: str) -> str:
-    """The server and database as people may see them: without user and password."""
+    """Server and database for messages, without user and password."""
     try:
         parts = conninfo_to_dict(url)
     except psycopg.ProgrammingError as problem:
@@ -40,7 +40,7 @@ def display_url(url: str) -> str:
 
 
 class ConnectionPool:
-    """`lend()` gives a working connection in autocommit mode, waiting while `limit` are in use."""
+    """`lend()` returns a live connection in autocommit mode, and waits while `limit` are in use."""
 
     def __init__(self, url: str, *, durability: Durability, application: str, limit: int = 8) -> None:
         self._url, self._durability, self._application = url, durability, application
@@ -49,10 +49,10 @@ class ConnectionPool:
         self._free = BoundedSemaphore(limit)
         self._closed = False
         self.before_connect: Callable[[], None] = lambda: None
-        """Called before a connection is made, as after a loss; may refuse by raising."""
+        """Called before a connection is opened, also after a loss; may refuse by raising."""
 
     def connect(self) -> Connection:
-        """A connection of the caller's own, with our settings."""
+        """Open a connection owned by the caller, with our settings."""
         db = psycopg.connect(
             self._url,
             autocommit=True,
@@ -67,7 +67,7 @@ class ConnectionPool:
 
     @contextmanager
     def connection(self) -> Iterator[Connection]:
-        """A connection that comes back when the block ends; a broken one is thrown away."""
+        """A connection that returns to the pool when the block ends; a broken one is discarded."""
         with self._free:
             db = self._acquire()
             try:
@@ -76,7 +76,7 @@ class ConnectionPool:
                 self._release(db)
 
     def close(self) -> None:
-        """Idle connections now, lent ones when they come back."""
+        """Close idle connections now, lent ones when they are returned."""
         with self._lock:
             self._closed = True
             idle, self._idle = self._idle, []
@@ -105,7 +105,7 @@ class ConnectionPool:
 
 
 def _has_unread_input(db: Connection) -> bool:
-    """Whether an idle connection has something to say, unasked: that it is over."""
+    """True if an idle connection has unread data: the server has closed it."""
     poll = select.poll()
     poll.register(db.pgconn.socket, select.POLLIN)
     return bool(poll.poll(0))

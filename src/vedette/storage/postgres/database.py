@@ -1,4 +1,5 @@
-"""The registry's place in PostgreSQL. Writers take turns by an advisory lock, so that versions come in order."""
+"""The SQL database of the registry in PostgreSQL. Writers are serialized by an advisory lock, so versions are
+ordered."""
 
 from __future__ import annotations
 
@@ -39,7 +40,7 @@ class PostgresDatabase:
 
     @contextmanager
     def _connection(self) -> Iterator[psycopg.Connection[tuple[Any, ...]]]:
-        """One that works: a line that was cut is gone for good, so who comes next begins with another."""
+        """Return a live connection. A broken connection is discarded, and the next caller opens a new one."""
         with self._lock, translate_errors(self._place):
             if self._db.closed and not self._done:
                 self._db = self._connect()
@@ -57,7 +58,7 @@ class PostgresDatabase:
             yield _PostgresRows(db)
 
     def change_count(self) -> object:
-        """One number that moves with the registry's version; asking is one round trip."""
+        """A number that changes with the registry's version; reading it is one round trip."""
         with self.read() as rows:
             return rows.execute("SELECT value FROM meta WHERE key = 'version'")
 

@@ -1,4 +1,4 @@
-"""What PostgreSQL says when it fails, put into Vedette's words, as vedette.storage.sqlite.errors does for SQLite."""
+"""Translate PostgreSQL errors into StoreErrors."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from vedette.errors import StoreError
 
 __all__ = ["from_postgres_error", "is_connection_lost", "translate_connect_errors", "translate_errors"]
 
-# The first that fits. Texts may use {place} and {cause}.
+# The first match applies. Texts may use {place} and {cause}.
 _ERROR_TABLE: tuple[tuple[type[psycopg.Error], str, str], ...] = (
     (
         errors.DiskFull,
@@ -62,14 +62,14 @@ _OTHER = (
 
 
 def is_connection_lost(problem: psycopg.Error) -> bool:
-    """Whether the connection broke, so that nobody told us how the transaction ended."""
+    """True if the connection broke, so that the outcome of the transaction is unknown."""
     if isinstance(problem, errors.AdminShutdown | errors.CrashShutdown | errors.CannotConnectNow):
         return True
     return isinstance(problem, psycopg.OperationalError) and problem.sqlstate is None
 
 
 def from_postgres_error(problem: psycopg.Error, place: str) -> StoreError:
-    """One of PostgreSQL's errors as a StoreError; its SQLSTATE is kept in the fields."""
+    """Convert a PostgreSQL error to a StoreError; its fields keep the SQLSTATE."""
     cause = " ".join(str(problem).split()) or type(problem).__name__
     code, text = next(
         ((code, text) for kind, code, text in _ERROR_TABLE if isinstance(problem, kind)), _OTHER
@@ -80,7 +80,7 @@ def from_postgres_error(problem: psycopg.Error, place: str) -> StoreError:
 
 @contextmanager
 def translate_errors(place: str) -> Iterator[None]:
-    """Whatever PostgreSQL raises inside comes out as a StoreError."""
+    """Convert every PostgreSQL error inside the block to a StoreError."""
     try:
         yield
     except psycopg.Error as problem:
@@ -89,7 +89,7 @@ def translate_errors(place: str) -> Iterator[None]:
 
 @contextmanager
 def translate_connect_errors(place: str) -> Iterator[None]:
-    """The same for the first contact, where a failure means another thing: E6003, nothing was there to lose."""
+    """The same for the first connection, where a failure means E6003: nothing could be lost."""
     try:
         with translate_errors(place):
             yield

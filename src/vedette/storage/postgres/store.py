@@ -1,11 +1,11 @@
-"""A store in one schema of a PostgreSQL database: for when one machine is not enough.
+"""A store in one schema of a PostgreSQL database.
 
-Every append begins by locking the fact `store.batch`. So appends of one database follow one another, whoever makes
-them, and offsets become visible in their order: a reader never finds that a smaller one appeared behind it.
+Every append starts by locking the meta row `store.batch`. So appends of one database are serialized across processes,
+and offsets become visible in order: a reader never misses a smaller one.
 
-A connection can break while a COMMIT is under way, and then nobody says how it ended. Each append therefore leaves its
-name, "<boot>.<number>", in `store.batch`, and is tried again only on a new connection that has locked that fact: if the
-lost transaction is still alive the lock waits for its end, and if its name is there it was written.
+If a connection breaks during COMMIT, the outcome is unknown. Each append therefore stores its name,
+"<boot>.<number>", in `store.batch`, and is retried only on a new connection that has locked this row: if the lost
+transaction is still alive, the lock waits for its end, and if its name is stored, it was committed.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ from vedette.storage.seam import Batch, ElementRecord, JournalRow, StoreInfo
 __all__ = ["PostgresStore"]
 
 RETRY_AFTER_SECONDS = (0.0, 0.2, 1.0, 3.0)
-"""Pauses before an append whose connection broke is tried again; about what a restart of the server takes."""
+"""Delays before an append with a broken connection is retried; about the time a server restart takes."""
 TRIM_CHUNK_ROWS = 10_000
 SCAN_ROWS = 10_000
 COPY_ROWS = 256
@@ -80,7 +80,7 @@ _STATEMENTS: Final = {
 
 
 class PostgresStore:
-    """One database in the schema `schema`, which is there already; see vedette.storage.postgres.catalog."""
+    """One database in the existing schema `schema`; see vedette.storage.postgres.catalog."""
 
     def __init__(self, connections: ConnectionPool, schema: str, place: str) -> None:
         self.place = place
@@ -90,7 +90,7 @@ class PostgresStore:
         self._number = 0
         self._lock = Lock()
         name = sql.Identifier(schema)
-        # As bytes: psycopg keeps what it learns about those, and composes the others anew every time.
+        # As bytes: psycopg caches prepared forms of those, and composes the others every time.
         self._sql = {key: sql.SQL(text).format(schema=name).as_bytes() for key, text in _STATEMENTS.items()}
 
     def open_for_writing(self) -> StoreInfo:
@@ -110,7 +110,7 @@ class PostgresStore:
 
     def elements(self) -> Iterator[ElementRecord]:
         with self._connection() as db, db.transaction():
-            db.execute("SET TRANSACTION ISOLATION LEVEL REPEATABLE READ")  # nodes and edges of one moment
+            db.execute("SET TRANSACTION ISOLATION LEVEL REPEATABLE READ")  # nodes and edges of one snapshot
             for id, type, attributes in self._scan(db, "nodes"):
                 yield ElementRecord(id, type, attributes.encode())
             for id, type, attributes, targets in self._scan(db, "edges"):
@@ -120,7 +120,7 @@ class PostgresStore:
         validate_meta_keys(batch.meta)
         with self._lock, translate_errors(self.place):
             self._number += 1
-            # Without an opening of our own the batch has no name by which a second try could know the first.
+            # Without an opening of our own, the batch has no name by which a retry could recognize it.
             pauses = iter(RETRY_AFTER_SECONDS if self._boot is not None else ())
             while True:
                 try:
@@ -135,7 +135,7 @@ class PostgresStore:
         with self._connection() as db:
             rows = [_journal_row(row) for row in db.execute(self._sql["read"], (after, limit))]
             first = int(self._validate_meta(db.execute(self._sql["own facts"]).fetchall())[FIRST_OFFSET_KEY])
-        # Looked at after the rows were: what is not trimmed now was not trimmed then.
+        # Checked after the rows were read: what is not trimmed now was not trimmed then.
         if after + 1 < first:
             raise trimmed_away(self.place, after, first)
         return rows
@@ -156,7 +156,7 @@ class PostgresStore:
         self.append(Batch(meta=tuple(items)))
 
     def close(self) -> None:
-        """The connections belong to the home. Closing twice is nothing."""
+        """The catalog owns the connections. Idempotent."""
         self.closed = True
 
     def _append(self, batch: Batch) -> int:
@@ -165,7 +165,7 @@ class PostgresStore:
             facts = self._lock_meta(db)
             name = f"{self._boot}.{self._number}"
             if self._boot is not None and facts[LAST_BATCH_KEY] == name:
-                return self._last_offset(db)  # the try whose answer was lost did write it
+                return self._last_offset(db)  # the attempt whose answer was lost did commit
             self._check_writer(facts, batch.sequence)
             own = [(LAST_BATCH_KEY, name)] if self._boot is not None else []
             ticks = [(SEQUENCE_KEY, str(batch.sequence))] if batch.sequence else []
@@ -206,12 +206,12 @@ class PostgresStore:
             return True
 
     def _lock_meta(self, db: Connection) -> dict[str, str]:
-        """The store's own facts, and nobody else may write until the transaction ends."""
+        """Read the store's own meta rows and lock out other writers until the transaction ends."""
         with db.pipeline():
             db.execute(self._sql["lock"])
             cursor = db.execute(
                 self._sql["own facts"]
-            )  # a statement of its own: it must see what the lock waited for
+            )  # a separate statement: it must see what the lock waited for
         return self._validate_meta(cursor.fetchall())
 
     def _check_writer(self, facts: Mapping[str, str], tick: int) -> None:
@@ -254,7 +254,7 @@ def _one(row: tuple[Any, ...] | None) -> tuple[Any, ...]:
 
 
 def _can_copy(rows: Sequence[JournalRow]) -> bool:
-    """COPY is the fastest way in for many rows, but takes a round trip of its own and cannot pass over repeats."""
+    """COPY is the fastest way to insert many rows, but needs a round trip and cannot skip duplicates."""
     return len(rows) >= COPY_ROWS and all(row.event_id is None for row in rows)
 
 

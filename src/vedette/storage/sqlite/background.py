@@ -1,4 +1,4 @@
-"""A thread that does what can wait: soon after it is asked to, when it is quiet, or at the latest after a while."""
+"""A thread for deferred work: it runs soon after a request when idle, or after a delay at the latest."""
 
 from __future__ import annotations
 
@@ -12,34 +12,34 @@ from vedette.errors import StoreError
 __all__ = ["BackgroundWorker"]
 
 URGENT_IDLE_SECONDS, URGENT_MAX_DELAY_SECONDS = 0.005, 0.25
-"""So long nothing must have been asked for; and so long after it was, it is done whether it is quiet or not."""
+"""Seconds without a request before the work runs, and the maximum delay after a request."""
 LAZY_IDLE_SECONDS, LAZY_MAX_DELAY_SECONDS = 0.05, 2.0
-"""The same for what is in no hurry."""
+"""The same for work without urgency."""
 SMALL_REMAINDER_ROWS = 256
-"""So little is left for the next time when more comes all the while."""
+"""Amount of work left for the next run while requests keep arriving."""
 THREAD_IDLE_SECONDS = 10.0
-"""So long the thread waits to be asked before it ends."""
+"""Idle seconds after which the thread ends."""
 RETRY_SECONDS = 1.0
-"""After a failure: a full disk, say."""
+"""Seconds to wait after a failure, for example a full disk."""
 
 log = logging.getLogger(__name__)
 _real_time = SystemClock()
 
 
 class BackgroundWorker:
-    """`move` does a part of the work and says how much is left. It is called by one thread at a time, this one."""
+    """`move` does a part of the work and returns how much is left. Only this thread calls it."""
 
     def __init__(self, move: Callable[[], int], name: str) -> None:
         self._step, self._name = move, name
         self._asked = 0
         self._has_work = self._soon = self._closed = False
         self._since: float | None = None
-        """When it was asked for what is not done yet."""
+        """Time of the first unfinished request."""
         self._work_available = Condition()
         self._thread: Thread | None = None
 
     def request(self, *, soon: bool = True) -> None:
-        """There is something to do. Hardly costs anything while it is known that there is."""
+        """Request work. Cheap while a request is pending."""
         self._asked += 1
         self._soon = self._soon or soon
         if not self._has_work:
@@ -51,7 +51,7 @@ class BackgroundWorker:
                 self._work_available.notify()
 
     def close(self) -> None:
-        """Stop; what is left is left. Closing twice is nothing."""
+        """Stop; unfinished work stays. Idempotent."""
         with self._work_available:
             self._closed = True
             self._work_available.notify()
@@ -69,12 +69,12 @@ class BackgroundWorker:
                     problem,
                     extra={"action": "pending.move_failed"},
                 )
-                if problem.code == "E6002":  # they are another engine's now
+                if problem.code == "E6002":  # another engine has the file now
                     return
                 self._pause(RETRY_SECONDS)
 
     def _work(self) -> None:
-        """Until all is done. While more is asked for, only what is due: many small steps would cost the most."""
+        """Run until all work is done. While requests arrive, do only what is due: many small steps cost the most."""
         asked = self._asked
         while left := self._step():
             if self._closed:
@@ -90,10 +90,12 @@ class BackgroundWorker:
             self._soon = self._soon and self._has_work
 
     def _wait_for_quiet(self) -> bool:
-        """Sleep until there is something to do and it is time; False when closed, or when nobody asks for long."""
+        """Sleep until work is due; False when closed, or when there was no request for long."""
         with self._work_available:
             if not self._work_available.wait_for(lambda: self._has_work or self._closed, THREAD_IDLE_SECONDS):
-                self._thread = None  # there may be thousands of databases; whoever asks next starts another
+                self._thread = (
+                    None  # there may be thousands of databases; the next request starts another thread
+                )
                 return False
             if self._since is None:
                 self._since = _real_time.monotonic()

@@ -1,7 +1,7 @@
-"""SQLite files of ours: how one is made, checked, brought to the present format and opened.
+"""Create, check, migrate and open SQLite files.
 
-A file is built under another name and renamed when it is whole. So an empty or half-written file under the real name
-is never a fresh database: it is damage, and refused.
+A file is built under another name and renamed when it is complete. So an empty or half-written file under the real
+name is never a new database: it is damaged and refused.
 """
 
 from __future__ import annotations
@@ -31,19 +31,19 @@ __all__ = [
 ]
 
 BUSY_SECONDS = 10.0
-"""How long to wait for another program (a SQLite shell, say) that holds the file."""
+"""Seconds to wait for another program (for example a SQLite shell) that locks the file."""
 WAL_PAGES = 4_000
-"""Write-ahead log pages (4 KiB) before they are copied into the file; the copy runs inside a commit."""
+"""WAL pages (4 KiB) before a checkpoint, which runs inside a commit."""
 WAL_BYTES_KEPT = 64 * 1024 * 1024
 WAL_BYTES = WAL_PAGES * (4_096 + 24)
-"""How long the write-ahead log becomes before it is begun anew."""
+"""Size of the write-ahead log before it restarts."""
 WAL_STEP_BYTES = 1024 * 1024
 CACHE_KIB = 32 * 1024
 SYNCHRONOUS: Mapping[Durability, str] = {"fsync": "FULL", "relaxed": "NORMAL"}
 
 
 def create_file(path: Path, clock: Clock, migrations: tuple[Migration, ...] = SQLITE_MIGRATIONS) -> None:
-    """Make an empty database at `path`, whole or not at all."""
+    """Create an empty database at `path`, atomically."""
     draft = path.with_name(f"{path.name}.new")
     with translate_errors(str(path)):
         for leftover in (draft, draft.with_name(f"{draft.name}-journal")):
@@ -57,13 +57,13 @@ def create_file(path: Path, clock: Clock, migrations: tuple[Migration, ...] = SQ
 
 
 def check_file(path: Path) -> None:
-    """Damage that SQLite would take for a new database, or read as zeros."""
+    """Detect damage that SQLite would take for a new database, or read as zeros."""
     size = path.stat().st_size
     if size == 0:
         raise store_corrupt(str(path), "the file is empty")
     log = path.with_name(f"{path.name}-wal")
     if log.exists() and log.stat().st_size > 0:
-        return  # a copy into the file may have been cut short; SQLite does it again
+        return  # a checkpoint may have been interrupted; SQLite repeats it
     with path.open("rb") as file:
         page_size = int.from_bytes(file.read(18)[16:], "big")
     if size % (65_536 if page_size == 1 else page_size or 512):
@@ -73,7 +73,7 @@ def check_file(path: Path) -> None:
 def migrate_file(
     db: sqlite3.Connection, place: str, migrations: tuple[Migration, ...] = SQLITE_MIGRATIONS
 ) -> None:
-    """Bring an existing file to the present format; E6004 when it is not ours or from the future."""
+    """Migrate an existing file to the current format. Raises E6004 if it is not a Vedette file or is newer."""
     (application,) = db.execute("PRAGMA application_id").fetchone()
     (version,) = db.execute("PRAGMA user_version").fetchone()
     if application != APPLICATION_ID or version < 1:
@@ -85,19 +85,19 @@ def migrate_file(
 
 
 def connect(path: Path, mode: str) -> sqlite3.Connection:
-    """A connection for use by any one thread at a time. `mode` as in SQLite's URIs: ro, rw, rwc."""
+    """Open a connection for one thread at a time. `mode` as in SQLite's URIs: ro, rw, rwc."""
     return sqlite3.connect(
         f"{path.absolute().as_uri()}?mode={mode}",
         uri=True,
         timeout=BUSY_SECONDS,
         isolation_level=None,
         check_same_thread=False,
-        cached_statements=256,  # one for every number of rows up to a chunk, of each table
+        cached_statements=256,  # one per number of rows up to a chunk, for each table
     )
 
 
 def open_writer(path: Path, durability: Durability) -> sqlite3.Connection:
-    """The connection that writes: write-ahead log, synced at every commit unless durability is relaxed."""
+    """Open the writing connection: WAL, synced at every commit unless durability is relaxed."""
     db = connect(path, "rw")
     try:
         (mode,) = db.execute("PRAGMA journal_mode = WAL").fetchone()
@@ -117,18 +117,18 @@ def open_writer(path: Path, durability: Durability) -> sqlite3.Connection:
 
 
 def open_reader(path: Path) -> sqlite3.Connection:
-    """A connection that sees committed data and never waits for a writer."""
-    db = connect(path, "rw")  # not "ro": a reader may have to recover the write-ahead log
+    """Open a connection that reads committed data and never waits for a writer."""
+    db = connect(path, "rw")  # not "ro": a reader may have to recover the WAL
     db.execute("PRAGMA query_only = ON")
     db.execute("PRAGMA cache_size = -2048")
     return db
 
 
 def extend_wal(db: sqlite3.Connection, path: Path, wanted_bytes: int) -> bool:
-    """Write zeros behind the write-ahead log, a step of them; returns whether it is long enough then.
+    """Append one step of zeros to the WAL. Returns True when it is long enough.
 
-    A sync of a file that grows writes the file system's own log as well, and takes twice as long. To SQLite zeros are
-    the end of the log. Nobody else may write meanwhile, hence the transaction.
+    Syncing a growing file also writes the file system's journal and takes twice as long. SQLite treats zeros as the
+    end of the log. Needs the write transaction, because no one else may write meanwhile.
     """
     with transaction(db):
         try:
@@ -148,20 +148,20 @@ def extend_wal(db: sqlite3.Connection, path: Path, wanted_bytes: int) -> bool:
 
 @contextmanager
 def transaction(db: sqlite3.Connection) -> Iterator[None]:
-    """Commit what happens inside, or undo it and let the error go on."""
+    """Commit the block, or roll back and re-raise."""
     db.execute("BEGIN IMMEDIATE")
     try:
         yield
         db.execute("COMMIT")
     except BaseException:
         if db.in_transaction:
-            with suppress(sqlite3.Error):  # the first error tells more than one of the undoing
+            with suppress(sqlite3.Error):  # the first error is more useful than one of the rollback
                 db.execute("ROLLBACK")
         raise
 
 
 def sync_directory(path: Path) -> None:
-    """Make names that were created or changed in a directory durable."""
+    """Sync a directory after names in it were created or changed."""
     descriptor = os.open(path, os.O_RDONLY)
     try:
         os.fsync(descriptor)

@@ -31,7 +31,7 @@ _ENDING = ".sqlite"
 
 
 class DataDirectory:
-    """A data directory, made when it is not there, and ours alone until `close`."""
+    """A data directory, created if needed, locked for this engine until `close`."""
 
     def __init__(
         self, directory: Path, *, durability: Durability = "fsync", clock: Clock | None = None
@@ -73,7 +73,7 @@ class DataDirectory:
 
 
 def list_databases(directory: Path) -> list[str]:
-    """The names of the databases in a data directory, "default" first. Needs no lock."""
+    """Names of the databases in a data directory, "default" first. Needs no lock."""
     with translate_errors(str(directory)):
         if not _databases(directory).is_dir():
             return []
@@ -111,7 +111,7 @@ def _check_layout(directory: Path) -> None:
 
 
 def _write_durably(path: Path, text: str) -> None:
-    """The whole file or none of it, also after a power cut."""
+    """Write the file atomically, also across a power cut."""
     draft = path.with_name(f"{path.name}.new")
     with draft.open("w") as file:
         file.write(text)

@@ -1,6 +1,7 @@
-"""What databases and operating systems say when they fail, put into Vedette's words.
+"""Translate errors of SQLite and the operating system into StoreErrors.
 
-Every text says what is wrong, where, and what to do. Nothing of sqlite3 or the operating system leaves this package.
+Every text says what is wrong, where, and what to do. No exception of sqlite3 or the operating system leaves this
+package.
 """
 
 from __future__ import annotations
@@ -18,7 +19,7 @@ _FULL = frozenset({errno.ENOSPC, errno.EDQUOT, errno.EFBIG})
 
 
 def from_os_error(problem: OSError, place: str) -> StoreError:
-    """E6001 for a full disk, E6003 for everything else that keeps us from using a directory."""
+    """E6001 for a full disk, E6003 for anything else that prevents using a directory."""
     words = problem.strerror or str(problem)
     if problem.errno in _FULL:
         text = f"no space left for {place} ({words}): free some space and open it again; nothing acknowledged is lost"
@@ -31,7 +32,7 @@ _LOCKED = "{place} is locked by another program {cause}: close what has it open 
 _DENIED = "{place} may not be opened {cause}: give this user the right to read and write it"
 _DAMAGED = "{place} is damaged {cause}: restore it from a backup, or save what can be read with `sqlite3 FILE .recover`"
 
-# primary SQLite result code ▸ (code, text); the extended code's name is added in brackets
+# primary SQLite result code to (code, text); the name of the extended code is added in brackets
 _SQLITE: dict[int, tuple[str, str]] = {
     sqlite3.SQLITE_FULL: (
         "E6001",
@@ -54,7 +55,7 @@ _SQLITE: dict[int, tuple[str, str]] = {
         "{place} cannot be opened {cause}: it must be a file that this user may read and write, in such a directory",
     ),
     sqlite3.SQLITE_CORRUPT: ("E6004", _DAMAGED),
-    sqlite3.SQLITE_ERROR: ("E6004", _DAMAGED),  # our statements are right, so the tables are not
+    sqlite3.SQLITE_ERROR: ("E6004", _DAMAGED),  # our statements are correct, so the tables are damaged
     sqlite3.SQLITE_NOTADB: (
         "E6004",
         "{place} is no database of Vedette {cause}: restore it from a backup, or move it out of the way",
@@ -67,12 +68,12 @@ _OTHER = (
 
 
 def from_sqlite_error(problem: sqlite3.Error, place: str) -> StoreError:
-    """One of SQLite's errors as a StoreError; the extended result code is kept in the fields."""
+    """Convert an SQLite error to a StoreError; its fields keep the extended result code."""
     extended = getattr(problem, "sqlite_errorcode", None)
     name = getattr(problem, "sqlite_errorname", None) or type(problem).__name__
     if extended is not None:
         code, text = _SQLITE.get(extended & 0xFF, _OTHER)
-    else:  # raised by Python: OperationalError when a text is no UTF-8
+    else:  # raised by Python: OperationalError if a text is not UTF-8
         code, text = ("E6004", _DAMAGED) if isinstance(problem, sqlite3.OperationalError) else _OTHER
     cause = f"({name}: {problem})"
     return StoreError(code, text.format(place=place, cause=cause), fields={"place": place, "sqlite": name})
@@ -80,10 +81,10 @@ def from_sqlite_error(problem: sqlite3.Error, place: str) -> StoreError:
 
 @contextmanager
 def translate_errors(place: str) -> Iterator[None]:
-    """Whatever SQLite or the operating system raises inside comes out as a StoreError."""
+    """Convert every SQLite or operating system error inside the block to a StoreError."""
     try:
         yield
-    except UnicodeDecodeError as problem:  # sqlite3 met text, or a message about it, that is no UTF-8
+    except UnicodeDecodeError as problem:  # sqlite3 met text, or a message about it, that is not UTF-8
         raise StoreError(
             "E6004", _DAMAGED.format(place=place, cause="(text that is no UTF-8)"), fields={"place": place}
         ) from problem

@@ -1,7 +1,7 @@
-"""Who may write: one engine at a time holds `engine.lock` of a data directory.
+"""The engine lock: one engine at a time holds `engine.lock` of a data directory.
 
-The lock is the kernel's (flock), so it ends with its process, however that ends; the file only tells people who has
-it. It is never removed: removing a lock file is how two processes come to hold "the same" lock.
+The lock is an flock of the kernel, so it ends with its process; the contents of the file only name the holder. The
+file is never deleted: deleting a lock file is how two processes come to hold "the same" lock.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ __all__ = ["EngineLock"]
 
 
 class EngineLock:
-    """Held from construction to `release`. A second one on the same file is refused, also in the same process."""
+    """Held from construction to `release`. A second lock on the same file is refused, also in the same process."""
 
     def __init__(self, path: Path) -> None:
         self._pid = os.getpid()
@@ -33,12 +33,12 @@ class EngineLock:
                 raise
 
     def release(self) -> None:
-        """Let the next engine in. Releasing twice is nothing."""
+        """Release the lock. Idempotent."""
         if self._descriptor is None:
             return
         if (
             os.getpid() == self._pid
-        ):  # a forked child has the file open as well: it neither keeps the lock nor gives it
+        ):  # a forked child has the file open too: it must neither keep nor release the lock
             os.ftruncate(self._descriptor, 0)
             fcntl.flock(self._descriptor, fcntl.LOCK_UN)
         os.close(self._descriptor)

@@ -30,7 +30,7 @@ APPLICATION_ID = 0x56445454
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Migration:
-    """One step forward of the format. `{schema}` in a statement stands for the quoted PostgreSQL schema."""
+    """One migration step. `{schema}` in a statement is the quoted PostgreSQL schema."""
 
     version: int
     summary: str
@@ -88,7 +88,7 @@ POSTGRES_MIGRATIONS: tuple[Migration, ...] = (
 
 
 def pending_migrations(version: int, migrations: tuple[Migration, ...], place: str) -> tuple[Migration, ...]:
-    """The steps that a database of this version still needs; E6004 when it comes from the future."""
+    """The steps that a database of this version still needs. Raises E6004 if it is newer."""
     known = migrations[-1].version
     if version > known:
         raise StoreError(

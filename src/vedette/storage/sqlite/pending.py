@@ -1,10 +1,10 @@
-"""Batches that are durable but not yet entered in the tables. No I/O.
+"""Batches that are durable but not yet applied to the tables. No I/O.
 
-Entering a small batch in its tables costs several times as much as keeping it: five pages are written where one
-would do. So it is kept as it is, one row of the table `pending`, and entered soon after, together with its neighbours.
-Whoever reads in between is shown both, tables and batches, of one moment.
+Applying a small batch to the tables costs several times as much as storing it: it writes five pages instead of one.
+So it is stored as one row of the table `pending` and applied soon after, together with its neighbours. Readers see
+tables and pending batches of one snapshot.
 
-    pending.batch    MessagePack: [offset before its first journal row, tick, puts, deletes, journal, meta]
+    pending.batch    MessagePack: [offset before its first journal row, sequence, puts, deletes, journal, meta]
 """
 
 from __future__ import annotations
@@ -29,10 +29,10 @@ _encode = msgspec.msgpack.Encoder().encode
 
 
 class PendingBatch(NamedTuple):
-    """One batch that waits to be entered."""
+    """One batch that is not applied yet."""
 
     offset: int
-    """The journal's last offset before it."""
+    """Last offset of the journal before it."""
     sequence: int
     puts: list[ElementRecord]
     deletes: list[str]
@@ -45,7 +45,7 @@ class PendingBatch(NamedTuple):
 
     @property
     def rows(self) -> int:
-        """How much there is to do to enter it: a row for each element and change, and one for the rest."""
+        """Work to apply it: one row per element and change, plus one for the rest."""
         return len(self.puts) + len(self.deletes) + len(self.journal) + 1
 
 
@@ -57,7 +57,7 @@ def encode_pending(offset: int, batch: Batch) -> bytes:
 
 
 def decode_pending(blob: bytes) -> PendingBatch:
-    """Raises ValueError for bytes that `encode_pending` did not make."""
+    """Raises ValueError for bytes that `encode_pending` did not produce."""
     try:
         return _decoder.decode(blob)
     except msgspec.MsgspecError as problem:
@@ -65,17 +65,17 @@ def decode_pending(blob: bytes) -> PendingBatch:
 
 
 def pending_journal_rows(batches: Iterable[PendingBatch]) -> Iterator[JournalRow]:
-    """Journal rows with the offsets that were given to them."""
+    """Journal rows with their assigned offsets."""
     for batch in batches:
         for place, row in enumerate(batch.journal, batch.offset + 1):
             yield JournalRow._make((*row[:-1], place))
 
 
 def merge_batches(batches: Sequence[PendingBatch]) -> Batch:
-    """What several batches come to, entered at once: first the deletes, then the puts.
+    """Combine several batches: deletes first, then puts.
 
-    An element that was deleted and made again is in both, unlike in a batch of the engine's: it comes after whatever
-    was made before it, which it may join.
+    An element that was deleted and created again is in both, unlike in a batch of the engine. It comes after
+    everything created before it, which it may target.
     """
     records: dict[str, ElementRecord] = {}
     gone: dict[str, None] = {}
@@ -96,7 +96,7 @@ def merge_batches(batches: Sequence[PendingBatch]) -> Batch:
 
 
 class PendingOverlay:
-    """Shows stored elements as they are once the batches are entered; what is new comes after what was there."""
+    """Overlay pending batches on stored elements; new elements come last."""
 
     def __init__(self, batches: Sequence[PendingBatch]) -> None:
         effect = merge_batches(batches)

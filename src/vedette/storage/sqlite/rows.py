@@ -1,4 +1,4 @@
-"""How rows go into the tables of a SQLite file: by up to 64 at a time in one statement, whatever their number."""
+"""Insert rows into the tables of a SQLite file, up to 64 per statement."""
 
 from __future__ import annotations
 
@@ -20,12 +20,12 @@ __all__ = [
 ]
 
 MAX_ROWS_PER_STATEMENT = 64
-"""Most rows in one statement. There is a statement for every number up to it, made when it is first needed."""
+"""Maximum rows per statement. The statement for each number is created on first use."""
 
 
 def insert_statements(into: str, row: str, ending: str = "") -> Sequence[str]:
     """The statements for 0, 1, 2 … rows."""
-    # Names and places of values only: no value is ever part of a statement's text.
+    # Only names and placeholders: no value is ever part of a statement's text.
     texts = [
         f"INSERT INTO {into} VALUES {','.join([row] * size)} {ending}"  # noqa: S608 - no part of it comes from a user
         for size in range(1, MAX_ROWS_PER_STATEMENT + 1)
@@ -42,7 +42,7 @@ _JOURNAL_INTO = (
     'journal (tick, "transaction", collection, key, before, after, time_ms, cause, source, partition, seq, event_id,'
     ' "offset")'
 )
-# The last value is the row's own offset, which counts for nothing: NULL lets SQLite give the next one.
+# The last value is the row's own offset, which is ignored: NULL lets SQLite assign the next one.
 _JOURNAL_ROW = "(?, ?, ?, ?, CAST(? AS TEXT), CAST(? AS TEXT), ?, ?, ?, ?, ?, ?, CASE WHEN ? THEN NULL END)"
 INSERT_JOURNAL = insert_statements(_JOURNAL_INTO, _JOURNAL_ROW)
 INSERT_JOURNAL_AT = insert_statements(
@@ -60,7 +60,7 @@ _UNSET = "DELETE FROM meta WHERE key = ?"
 
 
 def apply_batch(db: sqlite3.Connection, batch: Batch) -> None:
-    """All of it but its tick and its journal rows."""
+    """Everything except its sequence and its journal rows."""
     if batch.deletes:
         db.execute(_DELETE, (json.dumps(list(batch.deletes)),))
     if batch.puts:
@@ -72,7 +72,7 @@ def apply_batch(db: sqlite3.Connection, batch: Batch) -> None:
 
 
 def _element_rows(records: Sequence[ElementRecord]) -> Sequence[tuple[Any, ...]]:
-    """Records are rows already, but for the targets of edges."""
+    """Records are rows already, except for the targets of edges."""
     return [
         record if record[3] is None else (record[0], record[1], record[2], json.dumps(record[3]))
         for record in records
@@ -80,7 +80,7 @@ def _element_rows(records: Sequence[ElementRecord]) -> Sequence[tuple[Any, ...]]
 
 
 def insert_rows(db: sqlite3.Connection, statements: Sequence[str], rows: Sequence[tuple[Any, ...]]) -> int:
-    """Returns SQLite's number of the last row inserted."""
+    """Returns the rowid of the last inserted row."""
     last = 0
     for start in range(0, len(rows), MAX_ROWS_PER_STATEMENT):
         some = rows[start : start + MAX_ROWS_PER_STATEMENT]

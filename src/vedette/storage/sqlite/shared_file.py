@@ -1,4 +1,4 @@
-"""Opening a SQLite file that several processes read and write: write-ahead log, migrations, short transactions."""
+"""A SQLite file that several processes read and write: WAL, migrations, short transactions."""
 
 from __future__ import annotations
 
@@ -17,10 +17,10 @@ __all__ = ["SharedFile"]
 
 
 class SharedFile:
-    """One connection, used by one thread at a time. The file is made when it is not there.
+    """One connection, used by one thread at a time. The file is created if it does not exist.
 
-    Unlike an engine's store it has no lock of its own: whoever writes takes SQLite's write lock for one transaction
-    (`BEGIN IMMEDIATE`), so that a decision and what it was based on belong together.
+    Unlike an engine's store it has no lock of its own: a writer takes SQLite's write lock for one transaction (`BEGIN
+    IMMEDIATE`), so that a decision and the data it is based on are consistent.
     """
 
     def __init__(self, path: Path, application_id: int, migrations: tuple[Migration, ...]) -> None:
@@ -37,7 +37,8 @@ class SharedFile:
 
     @contextmanager
     def write_transaction(self, *, durable: bool = False) -> Iterator[sqlite3.Connection]:
-        """One transaction. `durable`: on disk when it returns; otherwise a power failure may take the last ones."""
+        """One transaction. With `durable` it is on disk when this returns; otherwise a power failure may lose the
+        last ones."""
         with self._lock, translate_errors(self.place):
             db = self._require_open()
             if durable:
@@ -51,7 +52,7 @@ class SharedFile:
 
     @contextmanager
     def read_transaction(self) -> Iterator[sqlite3.Connection]:
-        """What is committed, of one moment."""
+        """A consistent read of committed data."""
         with self._lock, translate_errors(self.place):
             db = self._require_open()
             db.execute("BEGIN")
