@@ -41,7 +41,7 @@ class Settings:
 
     durability: str = _setting(
         "fsync",
-        "fsync: a commit is acknowledged when it is on disk; relaxed: up to 50 ms earlier, a crash may lose those",
+        "fsync: acknowledge a commit when it is on disk; relaxed: up to 50 ms earlier, a crash may lose it",
         choices=("fsync", "relaxed"),
     )
     tick: str = _setting(
@@ -49,31 +49,33 @@ class Settings:
         "commit: every writing commit is one tick; manual: only TICK advances",
         choices=("commit", "manual"),
     )
-    tick_interval_seconds: float = _setting(0.0, "Seconds between automatic ticks; 0 is none", low=0.0)
+    tick_interval_seconds: float = _setting(0.0, "Seconds between automatic ticks; 0 disables them", low=0.0)
     now: str = _setting(
         "wall",
         "wall: now() is the time of day; logical: now() is the tick as milliseconds",
         choices=("wall", "logical"),
     )
     strict_cardinality: bool = _setting(
-        False, "Check lowest cardinalities at every commit, not only at COMMIT"
+        False, "Check minimum cardinalities at every commit, not only at COMMIT"
     )
-    max_statement_characters: int = _setting(1_048_576, "Longest text that is parsed, in characters", low=1)
-    max_statement_work: int = _setting(10_000_000, "Most candidates one statement may look at", low=1)
+    max_statement_characters: int = _setting(
+        1_048_576, "Maximum length of a statement text, in characters", low=1
+    )
+    max_statement_work: int = _setting(10_000_000, "Maximum candidates that one statement may examine", low=1)
     statement_slice: int = _setting(
-        100_000, "Candidates a reading statement looks at before others get a turn", low=1
+        100_000, "Candidates that a read examines before it releases the lock to others", low=1
     )
-    plan_cache_size: int = _setting(10_000, "Most statements whose plans are kept", low=1)
+    plan_cache_size: int = _setting(10_000, "Maximum number of cached statement plans", low=1)
     log_retention_seconds: float = _setting(
-        86_400.0, "How long the journal reaches back, in seconds", low=0.0
+        86_400.0, "How long changes are kept in the log, in seconds", low=0.0
     )
-    retained_commits: int = _setting(10_000, "Commits kept in memory for watches that look back", low=1)
-    retained_megabytes: int = _setting(64, "Memory for commits that are kept so, about, in MiB", low=1)
+    retained_commits: int = _setting(10_000, "Commits kept in memory for lagging watches", low=1)
+    retained_megabytes: int = _setting(64, "Approximate memory for these commits, in MiB", low=1)
     watch_retention_seconds: float = _setting(
         86_400.0, "How long a reliable watch without a session is kept, in seconds", low=0.0
     )
-    max_watches_per_session: int = _setting(1_000, "Most watches of one session over the network", low=1)
-    max_watches_total: int = _setting(2_000_000, "Most watches of one database over the network", low=1)
+    max_watches_per_session: int = _setting(1_000, "Maximum watches of one session over the network", low=1)
+    max_watches_total: int = _setting(2_000_000, "Maximum watches of one database over the network", low=1)
     journal_retention_seconds: float = _setting(
         86_400.0, "How long changes of external collections are kept for the pipeline, in seconds", low=60.0
     )
@@ -92,7 +94,7 @@ class Settings:
     )
     slo_delivery_seconds: float = _setting(
         5.0,
-        "Target for the p99 of delivery; missed for a minute, low priority is passed over, in seconds",
+        "Target p99 of delivery, in seconds; if missed for a minute, low-priority subscriptions are skipped",
         low=0.0,
     )
     slo_false_positive_share: float = _setting(
@@ -108,64 +110,66 @@ class Settings:
         5.0, "How long a commit waits for a full watch with on_full: block, in seconds", low=0.0
     )
     self_check_commits: int = _setting(
-        1_000, "Every so many commits one watch is evaluated afresh and compared; 0 is never", low=0
+        1_000, "Compare one watch with a full evaluation every this many commits; 0 disables it", low=0
     )
-    manage_gc: bool = _setting(
-        True, "Freeze what is loaded and let Python's full collections run only when idle"
-    )
+    manage_gc: bool = _setting(True, "Freeze loaded objects and run full garbage collections only when idle")
     embedder: str = _setting(
         "wordllama",
-        "What turns text into vectors: wordllama, hashing, sentence-transformers:MODEL or http://…#MODEL",
+        "The embedding model: wordllama, hashing, sentence-transformers:MODEL or http://…#MODEL",
     )
     qdrant_url: str = _setting("", "The Qdrant server for vectors; empty keeps them in the data directory")
-    max_file_bytes: int = _setting(20_971_520, "Largest file whose text is taken, in bytes", low=1)
+    max_file_bytes: int = _setting(
+        20_971_520, "Maximum size of a file whose text is extracted, in bytes", low=1
+    )
     files_on_spark: str = _setting(
         "auto",
-        "Whether a backlog of files is read and embedded on Spark: when Java is there, or never",
+        "Process a backlog of files on Spark: auto (if Java is installed) or never",
         choices=("auto", "never"),
     )
-    files_on_spark_from: int = _setting(
-        1_000, "So many files must wait before Spark is started for them", low=1
-    )
-    actor_types: tuple[str, ...] = _setting((), "Node types that may be actors; empty is any")
+    files_on_spark_from: int = _setting(1_000, "Number of waiting files at which Spark is started", low=1)
+    actor_types: tuple[str, ...] = _setting((), "Node types that may be actors; empty: any")
     audit_log_bytes: int = _setting(
         67_108_864, "Size at which the audit log is rotated, in bytes", low=65_536
     )
-    audit_log_files: int = _setting(10, "Rotated audit logs that are kept beside the current one", low=1)
+    audit_log_files: int = _setting(10, "Number of rotated audit logs to keep", low=1)
 
     # --- the gateway ---
     auth_keys: str = _setting(
         "", "Keys that sign tokens: a JWK set, a file or an https URL; empty: loopback only"
     )
-    auth_audience: str = _setting("", "What the `aud` claim of a token must say; empty: not looked at")
-    auth_issuer: str = _setting("", "What the `iss` claim of a token must say; empty: not looked at")
+    auth_audience: str = _setting("", "Required `aud` claim of a token; empty: not checked")
+    auth_issuer: str = _setting("", "Required `iss` claim of a token; empty: not checked")
     allowed_origins: tuple[str, ...] = _setting(
-        (), "Origins of web pages that may connect beside the server's own"
+        (), "Origins of web pages that may connect, besides the server's own"
     )
     tls_certificate: str = _setting("", "File with the certificate chain (PEM); empty: no TLS")
     tls_key: str = _setting("", "File with its private key (PEM)")
-    max_frame_bytes: int = _setting(1_048_576, "Largest message of a client, in bytes", low=1_024)
-    max_filter_bytes: int = _setting(8_192, "Longest text of a filter, in bytes", low=1)
-    max_filter_depth: int = _setting(20, "Most levels of nesting in a filter, up to 50", low=1)
-    max_filter_nodes: int = _setting(500, "Most nodes of a filter", low=1)
-    max_filter_items: int = _setting(256, "Most items of a list in a filter", low=1)
-    max_connections: int = _setting(100_000, "Most connections of one gateway process", low=1)
-    max_connections_per_tenant: int = _setting(100_000, "Most of them of one database", low=1)
-    max_subscriptions_per_gateway: int = _setting(200_000, "Most subscriptions of one gateway process", low=1)
-    max_subscriptions_per_tenant: int = _setting(1_000_000, "Most subscriptions of one database", low=1)
-    max_subscriptions_per_collection: int = _setting(
-        1_000_000, "Most subscriptions of one database to one external collection", low=1
+    max_frame_bytes: int = _setting(1_048_576, "Maximum size of a client message, in bytes", low=1_024)
+    max_filter_bytes: int = _setting(8_192, "Maximum length of a filter, in bytes", low=1)
+    max_filter_depth: int = _setting(20, "Maximum nesting depth of a filter, up to 50", low=1)
+    max_filter_nodes: int = _setting(500, "Maximum nodes of a filter", low=1)
+    max_filter_items: int = _setting(256, "Maximum items of a list in a filter", low=1)
+    max_connections: int = _setting(100_000, "Maximum connections of one gateway process", low=1)
+    max_connections_per_tenant: int = _setting(100_000, "Maximum connections of one database", low=1)
+    max_subscriptions_per_gateway: int = _setting(
+        200_000, "Maximum subscriptions of one gateway process", low=1
     )
-    max_subscriptions_total: int = _setting(2_000_000, "Most subscriptions of one engine", low=1)
+    max_subscriptions_per_tenant: int = _setting(1_000_000, "Maximum subscriptions of one database", low=1)
+    max_subscriptions_per_collection: int = _setting(
+        1_000_000, "Maximum subscriptions of one database to one external collection", low=1
+    )
+    max_subscriptions_total: int = _setting(2_000_000, "Maximum subscriptions of one engine", low=1)
     heartbeat_seconds: float = _setting(30.0, "Seconds between heartbeats on a connection", low=1)
     replay_seconds: float = _setting(180.0, "How far back a client can resume, in seconds", low=0.0)
-    replay_events: int = _setting(10_000, "and in events of one database", low=0)
-    replay_bytes: int = _setting(33_554_432, "and in bytes", low=0)
+    replay_events: int = _setting(
+        10_000, "How far back a client can resume, in events of one database", low=0
+    )
+    replay_bytes: int = _setting(33_554_432, "How far back a client can resume, in bytes", low=0)
     outbox_high_bytes: int = _setting(
-        1_048_576, "What may wait for one client before it falls behind", low=1_024
+        1_048_576, "Maximum unsent bytes per client before it counts as lagging", low=1_024
     )
     gateway_outbox_bytes: int = _setting(
-        268_435_456, "What may wait for all clients of a gateway", low=65_536
+        268_435_456, "Maximum unsent bytes of all clients of a gateway", low=65_536
     )
 
     def __post_init__(self) -> None:

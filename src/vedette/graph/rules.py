@@ -167,7 +167,7 @@ def _run(
             raise RuleError("E9021", f"Rules call each other more than {RULE_DEPTH} deep, last '{rule.name}'")
         actions += len(rule.actions)
         if actions > RULE_ACTIONS:
-            raise RuleError("E9022", f"Rules did more than {RULE_ACTIONS:,} actions, last '{rule.name}'")
+            raise RuleError("E9022", f"Rules ran more than {RULE_ACTIONS:,} actions, last '{rule.name}'")
         transaction.touched = {}
         _perform(rule, row)
         fired += 1

@@ -49,7 +49,7 @@ def external_collections(operation: OperationPattern, frame: AnalysisContext) ->
         if isinstance(member, NamedType) and _is_external(member, schema)
     )
     if names and operation.operation != "MATCH":
-        text = f"{operation.operation} cannot be done to {min(names)}: external collections are only read, with MATCH"
+        text = f"{operation.operation} is not possible on {min(names)}: external collections only allow MATCH"
         frame.report("E2009", text, operation.span)
     if names and operation.attribute in _KEPT:
         frame.report(

@@ -264,8 +264,8 @@ created 1
 0
 > MATCH j: Job RETURN j.name
 "a"
-> again = WATCH j: Job [mode: consume] RETURN j.name
-.events redelivered
+> work = WATCH j: Job [mode: consume] RETURN j.name
+.events work
 initial (nothing)
 consumed "a" (attempt 1)
 
@@ -302,7 +302,7 @@ consumed "Ann" | "Bob" (delivery d1)
 .name letter
 > KILL #bob
 > REDRIVE #letter
-! E3601 is gone
+! E3601 was deleted
 > MATCH l: _DeadLetter RETURN COUNT(*)
 1
 

@@ -196,7 +196,7 @@ added "a"
 "b"
 "c"
 .errors p
-E8005 not acted upon
+E8005 the trigger does not run
 
 === B37, surface.triggers | a reminder for what is overdue, at the next tick
 .scope node

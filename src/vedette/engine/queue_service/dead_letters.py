@@ -188,16 +188,14 @@ class DeadLetters:
         edges = [element for element in restored if element.targets is not None]
         for element in (*nodes, *edges):  # nodes first, then edges: the deletion order was the reverse
             if transaction.view.get(element.id) is not None:
-                text = f"'{element.id}' is there again: the dead letter '{letter.id}' cannot be sent back over it"
+                text = f"'{element.id}' exists again: the dead letter '{letter.id}' cannot be redriven"
                 raise MutationError("E3601", text, fields={"id": element.id, "letter": letter.id})
             if element.targets is None:
                 transaction.spawn(element)
             elif all(transaction.view.get(target) is not None for target in element.targets):
                 transaction.link(state.schema.edges[element.type], element)
         if transaction.view.get(letter.element) is None:
-            text = (
-                f"What '{letter.element}' joined is gone: the dead letter '{letter.id}' cannot be sent back"
-            )
+            text = f"A target of '{letter.element}' was deleted: the dead letter '{letter.id}' cannot be redriven"
             raise MutationError("E3601", text, fields={"id": letter.element, "letter": letter.id})
         self._commit(transaction, f"redrive {letter.id}", [(f"{_LETTER}{letter.id}", "")])
         del self.letters[letter.id]

@@ -164,7 +164,7 @@ class Settlement:
             delete_element(transaction, element, guard)
         elif session.database.state.graph.get(id) is not None and id not in transaction.before_images:
             text = (
-                f"The transaction began before '{id}' was there: roll it back and ACK '{delivery.id}' again"
+                f"The transaction began before '{id}' was created: roll it back and ACK '{delivery.id}' again"
             )
             raise TransactionError("E5002", text, fields={"id": id, "delivery_id": delivery.id})
         return context.now

@@ -228,7 +228,7 @@ class WatchHandle:
 def _delivery_id(event: Event) -> str:
     if event.delivery_id is None:
         text = f"Invalid delivery ID: '{None}' not found or already processed"
-        raise WatchError("E8004", f"{text} (an event of type '{event.type}' is no delivery)")
+        raise WatchError("E8004", f"{text} (an event of type '{event.type}' is not a delivery)")
     return event.delivery_id
 
 

@@ -41,7 +41,7 @@ def compile_returning(actions: Sequence[ast.Action], schema: Schema) -> Returnin
     own = _variables(action)
     for item in clause.items:
         if item.attribute is not None and item.name not in own:
-            text = f"RETURNING is about what the action affected; '{item.name}' is not its variable"
+            text = f"RETURNING refers to what the action affected; '{item.name}' is not its variable"
             raise AnalysisError("E2004", text)
     if not clause.items:
         return ReturningClause(("*",), (lambda each: element_to_dict(each.element, schema),))

@@ -22,8 +22,8 @@ def check_consumable(shape: WatchShape, options: WatchOptions, *, acts: bool) ->
         raise invalid_option("mode", "the pattern must begin with a node or an edge: it is what ACK deletes")
     types = element.types if isinstance(element, ResolvedNode) else element.edge_types
     if any(name.startswith("_") for name in types):
-        raise invalid_option("mode", "Layer 0 is the engine's own, ACK could not delete it; allowed is watch")
+        raise invalid_option("mode", "ACK cannot delete Layer 0 elements; allowed is watch")
     if options.initial.kind == "since":
-        raise invalid_option("initial", "a consumer takes what is there; allowed are full, none")
+        raise invalid_option("initial", "since() does not apply to a queue; allowed are full, none")
     if options.initial.kind == "none" and options.delivery == "reliable":
-        raise invalid_option("initial", "a reliable consumer loses nothing; with it allowed is full")
+        raise invalid_option("initial", "allowed with delivery: reliable is full")

@@ -526,7 +526,7 @@ class WatchService:
             if not self.blocking_watches:
                 return
             watch = own[0] if own else next(iter(self.blocking_watches.values()))
-            why = "its reader is this session" if own else f"its reader took nothing for {seconds} s"
+            why = "its reader is this session" if own else f"its reader has taken no event for {seconds} s"
             text = f"A watch with on_full: block has no room, and {why}: nothing was committed"
             fields: dict[str, Any] = {"buffer_size": watch.options.buffer, "dropped": 0}
             if session.actor is None or watch.actor == session.actor:
