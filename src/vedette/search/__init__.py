@@ -1,9 +1,10 @@
-"""A file to text to chunks to vectors, without Spark: what the pipeline's ingest job runs on every file.
+"""Files to searchable vectors, without Spark. The Spark ingestion query runs the same code on executors.
 
-    read ▸ detect ▸ extract ▸ chunk ▸ embed ▸ upsert, the old chunks removed in the same step
+    read ▸ detect ▸ extract ▸ chunk ▸ embed ▸ upsert, old chunks removed in the same step
 
-Each step is a module of its own; `ingestion` puts them together and answers for every file with an outcome. A file that
-fails never fails the others of its batch.
+Each step is a module. `ingestion` combines them and returns one outcome per file. A file that fails never fails the
+others of its batch. The order that makes ingestion durable: announce the change, put the task, store the chunks,
+flush the store, acknowledge the task.
 """
 
 __all__: list[str] = []

@@ -1,8 +1,9 @@
-"""Documents in pieces: along their structure, of bounded size, with some overlap, each with its place in the file.
+"""Split documents into chunks: along their structure, of bounded size, with overlap, each with its position in the
+file.
 
-Parts (headings, functions, pages) that fit are kept whole; small neighbours share a chunk. A part that is too long is
-cut between lines, and the last lines of a piece begin the next one. A line that is too long by itself is cut within, at
-a space when there is one. Every line that is not blank is in some chunk.
+Sections (headings, functions, pages) that fit are kept whole; small neighbours share a chunk. A section that is too
+long is split between lines, and the last lines of a chunk are repeated in the next. A line that is too long is split
+at a space if possible. Every non-blank line is in a chunk.
 """
 
 from __future__ import annotations
@@ -19,9 +20,9 @@ __all__ = ["Chunk", "ChunkingConfig", "split_document"]
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ChunkingConfig:
     max_characters: int = 1_600
-    """Of one chunk; what an embedder reads with attention."""
+    """Maximum characters of a chunk."""
     overlap_characters: int = 200
-    """At most so much of a piece is repeated in the next one of the same part."""
+    """Maximum characters that are repeated in the next chunk of the same section."""
 
     def __post_init__(self) -> None:
         refuse_unless(
@@ -38,7 +39,7 @@ class Chunk:
     text: str
     span: SourceSpan
     title: str
-    """Of the part it begins in."""
+    """Title of the section in which it begins."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -70,7 +71,7 @@ def _parts(document: Document) -> Iterator[_LineRange]:
 def _merge_small_sections(
     document: Document, lengths: list[int], config: ChunkingConfig
 ) -> Iterator[_LineRange]:
-    """Parts, small neighbours joined while they fit."""
+    """Merge small neighbouring sections while they fit."""
     waiting: _LineRange | None = None
     size = 0
     for part in _parts(document):
@@ -94,7 +95,7 @@ def _split_section(
         while end < span.end and size + lengths[end] <= config.max_characters:
             size += lengths[end]
             end += 1
-        if end == start:  # one line that is too long
+        if end == start:  # a single line that is too long
             yield from _split_long_line(document, start, span.title, config)
             start += 1
             continue
@@ -105,8 +106,8 @@ def _split_section(
 
 
 def _next_start(lengths: list[int], start: int, end: int, config: ChunkingConfig) -> int:
-    """Where the next piece begins: some lines back, but always further on than this one did."""
-    room = config.max_characters - lengths[end] + 1  # the next line must fit beside what is repeated
+    """Start of the next chunk: some lines back, but always after the start of this one."""
+    room = config.max_characters - lengths[end] + 1  # the next line must fit beside the repeated lines
     allowed = min(config.overlap_characters, room)
     first, repeated = end, 0
     while first - 1 > start and repeated + lengths[first - 1] <= allowed:

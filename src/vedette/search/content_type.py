@@ -1,4 +1,4 @@
-"""What a file is, and how its bytes are to be read."""
+"""Detect the type of a file and decode its bytes."""
 
 from __future__ import annotations
 
@@ -50,11 +50,11 @@ _BOMS = (  # longest first: the BOM of UTF-32 begins with that of UTF-16
     (codecs.BOM_UTF16_BE, "utf-16"),
 )
 SNIFF_BYTES = 4_096
-"""Bytes that are looked at for signs of what a file is."""
+"""Bytes that are inspected to detect the type."""
 
 
 def detect_content_type(path: str, data: bytes) -> ContentType:
-    """By its first bytes when they are sure, else by its name."""
+    """Detect by the first bytes if they are conclusive, else by the name."""
     head = data[:SNIFF_BYTES]
     if head.startswith(b"%PDF-"):
         return ContentType.PDF
@@ -66,7 +66,7 @@ def detect_content_type(path: str, data: bytes) -> ContentType:
 
 
 def decode_text(path: str, data: bytes) -> str:
-    """The text of a file; E4512 when it is none."""
+    """Decode the text of a file. Raises E4512 if it is not text."""
     for bom, encoding in _BOMS:
         if data.startswith(bom):
             return _decode_strict(path, data, encoding)
@@ -82,7 +82,7 @@ def decode_text(path: str, data: bytes) -> str:
 
 
 def _wide_encoding(head: bytes) -> str | None:
-    """UTF-16 without a mark: nearly every second byte is zero, and on one side only."""
+    """UTF-16 without a byte order mark: nearly every second byte is zero, on one side only."""
     even, odd = head[0::2].count(0), head[1::2].count(0)
     half = max(1, len(head) // 2)
     if odd > 0.7 * half and even < 0.1 * half:

@@ -1,4 +1,4 @@
-"""What extraction yields and chunking takes: lines of text, where each comes from, and where a new part begins."""
+"""The result of extraction: lines of text, the source position of each, and the starts of sections."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from dataclasses import dataclass
 __all__ = ["MAX_TITLE_CHARACTERS", "Document", "Section", "SourceSpan", "truncate"]
 
 MAX_TITLE_CHARACTERS = 120
-"""Of one heading or name. It is repeated with all that is below, so that a long one would be many times its file."""
+"""Maximum characters of a heading or name. It is repeated in every section below, so a long one would multiply."""
 
 
 def truncate(name: str, most: int = MAX_TITLE_CHARACTERS) -> str:
@@ -16,7 +16,7 @@ def truncate(name: str, most: int = MAX_TITLE_CHARACTERS) -> str:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Section:
-    """A heading, a function, a page: a good place to begin a chunk."""
+    """A heading, a function, a page: a good start of a chunk."""
 
     start: int
     """Index of its first line."""
@@ -28,21 +28,21 @@ class Section:
 class Document:
     lines: tuple[str, ...]
     positions: tuple[int, ...]
-    """For each line, the line of the file (from 1) it comes from, or the page."""
+    """For each line, its line number in the file (from 1), or its page."""
     sections: tuple[Section, ...] = ()
-    """In the order of `start`; what comes before the first belongs to none."""
+    """Ordered by `start`; lines before the first section belong to none."""
     position_unit: str = "line"
-    """What `places` count: `line` or `page`."""
+    """What `positions` count: `line` or `page`."""
 
     @staticmethod
     def from_lines(lines: list[str], parts: list[Section]) -> Document:
-        """Text whose lines are those of the file."""
+        """A document whose lines are those of the file."""
         return Document(lines=tuple(lines), positions=tuple(range(1, len(lines) + 1)), sections=tuple(parts))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SourceSpan:
-    """Where a chunk is from: lines or pages, both ends included."""
+    """Source of a chunk: lines or pages, both ends included."""
 
     start: int
     end: int

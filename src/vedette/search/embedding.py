@@ -1,7 +1,7 @@
-"""Text to vectors. The seam, and two that need no network; others are in `other_embedders`.
+"""Text to vectors: the interface and two embedders that need no network; others are in `remote_embedding`.
 
-`wordllama` (the default) has its weights in its wheel and knows what words mean; `hashing` knows only which words are
-there, is the same on every machine, and is for tests. Vectors have length 1, or are zero for text without words.
+`wordllama` (the default) has its weights in its wheel; `hashing` only counts words, gives the same result on every
+machine, and is for tests. Vectors have length 1, or are zero for text without words.
 """
 
 from __future__ import annotations
@@ -26,14 +26,14 @@ __all__ = ["LOCAL_EMBEDDERS", "Embedder", "HashingEmbedder", "WordLlamaEmbedder"
 
 
 class Embedder(Protocol):
-    """The same text is the same vector. The usual mistake: an answer that depends on the rest of the batch."""
+    """Equal texts have equal vectors. The usual mistake: a result that depends on the rest of the batch."""
 
     name: str
-    """Written beside every vector: those of another name are not compared with ours."""
+    """Stored with every vector; vectors of another embedder are not compared."""
     dimensions: int
 
     def embed(self, texts: Sequence[str]) -> Vectors:
-        """One row per text; E4522 when it cannot."""
+        """One row per text. Raises E4522 if it fails."""
         ...
 
 
@@ -41,7 +41,7 @@ _TEXTS_AT_ONCE = 256
 
 
 class WordLlamaEmbedder:
-    """The mean of what the words of a text mean."""
+    """The mean of the word vectors of a text."""
 
     def __init__(self) -> None:
         require_packages(["numpy", "wordllama"], extra="files", feature="the embedder wordllama")
@@ -56,7 +56,7 @@ class WordLlamaEmbedder:
                 f"the embedder wordllama cannot be loaded ({error}): reinstall it with {install_command('files')}",
                 fields={"embedder": "wordllama"},
             ) from error
-        # Its own `embed` pads every text of a batch to the longest one, which costs twice the time of the work itself.
+        # WordLlama's own `embed` pads every text of a batch to the longest one, which doubles the time.
         self._tokenizer: Any = model.tokenizer
         self._tokenizer.no_padding()
         self._table: Vectors = model.embedding
@@ -79,7 +79,7 @@ _WORD = re.compile(r"\w+")
 
 
 class HashingEmbedder:
-    """Words, and pairs of neighbours, counted in a fixed number of places."""
+    """Words and pairs of adjacent words, counted in a fixed number of buckets."""
 
     def __init__(self, dimensions: int = 256) -> None:
         self.dimensions = dimensions
@@ -90,7 +90,7 @@ class HashingEmbedder:
         for row, text in enumerate(texts):
             words = _WORD.findall(text.lower())
             for feature in [*words, *(f"{one} {two}" for one, two in pairwise(words))]:
-                code = zlib.crc32(feature.encode())  # never hash(): that differs from process to process
+                code = zlib.crc32(feature.encode())  # never hash(): it differs between processes
                 vectors[row, code % self.dimensions] += 1.0 if code >> 31 else -1.0
         return normalize_rows(vectors)
 
@@ -102,7 +102,7 @@ LOCAL_EMBEDDERS: Mapping[str, Callable[[], Embedder]] = {
 
 
 def create_embedder(name: str) -> Embedder:
-    """By the setting `embedder`; E4522 when there is none of that name, or it cannot be used."""
+    """Create the embedder of the setting `embedder`. Raises E4522 if the name is unknown or it cannot be used."""
     from vedette.search.remote_embedding import HttpEmbedder, SentenceTransformersEmbedder
 
     require_packages(["numpy"], extra="files", feature=f"the embedder {name}")
@@ -126,7 +126,7 @@ def _zeros(rows: int, columns: int) -> Vectors:
 
 
 def normalize_rows(vectors: Any) -> Vectors:
-    """Each row of length 1; a row that has none stays zero instead of becoming NaN."""
+    """Scale each row to length 1; a zero row stays zero instead of becoming NaN."""
     import numpy as np
 
     rows: Vectors = np.nan_to_num(np.asarray(vectors, dtype=np.float32))

@@ -1,4 +1,4 @@
-"""The bytes of a file as they were at one moment, or why not."""
+"""Read one consistent version of a file."""
 
 from __future__ import annotations
 
@@ -23,9 +23,9 @@ class FileContent:
 
 
 def read_file(path: str, max_bytes: int = MAX_FILE_BYTES) -> FileContent:
-    """FileNotFoundError when it is gone; E4511, E4513 or E4514 when it cannot be used now."""
+    """Raises FileNotFoundError if it is gone; E4511, E4513 or E4514 if it cannot be used now."""
     try:
-        # Not to wait for ever, should a named pipe have taken the place of the file.
+        # Do not block if a named pipe has replaced the file.
         descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK)
         with open(descriptor, "rb") as file:  # noqa: PTH123 - a descriptor has no path
             before = os.fstat(file.fileno())

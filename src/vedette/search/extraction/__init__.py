@@ -1,4 +1,4 @@
-"""Text out of a file, one module per type. `EXTRACTORS` is the list of what can be read."""
+"""Extract text from files, one module per content type. `EXTRACTORS` lists the supported types."""
 
 from __future__ import annotations
 
@@ -23,11 +23,11 @@ EXTRACTORS: Mapping[ContentType, Callable[[str, str], Document]] = {
     ContentType.JSON: extract_json,
     ContentType.CSV: extract_csv,
 }
-"""Path and text to a document. PDF is not among them: its bytes are no text."""
+"""Path and text to a document. PDF is not listed, because its input is bytes."""
 
 
 def extract(path: str, data: bytes, kind: ContentType) -> Document:
-    """The text of a file and its parts; E4512 when it has none that can be used."""
+    """Extract the text and sections of a file. Raises E4512 if there is no usable text."""
     if kind is ContentType.PDF:
         return extract_pdf(path, data)
     return EXTRACTORS[kind](path, decode_text(path, data))

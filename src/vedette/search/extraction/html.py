@@ -1,4 +1,4 @@
-"""HTML: what a reader sees, block by block, each with the line of the source it begins on."""
+"""HTML: the visible text, block by block, each with the source line on which it begins."""
 
 from __future__ import annotations
 
@@ -37,11 +37,11 @@ class _Reader:
         self.places: list[int] = []
         self.parts: list[Section] = []
         self._words: list[str] = []
-        """Of the block we are in, from its first word on."""
+        """Line of the current block's first word."""
         self._began = 1
         self._hidden = 0
         self._level = 0
-        """Of the heading we are in; 0 is none."""
+        """Level of the current heading; 0 outside headings."""
         self._heading_stack: list[tuple[int, str]] = []
 
     def handle_tag(self, tag: Tag) -> None:
@@ -63,7 +63,7 @@ class _Reader:
         self._words.append(text.text)
 
     def end_block(self) -> None:
-        """What was read since the last block is a line of its own."""
+        """End the current block: its text becomes a line."""
         line = _SPACE.sub(" ", "".join(self._words)).strip()
         self._words = []
         if not line:

@@ -1,8 +1,8 @@
-"""HTML as tags and text, read once from front to back.
+"""HTML as tags and text, in one pass.
 
-Python's own parser (3.11) looks for the end of each thing that nobody closes, again and again: a file of 80 kB can keep
-it busy for minutes. Here what is not closed goes on to the end of the file, as browsers have it, so that every
-character is looked at once, whatever the file holds.
+Python's own parser is quadratic in unclosed constructs (cpython gh-135462, gh-153030; early 3.11 releases have
+neither fix): a file of 80 kB can keep it busy for minutes. Here an unclosed construct extends to the end of the file,
+as in browsers, so every character is read once.
 """
 
 from __future__ import annotations
@@ -26,13 +26,13 @@ _TOKEN = re.compile(
     re.VERBOSE | re.DOTALL,
 )
 _RAW = {name: re.compile(rf"</{name}(?![^\s/>])", re.IGNORECASE) for name in ("script", "style")}
-"""Within these nothing is a tag but their own end."""
+"""Elements whose content is raw text up to their own end tag."""
 
 
 @dataclass(frozen=True, slots=True)
 class Tag:
     name: str
-    """In small letters."""
+    """In lower case."""
     opens: bool
     closes: bool
     """Both: `<br/>`."""
@@ -41,9 +41,9 @@ class Tag:
 @dataclass(frozen=True, slots=True)
 class Text:
     text: str
-    """Without references: `&amp;` is `&`."""
+    """Character references are decoded: `&amp;` is `&`."""
     line: int
-    """That it begins on, from 1."""
+    """Line on which it begins, from 1."""
 
 
 def tokenize(source: str) -> Iterator[Tag | Text]:

@@ -1,4 +1,4 @@
-"""Markdown: a part begins at each heading, and its title is the path of headings that leads there."""
+"""Markdown: each heading starts a section; its title is the path of headings."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""PDF: the text of each page. Places are pages."""
+"""PDF: the text of each page. Positions are pages."""
 
 from __future__ import annotations
 
@@ -16,13 +16,13 @@ if TYPE_CHECKING:
 __all__ = ["extract_pdf"]
 
 BASE_STEPS, STEPS_PER_BYTE, MAX_STEPS = 20_000, 2, 2_000_000
-"""Of drawing, which a file may take; a page has several per word, and is packed to less than a byte for each."""
+"""Maximum drawing steps of a file; a page has several per word."""
 PAGE_STEPS = 50
-"""For a page itself: a small file can name the same one a thousand times."""
+"""Steps charged for a page itself: a small file can reference one page a thousand times."""
 BASE_CONTENT_BYTES, CONTENT_PER_BYTE = 1_000_000, 50
-"""What pages may have, unpacked: packed drawing is seldom a tenth of it."""
+"""Maximum uncompressed bytes of pages; compressed drawing is rarely below a tenth of it."""
 
-logging.getLogger("pypdf").setLevel(logging.CRITICAL)  # what is wrong with a file is part of its outcome
+logging.getLogger("pypdf").setLevel(logging.CRITICAL)  # problems of a file are part of its outcome
 
 
 def extract_pdf(path: str, data: bytes) -> Document:
@@ -47,7 +47,7 @@ def extract_pdf(path: str, data: bytes) -> Document:
                 places += [number] * len(page_lines)
     except IngestError:
         raise
-    except (Exception, RecursionError) as error:  # a damaged file can make the reader fail in any way
+    except (Exception, RecursionError) as error:  # a damaged file can make the reader raise anything
         raise _unusable(path, f"{type(error).__name__}: {error}") from error
     if not lines:
         raise _unusable(path, "its pages are pictures without text")
@@ -55,7 +55,8 @@ def extract_pdf(path: str, data: bytes) -> Document:
 
 
 class _WorkBudget:
-    """What reading a file may still cost. In steps and bytes, not in time: it is too much everywhere, or nowhere."""
+    """Remaining budget for reading a file. Counted in steps and bytes, not time, so the result is the same on every
+    machine."""
 
     def __init__(self, path: str, size: int) -> None:
         self._path = path
@@ -74,7 +75,7 @@ class _WorkBudget:
             self.check()
 
     def check(self) -> None:
-        """The reader goes on after an exception in some parts of a page; so at its end, too."""
+        """The reader ignores exceptions in some parts of a page, so check again at its end."""
         if self._steps < 0 or self._bytes < 0:
             raise _unusable(self._path, "its pages are far more to draw than a file of its size has")
 

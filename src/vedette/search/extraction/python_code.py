@@ -1,8 +1,9 @@
-"""Where the classes, functions and methods of a Python file begin, found without its syntax tree.
+"""Find the classes, functions and methods of a Python file without its syntax tree.
 
-Parsing the file with `ast` gives the same result (`test_python_code.py` compares the two) but costs five times as much
-CPU; it was the most expensive step of ingesting a source file. This module finds the lines that start a definition,
-with their indentation, and skips the contents of strings. It also works on files that are not valid Python.
+Parsing the file with `ast` gives the same result (`test_python_code.py` compares the two) but costs five times as
+much CPU; it was the most expensive step of ingesting a source file. This module finds the lines that start a
+definition, with their indentation, and skips the contents of strings. It also works on files that are not valid
+Python.
 """
 
 from __future__ import annotations
@@ -15,8 +16,8 @@ from vedette.search.document import Section, truncate
 
 __all__ = ["python_sections"]
 
-# A string that nobody closes goes on to the end, a short one to that of its line: so every character is looked at once,
-# whatever the file holds.
+# An unclosed long string extends to the end of the file, a short one to the end of its line, so every character is read
+# once.
 _TOKEN = re.compile(
     r"""
     \#[^\n]*
@@ -44,20 +45,22 @@ _LINE = re.compile(
 
 @dataclass(slots=True)
 class _Block:
-    """What a line opens: all that is indented further belongs to it."""
+    """An open block: everything indented further belongs to it."""
 
     indent: int
     names: str | None
-    """Before the names of what is in it; None when that counts for nothing: in functions and branches."""
+    """Prefix for names inside it; None inside functions and branches, whose definitions are ignored."""
     body: int | None = None
-    """The indentation of a class's own definitions."""
+    """Indentation of the class's own definitions."""
 
 
 def python_sections(text: str) -> Iterator[Section]:
-    """In the order of the lines; `text` has \\n between them. Decorators belong to what they decorate."""
+    """In line order; `text` has
+    between lines. Decorators belong to the decorated definition.
+    """
     open_blocks = [_Block(-1, "", body=0)]
     decorated: dict[int, int] = {}
-    """Indentation ▸ the line of the first decorator."""
+    """Indentation to the line of the first decorator."""
     text = _without_long_strings(text)
     line = position = 0
     for found in _LINE.finditer(text):
@@ -82,7 +85,7 @@ def python_sections(text: str) -> Iterator[Section]:
 
 
 def _without_long_strings(text: str) -> str:
-    """As many lines as before, and nothing of a long string but that it is there."""
+    """Replace long strings by placeholders, keeping the number of lines."""
     pieces, position = [], 0
     for token in _TOKEN.finditer(text):
         if token.lastgroup == "long":

@@ -1,4 +1,4 @@
-"""Source code: a part begins at each function, class and method; in most languages, at a line that looks like one."""
+"""Source code: each function, class and method starts a section, found by regular expressions in most languages."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ _DEFINITION_PATTERNS: Mapping[str, re.Pattern[str]] = {
         r"(?:[A-Za-z_][\w<>,:*&\[\]\s]*?[\s*&])?(?P<name>~?[A-Za-z_][\w:]*)\s*(?:\([^;]*+|\{\s*\{?)$"
     ),
 }
-"""By language: what a line at the left margin looks like when something begins there."""
+"""By language: patterns of a line at the left margin that starts a definition."""
 
 
 def extract_code(path: str, text: str) -> Document:

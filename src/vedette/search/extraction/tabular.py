@@ -1,4 +1,4 @@
-"""JSON and CSV: data as lines that can be found by the words in them."""
+"""JSON and CSV: data as lines that can be searched."""
 
 from __future__ import annotations
 
@@ -15,15 +15,15 @@ from vedette.search.extraction.text import lines_of
 __all__ = ["extract_csv", "extract_json"]
 
 LONG_LINE = 500
-"""Characters. JSON with a longer line was written by a program for a program, and is laid out anew."""
+"""JSON with a longer line is machine-written and is reformatted."""
 MAX_REFORMAT_DEPTH = 20
-"""JSON that nests deeper stays as it is: a number of two characters would be given a line of a thousand."""
+"""JSON that nests deeper is not reformatted: indentation would multiply its size."""
 COLUMN_CHARACTERS = 40
-"""Of a column's name, which is repeated in every row."""
+"""Maximum characters of a column name, which is repeated in every row."""
 
 
 def extract_json(path: str, text: str) -> Document:
-    """The file's own lines, a part at each key of the first level; a file in one line is laid out."""
+    """The file's own lines, with a section per top-level key; a one-line file is reformatted."""
     lines = lines_of(text)
     try:
         value = json.loads(text)
@@ -33,7 +33,7 @@ def extract_json(path: str, text: str) -> Document:
         ) from error
     if any(len(line) > LONG_LINE for line in lines) and not _is_deeper_than(value, MAX_REFORMAT_DEPTH):
         text = json.dumps(value, indent=1, ensure_ascii=False)
-        # Half a character, which JSON can name, is no text.
+        # A lone surrogate, which JSON can encode, is not text.
         laid_out = text.encode("utf-8", "replace").decode().split("\n")
         return Document(
             lines=tuple(laid_out),
@@ -44,7 +44,7 @@ def extract_json(path: str, text: str) -> Document:
 
 
 def _is_deeper_than(value: object, levels: int) -> bool:
-    """Level by level: to ask each for its own depth would go as deep as the file does."""
+    """Level by level instead of recursively, because the file may nest arbitrarily deep."""
     level = [value]
     for _ in range(levels):
         level = [
@@ -57,7 +57,7 @@ def _is_deeper_than(value: object, levels: int) -> bool:
 
 
 def _top_level_sections(lines: list[str]) -> list[Section]:
-    """Where the entries of the outermost object or list begin: the smallest indentation below the first line."""
+    """Starts of the entries of the outermost object or list: the smallest indentation below the first line."""
     inner = [len(line) - len(line.lstrip()) for line in lines[1:-1] if line.strip()]
     margin = min(inner, default=0)
     if margin == 0:
@@ -72,7 +72,7 @@ def _top_level_sections(lines: list[str]) -> list[Section]:
 
 
 def extract_csv(path: str, text: str) -> Document:
-    """Each row as `column: value, …`; its place is the line that it begins on."""
+    """Each row as `column: value, …`; its position is the line on which it begins."""
     delimiter = "\t" if PurePosixPath(path).suffix.lower() == ".tsv" else _delimiter(text)
     reader = csv.reader(io.StringIO(text, newline=""), delimiter=delimiter)
     lines: list[str] = []
@@ -104,6 +104,6 @@ def _named(header: list[str], row: list[str]) -> Iterator[str]:
 
 
 def _delimiter(text: str) -> str:
-    """Of the first line's candidates the most frequent; a comma when there is none."""
+    """The most frequent candidate in the first line; a comma if there is none."""
     first = text.partition("\n")[0]
     return max(",;\t|", key=first.count)

@@ -1,4 +1,4 @@
-"""Plain text: the lines of the file. A part begins after an empty line."""
+"""Plain text: the lines of the file. A section starts after an empty line."""
 
 from __future__ import annotations
 
@@ -8,7 +8,10 @@ __all__ = ["extract_plain", "lines_of"]
 
 
 def lines_of(text: str) -> list[str]:
-    """Lines as editors count them: \\n, \\r\\n and \\r end one, nothing else does."""
+    """Split lines as editors do: only
+    , \r
+     and \r end a line.
+    """
     return text.replace("\r\n", "\n").replace("\r", "\n").removesuffix("\n").split("\n")
 
 

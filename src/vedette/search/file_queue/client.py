@@ -1,6 +1,6 @@
-"""The queue from outside of the process that owns it: looking is reading a table, changing is asking the owner.
+"""The queue from other processes: queries read a table, changes are requested from the owner.
 
-When no daemon runs there is no owner, and the queue is opened for as long as the change takes.
+If no daemon runs there is no owner, and the queue is opened for the duration of the change.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ class FileQueueClient:
     """`vedette.search.file_queue.tasks.QueueAdmin` for a data directory."""
 
     def __init__(self, directory: Path, clock: Clock, *, timeout_seconds: float = 20.0) -> None:
-        """`patience_seconds`: how long the owner may take to answer."""
+        """`timeout_seconds` is how long to wait for the owner's answer."""
         self._directory, self._clock, self._patience = directory, clock, timeout_seconds
         self._table = TaskTable(directory / FILE_NAME)
         self._requests = QueueRequests(directory / FILE_NAME)
@@ -64,7 +64,7 @@ class FileQueueClient:
         try:
             home = open_vedette(queue_directory(self._directory), clock=self._clock)
         except StoreError as error:
-            if error.code != "E6002":  # somebody has it open
+            if error.code != "E6002":  # another process has it open
                 raise
             return self._ask(verb, argument)
         with home, EngineFileQueue(home.database(QUEUE_DATABASE), self._directory / FILE_NAME) as queue:

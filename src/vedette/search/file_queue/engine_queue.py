@@ -37,14 +37,14 @@ from vedette.values import timestamp_from_text
 __all__ = ["QUEUE_DATABASE", "EngineFileQueue", "queue_directory"]
 
 QUEUE_DATABASE = "file_queue"
-"""The database of the tasks in its home."""
+"""Name of the database of the tasks."""
 QUEUE_DIRECTORY = "queue"
-"""The folder of a data directory that the tasks live in: a home of its own, so that the server of the directory and the
-daemon of its folders are two processes, and neither waits for the other."""
+"""Subfolder of a data directory for the tasks. It has its own engine, so that the server and the folder daemon are
+two processes that never wait for each other."""
 TASKS_PER_COMMIT = 500
-"""Tasks that are put in one transaction; the next is made while this one is written."""
+"""Tasks put in one transaction; the next is prepared while this one is written."""
 DEFER_MARGIN = timedelta(hours=1)
-"""How much longer than its delay a task that was put aside stays ours, should nobody look in time."""
+"""How much longer than its delay a deferred claim is kept, in case it is checked late."""
 
 _WATCH = f"""WATCH t: FileTask
     [mode: consume, buffer: 10000000, ack_timeout: $lease, max_redeliveries: {MAX_REDELIVERIES},
@@ -54,18 +54,19 @@ _WATCH = f"""WATCH t: FileTask
 
 @dataclass(slots=True)
 class _Claim:
-    """A delivery in somebody's hands, or in ours because it was put aside."""
+    """A delivery held by a worker, or deferred by this queue."""
 
     delivery_id: str
     image: TaskRecord
     changed_while_claimed: bool = False
-    """Whether it was put meanwhile."""
+    """True if the task was put again while it was claimed."""
     is_deferred: bool = False
-    """Given back, and held until `image.start_at`: the engine counts an attempt for every delay of its own."""
+    """Deferred until `image.start_at` by extending the claim: the engine counts an attempt for every delay of its
+    own."""
 
 
 def queue_directory(directory: Path) -> Path:
-    """Where the queue of a data directory is."""
+    """Folder of the queue of a data directory."""
     return directory / QUEUE_DIRECTORY
 
 
@@ -73,7 +74,7 @@ class EngineFileQueue:
     """A `FileQueue` for any number of threads of the process that has the database open."""
 
     def __init__(self, database: Database, table: Path, *, lease: timedelta = timedelta(seconds=60)) -> None:
-        """`table`: the file of the handshake's tables."""
+        """`table` is the file of the handshake tables."""
         database.define(FILE_TASK_ONTOLOGY)
         self._clock, self._lease = database.clock, lease
         self._lock = RLock()
@@ -85,28 +86,29 @@ class EngineFileQueue:
         self._claims: dict[str, _Claim] = {}
         self._by_key: dict[str, _Claim] = {}
         self._asides: list[tuple[datetime, str]] = []
-        """A heap of what was put aside, by the moment it is let go."""
+        """Heap of deferred claims by release time."""
         self._turns = PriorityRotation()
         self._high_first = self._open_watch("DESC")
         self._low_first: WatchHandle | None = None
-        """While all priorities are equal both would hand out the same, and a line costs something for every task."""
+        """Opened only when priorities differ: with equal priorities both watches are identical, and a line costs
+        memory per task."""
         self._priorities: set[int] = set()
-        """That tasks have, or had."""
+        """Priorities that tasks have or had."""
         self._rebuild_table()
 
     def _open_watch(self, direction: str) -> WatchHandle:
         handle = self._session.watch(_WATCH % direction, lease=self._lease)
-        handle.poll(1)  # `initial`, which says nothing
+        handle.poll(1)  # the `initial` event, which is empty
         return handle
 
     def _ensure_low_first_watch(self, priorities: Iterable[int]) -> None:
-        """There are tasks of these, or will be."""
+        """Register priorities of current or future tasks."""
         self._priorities.update(priorities)
         if self._low_first is None and len(self._priorities) > 1:
             self._low_first = self._open_watch("ASC")
 
     def close(self) -> None:
-        """What is claimed is free for the next owner, and no attempt is counted. The database stays open."""
+        """Release all claims without counting an attempt. The database stays open."""
         with self._lock:
             self._session.close()
             self._images.close()
@@ -126,7 +128,7 @@ class EngineFileQueue:
                 with self._caught_up():
                     self._put(tasks[start : start + TASKS_PER_COMMIT])
             self._nodes.wait_until_durable()
-        except StoreError:  # what was not written never happened
+        except StoreError:  # the transaction was rolled back
             with self._lock:
                 self._rebuild_table()
             raise
@@ -204,7 +206,7 @@ class EngineFileQueue:
             return ended + self._ack_all(done)
 
     def _ack_all(self, claims: Sequence[_Claim]) -> list[str]:
-        """Acknowledge them together; returns those that the engine has given to others."""
+        """Acknowledge together. Returns the claims that the engine has given to other workers."""
         ended: list[str] = []
         while claims:
             done = len(claims)
@@ -215,7 +217,7 @@ class EngineFileQueue:
                     raise
                 late = error.fields["delivery_id"]
                 ended.append(late)
-                done = [claim.delivery_id for claim in claims].index(late)  # those before it are done
+                done = [claim.delivery_id for claim in claims].index(late)  # those before it are acknowledged
             self._images.update([(claim.image, None) for claim in claims[:done]])
             for claim in claims[: done + 1]:
                 self.remove(claim)
@@ -233,9 +235,7 @@ class EngineFileQueue:
     ) -> None:
         with self._caught_up():
             claim = self._claimed(claim_id)
-            if (
-                claim.changed_while_claimed
-            ):  # the file is another by now: its failures were those of the old one
+            if claim.changed_while_claimed:  # the file has changed: earlier failures do not count
                 self._requeue_changed(claim)
             elif retry and not counts_attempt:
                 self._defer(claim, error, delay)
@@ -247,7 +247,7 @@ class EngineFileQueue:
     def _note_failure(
         self, claim: _Claim, error: str, delay: timedelta, *, retry: bool = True, attempts: int = 1
     ) -> None:
-        """The engine has counted it, and made it a dead letter when it was one too many."""
+        """The engine has counted the attempt and dead-lettered the task if it was the last."""
         now, before = self._clock.now(), claim.image
         failed = before.attempts + attempts
         is_dead = not retry or failed > MAX_REDELIVERIES
@@ -261,7 +261,7 @@ class EngineFileQueue:
         self._images.update([(before, after)])
 
     def _requeue_changed(self, claim: _Claim) -> None:
-        """The work ends, and what was put meanwhile waits as a new task."""
+        """End the claim; a change put meanwhile becomes a new task."""
         with self._ends_claim(claim), self._nodes.transaction():
             self._session.execute("ACK $id", id=claim.delivery_id)
             after = self._nodes.spawn(claim.image.task, self._clock.now())
@@ -292,12 +292,12 @@ class EngineFileQueue:
             del self._by_key[claim.image.task.key]
 
     def _release(self, claim: _Claim) -> None:
-        """Free for the next, untried."""
+        """Release the claim without counting an attempt."""
         try:
             with self._ends_claim(claim):
                 self._session.release(claim.delivery_id)
         except FolderError:
-            pass  # its time ran out before: it is free already
+            pass  # the lease had expired: it is free already
 
     def _claimed(self, claim_id: str) -> _Claim:
         claim = self._claims.get(claim_id)
@@ -372,7 +372,7 @@ class EngineFileQueue:
         return len(old)
 
     def _delete(self, images: Sequence[TaskRecord]) -> None:
-        """Letters cannot be deleted, only sent back; whoever dies in between finds a task that is tried once more."""
+        """Dead letters can only be redriven, not deleted; after a crash in between, the task is tried once more."""
         self._nodes.redrive(image for image in images if image.dead_at is not None)
         with self._nodes.transaction():
             for image in images:
@@ -387,7 +387,7 @@ class EngineFileQueue:
 
     @contextmanager
     def _caught_up(self) -> Iterator[None]:
-        """One thread at a time, with all that time and others did taken into account."""
+        """Take the lock, and process expired leases and requests first."""
         with self._lock:
             self._record_expired_leases()
             self._release_due()
@@ -395,7 +395,7 @@ class EngineFileQueue:
             yield
 
     def _record_expired_leases(self) -> None:
-        """Leases that ended: the engine has counted the attempts."""
+        """Record expired leases; the engine has counted the attempts."""
         for handle in filter(None, (self._high_first, self._low_first)):
             for record in handle.errors():
                 claim = self._claims.get(record.fields["delivery_id"]) if record.code == "E8003" else None
@@ -404,7 +404,7 @@ class EngineFileQueue:
                 self.remove(claim)
                 self._note_failure(claim, "its worker was lost", timedelta(0))
                 if claim.changed_while_claimed and claim.image.dead_at is not None:
-                    self._redrive([claim.image])  # what was put meanwhile has not failed yet
+                    self._redrive([claim.image])  # a change put meanwhile has not failed
 
     def _release_due(self) -> None:
         now = self._clock.now()
@@ -424,7 +424,7 @@ class EngineFileQueue:
                 answer: dict[str, Any] = {"count": self._answered(request)}
             except FolderError as error:
                 answer = {"error": error.text}
-            self._images.write()  # whoever is answered looks at the table next
+            self._images.write()  # the requester reads the table next
             self._requests.answer(request.id, json.dumps(answer))
 
     def _answered(self, request: QueueRequest) -> int:
@@ -436,7 +436,7 @@ class EngineFileQueue:
     # ---- the image
 
     def _rebuild_table(self) -> None:
-        """Make the image anew. What only it knows, errors and delays, is kept where it is about the same node."""
+        """Rebuild the table. Errors and delays, which only the table has, are kept for unchanged nodes."""
         known = {image.element: image.without_lease() for image in self._images.all()}
         known.update((claim.image.element, claim.image) for claim in self._claims.values())
         images = [_merge_known(image, known) for image in self._nodes.load_records()]

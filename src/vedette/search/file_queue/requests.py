@@ -1,4 +1,4 @@
-"""What other processes ask of whoever owns the queue, and its answers: the table `queue_requests` in `handshake.db`."""
+"""Requests of other processes to the owner of the queue: the table `queue_requests` in `handshake.db`."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ class QueueRequest:
 
 
 class QueueRequests:
-    """For any number of threads and processes; one of them, the owner, answers."""
+    """Used by any number of threads and processes; one of them, the owner, answers."""
 
     def __init__(self, path: Path) -> None:
         self._file = SharedFile(path, APPLICATION_ID, MIGRATIONS)
@@ -30,7 +30,7 @@ class QueueRequests:
         self._file.close()
 
     def ask(self, verb: str, argument: str | None, now: datetime) -> int:
-        """Ask the owner; the number of the request."""
+        """Add a request. Returns its number."""
         with self._file.write_transaction() as db:
             values = (verb, argument, timestamp_to_text(now))
             asked = db.execute(
@@ -40,7 +40,7 @@ class QueueRequests:
             return asked.lastrowid
 
     def asked(self) -> list[QueueRequest]:
-        """Requests without an answer, the oldest first."""
+        """Unanswered requests, oldest first."""
         with self._file.read_transaction() as db:
             found = db.execute(
                 "SELECT id, verb, argument FROM queue_requests WHERE answer IS NULL ORDER BY id"
@@ -52,7 +52,7 @@ class QueueRequests:
             db.execute("UPDATE queue_requests SET answer = ? WHERE id = ?", (text, id))
 
     def take_answer(self, id: int) -> str | None:
-        """The answer, once: the request is forgotten with it."""
+        """Return the answer once and delete the request."""
         with self._file.read_transaction() as db:
             found = db.execute("SELECT answer FROM queue_requests WHERE id = ?", (id,)).fetchone()
         if found is not None and found[0] is not None:
@@ -61,10 +61,10 @@ class QueueRequests:
         return None
 
     def withdraw(self, id: int) -> None:
-        """Nobody waits for the answer any more, and what was not begun is not wanted."""
+        """Cancel a request that is not answered yet."""
         with self._file.write_transaction() as db:
             db.execute("DELETE FROM queue_requests WHERE id = ?", (id,))
 
     def foreign_version(self) -> int:
-        """Changes when another process, or another connection, has written."""
+        """Changes after a write by another process or connection."""
         return self._file.data_version()

@@ -1,4 +1,4 @@
-"""The nodes of the file queue: every statement that makes, changes and ends `FileTask` nodes and their dead letters."""
+"""Every statement that creates, changes and deletes `FileTask` nodes and their dead letters."""
 
 from __future__ import annotations
 
@@ -25,9 +25,9 @@ log = logging.getLogger(__name__)
 TASK_COLUMNS = (
     "t.id AS file_task, t.key, t.path, t.watch_id, t.collection, t.operation, t.priority, t.queued_at"
 )
-"""What is returned of a task, by MATCH and by WATCH."""
+"""Columns of a task in MATCH and WATCH."""
 TASKS_PER_SPAWN = 50
-"""Tasks in one SPAWN, of those that have all but key and path in common."""
+"""Tasks in one SPAWN, for tasks that share everything except key and path."""
 
 
 def _spawn_statement(tasks: int) -> str:
@@ -57,7 +57,7 @@ class TaskNodes:
 
     @contextmanager
     def transaction(self, *, durable: bool = True) -> Iterator[None]:
-        """Not `durable`: nobody may be told how it ended before `wait_until_durable`."""
+        """Without `durable`, the caller must call `wait_until_durable` before it reports the result."""
         self._session.execute_without_waiting("BEGIN", {})
         try:
             yield
@@ -69,11 +69,11 @@ class TaskNodes:
             self.wait_until_durable()
 
     def wait_until_durable(self) -> None:
-        """All that was committed so far."""
+        """Wait until everything committed so far is durable."""
         self._session.database.wait_durable(self._session.lock_scope)
 
     def put(self, before: TaskRecord, task: FileTask, now: datetime, *, claimed: bool) -> TaskRecord:
-        """Again, within a transaction. A fresh node has no failures and no delay behind it."""
+        """Create the node again, within a transaction. A new node has no failures and no delay."""
         if before.dead_at is not None:
             self.delete(task.key)
             return self.spawn(task, now)
@@ -90,7 +90,7 @@ class TaskNodes:
         return image
 
     def spawn_all(self, tasks: Iterable[FileTask], queued_at: datetime) -> list[TaskRecord]:
-        """Within a transaction; the images in the order of the tasks."""
+        """Within a transaction; records in the order of the tasks."""
         images: list[TaskRecord] = []
         for _, group in groupby(tasks, _shared_attributes):
             alike = list(group)
@@ -117,7 +117,7 @@ class TaskNodes:
         self._session.execute_without_waiting(_KILL, {"key": key})
 
     def redrive(self, dead: Iterable[TaskRecord]) -> None:
-        """Dead letters are nodes again."""
+        """Redrive dead letters."""
         elements = {image.element for image in dead}
         if not elements:
             return
@@ -126,7 +126,7 @@ class TaskNodes:
                 self._session.execute("REDRIVE #$letter", letter=letter)
 
     def load_records(self) -> Iterator[TaskRecord]:
-        """Of every task and every dead letter, as far as the graph knows them."""
+        """Records of every task and dead letter, as far as the graph knows them."""
         tasks = self._session.execute(_TASKS)
         for row in tasks.rows:
             match = dict(zip(tasks.columns, row, strict=True))
@@ -151,7 +151,7 @@ class TaskNodes:
 
 
 _shared_attributes = attrgetter("watch_id", "collection", "operation", "priority")
-"""What the tasks of one folder mostly have in common."""
+"""Attributes that the tasks of one folder usually share."""
 
 
 def _values(task: FileTask) -> dict[str, Any]:
@@ -166,7 +166,7 @@ def _values(task: FileTask) -> dict[str, Any]:
 
 
 def merge_tasks(earlier: FileTask, later: FileTask) -> FileTask:
-    """Two tasks of one path are one: the later operation, the higher priority."""
+    """Merge two tasks of one path: the later operation, the higher priority."""
     return replace(later, priority=max(earlier.priority, later.priority))
 
 

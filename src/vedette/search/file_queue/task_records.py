@@ -22,27 +22,27 @@ __all__ = ["TaskRecords"]
 log = logging.getLogger(__name__)
 
 WRITE_DELAY_SECONDS = 0.2
-"""Longer than between two batches of a burst."""
+"""Seconds; longer than the gap between two batches of a burst."""
 MAX_WRITE_DELAYS = 10
 MAX_DIRTY_TASKS = 50_000
-"""Tasks; whoever adds more writes."""
+"""Maximum unwritten tasks; above it the caller writes."""
 
 
 class TaskRecords:
-    """Of the one owner, who changes it from one thread at a time. Closes the table."""
+    """Used by the owner from one thread at a time. Closes the table."""
 
     def __init__(self, table: TaskTable) -> None:
         self._table = table
         self._held: Counter[str] = Counter()
-        """By watch: tasks that are not dead."""
+        """Number of live tasks by watch."""
         self._keys: set[str] = set()
-        """Of all tasks, dead or not; the same texts that the nodes hold. Whoever is not here is in no table either."""
+        """Keys of all tasks, dead or not. A key that is missing here is not in the table either."""
         self._records = 0
-        """How often something changed."""
+        """Counts changes."""
         self._changed = Condition()
-        """Guards the two below."""
+        """Guards the next two attributes."""
         self._unwritten: dict[str, TaskRecord | None] = {}
-        """By key; None is a task that is no more."""
+        """By key; None for a deleted task."""
         self._being_written: Mapping[str, TaskRecord | None] = {}
         self._writing = Lock()
         self._closing = Event()
@@ -60,7 +60,7 @@ class TaskRecords:
     # ---- the owner's side
 
     def replace_all(self, images: Sequence[TaskRecord]) -> None:
-        """Begin anew."""
+        """Reset."""
         with self._writing, self._changed:
             self._unwritten.clear()
             self._table.replace_all(images)
@@ -68,7 +68,7 @@ class TaskRecords:
             self._held = Counter(image.task.watch_id for image in images if image.dead_at is None)
 
     def add(self, images: Sequence[TaskRecord]) -> None:
-        """Tasks that are new, and wait."""
+        """Add new pending tasks."""
         if not images:
             return
         with self._changed:
@@ -80,7 +80,7 @@ class TaskRecords:
         self._notify_writer()
 
     def update(self, changes: Sequence[tuple[TaskRecord | None, TaskRecord | None]]) -> None:
-        """Before ▸ after."""
+        """Replace records: before to after."""
         if not changes:
             return
         with self._changed:
@@ -117,7 +117,7 @@ class TaskRecords:
         return {**found, **self._table.by_key(elsewhere)}
 
     def depth(self) -> int:
-        """Tasks that are not dead."""
+        """Number of live tasks."""
         return self._held.total()
 
     def held(self) -> Mapping[str, int]:
@@ -163,7 +163,7 @@ class TaskRecords:
                 return
 
     def write(self) -> bool:
-        """Whether nothing is left unwritten of what was there."""
+        """Write pending records. Returns True if none is left."""
         with self._writing:
             with self._changed:
                 some, self._unwritten = self._unwritten, {}
@@ -175,7 +175,7 @@ class TaskRecords:
                     [image for image in some.values() if image is not None],
                     [key for key, image in some.items() if image is None],
                 )
-            except StoreError as error:  # what was asked for is done and durable; only its image is not
+            except StoreError as error:  # the operation is done and durable; only its record is not written
                 log.warning(
                     "The queue table could not be written and is retried: %s",
                     error,

@@ -1,7 +1,7 @@
-"""The queue as a table: what `ingestion_queue` shows, kept by whoever owns the queue, read by anybody.
+"""The rows behind the view `ingestion_queue`: written by the owner of the queue, readable by any process.
 
-The tasks are nodes of the graph, and only they are the truth. This is their image for people and for other processes,
-in `handshake.db`, made anew from the nodes when the owner starts.
+The task nodes of the graph are authoritative. This table in `handshake.db` is derived from them and rebuilt when the
+owner starts.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from vedette.values import timestamp_from_text, timestamp_to_text
 
 __all__ = ["TaskRecord", "TaskTable"]
 
-# Statements are put together from the constants here and nothing else, hence the `noqa`s.
+# Statements are built from the constants here only, hence the `noqa`s.
 _AT_ONCE = 500
 """Keys in one SELECT."""
 _COLUMNS = (
@@ -52,10 +52,10 @@ _GET = f"SELECT {', '.join(_COLUMNS)} FROM file_tasks"  # noqa: S608
 
 
 class TaskRecord(NamedTuple):
-    """One task as its owner last saw it. There are many, and a tuple is made in a fraction of the time."""
+    """One task as its owner last saw it. A tuple, because there are many and it is cheaper to create."""
 
     element: str
-    """The id of its node, also when that is a dead letter now."""
+    """Id of its node, also if it is a dead letter now."""
     task: FileTask
     queued_at: datetime
     attempts: int = 0
@@ -66,12 +66,12 @@ class TaskRecord(NamedTuple):
     dead_at: datetime | None = None
 
     def without_lease(self) -> TaskRecord:
-        """In nobody's hands."""
+        """A copy without a lease."""
         return self._replace(lease_until=None, worker_id=None)
 
 
 class TaskTable:
-    """For any number of threads and processes; one of them, the owner, writes tasks."""
+    """Used by any number of threads and processes; one of them, the owner, writes tasks."""
 
     def __init__(self, path: Path) -> None:
         self._file = SharedFile(path, APPLICATION_ID, MIGRATIONS)
@@ -87,7 +87,7 @@ class TaskTable:
             insert_rows(db, _PUT, list(map(_values, images)))
 
     def write(self, images: Iterable[TaskRecord], gone: Sequence[str] = ()) -> None:
-        """`gone`: keys of tasks that are no more."""
+        """`gone` are the keys of deleted tasks."""
         rows = list(map(_values, images))
         with self._file.write_transaction() as db:
             if gone:
@@ -120,7 +120,7 @@ class TaskTable:
     # ---- anybody's side
 
     def rows(self, now: datetime, *, status: TaskStatus | None = None, limit: int = 100) -> list[TaskView]:
-        """In the order in which they would be claimed; dead letters last."""
+        """In claim order; dead letters last."""
         wanted = "" if status is None else "WHERE status = :status"
         query = f"""SELECT * FROM (SELECT *, {task_status(":now")} AS status FROM file_tasks) {wanted}
             ORDER BY {TASK_ORDER} LIMIT :limit"""  # noqa: S608
@@ -203,7 +203,7 @@ def _task(found: sqlite3.Row) -> FileTask:
 
 @lru_cache(maxsize=1_000)
 def _text(moment: datetime | None) -> str | None:
-    """Tasks that were put together have their moments together."""
+    """Tasks put together share their timestamps."""
     return None if moment is None else timestamp_to_text(moment)
 
 

@@ -38,9 +38,9 @@ node FileTask {
     generation: Int = 1
 }
 """
-"""`key` is collection and path: one task per path. `generation` counts what was put since the task was made. `deletes`
-says again what `operation` says, so that the order of the queue compares with no constant: then the engine ranks and
-looks at a task when it hands it out, not when it comes, and keeps nothing for those that wait."""
+"""`key` is collection and path: one task per path. `generation` counts the puts of the task. `deletes` repeats
+`operation`, so that the queue order compares with no constant: the engine then ranks a task when it is delivered,
+not when it arrives, and stores nothing for waiting tasks."""
 
 
 class FileOperation(StrEnum):
@@ -57,9 +57,9 @@ class FileTask:
     collection: str
     operation: FileOperation
     priority: int
-    """The watch's, from 0 to 10. Deletes go ahead of all others whatever it is."""
+    """Priority of the watch, from 0 to 10. Deletions always come first."""
     key: str = field(init=False, repr=False, compare=False)
-    """Collection and path: there is one task of each."""
+    """Collection and path; at most one task each."""
 
     def __post_init__(self) -> None:
         if not 0 <= self.priority <= HIGHEST_PRIORITY:
@@ -69,43 +69,43 @@ class FileTask:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ClaimedTask:
-    """A task in a worker's hands, until it is acknowledged, given back, or its lease ends."""
+    """A task held by a worker until it is acknowledged, released, or its lease expires."""
 
     task: FileTask
     claim_id: str
     failed_attempts: int
-    """Failed ones before this."""
+    """Failed attempts before this one."""
 
 
 class TaskStatus(StrEnum):
     PENDING = "pending"
     DELAYED = "delayed"
-    """Failed, and waits to be tried again."""
+    """Failed; waits for its next attempt."""
     IN_PROGRESS = "in_progress"
     DEAD = "dead"
-    """Failed too often, or for good: a dead letter."""
+    """Failed permanently: a dead letter."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TaskView:
-    """One task as people see it, and as the SQL view `ingestion_queue` shows it."""
+    """One task as the SQL view `ingestion_queue` shows it."""
 
     task: FileTask
     status: TaskStatus
     queued_at: datetime
     attempts: int
     due_at: datetime | None
-    """When a delayed one is tried again."""
+    """When a delayed task is tried again."""
     lease_until: datetime | None
     worker_id: str | None
     error: str | None
 
 
 class QueueAdmin(Protocol):
-    """What people do with a queue, also from outside of the process that owns it."""
+    """Administration of a queue, also from other processes."""
 
     def list_tasks(self, *, status: TaskStatus | None = None, limit: int = 100) -> list[TaskView]:
-        """In the order in which they would be claimed; dead letters last."""
+        """In claim order; dead letters last."""
         ...
 
     def count_by_status(self) -> Mapping[str, Mapping[TaskStatus, int]]:
@@ -113,31 +113,32 @@ class QueueAdmin(Protocol):
         ...
 
     def retry_dead_letters(self, path: str | None = None) -> int:
-        """Make dead letters pending again, of one path or all; how many. E4505 when that path has none."""
+        """Make dead letters pending again, of one path or all. Returns their number. Raises E4505 if that path has
+        none."""
         ...
 
     def purge_dead_letters(self, before: datetime) -> int:
-        """Forget dead letters older than that; how many."""
+        """Delete dead letters older than that. Returns their number."""
         ...
 
 
 class FileQueue(QueueAdmin, Protocol):
-    """The usual mistake: to acknowledge a task that was put again meanwhile, and so to lose the later change."""
+    """The usual mistake: acknowledging a task that was put again meanwhile, which would lose the later change."""
 
     def put(self, tasks: Sequence[FileTask]) -> None:
-        """Durable when it returns.
+        """Durable when this returns.
 
-        One task per collection and path: of two, the later operation and the higher priority hold, and the age of the
-        first. Put while it is in progress, it is due again after its acknowledgement.
+        One task per collection and path: two are merged to the later operation, the higher priority and the age of
+        the first. A task that is put while it is claimed is due again after its acknowledgement.
         """
         ...
 
     def claim(self, limit: int, worker_id: str) -> list[ClaimedTask]:
-        """Deletes first, then by priority and age; every so often low priorities first (`PriorityRotation`)."""
+        """Deletions first, then by priority and age; periodically low priorities first (`PriorityRotation`)."""
         ...
 
     def ack(self, claim_ids: Sequence[str]) -> list[str]:
-        """Done. Returns those whose claim has ended: somebody else may have the task."""
+        """Acknowledge. Returns the claims that had expired: another worker may have the task."""
         ...
 
     def nack(
@@ -149,21 +150,21 @@ class FileQueue(QueueAdmin, Protocol):
         delay: timedelta = timedelta(0),
         counts_attempt: bool = True,
     ) -> None:
-        """Not done. Without `retry`, or after the fifth counted attempt, it becomes a dead letter."""
+        """Report a failure. Without `retry`, or after the fifth counted attempt, the task becomes a dead letter."""
         ...
 
     def depth(self) -> int:
-        """Tasks that wait, are delayed or in progress."""
+        """Number of pending, delayed and claimed tasks."""
         ...
 
     def tasks_per_watch(self) -> Mapping[str, int]:
-        """By watch: tasks that are not dead."""
+        """Number of live tasks by watch."""
         ...
 
     def flush_view(self) -> None:
-        """What was put so far is in `ingestion_queue` when it returns; else that follows a moment later."""
+        """Write all tasks put so far to `ingestion_queue`; otherwise this happens a moment later."""
         ...
 
     def discard_watch(self, watch_id: str) -> int:
-        """Forget the tasks of a watch that is removed; how many."""
+        """Delete the tasks of a removed watch. Returns their number."""
         ...

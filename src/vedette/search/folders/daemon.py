@@ -1,7 +1,7 @@
-"""The folder daemon: a watcher for every enabled folder, the drain, and a look at the load now and then.
+"""The folder daemon: a watcher per enabled folder, the ingest worker, and periodic load checks.
 
-It keeps no truth of its own: watches, health and requests are read from the tables, so that what `wqm` writes acts at
-the next step. `step` does everything that is due and returns; `run` calls it until it is told to stop.
+It keeps no state of its own: watches, health and requests are read from the tables, so changes by `wqm` take effect
+at the next step. `step` does all due work and returns; `run` calls it until `stop`.
 """
 
 from __future__ import annotations
@@ -41,11 +41,11 @@ _NOT_STARTED = "its watcher does not start"
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DaemonTiming:
     idle_seconds: float = 0.05
-    """Between two steps that find nothing to do; stretched under load."""
+    """Seconds between two idle steps; multiplied under load."""
     watch_refresh_seconds: float = 0.2
-    """Between two looks at the tables."""
+    """Seconds between two reads of the tables."""
     load_check_seconds: float = 5.0
-    """Between two checks of the load."""
+    """Seconds between two load checks."""
 
 
 class FolderDaemon:
@@ -63,7 +63,8 @@ class FolderDaemon:
         bulk: BulkIngestor | None = None,
         tuning: HandshakeSettings | None = None,
     ) -> None:
-        """`watching`: of all folders but for the debounce, which each has of its own. `bulk`: for backlogs."""
+        """`watcher_timing` applies to all folders except for the debounce, which each watch has. `bulk` ingests
+        backlogs."""
         tuning = tuning or HandshakeSettings()
         self._health = tuning.health
         self._tables, self._seen, self._queue, self._clock = tables, seen, queue, clock
@@ -88,7 +89,7 @@ class FolderDaemon:
         tables.system_state.reconcile_capacity(queue.tasks_per_watch(), queue.depth())
 
     def run(self) -> None:
-        """Until `stop`, from any thread."""
+        """Run until `stop`, which any thread may call."""
         try:
             while not self._stopping.is_set():
                 report = self.step()
@@ -101,13 +102,13 @@ class FolderDaemon:
         self._stopping.set()
 
     def step(self) -> StepReport:
-        """Whatever is due now."""
+        """Do all due work."""
         with self._stepping:
             return self._step()
 
     @contextmanager
     def remove_watch(self, watch_id: str) -> Iterator[None]:
-        """From another thread: within it nothing is stored, and nothing waits of this watch, which is removed."""
+        """Called from another thread: inside the block nothing of this removed watch is ingested or queued."""
         with self._stepping:
             self._reconcile_watchers()
             self._queue.discard_watch(watch_id)
@@ -124,7 +125,7 @@ class FolderDaemon:
         return self._drain.step()
 
     def close(self) -> None:
-        """No folder is watched any more. What was not told is found at the next start."""
+        """Stop all watchers. Unreported changes are found at the next start."""
         for _, watcher in self._watchers.values():
             watcher.stop()
         self._watchers.clear()
@@ -133,7 +134,7 @@ class FolderDaemon:
         return set(self._watchers)
 
     def _reconcile_watchers(self) -> None:
-        """One for every folder that is enabled or on trial, none for others; anew when its configuration changed."""
+        """Run one watcher per enabled or probing folder; restart it if its configuration changed."""
         rows = {row.watch_id: row for row in self._refreshed_watches()}
         wanted = {
             watch_id: row
@@ -147,7 +148,7 @@ class FolderDaemon:
                 del self._watchers[watch_id]
         for watch_id in (
             self._queue.tasks_per_watch().keys() - rows.keys()
-        ):  # removed: its text shall not come back
+        ):  # removed: its text must not return
             self._queue.discard_watch(watch_id)
         for watch_id, row in wanted.items():
             if watch_id not in self._watchers:
@@ -160,11 +161,11 @@ class FolderDaemon:
             try:
                 yield self._tables.refresh_watch(row.watch_id)
             except FolderError as error:
-                if error.code != "E4501":  # removed since we listed it
+                if error.code != "E4501":  # removed since it was listed
                     raise
 
     def _start(self, row: WatchRow) -> None:
-        """Of a folder whose watcher does not start its state says why; the others go on, and it is tried again."""
+        """If a watcher does not start, the reason is stored with its watch; others continue, and it is retried."""
         before = row.unavailable_reason or ""
         try:
             self._watchers[row.watch_id] = (row.config, self._build_watcher(row))
@@ -181,7 +182,7 @@ class FolderDaemon:
                     },
                 )
         if reason != row.unavailable_reason:
-            with suppress(FolderError):  # removed since we listed it
+            with suppress(FolderError):  # removed since it was listed
                 self._tables.set_availability(row.watch_id, reason)
 
     def _build_watcher(self, row: WatchRow) -> FolderWatcher:
@@ -203,8 +204,7 @@ class FolderDaemon:
         return watcher
 
     def _runnable_tasks(self) -> int:
-        """Tasks that somebody could work on now: a task that waits for its next attempt keeps nobody busy, and while
-        the store is down nobody is slow."""
+        """Tasks that a worker could process now. Delayed tasks and a failed store do not count as load."""
         if self._tables.system_state.sink_breaker().state is not CircuitState.CLOSED:
             return 0
         return sum(
@@ -242,7 +242,7 @@ class FolderDaemon:
 
 
 def _needs_new_watcher(one: WatchFolderConfig, other: WatchFolderConfig) -> bool:
-    """In what its watcher was made of; priority and health are asked for each time."""
+    """The configuration from which a watcher is built; priority and health are read each time."""
     names = (
         "path",
         "patterns",

@@ -39,12 +39,12 @@ _PATIENCE_SECONDS = 60.0
 
 
 class DaemonApi:
-    """What can be asked, without the socket."""
+    """The requests, without the socket."""
 
     def __init__(
         self, store: VectorStore, embedder: Embedder, forget: Callable[[str], AbstractContextManager[object]]
     ) -> None:
-        """`forget`: within it nothing of that watch is being done or will be (`FolderDaemon.forget`)."""
+        """Inside `forget` nothing of that watch is processed (`FolderDaemon.remove_watch`)."""
         self._store, self._embedder, self._forget = store, embedder, forget
         self._verbs: Mapping[str, Callable[[Mapping[str, Any]], dict[str, Any]]] = {
             "search": self._search,
@@ -85,11 +85,11 @@ class DaemonServer:
             timeout = _PATIENCE_SECONDS
 
             def handle(self) -> None:
-                with suppress(OSError):  # whoever asked is gone
+                with suppress(OSError):  # the client is gone
                     line = self.rfile.readline(_MAX_REQUEST)
                     self.wfile.write(json.dumps(desk.handle(_parsed(line))).encode() + b"\n")
 
-        path.unlink(missing_ok=True)  # of a daemon that was killed; only one can have the vectors
+        path.unlink(missing_ok=True)  # left by a killed daemon; only one process can have the vectors open
         before = os.umask(0o177)
         try:
             self._server = ThreadingUnixStreamServer(str(path), Listener)
@@ -114,13 +114,13 @@ class DaemonServer:
 
 
 class DaemonClient:
-    """The other side: one connection for each question."""
+    """The client side: one connection per request."""
 
     def __init__(self, path: Path) -> None:
         self._path = path
 
     def is_running(self) -> bool:
-        """Whether a daemon listens."""
+        """True if a daemon listens."""
         try:
             self._connected().close()
         except OSError:
@@ -136,7 +136,7 @@ class DaemonClient:
         return found
 
     def remove(self, watch_id: str, collection: str, paths: Sequence[str]) -> int:
-        """Of a watch that is no more; how many files."""
+        """Remove the chunks of a removed watch. Returns the number of files."""
         asked = self._request(verb="remove", watch_id=watch_id, collection=collection, paths=list(paths))
         return int(asked["removed"])
 

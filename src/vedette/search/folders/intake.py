@@ -1,6 +1,6 @@
-"""From a folder to the queue: what a watcher tells becomes tasks, when health, load and capacity allow.
+"""From a folder to the queue: changes become tasks if health, load and capacity allow.
 
-What is not taken stays with the watcher, coalesced by path, and is offered again; nothing is dropped.
+Refused changes stay with the watcher, coalesced by path, and are offered again; nothing is dropped.
 """
 
 from __future__ import annotations
@@ -24,8 +24,8 @@ __all__ = ["FolderIntake", "deferral_reason"]
 log = logging.getLogger(__name__)
 
 CAPACITY_BATCH, SMALL_CAPACITY_BATCH = 1_000, 100
-"""Tasks that ask for capacity together: many; when they are refused few, at most `min_per_watch`, so that a small watch
-is served under load."""
+"""Tasks that request capacity together. After a refusal only few, at most `min_per_watch`, so that a small watch is
+served under load."""
 _OPERATIONS = {
     ChangeKind.CREATED: FileOperation.INGEST,
     ChangeKind.CHANGED: FileOperation.UPDATE,
@@ -37,7 +37,7 @@ _OPERATIONS = {
 def deferral_reason(
     row: WatchRow, paused_by_load: Collection[str], now: datetime, in_flight: int, config: HealthConfig
 ) -> str | None:
-    """Why nothing of this watch may be processed now; None when it may."""
+    """Why no file of this watch may be processed now; None if it may."""
     if row.paused_at is not None:
         return "paused by hand"
     if row.watch_id in paused_by_load:
@@ -60,10 +60,10 @@ class FolderIntake:
         self._watch_id, self._tables, self._queue, self._clock = watch_id, tables, queue, clock
         self._health = health or HealthConfig()
         self._last_reported: tuple[str | None, int] | None = None
-        """What we last said of the folder's availability: why it is down, how much is unreadable."""
+        """The last reported availability: reason, number of unreadable paths."""
 
     def accept(self, changes: Sequence[FileChange]) -> Collection[FileChange]:
-        """Those whose tasks are in the queue now."""
+        """Changes whose tasks are queued now."""
         row = self._tables.refresh_watch(self._watch_id)
         paused = self._tables.system_state.degradation().paused_watch_ids
         in_flight = self._queue.tasks_per_watch().get(self._watch_id, 0)
@@ -77,7 +77,7 @@ class FolderIntake:
         return taken
 
     def _admit(self, row: WatchRow, changes: Sequence[FileChange]) -> tuple[list[FileChange], list[FileTask]]:
-        """As many of the changes as there is room for, and their tasks."""
+        """As many changes as the capacity allows, with their tasks."""
         exclusions, now = self._tables.exclusions(self._watch_id), self._clock.now()
         others = OverlappingWatches(self._tables, row.config, self._clock)
         depth = self._queue.depth()
@@ -111,7 +111,7 @@ class FolderIntake:
         )
 
     def availability_changed(self, down: str | None, unreadable: Sequence[tuple[str, str]]) -> None:
-        """Noted and logged when it changes, not after every look."""
+        """Stored and logged on change only, not after every scan."""
         if (down, len(unreadable)) == self._last_reported:
             return
         self._tables.set_availability(self._watch_id, down)
@@ -124,7 +124,8 @@ class FolderIntake:
             )
 
     def scanned(self, began_at: datetime) -> None:
-        """Whoever asked for the scan looks next at what waits in the queue because of it."""
+        """`wqm watch sync` reads `ingestion_queue` after a scan, so flush the view before reporting the scan as
+        finished."""
         self._queue.flush_view()
         self._tables.record_scan(self._watch_id, began_at)
 
@@ -136,9 +137,9 @@ def tasks_for_changes(
     others: OverlappingWatches,
     now: datetime,
 ) -> list[FileTask]:
-    """Of a move two: the old path goes, the new one comes. What is excluded has no chunks.
+    """A move is two tasks: delete the old path, ingest the new one. An excluded file has no chunks.
 
-    What another watch of the collection takes is not deleted: that watch tells when it goes.
+    A file that another watch of the collection covers is not deleted: that watch reports its deletion.
     """
     config = row.config
     root, watch_id, collection, priority = (

@@ -1,4 +1,4 @@
-"""Which watches take a file: what one of them lets go stays where another of the same collection takes it."""
+"""Which watches cover a file: text stays while another watch of the collection covers the file."""
 
 from __future__ import annotations
 
@@ -22,16 +22,16 @@ def selection_from_config(config: WatchFolderConfig) -> FolderSelection:
 
 
 class OverlappingWatches:
-    """The other watches of a watch's collection, as they are when it is first asked. For one batch.
+    """The other watches of a watch's collection, read on first use. For one batch.
 
-    One that is disabled counts as well: its text stays until it is enabled or removed.
+    A disabled watch counts too: its text stays until it is enabled or removed.
     """
 
     def __init__(self, tables: HandshakeTables, config: WatchFolderConfig, clock: Clock) -> None:
         self._tables, self._config, self._now = tables, config, clock.now()
 
     def any_covers(self, path: str) -> bool:
-        """Whether one of them takes a file of this path, absolute, should it be there."""
+        """True if one of them covers this absolute path, whether or not the file exists."""
         return any(
             path.startswith(root)
             and selection.wants(path.removeprefix(root))
@@ -40,7 +40,7 @@ class OverlappingWatches:
         )
 
     def any_needs(self, path: str) -> bool:
-        """The same, and it is there: a file that is gone is nobody's."""
+        """The same, if the file exists."""
         return self.any_covers(path) and os.path.lexists(path)
 
     @cached_property
@@ -48,7 +48,7 @@ class OverlappingWatches:
         return list(self._looked_up())
 
     def _looked_up(self) -> Iterator[tuple[str, FolderSelection, Sequence[Exclusion]]]:
-        """Root with a slash, what is taken of it, and what is left alone all the same."""
+        """Root with a slash, its selection, and its exclusions."""
         mine = self._config
         for config in (row.config for row in self._tables.watches()):
             if config.watch_id == mine.watch_id or config.collection != mine.collection:
@@ -57,6 +57,6 @@ class OverlappingWatches:
                 continue
             try:
                 exclusions = self._tables.exclusions(config.watch_id)
-            except FolderError:  # removed since we listed it
+            except FolderError:  # removed since it was listed
                 continue
             yield config.path.rstrip("/") + "/", selection_from_config(config), exclusions

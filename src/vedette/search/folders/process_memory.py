@@ -1,7 +1,7 @@
-"""How much of the machine's memory this process and its children hold, or of the part of it that they may have.
+"""Resident memory of this process and its children, as a share of the available memory.
 
-The measure is resident memory by total memory (spec/handshake.md, ruling 13): what a daemon can do something about by
-doing less. What others on the machine use is none of it.
+The measure is resident memory divided by total memory: what a daemon can reduce by doing less. Memory of other
+processes does not count.
 """
 
 from __future__ import annotations
@@ -21,18 +21,18 @@ _PAGE_BYTES = os.sysconf("SC_PAGE_SIZE")
 @dataclass(frozen=True, slots=True)
 class MemoryUsage:
     total_bytes: int
-    """Of the machine, or of the container when it has less; 0 when nothing is known."""
+    """Total memory of the machine or of the container; 0 if unknown."""
     used_bytes: int
-    """Resident: of this process and its children, which are Spark's."""
+    """Resident bytes of this process and its children, which belong to Spark."""
 
     @property
     def used_share(self) -> float:
-        """From 0 to 1; 0 when nothing is known."""
+        """From 0 to 1; 0 if unknown."""
         return min(1.0, self.used_bytes / self.total_bytes) if self.total_bytes else 0.0
 
 
 def memory_usage(process: int | None = None, proc: Path = Path("/proc"), limit: Path = _LIMIT) -> MemoryUsage:
-    """Of a process and its children; by default of this one."""
+    """Memory of a process and its children; by default this one."""
     family = _process_tree(proc, os.getpid() if process is None else process)
     return MemoryUsage(_total(proc / "meminfo", limit), sum(_resident_bytes(proc, each) for each in family))
 
@@ -43,7 +43,7 @@ def _total(meminfo: Path, limit: Path) -> int:
         lines = meminfo.read_text(encoding="ascii").splitlines()
         fields = dict(line.split(":", 1) for line in lines)
         bounds.append(int(fields["MemTotal"].split()[0]) * 1024)
-    with suppress(OSError, ValueError):  # `max`: there is none
+    with suppress(OSError, ValueError):  # `max`: no limit
         bounds.append(int(limit.read_text(encoding="ascii")))
     return min(bounds, default=0)
 
