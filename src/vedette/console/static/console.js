@@ -1,5 +1,5 @@
-// The console: statements and live watches of one database, with the browser's client and nothing else.
-// What comes from the server is only ever set as text.
+// The web console: statements and live watches of one database, built on the browser client only.
+// Server data is only ever inserted as text, never as HTML.
 
 import { connect } from "./vedette.js";
 
@@ -8,7 +8,7 @@ const MOST_EVENTS = 100;
 const place = (id) => document.getElementById(id);
 let session = null;
 
-/** An element with a text, attributes and children. */
+/** Create an element with a text, attributes and children. */
 function make(name, text = "", ...children) {
   const element = document.createElement(name);
   element.textContent = text;
@@ -25,7 +25,7 @@ function cell(value) {
   return typeof value === "string" ? value : JSON.stringify(value);
 }
 
-/** A table of at most MOST_ROWS rows; `fresh` says which are new. */
+/** Create a table of at most MOST_ROWS rows. `fresh` marks new rows. */
 function tableOf(columns, rows, fresh = () => false) {
   const head = make("tr", "", ...columns.map((column) => make("th", column)));
   const body = rows.slice(0, MOST_ROWS).map((row) => {
@@ -37,7 +37,7 @@ function tableOf(columns, rows, fresh = () => false) {
   return rows.length > MOST_ROWS ? [table, make("p", `… and ${rows.length - MOST_ROWS} more`)] : [table];
 }
 
-/** Rows that a watch matches now, by what they say; equal ones are counted. */
+/** Rows that a watch currently matches, by content; equal rows are counted. */
 export class Matches {
   #rows = new Map();
 
@@ -50,7 +50,7 @@ export class Matches {
     for (const row of rows) this.#add(row);
   }
 
-  /** Take an event in; the row that is new by it, if there is one. */
+  /** Apply an event. Return the row that it added, if any. */
   take({ type, match, matches, prev }) {
     if (type === "initial") this.begin(matches ?? []);
     if (type === "removed") this.#drop(match);
@@ -73,7 +73,7 @@ export class Matches {
   }
 }
 
-/** A place for one answer, the latest first. */
+/** Create the element for one reply; the latest comes first. */
 function answer(text, close) {
   const article = make("article", "", make("header", "", make("h2", text)));
   const button = make("button", "Close");
@@ -146,7 +146,7 @@ async function begin(event) {
   }
 }
 
-/** The client comes back by itself; whoever looks should know when it is away. */
+/** Show whether the client is connected; it reconnects automatically. */
 function look() {
   if (session === null) return;
   const database = place("database").value || "default";

@@ -1,4 +1,4 @@
-// The browser's client, as one ES module without a build:
+// The browser client, one ES module without a build step:
 //
 //   import { connect } from "http://127.0.0.1:7708/static/vedette.js";
 //   const db = await connect("ws://127.0.0.1:7707", { database: "demo" });
@@ -6,13 +6,13 @@
 //   const watch = db.watch("WATCH t: Task RETURN t.title, t.status");
 //   for await (const event of watch) console.log(event.type, event.match ?? event.matches);
 //
-// It connects again by itself, after a random wait, and goes on where it was. Where that is not possible an event
-// { type: "resync", reason } says so, and the watch begins anew. docs/reference/protocol.md has the messages.
+// The client reconnects automatically after a random delay and resumes its watches. If a watch cannot be resumed, it
+// emits { type: "resync", reason } and starts again. docs/reference/protocol.md documents the messages.
 
 const PATH = "/realtime/ws";
 const MOST_WAITING = 10_000;
 
-/** An error of the server: `code` is stable, `retryable` says whether the same call may succeed when made again. */
+/** An error of the server. `code` is stable; `retryable` is true if the same call may succeed later. */
 export class VedetteError extends Error {
   constructor(payload) {
     super(payload.message);
@@ -23,12 +23,12 @@ export class VedetteError extends Error {
   }
 }
 
-/** Whether a closed connection is worth another try with the same token. */
+/** Return true if reconnecting with the same token can succeed. */
 export function comesBack(code) {
   return ![1002, 1003, 1007, 1008, 1009, 1010].includes(code) && !(code >= 4100 && code <= 4299);
 }
 
-/** What an event is to those before it: "next", "repeat" or "hole". */
+/** How an event relates to the events before it: "next", "repeat" or "hole". */
 export function follow(chain, event) {
   const last = chain.get(event.partition);
   if (event.prevSeq === null || last === undefined) {
@@ -41,7 +41,7 @@ export function follow(chain, event) {
   return "next";
 }
 
-/** Connect; resolves when the server knows who is there. `token` may be a function that gets one. */
+/** Connect. Resolves after authentication. `token` may be a function that returns a token. */
 export async function connect(url, { database = "default", token = "", timeoutMs = 30_000 } = {}) {
   const session = new Session(url, database, token, timeoutMs);
   await session.ready();
@@ -62,7 +62,7 @@ export class Session {
   #answers = new Map();
   #watches = new Map();
   #waiters = [];
-  /** How often the connection was made anew. */
+  /** Number of reconnects. */
   reconnects = 0;
 
   constructor(url, database, token, timeoutMs) {
@@ -75,17 +75,17 @@ export class Session {
     this.#connect();
   }
 
-  /** Execute exactly one statement: { columns, rows, created, … }. */
+  /** Execute exactly one statement. Resolves to { columns, rows, created, … }. */
   async execute(statement, params = {}) {
     return (await this.#request("execute", { statement, params })).payload;
   }
 
-  /** Add declarations to the ontology; for administrators. */
+  /** Add declarations to the ontology. Requires an administrator. */
   async define(ontology) {
     return (await this.#request("define", { ontology })).payload;
   }
 
-  /** Watch with a WATCH statement. `for await` its events; `close()` ends it. */
+  /** Run a WATCH statement. Iterate over its events with `for await`; `close()` ends it. */
   watch(text, params = {}, options = {}) {
     return this.#subscribe({ watch: text, params, ...options });
   }
@@ -108,12 +108,12 @@ export class Session {
     await this.#request("extend", { deliveryId, ...(by === undefined ? {} : { by }) });
   }
 
-  /** Whether there is a connection now; without one, another is on its way, unless it was closed for good. */
+  /** True while connected. Otherwise the client is reconnecting, unless it was closed permanently. */
   get connected() {
     return this.#open;
   }
 
-  /** Resolves when there is a connection. */
+  /** Resolves once connected. */
   ready() {
     if (this.#failure) return Promise.reject(this.#failure);
     if (this.#open) return Promise.resolve();
@@ -154,13 +154,13 @@ export class Session {
   #broke(socket, code) {
     if (socket !== this.#socket) return;
     this.#open = false;
-    const lost = { code: "E4002", message: "the connection broke before the answer came: it may have been carried out or not" };
+    const lost = { code: "E4002", message: "the connection broke before the reply arrived: the request may or may not have been executed" };
     for (const { reject } of this.#answers.values()) reject(new VedetteError(lost));
     this.#answers.clear();
     if (this.#closed) return;
     const renewable = code >= 4100 && code <= 4199 && typeof this.#token === "function";
     if (comesBack(code) || renewable) this.#again();
-    else this.#giveUp(new VedetteError({ code: "E4003", message: `the server closed the connection for good (${code})` }));
+    else this.#giveUp(new VedetteError({ code: "E4003", message: `the server closed the connection permanently (${code})` }));
   }
 
   #again() {
@@ -286,8 +286,8 @@ export class Session {
 }
 
 /**
- * One subscription. Events wait here until they are taken; too many, and the server is asked to hold them back. Asking for
- * the next event of a reliable watch confirms the one before.
+ * One subscription. Events are buffered until taken; above a limit the server is asked to pause. Taking the next event
+ * of a reliable watch confirms the previous one.
  */
 export class Watch {
   #asked;
@@ -314,7 +314,7 @@ export class Watch {
     for (let event = await this.next(); event !== null; event = await this.next()) yield event;
   }
 
-  /** The next event; null when the watch has ended. Throws what the server refused it with. */
+  /** Return the next event; null if the watch has ended. Throws the error with which the server rejected it. */
   next() {
     this.#confirm();
     if (this.#events.length) return Promise.resolve(this.#take());
@@ -328,7 +328,7 @@ export class Watch {
     this.#manage("close");
   }
 
-  /** Whether the server has acknowledged it. */
+  /** True once the server has acknowledged the watch. */
   get standing() {
     return this.#standing;
   }
@@ -375,7 +375,7 @@ export class Watch {
   }
 
   acknowledged(payload) {
-    if (payload.ignored) console.warn(`Vedette: the server does not know ${payload.ignored.join(", ")}, and did not read it`);
+    if (payload.ignored) console.warn(`Vedette: the server ignored unknown keys: ${payload.ignored.join(", ")}`);
     this.#paused = false;
     this.#chain.set(0, payload.seq);
     this.#token = payload.resumeToken ?? this.#token;
@@ -383,7 +383,7 @@ export class Watch {
     if (payload.delivery === "reliable" && payload.mode === "watch") {
       this.#reliable ??= { handle: payload.handle, seqs: new Map(), confirmed: new Set(), taken: undefined };
     }
-    // A watch of one's own ended with the connection before, unless it lasts.
+    // An exclusive watch ended with the previous connection, unless it is durable.
     const lost = this.#standing && !this.#reliable && payload.mode !== "consume" ? "connection" : "";
     const reason = this.#anew ?? lost;
     this.#standing = true;
@@ -407,7 +407,7 @@ export class Watch {
     return link;
   }
 
-  /** Whether a reliable event was here before the line broke; if it was confirmed then, say so again. */
+  /** Return true if a reliable event was already received. If it was confirmed, confirm it again. */
   #repeated({ seq, payload }) {
     const position = payload?.position;
     if (!this.#reliable || position === undefined || payload.delivery_id) return false;
