@@ -9,12 +9,12 @@ from threading import Event, Thread
 from typing import Any
 
 from vedette.console.app import HttpServer, make_app
-from vedette.console.http_server import MOST_CONNECTIONS
+from vedette.console.http_server import MAX_CONNECTIONS
 from vedette.console.metrics import service_metrics
 from vedette.console.page import ServerInfo
 from vedette.engine.data_directory import Vedette, open_vedette
 from vedette.gateway.limits import GatewayLimits
-from vedette.gateway.server.tls import tls_of
+from vedette.gateway.server.tls import make_tls_context
 from vedette.gateway.service import GatewayService
 
 __all__ = ["Serving"]
@@ -35,7 +35,7 @@ class Serving:
         self._thread = Thread(target=self._main, daemon=True)
         self._failure: BaseException | None = None
         self.drain_seconds = 5.0
-        self.most_http = MOST_CONNECTIONS
+        self.most_http = MAX_CONNECTIONS
         self.runner: Callable[[Coroutine[Any, Any, None]], None] = asyncio.run
         self.port = 0
         self.http_port = 0
@@ -96,13 +96,13 @@ class Serving:
             self._loop, self._done = asyncio.get_running_loop(), asyncio.Event()
             self.port = await self.service.start(port=self.port)
             app = make_app(
-                self.service.board,
-                figures=service_metrics(self.service),
+                self.service.router,
+                metrics_source=service_metrics(self.service),
                 ready=lambda: None,
-                facts=lambda: ServerInfo(port=self.port, databases=tuple(home.databases())),
+                server_info=lambda: ServerInfo(port=self.port, databases=tuple(home.databases())),
                 allowed_origins=home.settings.allowed_origins,
             )
-            http = HttpServer(app, tls=tls_of(home.settings, self.most_http))
+            http = HttpServer(app, tls=make_tls_context(home.settings, self.most_http))
             self.http_port = await http.start("127.0.0.1", 0)
             self._ready.set()
             await self._done.wait()

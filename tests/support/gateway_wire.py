@@ -33,7 +33,7 @@ class Mailbox:
         self.received.append(json.loads(parcel.message))
 
     def send_batch(self, bundle: FrameBatch) -> None:
-        for parcel in bundle.parcels:
+        for parcel in bundle.frames:
             self.send(parcel)
 
     def close(self, code: int, reason: str) -> None:
@@ -73,7 +73,7 @@ class Wire:
         )
         windows = Path(location) / window_file.FILE if location != ":memory:" else None
         self.broker = Broker(
-            self.home, seal=TokenSigner(SECRET), limits=self.limits, clock=self.clock, windows=windows
+            self.home, signer=TokenSigner(SECRET), limits=self.limits, clock=self.clock, windows=windows
         )
         self.broker.restore_streams()
         self._requests: deque[tuple[LocalPort, Any]] = deque()
@@ -87,7 +87,7 @@ class Wire:
             self._requests.append((port, decode_batch(encode_batch([record])[4:], from_gateway=True)[0]))
             return True
 
-        board = ConnectionRouter(limits=self.limits, authority=self.authority, clock=self.clock, ask=ask)
+        board = ConnectionRouter(limits=self.limits, authority=self.authority, clock=self.clock, submit=ask)
         port = LocalPort(board)
         self.boards.append(board)
         return board
@@ -167,9 +167,9 @@ class Client:
 
     def cut(self) -> None:
         """The connection is gone without a word."""
-        self.board.disconnect(self.connection, orderly=False)
+        self.board.disconnect(self.connection, clean=False)
         self.wire.run()
 
     def leave(self) -> None:
-        self.board.disconnect(self.connection, orderly=True)
+        self.board.disconnect(self.connection, clean=True)
         self.wire.run()

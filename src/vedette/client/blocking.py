@@ -94,18 +94,18 @@ class BlockingSession:
     def watch(self, text: str, params: Mapping[str, Any] | None = None, /, **named: Any) -> BlockingWatch:
         """Watch. Returns when the server has acknowledged the watch."""
         return BlockingWatch(
-            self, self._wait(self._stand(lambda: self._session.watch(text, params, **named)))
+            self, self._wait(self._wait_ready(lambda: self._session.watch(text, params, **named)))
         )
 
     def documents(self, collection: str, **query: Any) -> BlockingWatch:
         return BlockingWatch(
-            self, self._wait(self._stand(lambda: self._session.documents(collection, **query)))
+            self, self._wait(self._wait_ready(lambda: self._session.documents(collection, **query)))
         )
 
     def attach(self, handle_or_name: str, *, prefetch: int | None = None) -> BlockingWatch:
         return BlockingWatch(
             self,
-            self._wait(self._stand(lambda: self._session.attach(handle_or_name, prefetch=prefetch))),
+            self._wait(self._wait_ready(lambda: self._session.attach(handle_or_name, prefetch=prefetch))),
         )
 
     def consume(
@@ -120,7 +120,7 @@ class BlockingSession:
     ) -> Iterator[BlockingJob]:
         """`for job in c.consume("WATCH …"): with job: …`. Ends if no job arrives for `timeout` seconds."""
         watch = self._wait(
-            self._stand(lambda: self._session.consume_watch(text, params, prefetch=prefetch, **named))
+            self._wait_ready(lambda: self._session.consume_watch(text, params, prefetch=prefetch, **named))
         )
         jobs = JobFeed(watch, timeout)
         try:
@@ -138,7 +138,7 @@ class BlockingSession:
         return self._session.reconnects
 
     @staticmethod
-    async def _stand(make: Callable[[], RemoteWatch]) -> RemoteWatch:
+    async def _wait_ready(make: Callable[[], RemoteWatch]) -> RemoteWatch:
         return await make().ready()
 
     def wait(self, work: Coroutine[Any, Any, T]) -> T:

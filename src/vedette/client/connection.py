@@ -22,7 +22,7 @@ __all__ = ["Endpoint", "Token", "send_message"]
 Token = str | Callable[[], str | Awaitable[str]]
 """A token, or a function that returns one; it is called before every connection."""
 PATH = "/realtime/ws"
-PATIENCE_SECONDS = 90.0
+PING_TIMEOUT_SECONDS = 90.0
 """Ping timeout. On a slow line the answer may be queued behind a large message."""
 _encoder = msgspec.json.Encoder()
 
@@ -47,7 +47,7 @@ class Endpoint:
         tls: ssl.SSLContext | None,
         local_socket: str | None,
     ) -> None:
-        self.url = _address(url)
+        self.url = _endpoint_url(url)
         self._database, self._token, self._timeout = database, token, timeout
         self._tls, self._local_socket = tls, local_socket
 
@@ -61,7 +61,7 @@ class Endpoint:
         bounds: dict[str, Any] = {
             "max_size": None,
             "ping_interval": 20,
-            "ping_timeout": PATIENCE_SECONDS,
+            "ping_timeout": PING_TIMEOUT_SECONDS,
         }
         if self._local_socket is not None:
             return unix_connect(self._local_socket, self.url, **bounds)
@@ -88,7 +88,7 @@ class Endpoint:
             raise GatewayError("E4001", refusal.text, fields=refusal.fields)
 
 
-def _address(url: str) -> str:
+def _endpoint_url(url: str) -> str:
     """Return the URL with the realtime path added if it has none."""
     parts = urlsplit(url)
     if parts.scheme not in ("ws", "wss") or not parts.hostname:

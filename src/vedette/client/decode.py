@@ -12,7 +12,7 @@ from vedette.values import duration_to_ms, timestamp_from_text, timestamp_to_tex
 __all__ = ["decode_event", "param_to_wire", "result_from_wire"]
 
 
-_ABOUT: tuple[str, ...] = ("seq", "prevSeq", "lsn", "resumeToken")
+_EVENT_ATTRIBUTES: tuple[str, ...] = ("seq", "prevSeq", "lsn", "resumeToken")
 
 
 def result_from_wire(payload: dict[str, Any]) -> Result:
@@ -33,7 +33,7 @@ def decode_event(message: dict[str, Any], now: float) -> Event:
 
     `attributes` of a delivery also hold its arrival time on the client's clock, when its lease roughly started.
     """
-    attributes = {name: message[name] for name in _ABOUT if name in message}
+    attributes = {name: message[name] for name in _EVENT_ATTRIBUTES if name in message}
     if "delta" in message:
         delta = message["delta"]
         attributes["delta"] = delta

@@ -11,7 +11,7 @@ from vedette.errors import VedetteError
 __all__ = ["DeliveredJob"]
 
 log = logging.getLogger(__name__)
-_LONGEST_CAUSE = 500
+_MAX_CAUSE_CHARS = 500
 
 
 class DeliveredJob:
@@ -41,7 +41,7 @@ class DeliveredJob:
 
     def log_failure(self, error: BaseException) -> str:
         """Log the error of a failed block and return it as the cause."""
-        cause = f"{type(error).__name__}: {error}"[:_LONGEST_CAUSE]
+        cause = f"{type(error).__name__}: {error}"[:_MAX_CAUSE_CHARS]
         log.warning(
             "Job %s failed at attempt %d: %s",
             self.delivery_id,

@@ -51,29 +51,29 @@ def connect(
 
     `local_socket`: path of a Unix socket to use instead of the address.
     """
-    entrance = Endpoint(
+    endpoint = Endpoint(
         url, database=database, token=token, timeout=timeout, tls=tls, local_socket=local_socket
     )
-    return RemoteSession(entrance, timeout=timeout, random=random)
+    return RemoteSession(endpoint, timeout=timeout, random=random)
 
 
 class RemoteSession:
     """Asynchronous session with a server."""
 
-    def __init__(self, entrance: Endpoint, *, timeout: float, random: Random | None) -> None:
-        self._entrance, self._timeout = entrance, timeout
+    def __init__(self, endpoint: Endpoint, *, timeout: float, random: Random | None) -> None:
+        self._endpoint, self._timeout = endpoint, timeout
         self._backoff = Backoff(random or system_random())
         self._socket: ClientConnection | None = None
         self._open = asyncio.Event()
-        self._answers: dict[str, asyncio.Future[dict[str, Any]]] = {}
+        self._pending_replies: dict[str, asyncio.Future[dict[str, Any]]] = {}
         self._watches: dict[str, RemoteWatch] = {}
         self._last_id = 0
-        self._keeper: asyncio.Task[None] | None = None
+        self._connection_task: asyncio.Task[None] | None = None
         self._failure: VedetteError | None = None
         self._last_error: Exception | None = None
         """Error of the last connection attempt."""
         self._closed = False
-        self._later: set[asyncio.Task[None]] = set()
+        self._send_tasks: set[asyncio.Task[None]] = set()
         self.reconnects = 0
         """Number of times the connection was lost."""
 
@@ -111,11 +111,11 @@ class RemoteSession:
         **named: Any,
     ) -> RemoteWatch:
         """Watch: `async for event in c.watch("WATCH …")`, or `w = await c.watch("WATCH …").ready()`."""
-        asked: dict[str, Any] = {"watch": text, "params": _params(params, named), "priority": priority}
-        asked |= {"exclusive": True} if exclusive else {}
-        asked |= {"maxUnacked": max_unacked} if max_unacked is not None else {}
-        asked |= {"prefetch": prefetch} if prefetch is not None else {}
-        return self._subscribe(asked)
+        request: dict[str, Any] = {"watch": text, "params": _params(params, named), "priority": priority}
+        request |= {"exclusive": True} if exclusive else {}
+        request |= {"maxUnacked": max_unacked} if max_unacked is not None else {}
+        request |= {"prefetch": prefetch} if prefetch is not None else {}
+        return self._subscribe(request)
 
     def documents(
         self,
@@ -134,17 +134,17 @@ class RemoteSession:
         if unknown := [name for name in query if name not in QUERY_KEYS]:
             known = ", ".join(sorted(QUERY_KEYS))
             raise FilterError("E1201", f"query: unknown field {unknown[0]!r}; known fields: {known}")
-        asked: dict[str, Any] = {"includeData": data, "sendSnapshot": snapshot}
+        request: dict[str, Any] = {"includeData": data, "sendSnapshot": snapshot}
         if filter is not None:
-            asked |= {"query": {"collection": collection, "filter": filter, **query}}
+            request |= {"query": {"collection": collection, "filter": filter, **query}}
         else:
-            asked |= {"query": {"collection": collection, "filters": filters or [], **query}}
-        return self._subscribe(asked)
+            request |= {"query": {"collection": collection, "filters": filters or [], **query}}
+        return self._subscribe(request)
 
     def attach(self, handle_or_name: str, *, prefetch: int | None = None) -> RemoteWatch:
         """Attach to a reliable or trigger watch."""
-        asked: dict[str, Any] = {"attach": handle_or_name}
-        return self._subscribe(asked | ({"prefetch": prefetch} if prefetch is not None else {}))
+        request: dict[str, Any] = {"attach": handle_or_name}
+        return self._subscribe(request | ({"prefetch": prefetch} if prefetch is not None else {}))
 
     async def consume(
         self,
@@ -169,8 +169,8 @@ class RemoteSession:
         self, text: str, params: Mapping[str, Any] | None, /, *, prefetch: int, **named: Any
     ) -> RemoteWatch:
         """Open a watch in consume mode, even if its text names no mode."""
-        asked = {"watch": text, "params": _params(params, named), "consume": True, "prefetch": prefetch}
-        return self._subscribe(asked)
+        request = {"watch": text, "params": _params(params, named), "consume": True, "prefetch": prefetch}
+        return self._subscribe(request)
 
     @property
     def closed(self) -> bool:
@@ -188,16 +188,16 @@ class RemoteSession:
         self._last_id += 1
         id = f"r{self._last_id}"
         future: asyncio.Future[dict[str, Any]] = asyncio.get_running_loop().create_future()
-        self._answers[id] = future
+        self._pending_replies[id] = future
         try:
             if (
-                self._later
+                self._send_tasks
             ):  # keep the order: a watch must reach the server before the statement that it shall see
-                await asyncio.gather(*self._later, return_exceptions=True)
+                await asyncio.gather(*self._send_tasks, return_exceptions=True)
             await send_message(socket, {"type": type, "id": id, "payload": payload})
             answer = await future
         finally:
-            self._answers.pop(id, None)
+            self._pending_replies.pop(id, None)
             if future.done() and not future.cancelled():
                 future.exception()  # sending failed and `_on_disconnect` failed the future too: asyncio must not log it
         if answer["type"] == "error":
@@ -219,8 +219,8 @@ class RemoteSession:
                 log.debug("The connection broke before a message was sent", extra={"action": "client.late"})
 
         task = asyncio.get_running_loop().create_task(send())
-        self._later.add(task)
-        task.add_done_callback(self._later.discard)
+        self._send_tasks.add(task)
+        task.add_done_callback(self._send_tasks.discard)
 
     async def _connected(self) -> ClientConnection:
         if self._closed:
@@ -229,7 +229,7 @@ class RemoteSession:
             try:
                 await asyncio.wait_for(self._open.wait(), self._timeout)
             except TimeoutError:
-                text = f"No connection to {self._entrance.url} within {self._timeout:g} s{self._why()}"
+                text = f"No connection to {self._endpoint.url} within {self._timeout:g} s{self._last_error_text()}"
                 raise GatewayError("E4002", text) from None
         if self._failure is not None:
             raise self._failure
@@ -237,17 +237,17 @@ class RemoteSession:
             return await self._connected()
         return self._socket
 
-    def _why(self) -> str:
+    def _last_error_text(self) -> str:
         error = self._last_error
         return f"; the last attempt failed with {type(error).__name__}: {error}" if error is not None else ""
 
     # --- watches ------------------------------------------------------------------------------------------------
 
-    def _subscribe(self, asked: dict[str, Any]) -> RemoteWatch:
+    def _subscribe(self, request: dict[str, Any]) -> RemoteWatch:
         if self._closed:
             raise session_closed()
         self._last_id += 1
-        watch = RemoteWatch(self, f"s{self._last_id}", asked)
+        watch = RemoteWatch(self, f"s{self._last_id}", request)
         self._watches[watch.id] = watch
         if self._failure is not None:
             watch.on_ended(self._failure)
@@ -269,8 +269,8 @@ class RemoteSession:
                 log.debug("The connection broke; the request is sent again", extra={"action": "client.late"})
 
         task = asyncio.get_running_loop().create_task(send())
-        self._later.add(task)
-        task.add_done_callback(self._later.discard)
+        self._send_tasks.add(task)
+        task.add_done_callback(self._send_tasks.discard)
 
     def forget(self, watch: RemoteWatch) -> None:
         self._watches.pop(watch.id, None)
@@ -283,40 +283,40 @@ class RemoteSession:
                 code = await self._run_connection()
             except (OSError, TimeoutError, InvalidHandshake, GatewayError) as error:
                 self._last_error = error
-                if self._final(error):
+                if self._fail_if_permanent(error):
                     return
             except Exception as error:  # a bug of the client: no caller shall wait forever
                 log.exception("The client failed", extra={"action": "client.failed"})
                 text = f"The client failed: {type(error).__name__}: {error}"
-                self._give_up(GatewayError("E4003", text))
+                self._fail(GatewayError("E4003", text))
                 return
             else:
-                if needs_credentials(code) and not self._entrance.can_refresh_token:
-                    self._give_up(GatewayError("E4001", "The token has expired or was rejected"))
+                if needs_credentials(code) and not self._endpoint.can_refresh_token:
+                    self._fail(GatewayError("E4001", "The token has expired or was rejected"))
                     return
                 if not may_reconnect(code) and not needs_credentials(code):
-                    self._give_up(
+                    self._fail(
                         GatewayError("E4003", f"The server closed the connection permanently ({code})")
                     )
                     return
             self._on_disconnect()
             await asyncio.sleep(self._backoff.next_delay())
 
-    def _final(self, error: Exception) -> bool:
+    def _fail_if_permanent(self, error: Exception) -> bool:
         """Fail the session if another attempt cannot succeed. Return True if it failed."""
-        if isinstance(error, GatewayError) and error.code == "E4001" and not self._entrance.can_refresh_token:
-            self._give_up(error)
+        if isinstance(error, GatewayError) and error.code == "E4001" and not self._endpoint.can_refresh_token:
+            self._fail(error)
             return True
         if isinstance(error, InvalidStatus) and error.response.status_code in (401, 403, 404):
-            text = f"{self._entrance.url} responded with status {error.response.status_code}"
-            self._give_up(GatewayError("E4005" if error.response.status_code == 404 else "E4003", text))
+            text = f"{self._endpoint.url} responded with status {error.response.status_code}"
+            self._fail(GatewayError("E4005" if error.response.status_code == 404 else "E4003", text))
             return True
         return False
 
     async def _run_connection(self) -> int:
         """Run one connection until it closes. Return its close code."""
-        async with self._entrance.open() as socket:
-            await self._entrance.authenticate(socket)
+        async with self._endpoint.open() as socket:
+            await self._endpoint.authenticate(socket)
             self._backoff.reset()
             self._last_error = None
             self._socket = socket
@@ -335,13 +335,13 @@ class RemoteSession:
         """Fail all pending requests after the connection broke."""
         self._socket = None
         self._open.clear()
-        answers, self._answers = self._answers, {}
+        answers, self._pending_replies = self._pending_replies, {}
         for future in answers.values():
             if not future.done():
                 text = "The connection broke before the reply arrived: the request may or may not have been executed"
                 future.set_exception(GatewayError("E4002", text))
 
-    def _give_up(self, error: VedetteError) -> None:
+    def _fail(self, error: VedetteError) -> None:
         self._failure = error
         self._on_disconnect()
         self._open.set()
@@ -353,7 +353,7 @@ class RemoteSession:
     def _on_message(self, message: dict[str, Any]) -> None:
         type, id = message.get("type"), message.get("id")
         if type == "event":
-            self._event(message["payload"])
+            self._on_event(message["payload"])
         elif type == "snapshot":
             watch = self._watches.get(message["payload"]["subId"])
             if watch is not None:
@@ -361,25 +361,25 @@ class RemoteSession:
         elif type == "subscribe_ack":
             watch = self._watches.get(str(id))
             if watch is not None:
-                self._note_ignored(message["payload"].get("ignored"))
+                self._log_ignored(message["payload"].get("ignored"))
                 watch.on_subscribed(message["payload"])
         elif type == "resume-ack":
-            self._resumed(message)
+            self._on_resume_ack(message)
         elif type == "status":
-            self._status(message["payload"])
+            self._on_status(message["payload"])
         elif type == "error" and id in self._watches:
-            self._refused(self._watches[str(id)], message["payload"])
-        elif id in self._answers:
-            future = self._answers[str(id)]
+            self._on_watch_error(self._watches[str(id)], message["payload"])
+        elif id in self._pending_replies:
+            future = self._pending_replies[str(id)]
             if not future.done():
                 future.set_result(message)
 
-    def _note_ignored(self, keys: list[str] | None) -> None:
+    def _log_ignored(self, keys: list[str] | None) -> None:
         if keys:
             text = "The server ignored unknown keys: %s"
             log.warning(text, ", ".join(keys), extra={"action": "client.ignored", "keys": keys})
 
-    def _event(self, payload: dict[str, Any]) -> None:
+    def _on_event(self, payload: dict[str, Any]) -> None:
         for sub in payload.get("subIds") or [payload["subId"]]:
             watch = self._watches.get(sub)
             if watch is not None and watch.on_event(payload) is SequenceCheck.GAP:
@@ -390,7 +390,7 @@ class RemoteSession:
                 )
                 self._send_subscribe(watch)  # from the last event received
 
-    def _resumed(self, message: dict[str, Any]) -> None:
+    def _on_resume_ack(self, message: dict[str, Any]) -> None:
         watch = self._watches.get(str(message.get("subId")))
         if watch is None:
             return
@@ -400,7 +400,7 @@ class RemoteSession:
             watch.reset(str(message.get("reason")))
             self._send_subscribe(watch)
 
-    def _status(self, payload: dict[str, Any]) -> None:
+    def _on_status(self, payload: dict[str, Any]) -> None:
         for sub in payload.get("subIds", ()):
             watch = self._watches.get(sub)
             if watch is None:
@@ -414,7 +414,7 @@ class RemoteSession:
                 self.forget(watch)
                 watch.on_ended(None, [decode_notice(each) for each in payload.get("errors", ())])
 
-    def _refused(self, watch: RemoteWatch, payload: dict[str, Any]) -> None:
+    def _on_watch_error(self, watch: RemoteWatch, payload: dict[str, Any]) -> None:
         error = decode_error(payload)
         if error.retryable:
             asyncio.get_running_loop().call_later(self._backoff.next_delay(), self._send_subscribe, watch)
@@ -427,7 +427,7 @@ class RemoteSession:
     # --- open and close -----------------------------------------------------------------------------------------
 
     async def __aenter__(self) -> Self:
-        self._keeper = asyncio.get_running_loop().create_task(self._run())
+        self._connection_task = asyncio.get_running_loop().create_task(self._run())
         try:
             await self._connected()
         except BaseException:
@@ -446,9 +446,9 @@ class RemoteSession:
         socket = self._socket
         if socket is not None:
             await socket.close()
-        if self._keeper is not None:
-            self._keeper.cancel()
-            await asyncio.gather(self._keeper, return_exceptions=True)
+        if self._connection_task is not None:
+            self._connection_task.cancel()
+            await asyncio.gather(self._connection_task, return_exceptions=True)
         self._on_disconnect()
         for watch in list(self._watches.values()):
             watch.on_ended(None)

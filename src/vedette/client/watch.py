@@ -23,9 +23,9 @@ RESUME_AT_EVENTS = 2_000
 """Buffered events at which the client asks the server to pause, and to resume."""
 
 
-REMEMBERED = 10_000
+MAX_REMEMBERED_POSITIONS = 10_000
 """Positions of a reliable watch that are remembered to detect duplicates."""
-_ABOUT_SNAPSHOT: tuple[str, ...] = ("seq", "cursor", "resumeToken")
+_SNAPSHOT_ATTRIBUTES: tuple[str, ...] = ("seq", "cursor", "resumeToken")
 
 
 class RemoteWatch:
@@ -35,12 +35,12 @@ class RemoteWatch:
     (`attributes["reason"]` holds the reason), and the watch starts again with a new snapshot.
     """
 
-    def __init__(self, session: RemoteSession, sub: str, asked: dict[str, Any]) -> None:
+    def __init__(self, session: RemoteSession, sub_id: str, request: dict[str, Any]) -> None:
         self._session = session
-        self._asked = asked
-        self._chain = SequenceTracker()
+        self._request = request
+        self._sequence = SequenceTracker()
         self._events: deque[Event] = deque()
-        self._news = asyncio.Event()
+        self._changed = asyncio.Event()
         self._paused = False
         self._unconfirmed: Event | None = None
         self._resync_reason: str | None = None
@@ -50,7 +50,7 @@ class RemoteWatch:
         self._unacked_seqs: deque[tuple[int, int]] = deque()
         """Position and seq of events received on this connection and not yet confirmed on it."""
         self._errors: list[Any] = []
-        self.id = sub
+        self.id = sub_id
         self.handle: str | None = None
         """Id of an exclusive watch, to be passed to `attach`."""
         self.name: str | None = None
@@ -76,11 +76,11 @@ class RemoteWatch:
                         if self.failure is not None:
                             raise self.failure
                         return None
-                    self._news.clear()
-                    await self._news.wait()
+                    self._changed.clear()
+                    await self._changed.wait()
         except TimeoutError:
             return None
-        return self._hand_out()
+        return self._take_event()
 
     def poll(self, limit: int | None = None) -> list[Event]:
         """Return the events received so far, without waiting. On a reliable watch, confirms what the last call
@@ -92,7 +92,7 @@ class RemoteWatch:
             if seq is not None:
                 self._session.send_soon("ack", {"subId": self.id, "seq": seq})
         count = len(self._events) if limit is None else min(limit, len(self._events))
-        return [self._hand_out() for _ in range(count)]
+        return [self._take_event() for _ in range(count)]
 
     async def pull(self, limit: int | None = None) -> list[Event]:
         """Request the events that are ready. For a watch with `prefetch=0`, which is sent no events otherwise."""
@@ -172,7 +172,7 @@ class RemoteWatch:
 
     # --- taking events ------------------------------------------------------------------------------------------
 
-    def _hand_out(self) -> Event:
+    def _take_event(self) -> Event:
         event = self._events.popleft()
         if self.delivery == "reliable" and event.delivery_id is None and "seq" in event.attributes:
             self._unconfirmed = event
@@ -193,9 +193,9 @@ class RemoteWatch:
             self._confirmed[position] = True  # it will be sent again, and confirmed then
             return None
         while True:
-            place, seq = self._unacked_seqs.popleft()
-            self._confirmed[place] = True
-            if place == position:
+            each_position, seq = self._unacked_seqs.popleft()
+            self._confirmed[each_position] = True
+            if each_position == position:
                 return seq
 
     # --- for job loops ------------------------------------------------------------------------------------------
@@ -220,14 +220,14 @@ class RemoteWatch:
     def subscribe_message(self) -> tuple[str, dict[str, Any]]:
         """Return type and payload of the message that subscribes, attaches or resumes the watch."""
         if self.handle is not None and self.delivery == "reliable":
-            options = {k: v for k, v in self._asked.items() if k in ("prefetch", "maxUnacked", "priority")}
+            options = {k: v for k, v in self._request.items() if k in ("prefetch", "maxUnacked", "priority")}
             return "subscribe", {**options, "attach": self.handle}
         if self.token is not None:
             return "resume", {
                 "token": self.token,
-                "lastSeq": {str(p): s for p, s in self._chain.seqs.items()},
+                "lastSeq": {str(p): s for p, s in self._sequence.seqs.items()},
             }
-        return "subscribe", self._asked
+        return "subscribe", self._request
 
     def on_subscribed(self, payload: dict[str, Any]) -> None:
         """Handle the acknowledgement. If events were lost, emit the resync event first."""
@@ -239,7 +239,7 @@ class RemoteWatch:
         self.lease_seconds = payload.get("leaseMs", 0) / 1000 or self.lease_seconds
         self._paused = False
         if "seq" in payload:
-            self._chain.start_at(0, payload["seq"])
+            self._sequence.start_at(0, payload["seq"])
             self._unacked_seqs.clear()
             self._emit_resync()
         if not self.established.done():
@@ -258,12 +258,12 @@ class RemoteWatch:
         ):
             reason = "connection"
         if reason:
-            self._put(Event(type="resync", tick=0, position=0, attributes={"reason": reason}))
+            self._add_event(Event(type="resync", tick=0, position=0, attributes={"reason": reason}))
 
     def reset(self, reason: str) -> None:
         """Discard the position, because the watch cannot be resumed from it."""
         self.token = None
-        self._chain = SequenceTracker()
+        self._sequence = SequenceTracker()
         if reason == "snapshot":  # no event was received yet, so none is lost
             self._resync_reason = self._resync_reason or ""
         else:
@@ -271,15 +271,15 @@ class RemoteWatch:
 
     def on_event(self, message: dict[str, Any]) -> SequenceCheck:
         """Handle an event for this watch."""
-        link = self._chain.check(message)
-        if link is not SequenceCheck.NEXT:
-            return link
+        check = self._sequence.check(message)
+        if check is not SequenceCheck.NEXT:
+            return check
         event = decode_event(message, asyncio.get_running_loop().time())
         self.token = message.get("resumeToken", self.token)
         kept = self.delivery == "reliable" and event.delivery_id is None
-        if kept and self._repeated(event.position, message):
+        if kept and self._is_repeat(event.position, message):
             return SequenceCheck.DUPLICATE
-        self._put(event)
+        self._add_event(event)
         if (
             len(self._events) >= PAUSE_AT_EVENTS
             and not self._paused
@@ -288,9 +288,9 @@ class RemoteWatch:
         ):
             self._paused = True
             self._session.send_soon("manage", {"subId": self.id, "operation": "pause"})
-        return link
+        return check
 
-    def _repeated(self, position: int, message: dict[str, Any]) -> bool:
+    def _is_repeat(self, position: int, message: dict[str, Any]) -> bool:
         """Return True if a reliable event was already received. If it was confirmed, confirm it again."""
         self._unacked_seqs.append((position, int(message["seq"])))
         known = self._confirmed.get(position)
@@ -298,16 +298,16 @@ class RemoteWatch:
             self._session.send_soon("ack", {"subId": self.id, "seq": self._confirm_through(position)})
         if known is None:
             self._confirmed[position] = False
-            while len(self._confirmed) > REMEMBERED:
+            while len(self._confirmed) > MAX_REMEMBERED_POSITIONS:
                 del self._confirmed[next(iter(self._confirmed))]
         return known is not None
 
     def on_snapshot(self, payload: dict[str, Any]) -> None:
         """Add the snapshot of a filter as an `initial` event."""
-        self._chain.start_at(int(payload["partition"]), int(payload["seq"]))
+        self._sequence.start_at(int(payload["partition"]), int(payload["seq"]))
         self.token = payload.get("resumeToken", self.token)
-        attributes = {name: payload[name] for name in _ABOUT_SNAPSHOT if name in payload}
-        self._put(
+        attributes = {name: payload[name] for name in _SNAPSHOT_ATTRIBUTES if name in payload}
+        self._add_event(
             Event(
                 type="initial",
                 tick=int(payload["lsn"]),
@@ -317,9 +317,9 @@ class RemoteWatch:
             )
         )
 
-    def _put(self, event: Event) -> None:
+    def _add_event(self, event: Event) -> None:
         self._events.append(event)
-        self._news.set()
+        self._changed.set()
 
     def on_notice(self, errors: list[Any]) -> None:
         """Add errors and notices. A delivery withdrawn before it was taken is dropped and released instead."""
@@ -339,7 +339,7 @@ class RemoteWatch:
                 self.established.exception()  # mark as retrieved, so that asyncio does not log it
             else:
                 self.established.set_result(None)
-        self._news.set()
+        self._changed.set()
 
 
 def _milliseconds(name: str, seconds: float | None) -> dict[str, int]:

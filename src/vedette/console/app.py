@@ -22,7 +22,7 @@ from vedette.console.http_server import TimeLimitedH11Protocol
 from vedette.console.in_process import InProcessConnection, open_in_process
 from vedette.console.metrics import MetricsSource, metrics_text
 from vedette.console.origins import OriginMiddleware
-from vedette.console.page import STATIC, ServerInfo, facts_response, front_page
+from vedette.console.page import STATIC, ServerInfo, front_page, info_response
 from vedette.gateway.server.access import is_loopback
 from vedette.gateway.server.auth import LoopbackAuthenticator
 from vedette.gateway.server.router import ConnectionRouter
@@ -51,22 +51,26 @@ _NO_ACKS = (
     "server-sent events cannot be acknowledged: a watch in consume mode, a reliable watch or a trigger requires a "
     "WebSocket"
 )
-_FULL = {"code": "too_many_connections", "message": "connection limit reached", "retryable": True}
+_CONNECTION_LIMIT_REACHED = {
+    "code": "too_many_connections",
+    "message": "connection limit reached",
+    "retryable": True,
+}
 
 
 def make_app(
-    board: ConnectionRouter,
+    router: ConnectionRouter,
     *,
-    figures: MetricsSource,
+    metrics_source: MetricsSource,
     ready: Callable[[], str | None],
-    facts: Callable[[], ServerInfo],
+    server_info: Callable[[], ServerInfo],
     allowed_origins: tuple[str, ...] = (),
 ) -> Starlette:
     """`ready` returns what the server still waits for, or None."""
-    guarded = not isinstance(board.authority, LoopbackAuthenticator)
+    requires_auth = not isinstance(router.authority, LoopbackAuthenticator)
 
     async def about(_: Request) -> Response:
-        return facts_response(facts(), guarded=guarded)
+        return info_response(server_info(), requires_auth=requires_auth)
 
     async def health(_: Request) -> Response:
         return JSONResponse({"status": "ok"})
@@ -79,17 +83,17 @@ def make_app(
     async def metrics(request: Request) -> Response:
         near = request.client is not None and is_loopback(request.client.host)
         # database names are shown only to local or unauthenticated readers
-        text = metrics_text(figures, names=near or not guarded)
+        text = metrics_text(metrics_source, names=near or not requires_auth)
         return Response(text, media_type="text/plain; version=0.0.4; charset=utf-8")
 
     def statement(type: str) -> Callable[[Request], Any]:
         async def respond(request: Request) -> Response:
-            return await _statement(board, request, type)
+            return await _statement(router, request, type)
 
         return respond
 
     async def events(request: Request) -> Response:
-        return await _events(board, request)
+        return await _events(router, request)
 
     routes = [
         Route("/", front_page),
@@ -103,34 +107,34 @@ def make_app(
         Route("/realtime/v1/databases/{database}/sse", events),
         Mount("/static", StaticFiles(directory=STATIC, check_dir=False)),
     ]
-    guard = Middleware(OriginMiddleware, allowed=allowed_origins, guarded=guarded)
+    guard = Middleware(OriginMiddleware, allowed=allowed_origins, requires_auth=requires_auth)
     return Starlette(routes=routes, middleware=[guard])
 
 
 # --- statements -----------------------------------------------------------------------------------------------------
 
 
-async def _statement(board: ConnectionRouter, request: Request, type: str) -> Response:
+async def _statement(router: ConnectionRouter, request: Request, type: str) -> Response:
     """Execute one statement: `{"statement": …, "params": …}` or `{"ontology": …}`."""
-    if board.full:
-        return _refused(_FULL)
+    if router.full:
+        return _error_response(_CONNECTION_LIMIT_REACHED)
     try:
         async with asyncio.timeout(BODY_SECONDS):
-            payload = await _body(request, board.limits.max_frame_bytes)
+            payload = await _body(request, router.limits.max_frame_bytes)
     except TimeoutError:
-        return _refused(
+        return _error_response(
             {"code": "too_slow", "message": f"the request body must arrive within {BODY_SECONDS:g} s"}
         )
     except ValueError as error:
-        return _refused({"code": "invalid_payload", "message": str(error)})
-    async with open_in_process(board, orderly=True) as bridge:
-        answer = await bridge.request(
+        return _error_response({"code": "invalid_payload", "message": str(error)})
+    async with open_in_process(router, clean=True) as connection:
+        answer = await connection.request(
             "auth", {"token": _token(request), "database": request.path_params["database"]}
         )
         if answer["type"] != "error":
-            answer = await bridge.request(type, payload)
+            answer = await connection.request(type, payload)
     if answer["type"] == "error":
-        return _refused(answer["payload"])
+        return _error_response(answer["payload"])
     return JSONResponse(answer["payload"])
 
 
@@ -158,55 +162,62 @@ def _token(request: Request) -> str:
     return token.strip() if scheme.lower() == "bearer" else ""
 
 
-def _refused(payload: dict[str, Any]) -> Response:
+def _error_response(payload: dict[str, Any]) -> Response:
     return JSONResponse({"error": payload}, _STATUS.get(str(payload.get("code")), 400))
 
 
 # --- server-sent events ---------------------------------------------------------------------------------------------
 
 
-async def _events(board: ConnectionRouter, request: Request) -> Response:
+async def _events(router: ConnectionRouter, request: Request) -> Response:
     """Serve one subscription as server-sent events. `Last-Event-ID` is a resume token."""
-    if board.full:
-        return _refused(_FULL)
+    if router.full:
+        return _error_response(_CONNECTION_LIMIT_REACHED)
     query = request.query_params
     database = request.path_params.get("database") or query.get("database", "")
     if "token" in query or "access_token" in query:
-        return _refused({"code": "unauthorized", "message": "send the token in the Authorization header"})
-    asked: dict[str, Any]
+        return _error_response(
+            {"code": "unauthorized", "message": "send the token in the Authorization header"}
+        )
+    request_payload: dict[str, Any]
     if "watch" in query:
         try:
-            asked = {"watch": query["watch"], "params": msgspec.json.decode(query.get("params", "{}"))}
+            request_payload = {
+                "watch": query["watch"],
+                "params": msgspec.json.decode(query.get("params", "{}")),
+            }
         except (msgspec.MsgspecError, UnicodeError, RecursionError):
-            return _refused({"code": "invalid_payload", "message": "params must be JSON"})
+            return _error_response({"code": "invalid_payload", "message": "params must be JSON"})
     else:
-        asked = {"collection": query.get("collection", ""), "includeData": True}
-        asked |= {"filter": query["filter"]} if "filter" in query else {}
-        asked |= {"sendSnapshot": True} if query.get("snapshot") in ("1", "true") else {}
-    opened = open_in_process(board, orderly=False)
-    bridge = await opened.__aenter__()
-    first = await _begin(bridge, _token(request), database, asked, request.headers.get("last-event-id"))
+        request_payload = {"collection": query.get("collection", ""), "includeData": True}
+        request_payload |= {"filter": query["filter"]} if "filter" in query else {}
+        request_payload |= {"sendSnapshot": True} if query.get("snapshot") in ("1", "true") else {}
+    opened = open_in_process(router, clean=False)
+    connection = await opened.__aenter__()
+    first = await _open_subscription(
+        connection, _token(request), database, request_payload, request.headers.get("last-event-id")
+    )
     if isinstance(first, dict):
         await opened.__aexit__(None, None, None)
-        return _refused(first)
+        return _error_response(first)
 
     async def stream() -> AsyncIterator[bytes]:
         try:
             yield b": connected\n\n"
             for message in first:
                 yield _sse(message)
-            while not bridge.expire():
+            while not connection.expire():
                 try:
-                    async with asyncio.timeout(min(SSE_HEARTBEAT_SECONDS, bridge.seconds_left())):
-                        data = await bridge.receive()
+                    async with asyncio.timeout(min(SSE_HEARTBEAT_SECONDS, connection.seconds_left())):
+                        data = await connection.receive()
                 except TimeoutError:
                     yield b": heartbeat\n\n"
                     continue
                 if data is None:
                     return
-                if not bridge.expire():
+                if not connection.expire():
                     yield _sse(data)
-            for data in bridge.closing_messages():
+            for data in connection.closing_messages():
                 yield _sse(data)
         finally:
             await opened.__aexit__(None, None, None)
@@ -215,38 +226,38 @@ async def _events(board: ConnectionRouter, request: Request) -> Response:
     return StreamingResponse(stream(), media_type="text/event-stream", headers=headers)
 
 
-async def _begin(
-    bridge: InProcessConnection, token: str, database: str, asked: dict[str, Any], last: str | None
+async def _open_subscription(
+    connection: InProcessConnection, token: str, database: str, request: dict[str, Any], last: str | None
 ) -> list[bytes] | dict[str, Any]:
     """Authenticate, then resume or subscribe. Return the first messages, or an error payload. A failed resume is
     reported to the client, followed by a new subscription.
     """
-    answer = await bridge.request("auth", {"token": token, "database": database})
+    answer = await connection.request("auth", {"token": token, "database": database})
     if answer["type"] == "error":
         return dict(answer["payload"])
     first: list[bytes] = []
     if last:
-        bridge.send_message("resume", {"token": last, "subId": "default"}, "default")
-        data = await bridge.receive()
+        connection.send_message("resume", {"token": last, "subId": "default"}, "default")
+        data = await connection.receive()
         if data is None:
             return {"code": "closed", "message": "the connection was closed"}
         first.append(data)
         if msgspec.json.decode(data).get("status") == "ok":
             return first
-    bridge.send_message("subscribe", asked, "default")
-    data = await bridge.receive()
+    connection.send_message("subscribe", request, "default")
+    data = await connection.receive()
     if data is None:
         return {"code": "closed", "message": "the connection was closed"}
     message = msgspec.json.decode(data)
     if message["type"] == "error":
         return dict(message["payload"])
     if message["payload"].get("mode") == "consume" or message["payload"].get("lasts"):
-        await bridge.request("manage", {"subId": "default", "operation": "cancel"})
+        await connection.request("manage", {"subId": "default", "operation": "cancel"})
         return {"code": "invalid_payload", "message": _NO_ACKS}
     return [*first, data]
 
 
-class _Identified(msgspec.Struct):
+class _ResumableMessage(msgspec.Struct):
     class Payload(msgspec.Struct):
         resumeToken: str | None = None
 
@@ -254,7 +265,7 @@ class _Identified(msgspec.Struct):
     payload: Payload | None = None
 
 
-_identified = msgspec.json.Decoder(_Identified)
+_resumable_message = msgspec.json.Decoder(_ResumableMessage)
 
 
 def _sse(data: bytes) -> bytes:
@@ -263,7 +274,7 @@ def _sse(data: bytes) -> bytes:
         return b": heartbeat\n\n"
     token = None
     with suppress(msgspec.MsgspecError):
-        message = _identified.decode(data)
+        message = _resumable_message.decode(data)
         token = message.payload.resumeToken if message.payload is not None else None
     return (b"id: " + token.encode() + b"\n" if token else b"") + b"data: " + data + b"\n\n"
 

@@ -46,12 +46,12 @@ def gateway_metrics(gateways: Mapping[str, GatewayStats]) -> Iterator[Metric]:
     for field, (metric, about) in _COUNTERS.items():
         counter = CounterMetricFamily(metric, about, labels=["gateway"])
         for name, figures in gateways.items():
-            counter.add_metric([name], getattr(figures.tally, field))
+            counter.add_metric([name], getattr(figures.counters, field))
         yield counter
     for field, (metric, about, label) in _COUNTED.items():
         counter = CounterMetricFamily(metric, about, labels=["gateway", label])
         for name, figures in gateways.items():
-            for value, count in dict(getattr(figures.tally, field)).items():
+            for value, count in dict(getattr(figures.counters, field)).items():
                 counter.add_metric([name, str(value)], count)
         yield counter
     yield from _delays(gateways)
@@ -64,7 +64,7 @@ def _delays(gateways: Mapping[str, GatewayStats]) -> Iterator[Metric]:
     databases: dict[str, LatencyHistogram] = {}
     for name, figures in gateways.items():
         together = LatencyHistogram()
-        for database, delays in dict(figures.tally.delays).items():
+        for database, delays in dict(figures.counters.delays).items():
             together.merge(delays)
             databases.setdefault(database, LatencyHistogram()).merge(delays)
         by_gateway.add_metric([name], _buckets(together), together.seconds)

@@ -11,75 +11,74 @@ from typing import Any
 
 from uvicorn.protocols.http.h11_impl import H11Protocol, RequestResponseCycle
 
-__all__ = ["HEAD_SECONDS", "MOST_CONNECTIONS", "TimeLimitedH11Protocol"]
+__all__ = ["HEAD_SECONDS", "MAX_CONNECTIONS", "TimeLimitedH11Protocol"]
 
-MOST_CONNECTIONS = 1_024
+MAX_CONNECTIONS = 1_024
 HEAD_SECONDS = 10.0
-STUCK_SECONDS = 30.0
-"""Time without progress after which a client that does not read a response is disconnected. A stream may last forever.
-"""
+STALL_SECONDS = 30.0
+"""Time without progress after which a client that does not read is disconnected. A stream may last forever."""
 
 
 class TimeLimitedH11Protocol(H11Protocol):
     """uvicorn's protocol with a limit on head time, read stalls and connections."""
 
-    most_connections = MOST_CONNECTIONS
+    max_connections = MAX_CONNECTIONS
 
     def __init__(self, *given: Any, **named: Any) -> None:
         super().__init__(*given, **named)
-        self._due: asyncio.TimerHandle | None = None
-        self._stuck: asyncio.TimerHandle | None = None
+        self._head_timer: asyncio.TimerHandle | None = None
+        self._stall_timer: asyncio.TimerHandle | None = None
 
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
         super().connection_made(transport)
-        if len(self.connections) > self.most_connections:
+        if len(self.connections) > self.max_connections:
             transport.abort()
         else:
-            self._await_head()
+            self._start_head_timer()
 
     def data_received(self, data: bytes) -> None:
         super().data_received(data)
         cycle: RequestResponseCycle | None = self.cycle
         if cycle is not None and not cycle.response_complete:
-            self._stop_waiting()
-        elif self._due is None and not self.transport.is_closing():
-            self._await_head()
+            self._stop_head_timer()
+        elif self._head_timer is None and not self.transport.is_closing():
+            self._start_head_timer()
 
     def connection_lost(self, exc: Exception | None) -> None:
-        self._stop_waiting()
-        self._is_taking()
+        self._stop_head_timer()
+        self._stop_stall_timer()
         super().connection_lost(exc)
 
     def pause_writing(self) -> None:
         super().pause_writing()
-        self._await_taking()
+        self._start_stall_timer()
 
     def resume_writing(self) -> None:
-        self._is_taking()
+        self._stop_stall_timer()
         super().resume_writing()
 
-    def _await_taking(self) -> None:
+    def _start_stall_timer(self) -> None:
         left = self.transport.get_write_buffer_size()
-        self._stuck = self.loop.call_later(STUCK_SECONDS, self._check_stalled, left)
+        self._stall_timer = self.loop.call_later(STALL_SECONDS, self._check_stalled, left)
 
     def _check_stalled(self, before: int) -> None:
         """Abort a client without progress. Nothing is written meanwhile, so a slow client has fewer bytes left and goes
         on.
         """
         if self.transport.get_write_buffer_size() < before:
-            self._await_taking()
+            self._start_stall_timer()
         else:
             self.transport.abort()
 
-    def _is_taking(self) -> None:
-        if self._stuck is not None:
-            self._stuck.cancel()
-            self._stuck = None
+    def _stop_stall_timer(self) -> None:
+        if self._stall_timer is not None:
+            self._stall_timer.cancel()
+            self._stall_timer = None
 
-    def _await_head(self) -> None:
-        self._due = self.loop.call_later(HEAD_SECONDS, self.transport.abort)
+    def _start_head_timer(self) -> None:
+        self._head_timer = self.loop.call_later(HEAD_SECONDS, self.transport.abort)
 
-    def _stop_waiting(self) -> None:
-        if self._due is not None:
-            self._due.cancel()
-            self._due = None
+    def _stop_head_timer(self) -> None:
+        if self._head_timer is not None:
+            self._head_timer.cancel()
+            self._head_timer = None

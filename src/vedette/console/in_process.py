@@ -22,33 +22,33 @@ __all__ = ["InProcessConnection", "open_in_process"]
 class InProcessConnection:
     """A gateway connection whose messages are awaited in this process."""
 
-    def __init__(self, board: ConnectionRouter, outbox: OutboxMeter) -> None:
-        self._board = board
+    def __init__(self, router: ConnectionRouter, outbox: OutboxMeter) -> None:
+        self._router = router
         self._outbox = outbox
         self._messages: asyncio.Queue[bytes | None] = asyncio.Queue()
-        self._connection = board.connect(self)
+        self._connection = router.connect(self)
         self._excess = 0
         """Bytes received since the outbox became full."""
         self.closed: tuple[int, str] | None = None
 
     # --- sink of the connection ---------------------------------------------------------------------------------
 
-    def send(self, parcel: OutboundFrame) -> None:
+    def send(self, frame: OutboundFrame) -> None:
         if self.closed is not None:
             return
-        if self._outbox.clogged:
-            self._excess += len(parcel.message)
-            if self._excess > self._board.limits.outbox_excess_bytes:
+        if self._outbox.is_full:
+            self._excess += len(frame.message)
+            if self._excess > self._router.limits.outbox_excess_bytes:
                 self._connection.close(CloseCode.STALLED, "too many unread bytes")
                 return
-        self._messages.put_nowait(parcel.message)
-        self._board.in_process_outbox_bytes += len(parcel.message)
-        if self._outbox.add(len(parcel.message)):
-            self._board.outbox_filled(self._connection)
+        self._messages.put_nowait(frame.message)
+        self._router.in_process_outbox_bytes += len(frame.message)
+        if self._outbox.add(len(frame.message)):
+            self._router.outbox_filled(self._connection)
 
-    def send_batch(self, bundle: FrameBatch) -> None:
-        for parcel in bundle.parcels:
-            self.send(parcel)
+    def send_batch(self, batch: FrameBatch) -> None:
+        for frame in batch.frames:
+            self.send(frame)
 
     def close(self, code: int, reason: str) -> None:
         self.closed = (code, reason)
@@ -57,16 +57,16 @@ class InProcessConnection:
     # --- for the HTTP handler -----------------------------------------------------------------------------------
 
     def send_message(self, type: str, payload: Any, id: str | None = None) -> None:
-        self._board.received(self._connection, encode({"type": type, "id": id, "payload": payload}))
+        self._router.received(self._connection, encode({"type": type, "id": id, "payload": payload}))
 
     async def receive(self) -> bytes | None:
         """Return the next message; None if the connection was closed."""
         data = await self._messages.get()
         if data is not None:
-            self._board.in_process_outbox_bytes -= len(data)
+            self._router.in_process_outbox_bytes -= len(data)
             if self._outbox.drained(self._outbox.waiting - len(data)):
                 self._excess = 0
-                self._board.outbox_drained(self._connection)
+                self._router.outbox_drained(self._connection)
         return data
 
     async def request(self, type: str, payload: Any) -> dict[str, Any]:
@@ -83,37 +83,37 @@ class InProcessConnection:
 
     def expire(self) -> bool:
         """Close the connection if its token has expired. Return True if it was closed."""
-        return self._connection.expire(self._board.now())
+        return self._connection.expire(self._router.now())
 
     def seconds_left(self) -> float:
         """Return the remaining lifetime of the token."""
         grant = self._connection.grant
         if grant is None or grant.expires_at is None:
             return math.inf
-        return max(0.0, (grant.expires_at - self._board.now()).total_seconds())
+        return max(0.0, (grant.expires_at - self._router.now()).total_seconds())
 
     def closing_messages(self) -> list[bytes]:
         """Return the queued status messages, which say why it ended. Other queued messages are dropped: the token is no
         longer valid for them.
         """
-        words: list[bytes] = []
+        messages: list[bytes] = []
         while not self._messages.empty():
             data = self._messages.get_nowait()
             if data is not None and data.startswith(b'{"type":"status"'):
-                words.append(data)
-        return words
+                messages.append(data)
+        return messages
 
-    def end(self, *, orderly: bool) -> None:
-        self._board.in_process_outbox_bytes -= self._outbox.waiting
-        self._board.disconnect(self._connection, orderly=orderly)
+    def end(self, *, clean: bool) -> None:
+        self._router.in_process_outbox_bytes -= self._outbox.waiting
+        self._router.disconnect(self._connection, clean=clean)
 
 
 @asynccontextmanager
-async def open_in_process(board: ConnectionRouter, *, orderly: bool) -> AsyncIterator[InProcessConnection]:
-    """Open a connection for one request. `orderly`: the client will not resume it."""
-    high = min(board.limits.stream_outbox_bytes, board.limits.outbox_high_bytes)
-    bridge = InProcessConnection(board, OutboxMeter(high, high // 4))
+async def open_in_process(router: ConnectionRouter, *, clean: bool) -> AsyncIterator[InProcessConnection]:
+    """Open a connection for one request. `clean`: the client will not resume it."""
+    high = min(router.limits.stream_outbox_bytes, router.limits.outbox_high_bytes)
+    connection = InProcessConnection(router, OutboxMeter(high, high // 4))
     try:
-        yield bridge
+        yield connection
     finally:
-        bridge.end(orderly=orderly)
+        connection.end(clean=clean)

@@ -20,77 +20,79 @@ __all__ = ["MetricsSource", "metrics_text", "service_metrics"]
 MetricsSource = Callable[[], Iterator[Metric]]
 
 
-class _Figures:
-    def __init__(self, figures: MetricsSource) -> None:
-        self._figures = figures
+class _Collector:
+    def __init__(self, source: MetricsSource) -> None:
+        self._source = source
 
     def collect(self) -> Iterator[Metric]:
-        return self._figures()
+        return self._source()
 
 
-def metrics_text(figures: MetricsSource, *, names: bool = True) -> bytes:
+def metrics_text(source: MetricsSource, *, names: bool = True) -> bytes:
     """Encode the metrics in Prometheus' text format. Without `names`, omit metrics with database or source names."""
     registry = CollectorRegistry(auto_describe=False)
-    registry.register(_Figures(figures if names else lambda: _nameless(figures())))
+    registry.register(_Collector(source if names else lambda: _without_names(source())))
     return generate_latest(registry)
 
 
-def _nameless(figures: Iterator[Metric]) -> Iterator[Metric]:
+def _without_names(metrics: Iterator[Metric]) -> Iterator[Metric]:
     names = {"database", "source"}
     return (
-        metric for metric in figures if not any(names & sample.labels.keys() for sample in metric.samples)
+        metric for metric in metrics if not any(names & sample.labels.keys() for sample in metric.samples)
     )
 
 
-def _collection_figures(desk: CollectionBroker) -> Iterator[Metric]:
+def _collection_metrics(broker: CollectionBroker) -> Iterator[Metric]:
     yield GaugeMetricFamily(
-        "vedette_collection_streams", "Subscriptions registered with the pipeline", value=desk.streams
+        "vedette_collection_streams", "Subscriptions registered with the pipeline", value=broker.streams
     )
     yield CounterMetricFamily(
-        "vedette_collection_events", "Events of external collections", value=desk.events
+        "vedette_collection_events", "Events of external collections", value=broker.events
     )
     yield CounterMetricFamily(
-        "vedette_collection_resyncs", "Collection streams that had to resync", value=desk.resyncs
+        "vedette_collection_resyncs", "Collection streams that had to resync", value=broker.resyncs
     )
 
 
-def _engine_figures(engine: EngineThread) -> Iterator[Metric]:
+def _engine_metrics(engine: EngineThread) -> Iterator[Metric]:
     broker = engine.broker
     yield GaugeMetricFamily("vedette_inbox_requests", "Requests queued for the engine", value=engine.waiting)
     yield GaugeMetricFamily("vedette_streams", "Watches behind all subscriptions", value=broker.streams)
     yield CounterMetricFamily("vedette_events", "Events of all streams", value=broker.events)
     resumes = CounterMetricFamily("vedette_resumes", "Resumes by outcome", labels=["outcome"])
-    for outcome, count in dict(broker.subscribing.resumes).items():
+    for outcome, count in dict(broker.graph_subscriber.resumes).items():
         resumes.add_metric([outcome], count)
     yield resumes
 
 
 _DATABASE_GAUGES: Mapping[str, tuple[str, Callable[[Tenant], float]]] = {
-    "window_events": ("Events in the replay window", lambda desk: len(desk.window)),
-    "window_bytes": ("Bytes of the events in the replay window", lambda desk: desk.window.bytes),
+    "window_events": ("Events in the replay window", lambda tenant: len(tenant.window)),
+    "window_bytes": ("Bytes of the events in the replay window", lambda tenant: tenant.window.bytes),
     "lag_commits": (
         "Commits that are not yet durable; their events are not yet published",
-        lambda desk: desk.database.log_writer.submitted_sequence - desk.database.log_writer.durable_sequence,
+        lambda tenant: (
+            tenant.database.log_writer.submitted_sequence - tenant.database.log_writer.durable_sequence
+        ),
     ),
 }
 _DATABASE_COUNTERS: Mapping[str, tuple[str, Callable[[Tenant], float]]] = {
-    "ticks": ("Logical time", lambda desk: desk.database.state.tick),
-    "filter_candidates": ("Filters evaluated for changes", lambda desk: desk.candidates),
-    "filter_matches": ("Filters that matched changes", lambda desk: desk.matches),
+    "ticks": ("Logical time", lambda tenant: tenant.database.state.tick),
+    "filter_candidates": ("Filters evaluated for changes", lambda tenant: tenant.candidates),
+    "filter_matches": ("Filters that matched changes", lambda tenant: tenant.matches),
 }
 
 
-def _database_figures(desks: Mapping[str, Tenant]) -> Iterator[Metric]:
+def _database_metrics(tenants: Mapping[str, Tenant]) -> Iterator[Metric]:
     """Metrics by database. Events of the graph are partition 0."""
     for name, (about, value) in _DATABASE_GAUGES.items():
         gauge = GaugeMetricFamily(f"vedette_{name}", about, labels=["database"])
-        for database, desk in desks.items():
-            gauge.add_metric([database], value(desk))
+        for database, tenant in tenants.items():
+            gauge.add_metric([database], value(tenant))
         yield gauge
     for name, (about, value) in _DATABASE_COUNTERS.items():
         counter = CounterMetricFamily(f"vedette_{name}", about, labels=["database"])
-        for database, desk in desks.items():
-            counter.add_metric([database], value(desk))
+        for database, tenant in tenants.items():
+            counter.add_metric([database], value(tenant))
         yield counter
 
 
@@ -100,10 +102,10 @@ def service_metrics(service: GatewayService) -> MetricsSource:
     def collect() -> Iterator[Metric]:
         broker = service.engine.broker
         yield from gateway_metrics(_gateways(service))
-        yield from _engine_figures(service.engine)
-        yield from _database_figures(dict(broker.tenants))
+        yield from _engine_metrics(service.engine)
+        yield from _database_metrics(dict(broker.tenants))
         if broker.collections is not None:
-            yield from _collection_figures(broker.collections)
+            yield from _collection_metrics(broker.collections)
         pipeline = read_figures(service.directory) if service.directory is not None else None
         if pipeline is not None:
             yield from pipeline_metrics(pipeline)
@@ -115,5 +117,5 @@ def _gateways(service: GatewayService) -> dict[str, link.GatewayStats]:
     """Return statistics by gateway name. `engine`: sockets and HTTP of this process; `local`: command lines; then the
     workers. A restarted worker replaces the leaving one of the same name.
     """
-    found = {"engine": service.server.figures(), "local": service.local.figures()}
-    return found | {port.name: port.figures for port in service.links.ports if port.figures is not None}
+    found = {"engine": service.server.stats(), "local": service.local.stats()}
+    return found | {port.name: port.stats for port in service.links.ports if port.stats is not None}

@@ -18,7 +18,7 @@ from vedette.gateway.server.access import is_loopback, origin_allowed
 
 __all__ = ["OriginMiddleware"]
 
-_BEFORE = {
+_PREFLIGHT_HEADERS = {
     "Access-Control-Allow-Methods": "GET, POST",
     "Access-Control-Allow-Headers": "Authorization, Content-Type, Last-Event-ID",
     "Access-Control-Max-Age": "600",
@@ -28,8 +28,8 @@ _BEFORE = {
 class OriginMiddleware:
     """Rejects other origins and, without authentication, host names that are not loopback (DNS rebinding)."""
 
-    def __init__(self, app: ASGIApp, *, allowed: tuple[str, ...], guarded: bool) -> None:
-        self._app, self._allowed, self._guarded = app, allowed, guarded
+    def __init__(self, app: ASGIApp, *, allowed: tuple[str, ...], requires_auth: bool) -> None:
+        self._app, self._allowed, self._requires_auth = app, allowed, requires_auth
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         if scope["type"] != "http":
@@ -38,13 +38,15 @@ class OriginMiddleware:
         headers = dict(scope["headers"])
         host = headers.get(b"host", b"").decode("latin-1")
         origin = headers.get(b"origin", b"").decode("latin-1")
-        named = self._guarded or is_loopback(host.rsplit(":", 1)[0] if not host.endswith("]") else host)
-        if not named or not origin_allowed(origin, host, self._allowed, guarded=self._guarded):
+        named = self._requires_auth or is_loopback(host.rsplit(":", 1)[0] if not host.endswith("]") else host)
+        if not named or not origin_allowed(origin, host, self._allowed, requires_auth=self._requires_auth):
             await PlainTextResponse("Origin not allowed\n", 403)(scope, receive, send)
         elif not origin:
             await self._app(scope, receive, send)
         elif scope["method"] == "OPTIONS" and b"access-control-request-method" in headers:
-            await Response(status_code=204, headers=_BEFORE)(scope, receive, _with_cors_headers(send, origin))
+            await Response(status_code=204, headers=_PREFLIGHT_HEADERS)(
+                scope, receive, _with_cors_headers(send, origin)
+            )
         else:
             await self._app(scope, receive, _with_cors_headers(send, origin))
 
@@ -52,11 +54,11 @@ class OriginMiddleware:
 def _with_cors_headers(send: Send, origin: str) -> Send:
     """Add CORS headers to the response."""
 
-    async def told(message: MutableMapping[str, Any]) -> None:
+    async def send_with_headers(message: MutableMapping[str, Any]) -> None:
         if message["type"] == "http.response.start":
             answer = MutableHeaders(scope=message)
             answer["Access-Control-Allow-Origin"] = origin
             answer.add_vary_header("Origin")
         await send(message)
 
-    return told
+    return send_with_headers

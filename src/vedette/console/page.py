@@ -8,10 +8,10 @@ from pathlib import Path
 from starlette.requests import Request
 from starlette.responses import FileResponse, JSONResponse, PlainTextResponse, Response
 
-__all__ = ["STATIC", "ServerInfo", "facts_response", "front_page"]
+__all__ = ["STATIC", "ServerInfo", "front_page", "info_response"]
 
 STATIC = Path(__file__).parent / "static"
-_PLACES = """Vedette. Endpoints:
+_INDEX_TEXT = """Vedette. Endpoints:
 
   /                                             web console
   /health, /ready, /metrics                     health checks and metrics
@@ -22,7 +22,7 @@ _PLACES = """Vedette. Endpoints:
 
 The WebSocket endpoint is /realtime/ws on the other port.
 """
-_SAFE = {
+_SECURITY_HEADERS = {
     "Content-Security-Policy": "default-src 'self'; connect-src 'self' ws: wss:; frame-ancestors 'none'",
     "X-Content-Type-Options": "nosniff",
     "Referrer-Policy": "no-referrer",
@@ -43,11 +43,11 @@ class ServerInfo:
 async def front_page(request: Request) -> Response:
     """Return the console to browsers, and a plain-text index to other clients."""
     if "text/html" in request.headers.get("accept", ""):
-        return FileResponse(STATIC / "index.html", headers=_SAFE)
-    return PlainTextResponse(_PLACES)
+        return FileResponse(STATIC / "index.html", headers=_SECURITY_HEADERS)
+    return PlainTextResponse(_INDEX_TEXT)
 
 
-def facts_response(facts: ServerInfo, *, guarded: bool) -> Response:
+def info_response(info: ServerInfo, *, requires_auth: bool) -> Response:
     """Return server information. Database names are included only if no authentication is configured."""
-    found = {"webSocketPort": facts.port, "secure": facts.secure, "tokens": guarded}
-    return JSONResponse(found if guarded else {**found, "databases": facts.databases})
+    found = {"webSocketPort": info.port, "secure": info.secure, "tokens": requires_auth}
+    return JSONResponse(found if requires_auth else {**found, "databases": info.databases})

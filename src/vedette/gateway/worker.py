@@ -30,10 +30,10 @@ __all__ = ["GatewayWorker"]
 log = logging.getLogger(__name__)
 _RETRY_SECONDS = 0.25
 _REPORT_SECONDS = 1.0
-_MOST_WAITING_BYTES = 64 * 1024 * 1024
+_MAX_WAITING_BYTES = 64 * 1024 * 1024
 
 
-class _Link(asyncio.Protocol):
+class _BrokerLink(asyncio.Protocol):
     """The worker's end of the link."""
 
     def __init__(self, worker: GatewayWorker) -> None:
@@ -49,7 +49,7 @@ class _Link(asyncio.Protocol):
     def data_received(self, data: bytes) -> None:
         try:
             for frame in self._reader.feed(data):
-                self._take(decode_batch(frame, from_gateway=False))
+                self._receive(decode_batch(frame, from_gateway=False))
         except (ValueError, msgspec.MsgspecError):
             log.exception(
                 "The engine sent an invalid frame; the connection is closed", extra={"action": "link.garbage"}
@@ -57,13 +57,13 @@ class _Link(asyncio.Protocol):
             if self.transport is not None:
                 self.transport.abort()
 
-    def _take(self, records: list[Any]) -> None:
+    def _receive(self, records: list[Any]) -> None:
         for record in records:
             if isinstance(record, link.Welcome) and not self.welcome.done():
                 self.welcome.set_result(None)
             elif isinstance(record, link.LinkRejected) and not self.welcome.done():
-                self.welcome.set_exception(PermissionError(record.why))
-        self._worker.said([r for r in records if not isinstance(r, link.Welcome | link.LinkRejected)])
+                self.welcome.set_exception(PermissionError(record.reason))
+        self._worker.deliver([r for r in records if not isinstance(r, link.Welcome | link.LinkRejected)])
 
     def connection_lost(self, exc: Exception | None) -> None:  # noqa: ARG002
         self.transport = None
@@ -92,31 +92,31 @@ class GatewayWorker:
         self._secret = secret
         self._name = name
         self._on_drain = on_drain
-        self._link: _Link | None = None
+        self._link: _BrokerLink | None = None
         self._requests: list[Any] = []
         self._flushing = False
-        self._keeper: asyncio.Task[None] | None = None
-        self._reporter: asyncio.Task[None] | None = None
+        self._link_task: asyncio.Task[None] | None = None
+        self._report_task: asyncio.Task[None] | None = None
         self.linked = asyncio.Event()
-        self.board = ConnectionRouter(limits=limits, authority=authority, clock=clock, ask=self._ask)
-        self.server = GatewayServer(self.board, clock=clock, allowed_origins=allowed_origins, tls=tls)
+        self.router = ConnectionRouter(limits=limits, authority=authority, clock=clock, submit=self._submit)
+        self.server = GatewayServer(self.router, clock=clock, allowed_origins=allowed_origins, tls=tls)
         self.server.engine_unreachable = True
 
     async def start(self, host: str, port: int, *, reuse_port: bool = True) -> int:
         """Connect to the engine, then listen."""
-        self._keeper = asyncio.get_running_loop().create_task(self._keep())
+        self._link_task = asyncio.get_running_loop().create_task(self._run_link())
         linked = asyncio.create_task(self.linked.wait())
-        await asyncio.wait([linked, self._keeper], return_when=asyncio.FIRST_COMPLETED)
-        if self._keeper.done():
+        await asyncio.wait([linked, self._link_task], return_when=asyncio.FIRST_COMPLETED)
+        if self._link_task.done():
             linked.cancel()
-            self._keeper.result()  # raises the reason
-        self._reporter = asyncio.get_running_loop().create_task(self._report())
+            self._link_task.result()  # raises the reason
+        self._report_task = asyncio.get_running_loop().create_task(self._report())
         return await self.server.start(host, port, reuse_port=reuse_port)
 
     async def stop(self, *, drain_seconds: float = 5.0) -> None:
         await self.server.stop(drain_seconds=drain_seconds)
         self._flush()
-        tasks = [task for task in (self._keeper, self._reporter) if task is not None]
+        tasks = [task for task in (self._link_task, self._report_task) if task is not None]
         for task in tasks:
             task.cancel()
         await asyncio.gather(*tasks, return_exceptions=True)
@@ -126,53 +126,53 @@ class GatewayWorker:
 
     # --- link ---------------------------------------------------------------------------------------------------
 
-    async def _keep(self) -> None:
+    async def _run_link(self) -> None:
         while True:
             try:
-                await self._hold()
+                await self._run_connection()
             except OSError as error:
                 if isinstance(error, PermissionError):
                     raise
                 log.debug("The engine cannot be reached: %s", error, extra={"action": "worker.waiting"})
             await asyncio.sleep(_RETRY_SECONDS)
 
-    async def _hold(self) -> None:
+    async def _run_connection(self) -> None:
         """Run one link until it closes."""
         loop = asyncio.get_running_loop()
-        _, held = await loop.create_unix_connection(lambda: _Link(self), str(self._socket))
-        transport = held.transport
+        _, connection = await loop.create_unix_connection(lambda: _BrokerLink(self), str(self._socket))
+        transport = connection.transport
         assert transport is not None
         transport.write(
             encode_batch([link.Hello(version=LINK_VERSION, secret=self._secret, name=self._name)])
         )
         try:
-            await held.welcome
+            await connection.welcome
         except PermissionError:
             transport.abort()
-            await held.lost.wait()
+            await connection.lost.wait()
             raise
-        if held.lost.is_set():
+        if connection.lost.is_set():
             return
         self._requests.clear()
-        self._link, self.server.engine_unreachable = held, False
+        self._link, self.server.engine_unreachable = connection, False
         self.linked.set()
-        await held.lost.wait()
+        await connection.lost.wait()
         self._link, self.server.engine_unreachable = None, True
         self.linked.clear()
-        self.board.engine_lost()
+        self.router.engine_lost()
 
     async def _report(self) -> None:
         """Send statistics for the engine's `/metrics`."""
         while True:
             await asyncio.sleep(_REPORT_SECONDS)
-            self._ask(self.server.figures())
+            self._submit(self.server.stats())
 
-    def _ask(self, record: Any) -> bool:
-        held = self._link
-        if held is None or held.transport is None:
+    def _submit(self, record: Any) -> bool:
+        connection = self._link
+        if connection is None or connection.transport is None:
             return False
-        freeing = isinstance(record, link.CloseConnection | link.AckEvents | link.UpdateClaims)
-        if held.transport.get_write_buffer_size() > _MOST_WAITING_BYTES and not freeing:
+        bypass_limit = isinstance(record, link.CloseConnection | link.AckEvents | link.UpdateClaims)
+        if connection.transport.get_write_buffer_size() > _MAX_WAITING_BYTES and not bypass_limit:
             return False
         self._requests.append(record)
         if not self._flushing:
@@ -185,15 +185,15 @@ class GatewayWorker:
         self._flushing = False
         requests, self._requests = self._requests, []
         if requests and self._link is not None and self._link.transport is not None:
-            self._link.transport.writelines(encode_frames(requests, unsaid=self._unsaid))
+            self._link.transport.writelines(encode_frames(requests, on_failed=self._fail_request))
 
-    def _unsaid(self, record: Any) -> None:
+    def _fail_request(self, record: Any) -> None:
         """Reply with an internal error to a request that could not be encoded."""
         payload = {"code": "internal", "message": "internal error; see the server log"}
         id = record.sub_id if isinstance(record, link.SubscribeRequest) else getattr(record, "id", None)
-        self.board.deliver([link.RequestFailed(conn=record.conn, id=id, payload=payload)])
+        self.router.deliver([link.RequestFailed(conn=record.conn, id=id, payload=payload)])
 
-    def said(self, records: list[Any]) -> None:
+    def deliver(self, records: list[Any]) -> None:
         if any(isinstance(record, link.Drain) for record in records):
             self._on_drain()
-        self.board.deliver(records)
+        self.router.deliver(records)

@@ -14,12 +14,12 @@ from pathlib import Path
 from threading import Event, Thread
 
 from vedette.console.app import HttpServer, make_app
-from vedette.console.http_server import MOST_CONNECTIONS
+from vedette.console.http_server import MAX_CONNECTIONS
 from vedette.console.metrics import service_metrics
 from vedette.console.page import ServerInfo
 from vedette.engine.data_directory import Vedette
 from vedette.gateway.server.access import require_auth_or_loopback
-from vedette.gateway.server.tls import tls_of
+from vedette.gateway.server.tls import make_tls_context
 from vedette.gateway.service import GatewayService
 from vedette.processes.ports import explain_bind_errors
 from vedette.processes.server_file import SERVER_FILE_NAME, ServerFile, write_server_file
@@ -45,21 +45,21 @@ async def run_engine_server(
 ) -> None:
     """Serve until `stop` is set; `started` is told the ports once everything listens."""
     service = GatewayService(home, directory=options.directory)
-    require_auth_or_loopback(options.host, guarded=service.server.requires_auth)
+    require_auth_or_loopback(options.host, requires_auth=service.server.requires_auth)
     ports: list[int] = []
     app = make_app(
-        service.board,
-        figures=service_metrics(service),
+        service.router,
+        metrics_source=service_metrics(service),
         ready=lambda: not_ready_reason(service, options.workers),
-        facts=lambda: ServerInfo(
+        server_info=lambda: ServerInfo(
             port=ports[-1] if ports else options.port,
             secure=bool(home.settings.tls_certificate),
             databases=tuple(home.databases()),
         ),
         allowed_origins=home.settings.allowed_origins,
     )
-    http = HttpServer(app, tls=tls_of(home.settings, MOST_CONNECTIONS))
-    service.begin()
+    http = HttpServer(app, tls=make_tls_context(home.settings, MAX_CONNECTIONS))
+    service.start_engine()
     try:
         async with _listening(service, http, options) as found:
             ports.append(found.port)

@@ -27,26 +27,26 @@ Held = TypeVar("Held")
 class CausalBuffer(Generic[Held]):
     """`add` each change once; call `release_up_to` when a batch that includes the watch is complete."""
 
-    def __init__(self, most: int = MAX_BUFFERED_CHANGES) -> None:
-        self._max_changes = most
+    def __init__(self, max_changes: int = MAX_BUFFERED_CHANGES) -> None:
+        self._max_changes = max_changes
         self._buffered: list[tuple[int, int, Held]] = []
         self._arrivals = 0
 
     def __len__(self) -> int:
         return len(self._buffered)
 
-    def add(self, offset: int, thing: Held) -> bool:
+    def add(self, offset: int, item: Held) -> bool:
         """Buffer an item. If the buffer is full, clear it and return False."""
         self._arrivals += 1
-        heappush(self._buffered, (offset, self._arrivals, thing))
+        heappush(self._buffered, (offset, self._arrivals, item))
         if len(self._buffered) <= self._max_changes:
             return True
         self._buffered.clear()
         return False
 
-    def release_up_to(self, upto: int) -> list[Held]:
+    def release_up_to(self, offset: int) -> list[Held]:
         """Remove and return all items up to an offset, in offset order."""
         found: list[Held] = []
-        while self._buffered and self._buffered[0][0] <= upto:
+        while self._buffered and self._buffered[0][0] <= offset:
             found.append(heappop(self._buffered)[2])
         return found

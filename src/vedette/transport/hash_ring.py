@@ -35,9 +35,9 @@ class HashRing:
 
     def owners(self, key: str, count: int = 1) -> list[str]:
         """Return the owner of a key, followed by the owners that would replace it in turn."""
-        places, members = self._points
+        hashes, members = self._points
         found: list[str] = []
-        start = bisect_left(places, text_hash(key)) if places else 0
+        start = bisect_left(hashes, text_hash(key)) if hashes else 0
         for step in range(len(members)):
             member = members[(start + step) % len(members)]
             if member not in found:

@@ -38,7 +38,7 @@ _CHARACTER_BYTES = 4
 
 def open_client(address: str, secret: str, sender: str) -> IngestClient:
     """Open a link to `host:port` or to the path of a Unix socket. Raise PipelineError E6301 on failure."""
-    opened = IngestClient(_connected(address), address)
+    opened = IngestClient(_connect(address), address)
     try:
         opened._handshake(Hello(secret=secret, sender=sender))
     except PipelineError:
@@ -47,7 +47,7 @@ def open_client(address: str, secret: str, sender: str) -> IngestClient:
     return opened
 
 
-def _connected(address: str) -> socket.socket:
+def _connect(address: str) -> socket.socket:
     try:
         if "/" not in address:
             host, _, port = address.rpartition(":")
@@ -80,14 +80,14 @@ class IngestClient:
 
     def send_changes(self, changes: Sequence[DeliveredChange]) -> None:
         """Send changes in frames of bounded size. The gateway has them once `wait_until_accepted` returns."""
-        for portion in _chunks(changes, _encoded_size):
+        for chunk in _chunks(changes, _encoded_size):
             self._number += 1
-            self._send(Deliver(number=self._number, changes=portion))
+            self._send(Deliver(number=self._number, changes=chunk))
 
     def send_window_events(self, windows: Sequence[WindowResult]) -> None:
-        for portion in _chunks(windows, lambda told: len(told.payload)):
+        for chunk in _chunks(windows, lambda result: len(result.payload)):
             self._number += 1
-            self._send(Deliver(number=self._number, windows=portion))
+            self._send(Deliver(number=self._number, windows=chunk))
 
     def send(self, frame: Complete | Status) -> None:
         """Send a frame without waiting for acceptance. A caller that needs certainty must send it again."""
@@ -129,17 +129,17 @@ class IngestClient:
 
 def _chunks(items: Sequence[T], weight_of: Callable[[T], int]) -> Iterator[list[T]]:
     """Split items, in order, into lists of bounded length and size."""
-    portion: list[T] = []
+    chunk: list[T] = []
     size = 0
     for item in items:
         weight = weight_of(item)
-        if portion and (len(portion) >= MAX_FRAME_CHANGES or size + weight > MAX_CHUNK_BYTES):
-            yield portion
-            portion, size = [], 0
-        portion.append(item)
+        if chunk and (len(chunk) >= MAX_FRAME_CHANGES or size + weight > MAX_CHUNK_BYTES):
+            yield chunk
+            chunk, size = [], 0
+        chunk.append(item)
         size += weight
-    if portion:
-        yield portion
+    if chunk:
+        yield chunk
 
 
 def _encoded_size(change: DeliveredChange) -> int:
@@ -149,6 +149,8 @@ def _encoded_size(change: DeliveredChange) -> int:
     return images + _NUMBER_BYTES * numbers + _CHARACTER_BYTES * len(change.key)
 
 
-def _unreachable(address: str, why: str) -> PipelineError:
-    text = f"the gateway at {address} did not accept a delivery ({why}): it is retried while its lease lasts"
+def _unreachable(address: str, reason: str) -> PipelineError:
+    text = (
+        f"the gateway at {address} did not accept a delivery ({reason}): it is retried while its lease lasts"
+    )
     return PipelineError("E6301", text, fields={"address": address})

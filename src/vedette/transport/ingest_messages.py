@@ -147,10 +147,10 @@ def encode_frame(frame: Frame) -> bytes:
 class FrameReader:
     """Bytes in, frames out. No I/O."""
 
-    def __init__(self, most_bytes: int = MAX_FRAME_BYTES) -> None:
-        """`most_bytes`: frame limit until `lift_size_limit`, which is called once the peer has authenticated."""
+    def __init__(self, max_bytes: int = MAX_FRAME_BYTES) -> None:
+        """`max_bytes`: frame limit until `lift_size_limit`, which is called once the peer has authenticated."""
         self._buffer = bytearray()
-        self._max_bytes = most_bytes
+        self._max_bytes = max_bytes
 
     def lift_size_limit(self) -> None:
         self._max_bytes = MAX_FRAME_BYTES

@@ -75,10 +75,10 @@ class ChangeReceiver:
         self._epochs: dict[int, int] = {}
         self._windows: dict[int, int] = {}
         """Subscription ▸ last position of its window results."""
-        self._batch = (-1, -1)
+        self._latest_batch = (-1, -1)
         """Offset and version of the latest batch with a completed share."""
         self._is_complete = False
-        self._shares: set[int] = set()
+        self._completed_shares: set[int] = set()
 
     def track_epochs(self, epochs: Mapping[int, int]) -> None:
         """Track partitions of a new subscription. A higher epoch is a loss from now on."""
@@ -88,43 +88,46 @@ class ChangeReceiver:
     def receive(self, frame: Deliver | Complete | Status) -> list[ReceiverOutput]:
         match frame:
             case Deliver(changes=changes, windows=windows):
-                told = [output for change in changes for output in self._change(change)]
-                return [*told, *filter(self._is_news, windows)]
+                outputs = [output for change in changes for output in self._change(change)]
+                return [*outputs, *filter(self._is_new, windows)]
             case Complete():
                 return self._complete(frame)
             case Status(partitions=partitions):
                 return [output for status in partitions for output in self._status(status)]
 
-    def _is_news(self, told: WindowResult) -> bool:
-        known = self._windows.get(told.subscription, 0)
-        self._windows[told.subscription] = max(known, told.position)
-        return told.position > known
+    def _is_new(self, result: WindowResult) -> bool:
+        known = self._windows.get(result.subscription, 0)
+        self._windows[result.subscription] = max(known, result.position)
+        return result.position > known
 
     def remove_subscription(self, subscription: int) -> None:
         """Forget the window position of an ended subscription."""
         self._windows.pop(subscription, None)
 
     def _change(self, change: DeliveredChange) -> list[ReceiverOutput]:
-        found = self._epoch(change.partition, change.epoch, "the log of this partition was lost")
-        place = (change.epoch, change.seq)
+        outputs = self._epoch(change.partition, change.epoch, "the log of this partition was lost")
+        position = (change.epoch, change.seq)
         if change.epoch < self._epochs[change.partition]:
-            return found  # from before the loss; no subscriber needs it
+            return outputs  # from before the loss; no subscriber needs it
         if not change.again:
-            if place <= self._last.get(change.partition, (0, 0)):
-                return found
-            self._last[change.partition] = place
+            if position <= self._last.get(change.partition, (0, 0)):
+                return outputs
+            self._last[change.partition] = position
         if change.unfiltered:
-            return [*found, UnfilteredChange(change)]
-        return [*found, MatchedChange(change, tuple(change.enter), tuple(change.update), tuple(change.leave))]
+            return [*outputs, UnfilteredChange(change)]
+        return [
+            *outputs,
+            MatchedChange(change, tuple(change.enter), tuple(change.update), tuple(change.leave)),
+        ]
 
     def _complete(self, frame: Complete) -> list[ReceiverOutput]:
         batch = (frame.offset, frame.version)
-        if batch > self._batch:
-            self._batch, self._shares, self._is_complete = batch, set(), False
-        if batch < self._batch or self._is_complete:
+        if batch > self._latest_batch:
+            self._latest_batch, self._completed_shares, self._is_complete = batch, set(), False
+        if batch < self._latest_batch or self._is_complete:
             return []
-        self._shares.add(frame.share)
-        self._is_complete = frame.shares == 1 or len(self._shares) == frame.shares
+        self._completed_shares.add(frame.share)
+        self._is_complete = frame.shares == 1 or len(self._completed_shares) == frame.shares
         return [BatchCompleted(frame.offset)] if self._is_complete else []
 
     def _status(self, status: PartitionStatus) -> list[ReceiverOutput]:

@@ -10,22 +10,22 @@ from pathlib import Path
 
 from vedette.errors import StoreError
 
-__all__ = ["close_to_others", "remove_stale_socket", "socket_path"]
+__all__ = ["remove_stale_socket", "restrict_to_owner", "socket_path"]
 
-_LONGEST = 100
+_MAX_PATH_BYTES = 100
 """Path length that every supported system accepts."""
 
 
 def socket_path(directory: Path, name: str) -> Path:
     """Return the path in the directory. If it would be too long, use a private directory for temporary files."""
     path = directory.resolve() / name
-    if len(str(path).encode()) <= _LONGEST:
+    if len(str(path).encode()) <= _MAX_PATH_BYTES:
         return path
     digest = hashlib.blake2b(str(directory.resolve()).encode(), digest_size=8).hexdigest()
-    return _private(Path(tempfile.gettempdir()) / f"vedette-{digest}") / name
+    return _private_directory(Path(tempfile.gettempdir()) / f"vedette-{digest}") / name
 
 
-def _private(folder: Path) -> Path:
+def _private_directory(folder: Path) -> Path:
     """Create a directory and check its owner, since anyone can create one of this name among temporary files."""
     folder.mkdir(mode=0o700, exist_ok=True)
     found = folder.lstat()
@@ -41,5 +41,5 @@ def remove_stale_socket(path: Path) -> None:
     path.unlink(missing_ok=True)
 
 
-def close_to_others(path: Path) -> None:
+def restrict_to_owner(path: Path) -> None:
     path.chmod(0o600)

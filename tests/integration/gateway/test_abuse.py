@@ -32,7 +32,7 @@ from vedette.gateway.server import websocket as shell_module
 from vedette.gateway.server.access import origin_allowed
 from vedette.gateway.server.auth import AuthError, JwtAuthenticator
 from vedette.gateway.server.jwk_set import KeySet
-from vedette.gateway.server.listener import GatewayServer, most_sockets
+from vedette.gateway.server.listener import GatewayServer, max_sockets
 from vedette.gateway.server.websocket import WebSocketConnection
 from vedette.gateway.streams import stream as streams_module
 from vedette.gateway.wire import broker_link as link
@@ -83,7 +83,7 @@ def test_who_does_not_get_to_the_point_is_cut_off(tmp_path: Path, said: str, mon
 
 
 def test_sockets_beyond_the_bound_are_closed_at_once_and_the_others_stay(server: Serving):
-    server.service.server.most_sockets = 3
+    server.service.server.max_sockets = 3
     held = [dial(server.port) for _ in range(3)]
     server.on_loop(lambda: None)
     for line in held:
@@ -96,8 +96,8 @@ def test_sockets_beyond_the_bound_are_closed_at_once_and_the_others_stay(server:
 
 def test_no_bound_takes_the_last_descriptor():
     allowed, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
-    assert most_sockets(10**9) <= max(64, allowed - 2_048)
-    assert most_sockets(100) == 164
+    assert max_sockets(10**9) <= max(64, allowed - 2_048)
+    assert max_sockets(100) == 164
 
 
 @pytest.mark.parametrize("said", [b"", b"GET /health HT", b"GET /health HTTP/1.1\r\nHost: 127.0.0.1\r\nX: "])
@@ -129,7 +129,7 @@ def test_a_body_that_never_comes_is_refused(server: Serving, monkeypatch: pytest
 
 
 def test_http_connections_are_bounded(server: Serving, monkeypatch: pytest.MonkeyPatch):
-    monkeypatch.setattr(timely.TimeLimitedH11Protocol, "most_connections", 2)
+    monkeypatch.setattr(timely.TimeLimitedH11Protocol, "max_connections", 2)
     held = [dial(server.http_port) for _ in range(2)]
     for line in held:
         line.sendall(b"GET /health HTTP/1.1\r\nHost: 127.0.0.1\r\n\r\n")
@@ -184,10 +184,10 @@ def test_what_is_said_before_the_engine_has_answered_is_bounded_in_bytes(wire: W
     client.board.received(client.connection, json.dumps({"type": "auth", "payload": {"database": "default"}}))
     for _ in range(15):
         client.board.received(client.connection, statement)
-    assert wire.boards[0].request_budget.waiting <= wire.limits.max_pending_bytes
+    assert wire.boards[0].request_budget.pending_bytes <= wire.limits.max_pending_bytes
     codes = [message["payload"]["code"] for message in client.all() if message["type"] == "error"]
     assert codes.count("busy") == 6
-    assert wire.boards[0].request_budget.waiting == 0, "all were answered"
+    assert wire.boards[0].request_budget.pending_bytes == 0, "all were answered"
 
 
 def test_what_waits_for_all_connections_of_a_gateway_is_bounded_too():
@@ -200,7 +200,7 @@ def test_what_waits_for_all_connections_of_a_gateway_is_bounded_too():
         client.cut()
     codes = [message["payload"]["code"] for client in clients for message in client.all()]
     assert codes.count("busy") == 9
-    assert wire.boards[0].request_budget.waiting == 0, "answered, or gone"
+    assert wire.boards[0].request_budget.pending_bytes == 0, "answered, or gone"
     wire.close()
 
 
@@ -275,8 +275,8 @@ def test_acks_of_a_client_that_is_busy_do_not_pile_up(wire: Wire):
     for seq in range(1_000):
         client.send("ack", {"seq": seq, "subId": "s"})
         client.send("ack", {"seq": seq, "subId": f"no such {seq}"})
-    assert [trim.seq for trim in known.trims.values()] == [999]
-    assert not known.queue
+    assert [trim.seq for trim in known.deferred_acks.values()] == [999]
+    assert not known.deferred_requests
     known.busy = False
 
 
@@ -293,9 +293,9 @@ def test_answers_that_nobody_takes_are_bounded(tmp_path: Path):
         line.sendall(masked({"type": "auth", "id": "a", "payload": {"database": "default"}}))
         question = masked({"type": "execute", "payload": {"statement": "MATCH t: Task RETURN t.text"}})
         line.sendall(question * 200)
-        most, board = 0, server.service.board
+        most, board = 0, server.service.router
         while not board.counters.closed:
-            most = max(most, server.on_loop(lambda: server.service.server.waiting_bytes))
+            most = max(most, server.on_loop(lambda: server.service.server.outbox_bytes))
         assert most < limits.outbox_excess_bytes + 4 * 600_000
         assert board.counters.closed == {4001: 1}
 
@@ -315,7 +315,9 @@ def test_a_credit_of_many_large_events_is_bounded_in_bytes(
     while len(told) < 100:
         events = [m["payload"] for m in client.all() if m["type"] == "event"]
         events = [event for event in events if event["payload"]["type"] != "initial"]
-        assert 0 < len(events) <= 10 + streams_module.AT_ONCE, "so many, and then those that were confirmed"
+        assert 0 < len(events) <= 10 + streams_module.TAKE_BATCH_EVENTS, (
+            "so many, and then those that were confirmed"
+        )
         for event in events:
             told.append(event["payload"]["match"]["t.n"])
             settled = (
@@ -499,7 +501,7 @@ def test_a_record_that_cannot_be_said_keeps_no_other_from_being_said(caplog: pyt
     records = [link.ExecuteRequest(conn=n, id=str(n), kind="execute", text="", params={}) for n in range(7)]
     records[4].params = {"n": 2**70}
     unsaid: list[Any] = []
-    frames = link.encode_frames(records, unsaid=unsaid.append)
+    frames = link.encode_frames(records, on_failed=unsaid.append)
     said = [record for frame in frames for record in link.decode_batch(frame[4:], from_gateway=True)]
     assert [record.conn for record in said] == [0, 1, 2, 3, 5, 6]
     assert unsaid == [records[4]]
@@ -575,8 +577,8 @@ def test_claims_that_a_link_cannot_carry_are_refused():
 
 @pytest.mark.parametrize("name", ["http://[", "http://[::1", "http://127.0.0.1@[", "null", "\x80"])
 def test_origins_and_hosts_that_are_none_are_refused(name: str):
-    assert not origin_allowed(name, "127.0.0.1", (), guarded=True)
-    assert not origin_allowed("http://127.0.0.1", name.removeprefix("http://"), (), guarded=True)
+    assert not origin_allowed(name, "127.0.0.1", (), requires_auth=True)
+    assert not origin_allowed("http://127.0.0.1", name.removeprefix("http://"), (), requires_auth=True)
 
 
 @pytest.mark.parametrize("params", ["[" * 5_000, '{"n": "\\ud800"}', '{"n": NaN}', "", f'{{"n": {HUGE}}}'])

@@ -76,7 +76,7 @@ def test_what_was_done_is_said_to_be_done_although_its_answer_is_too_large(wire:
     client.send("execute", {"statement": "MATCH d: Doc SET d.n = 7 RETURNING d.text"}, id="q")
     answer = settled(client, "q")
     assert answer["payload"]["code"] == "too_large"
-    assert "carried out" in answer["payload"]["message"]
+    assert "was executed" in answer["payload"]["message"]
     assert client.execute("MATCH d: Doc WHERE d.n = 7 RETURN COUNT(*) AS n")["rows"] == [[3]]
 
 
@@ -196,7 +196,7 @@ def test_a_stream_that_cannot_go_on_is_ended_and_not_silent(
 
 
 def test_a_batch_of_much_is_told_in_parts(wire: Wire, monkeypatch: pytest.MonkeyPatch):
-    monkeypatch.setattr("vedette.gateway.broker.broker.RELEASE_BYTES", 4_000)
+    monkeypatch.setattr("vedette.gateway.broker.broker.SEND_THRESHOLD_BYTES", 4_000)
     client = writer(wire, 3_000)
     spread: list[int] = []
     said = switchboard.ConnectionRouter.deliver
@@ -215,15 +215,15 @@ def test_a_batch_of_much_is_told_in_parts(wire: Wire, monkeypatch: pytest.Monkey
 
 def test_frames_between_processes_are_bounded_and_hold_everything_in_order():
     records = [link.Reply(conn=n, data=b"x" * 1_000) for n in range(100)]
-    frames = encode_frames(records, most_bytes=10_000)
+    frames = encode_frames(records, max_bytes=10_000)
     assert max(map(len, frames)) <= 10_000
     back = [r for frame in frames for r in decode_batch(frame[4:], from_gateway=False)]
     assert back == records
-    assert len(encode_frames(records[:1], most_bytes=10)) == 1, "one record is never cut"
+    assert len(encode_frames(records[:1], max_bytes=10)) == 1, "one record is never cut"
 
 
 def test_a_worker_that_takes_much_slowly_is_kept_and_one_that_takes_nothing_is_not():
-    stuck = links.Stuck(bound=100, seconds=5.0, most=1_000)
+    stuck = links.StallDetector(high_bytes=100, seconds=5.0, max_bytes=1_000)
     assert not stuck.is_stalled(99, now=0.0)
     assert not stuck.is_stalled(500, now=1.0)
     assert not stuck.is_stalled(500, now=5.9)
@@ -264,7 +264,7 @@ def test_a_client_that_takes_slowly_is_not_cut_off(
     The server runs on the real clock. The bound is long enough for a busy machine, and reading takes longer.
     """
     limits = GatewayLimits(outbox_high_bytes=65_536, outbox_low_bytes=16_384, stuck_seconds=4.0)
-    monkeypatch.setattr(timely, "STUCK_SECONDS", limits.stuck_seconds)
+    monkeypatch.setattr(timely, "STALL_SECONDS", limits.stuck_seconds)
     with Serving(tmp_path / "data", limits=limits) as server, socket.socket() as line:
         server.home.define(ONTOLOGY)
         with server.home.session() as session:

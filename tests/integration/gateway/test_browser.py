@@ -146,12 +146,12 @@ def test_the_console_shows_a_watch_as_it_changes(browser: Browser, server: Servi
 
 
 def cut(server: Serving) -> None:
-    for shell in list(server.service.server.shells):
+    for shell in list(server.service.server.connections):
         shell.abort()
 
 
 def until_somebody_listens(server: Serving) -> None:
-    while not server.on_loop(lambda: server.service.board.subscriptions):
+    while not server.on_loop(lambda: server.service.router.subscriptions):
         pass
 
 

@@ -103,7 +103,9 @@ async def too_many_documents(server: Serving) -> None:
         with pytest.raises(GatewayError, match="snapshot_limit"):
             await watch.next(timeout=60)
         assert (await c.execute("MATCH t: Task RETURN COUNT(*)")).rows == [(1001,)]
-        assert server.on_loop(lambda: server.service.board.subscriptions) == 0, "and nothing is sent any more"
+        assert server.on_loop(lambda: server.service.router.subscriptions) == 0, (
+            "and nothing is sent any more"
+        )
 
 
 def test_a_watch_without_its_snapshot_is_given_up(server: Serving):

@@ -526,7 +526,7 @@ async def subscribed_and_left(shop: Shop) -> None:
                 await c.request("unsubscribe", {"id": "s"})
         await c.request("unsubscribe", {"id": "t"})
         await c.execute("MATCH w: _Watch RETURN COUNT(*)")
-        (connection,) = shop.server.service.board.connections.values()
+        (connection,) = shop.server.service.router.connections.values()
         while connection._pending:  # noqa: ASYNC110 - figures of another thread
             await asyncio.sleep(0.02)
 

@@ -245,7 +245,7 @@ class ManualRegistrar(RegistryThread):
 
     def leave(self) -> None:
         """As its thread does in the end."""
-        self._leave()
+        self._release_lease()
 
 
 MOST_GATEWAYS = 3
@@ -279,8 +279,8 @@ class Gateway:
             quotas=Quotas(),
             clock=HastyClock(),
             call=self._call,
-            lapsed=self._lapsed,
-            removed=lambda _: None,
+            on_lease_lost=self._lapsed,
+            on_source_removed=lambda _: None,
         )
         self.desk = self.wire.broker.collections = CollectionBroker(self.wire.broker, self.registrar)
 
@@ -454,7 +454,7 @@ class Storm:
 
     def arrive(self, gateway: Gateway, frame: Deliver | Complete) -> None:
         if gateway in self.gateways:
-            gateway.desk.take(frame)
+            gateway.desk.receive(frame)
             gateway.wire.run()
 
     # --- the end --------------------------------------------------------------------------------------------------

@@ -84,7 +84,7 @@ def test_a_request_that_nobody_foresaw_harms_nobody_else(wire: Wire, monkeypatch
         raise RuntimeError("secret internals")
 
     with monkeypatch.context() as patch:
-        patch.setattr(wire.broker.subscribing, "subscribe", explode)
+        patch.setattr(wire.broker.graph_subscriber, "subscribe", explode)
         client.send("subscribe", {"watch": WATCH}, id="s")
     answer = client.take()
     assert answer["payload"]["code"] == "internal"
@@ -200,7 +200,7 @@ async def strangers(server: Serving, socket: Path) -> list[str]:
         reader, writer = await asyncio.open_unix_connection(str(socket))
         writer.write(first)
         data = await asyncio.wait_for(reader.read(), 60)
-        heard += [r.why for f in FrameReader().feed(data) for r in decode_batch(f, from_gateway=False)]
+        heard += [r.reason for f in FrameReader().feed(data) for r in decode_batch(f, from_gateway=False)]
         writer.close()
         with suppress(OSError):
             await writer.wait_closed()
@@ -264,7 +264,7 @@ def test_an_engine_that_is_overloaded_leaves_nobody_behind_in_silence():
 
     welcome, stale, statement, subscription = asyncio.run(refused())
     assert isinstance(welcome, link.Welcome)
-    assert stale == link.ResyncRequired(conn=1, sub="s", reason="overflow")
+    assert stale == link.ResyncRequired(conn=1, sub_id="s", reason="overflow")
     assert [(each.id, each.payload["code"]) for each in (statement, subscription)] == [
         ("q", "busy"),
         ("t", "busy"),

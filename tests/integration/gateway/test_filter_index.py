@@ -52,7 +52,7 @@ def test_no_filter_is_missed_whatever_comes_and_goes(filters: list[Any], changes
                 assert number in found or number in gone, condition.expression
     for number in range(len(filters)):
         index.remove(number)
-    assert not index._drawers, "nothing stays of what has gone"
+    assert not index._buckets, "nothing stays of what has gone"
 
 
 KINDS = [

@@ -122,7 +122,7 @@ def test_statements(server: Serving):
     assert post(server, "/v1/databases/default/define", {"ontology": "node X { n: Int }"})[0] == 200
     status, body = post(server, path, {"statement": "MATCH t: Nothing RETURN t"})
     assert (status, body["error"]["code"]) == (400, "E2001")
-    assert server.on_loop(lambda: len(server.service.board.connections)) == 0
+    assert server.on_loop(lambda: len(server.service.router.connections)) == 0
 
 
 @pytest.mark.parametrize(

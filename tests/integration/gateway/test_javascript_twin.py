@@ -99,7 +99,7 @@ def through_the_shell(parts: list[bytes]) -> tuple[list[bytes], bytes]:
     """Messages that were understood, and what was answered."""
     board, line = Board(), Line()
     server = GatewayServer(cast("Any", board), clock=ManualClock())
-    cast("Any", server).wrote = lambda _: None
+    cast("Any", server).mark_written = lambda _: None
     shell = WebSocketConnection(server)
     shell.connection_made(cast("asyncio.BaseTransport", line))
     shell.data_received(HANDSHAKE)
@@ -185,7 +185,7 @@ def test_the_shell_and_its_twin_understand_the_same(data: bytes, cuts: list[int]
 def opened(line: Line) -> tuple[WebSocketConnection, list[WebSocketConnection]]:
     """A shell at an open line, and those that have said that something waits for them."""
     server, behind = GatewayServer(cast("Any", Board()), clock=ManualClock()), list[WebSocketConnection]()
-    cast("Any", server).wrote = behind.append
+    cast("Any", server).mark_written = behind.append
     shell = WebSocketConnection(server)
     shell.connection_made(cast("asyncio.BaseTransport", line))
     shell.data_received(HANDSHAKE)

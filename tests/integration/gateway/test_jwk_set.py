@@ -126,7 +126,7 @@ def test_an_address_without_https_is_refused_unless_it_is_this_machine(url: str)
 
 
 def test_an_answer_that_never_ends_is_given_up(provider: Provider, monkeypatch: pytest.MonkeyPatch):
-    monkeypatch.setattr(key_set, "_PATIENCE_SECONDS", 0.2)
+    monkeypatch.setattr(key_set, "_TIMEOUT_SECONDS", 0.2)
 
     def drip(request: BaseHTTPRequestHandler) -> None:
         request.send_response(200)

@@ -180,11 +180,11 @@ def test_rules_and_dashboard_ask_for_figures_that_there_are(tmp_path: Path):
 
 def test_a_reader_that_is_stuck_is_bounded_and_cut_off(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
     """It holds its mark and the socket's own buffers; the others go on; in the end it is closed."""
-    monkeypatch.setattr(timely_module, "STUCK_SECONDS", 0.3)
+    monkeypatch.setattr(timely_module, "STALL_SECONDS", 0.3)
     size = 20_000
     with Serving(tmp_path / "data") as server, server.home.session() as session:
         server.home.define("node Task { text: String }")
-        board = server.service.board
+        board = server.service.router
         with socket.socket() as stuck:
             stuck.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4_096)
             stuck.connect(("127.0.0.1", server.http_port))

@@ -438,7 +438,7 @@ def test_load_sheds_low_priority_first_and_says_so(client: Client, wire: Wire):
     for each, priority in ((normal, "normal"), (low, "low")):
         each.send("subscribe", {"watch": WATCH, "params": {"low": 0}, "priority": priority}, id="s")
         each.all()
-    marks = wire.boards[0].watermarks
+    marks = wire.boards[0].load_monitor
     marks.measure(int(marks.limit_bytes * 0.75))
     grow(client, 2)
     assert len(events(normal.all())) == 2

@@ -265,7 +265,7 @@ def test_any_doubt_is_said(change: Callable[[ResumeToken], ResumeToken], reason:
     seal = TokenSigner(SECRET)
     opened = seal.verify("default", token)
     assert opened is not None
-    again, ack = resume(wire, seal.seal("default", change(opened)))
+    again, ack = resume(wire, seal.sign_token("default", change(opened)))
     assert (ack["status"], ack["reason"]) == ("resync-required", reason)
     write(writer, 1)
     assert events(again) == []

@@ -156,15 +156,15 @@ def test_upgrades_that_are_refused(server: Serving, path: str, headers: dict[str
     ],
 )
 def test_origins(origin: str | None, host: str, allowed: tuple[str, ...], guarded: bool, fine: bool):
-    assert origin_allowed(origin, host, allowed, guarded=guarded) is fine
+    assert origin_allowed(origin, host, allowed, requires_auth=guarded) is fine
 
 
 def test_without_authentication_only_this_machine():
-    require_auth_or_loopback("127.0.0.1", guarded=False)
-    require_auth_or_loopback("::1", guarded=False)
-    require_auth_or_loopback("0.0.0.0", guarded=True)
+    require_auth_or_loopback("127.0.0.1", requires_auth=False)
+    require_auth_or_loopback("::1", requires_auth=False)
+    require_auth_or_loopback("0.0.0.0", requires_auth=True)
     with pytest.raises(SettingsError, match="auth_keys"):
-        require_auth_or_loopback("0.0.0.0", guarded=False)
+        require_auth_or_loopback("0.0.0.0", requires_auth=False)
 
 
 def test_garbage_on_the_socket_harms_nobody_else(server: Serving):
@@ -198,7 +198,7 @@ def test_one_stuck_client_costs_the_others_nothing(tmp_path: Path):
             answer = ask(writer, "execute", {"statement": "SPAWN t: T { s = $s, n = $n }", "params": params})
             assert answer["type"] == "result"
             assert hear(reader)["payload"]["payload"]["match"]["t.n"] == n
-        assert server.on_loop(lambda: server.service.server.waiting_bytes) < 20 * 65_536
+        assert server.on_loop(lambda: server.service.server.outbox_bytes) < 20 * 65_536
         got = [hear(stuck)["payload"]["payload"]["match"]["t.n"] for _ in range(400)]
         assert got == list(range(400)), "brought up from the window, in order"
 
@@ -216,7 +216,7 @@ def test_a_client_that_never_takes_anything_is_cut_off(tmp_path: Path):
         while connections == 2:
             statement = {"statement": "SPAWN t: T { s = $s }", "params": {"s": "x" * 100_000}}
             assert ask(writer, "execute", statement)["type"] == "result"
-            connections = server.on_loop(lambda: len(server.service.board.connections))
+            connections = server.on_loop(lambda: len(server.service.router.connections))
         assert connections == 1
 
 

@@ -19,7 +19,7 @@ def told(seq: int, size: int = 1) -> link.StreamEvent:
 def test_what_is_said_while_the_loop_is_busy_is_spread_together():
     async def busy() -> list[list[int]]:
         port, heard = LoopPort(asyncio.get_running_loop()), list[list[int]]()
-        port.said = lambda records: heard.append([record.seq for record in records])
+        port.deliver = lambda records: heard.append([record.seq for record in records])
         port.send([told(1), told(2)])
         port.send([told(3)])
         await asyncio.sleep(0)
@@ -39,7 +39,7 @@ def test_everything_is_spread_once_and_in_order_whoever_is_faster():
             if len(heard) >= 10_000:
                 whole.set()
 
-        port.said = said
+        port.deliver = said
 
         def say_much() -> None:
             for n in range(5_000):
@@ -58,7 +58,7 @@ def test_everything_is_spread_once_and_in_order_whoever_is_faster():
 def test_it_is_congested_until_the_loop_has_come_to_it():
     async def much() -> None:
         port = LoopPort(asyncio.get_running_loop())
-        port.said = lambda _: None
+        port.deliver = lambda _: None
         found = []
         for size in (CONGESTED_BYTES, 1):
             port.send([told(size, size)])
@@ -76,7 +76,7 @@ def test_nothing_is_kept_for_a_loop_that_has_ended():
     port = asyncio.run(made())
     for seq in range(3):
         port.send([told(seq)])
-    assert not port._waiting
+    assert not port._queued
 
 
 class FullBroker:

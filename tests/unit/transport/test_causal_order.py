@@ -33,7 +33,7 @@ def test_what_is_not_passed_yet_stays():
 
 
 def test_a_hole_in_the_order_is_said():
-    hold: CausalBuffer[int] = CausalBuffer(most=2)
+    hold: CausalBuffer[int] = CausalBuffer(max_changes=2)
     assert [hold.add(offset, offset) for offset in (1, 2, 3)] == [True, True, False]
     assert len(hold) == 0
 

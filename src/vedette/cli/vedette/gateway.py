@@ -111,8 +111,8 @@ def _worker(data: str, host: str, port: int, role: str) -> None:
     from vedette.clock import SystemClock
     from vedette.gateway.limits import GatewayLimits
     from vedette.gateway.server.auth import JwtAuthenticator, make_authenticator
-    from vedette.gateway.server.listener import most_sockets
-    from vedette.gateway.server.tls import tls_of
+    from vedette.gateway.server.listener import max_sockets
+    from vedette.gateway.server.tls import make_tls_context
     from vedette.gateway.service import refresh_periodically
     from vedette.gateway.worker import GatewayWorker
     from vedette.processes.engine_server import stop_on_signals
@@ -137,7 +137,7 @@ def _worker(data: str, host: str, port: int, role: str) -> None:
             clock=clock,
             name=f"{role}:{port}",
             allowed_origins=settings.allowed_origins,
-            tls=tls_of(settings, most_sockets(limits.max_connections)),
+            tls=make_tls_context(settings, max_sockets(limits.max_connections)),
         )
         keys = (
             asyncio.create_task(refresh_periodically(authority))

@@ -38,9 +38,9 @@ __all__ = ["Broker", "Client"]
 
 log = logging.getLogger(__name__)
 REPLAY_CHUNK_BYTES = 262_144
-RELEASE_BYTES = 8_388_608
+SEND_THRESHOLD_BYTES = 8_388_608
 """Queued payload bytes above which a batch is flushed and sent before it ends."""
-MOST_LINGERING = 200_000
+MAX_IDLE_STREAMS = 200_000
 """Limit on idle streams kept for clients that may resume; further ones are closed at once."""
 
 
@@ -51,7 +51,7 @@ class Broker:
         self,
         home: Vedette,
         *,
-        seal: TokenSigner,
+        signer: TokenSigner,
         limits: GatewayLimits,
         clock: Clock,
         wake: Callable[[], None] = lambda: None,
@@ -62,8 +62,8 @@ class Broker:
         self._windows = windows
         self.limits = limits
         self.clock = clock
-        self.seal = seal
-        self.subscribing = GraphSubscriber(self)
+        self.signer = signer
+        self.graph_subscriber = GraphSubscriber(self)
         self._requests = Requests(self, wake)
         self.collections: CollectionBroker | None = None
         """External collections; None without a data directory."""
@@ -80,11 +80,11 @@ class Broker:
         """Records held until the next flush: port, record, tenant whose flush it depends on, id of the message it
         answers.
         """
-        self._told_bytes = 0
+        self._queued_bytes = 0
         self._touched: set[Tenant] = set()
         """Tenants with replies queued since the last flush."""
-        self._lingering: deque[Stream] = deque()
-        self._rung_at: float | None = None
+        self._idle_streams: deque[Stream] = deque()
+        self._ready_since: float | None = None
         """Monotonic time of the oldest event that is not yet numbered."""
         self._detected_at: float | None = None
         """Monotonic time of the oldest event in the group being numbered now."""
@@ -96,7 +96,7 @@ class Broker:
         self._requests.finish_threaded()
         for port, record in requests:
             try:
-                self._take(port, record)
+                self._dispatch(port, record)
             except Exception:  # a failing request must not stop the batch
                 extra = {"action": "broker.take_failed", "conn": getattr(record, "conn", None)}
                 log.exception("A request could not be processed", extra=extra)
@@ -109,18 +109,18 @@ class Broker:
     @property
     def is_over_threshold(self) -> bool:
         """True if enough bytes are queued that they should be sent before the batch ends."""
-        return self._told_bytes >= RELEASE_BYTES
+        return self._queued_bytes >= SEND_THRESHOLD_BYTES
 
     def flush(self) -> None:
         """Make executed requests durable, then number and queue the events that are ready."""
-        self._detected_at, self._rung_at = self._rung_at, None
+        self._detected_at, self._ready_since = self._ready_since, None
         touched, self._touched = self._touched, set()
-        for desk in touched:
-            self._flush(desk)
+        for tenant in touched:
+            self._flush(tenant)
         while self._ready:
             source = self._ready.popleft()
             try:
-                self.pump(source)
+                self.publish_ready(source)
             except VedetteError as refusal:
                 self.end_for(_streams_of(source), "cancelled", [error_payload(refusal)])
             except Exception:
@@ -129,20 +129,20 @@ class Broker:
                 self.end_for(_streams_of(source), "internal", [error])
         self._detected_at = None
 
-    def _flush(self, desk: Tenant) -> None:
-        database = desk.database
+    def _flush(self, tenant: Tenant) -> None:
+        database = tenant.database
         if database.log_writer.durable_sequence >= database.log_writer.submitted_sequence:
             return
         try:
             database.wait_durable(LockScope(database).observe())
         except StoreError as error:
-            self.fail_replies(desk, error)
+            self.fail_replies(tenant, error)
 
-    def fail_replies(self, desk: Tenant, error: StoreError) -> None:
+    def fail_replies(self, tenant: Tenant, error: StoreError) -> None:
         """Replace queued replies about a tenant by errors after its flush failed: the batch's writes did not happen."""
         payload = error_payload(error)
         for number, (port, record, about, id) in enumerate(self._queued):
-            if about is desk and isinstance(record, link.Reply | link.Subscribed | link.ConnectionOpened):
+            if about is tenant and isinstance(record, link.Reply | link.Subscribed | link.ConnectionOpened):
                 self._queued[number] = (
                     port,
                     link.RequestFailed(conn=record.conn, id=id, payload=payload),
@@ -150,10 +150,10 @@ class Broker:
                     None,
                 )
 
-    def pump(self, source: WatchStream | NodeTypeWatch) -> None:
+    def publish_ready(self, source: WatchStream | NodeTypeWatch) -> None:
         """Number and queue the ready events of a watch."""
-        for stream, seq, tail in source.take_ready():
-            self.publish(stream, seq, tail)
+        for stream, seq, suffix in source.take_ready():
+            self.publish(stream, seq, suffix)
         if isinstance(source, WatchStream) and source.owner is not None:
             self._notify(source, *source.owner)
         if source.feed.ended:
@@ -168,18 +168,18 @@ class Broker:
             data = encode_message("status", payload)
             self._queued.append((client.port, link.Notice(conn=client.conn, data=data), None, None))
 
-    def publish(self, stream: Stream, seq: int, tail: bytes) -> None:
+    def publish(self, stream: Stream, seq: int, suffix: bytes) -> None:
         self.events += 1
-        self._told_bytes += len(tail)
-        if len(tail) > self.limits.max_answer_bytes:
+        self._queued_bytes += len(suffix)
+        if len(suffix) > self.limits.max_answer_bytes:
             text = "An event is larger than the message limit: RETURN fewer or smaller values"
             error = {"code": "too_large", "message": text, "fields": {"limit": self.limits.max_answer_bytes}}
             self.end_for([stream], "too_large", [error])
             return
         at = self._detected_at if self._detected_at is not None else self.clock.monotonic()
         for port in stream.subscribers_by_port:
-            told = link.StreamEvent(stream=stream.stream_id, seq=seq, suffix=tail, committed_at=at)
-            self._queued.append((port, told, None, None))
+            event = link.StreamEvent(stream=stream.stream_id, seq=seq, suffix=suffix, committed_at=at)
+            self._queued.append((port, event, None, None))
 
     def _end(self, source: WatchStream | NodeTypeWatch) -> None:
         """End the streams of a watch that was cancelled or failed."""
@@ -204,29 +204,29 @@ class Broker:
                 self.remove_subscription(client, name)
 
     def drain(self) -> None:
-        told, self._queued, self._told_bytes = self._queued, [], 0
+        queued, self._queued, self._queued_bytes = self._queued, [], 0
         batches: dict[Port, list[Any]] = {}
-        for port, record, _, _ in told:
+        for port, record, _, _ in queued:
             batches.setdefault(port, []).append(record)
         for port, records in batches.items():
             port.send(records)
 
     def mark_ready(self, source: Any) -> None:
         """Schedule a watch that may have events. Called from any thread, possibly with locks held."""
-        if self._rung_at is None:
-            self._rung_at = self.clock.monotonic()
+        if self._ready_since is None:
+            self._ready_since = self.clock.monotonic()
         self._ready.append(source)
         self._wake()
 
     def reply(self, client: Client, record: Any, id: str | None = None) -> None:
         """Queue a record for one client until the next flush. `id`: the message that it answers."""
-        self._touched.add(client.desk)
-        self._queued.append((client.port, record, client.desk, id))
-        self._told_bytes += link.payload_bytes(record)
+        self._touched.add(client.tenant)
+        self._queued.append((client.port, record, client.tenant, id))
+        self._queued_bytes += link.payload_bytes(record)
 
     # --- requests -----------------------------------------------------------------------------------------------
 
-    def _take(self, port: Port, record: Any) -> None:
+    def _dispatch(self, port: Port, record: Any) -> None:
         if isinstance(record, link.OpenConnection):
             self._open(port, record)
             return
@@ -234,7 +234,7 @@ class Broker:
         if client is None:
             return  # the client disconnected; no reply is needed
         if isinstance(record, link.CloseConnection):
-            self._close_connection(client, orderly=record.clean, returns=record.may_resume)
+            self._close_connection(client, clean=record.clean, may_resume=record.may_resume)
         elif client.busy:
             client.defer(record)
         else:
@@ -244,14 +244,14 @@ class Broker:
         refusal: dict[str, Any] | None = None
         close = 0
         try:
-            desk = self.tenant(record.tenant)
+            tenant = self.tenant(record.tenant)
             if not record.system:
-                desk.database.session(record.actor or "").close()
-            if desk.connections >= self.limits.max_connections_per_tenant and not record.local:
+                tenant.database.session(record.actor or "").close()
+            if tenant.connections >= self.limits.max_connections_per_tenant and not record.local:
                 text = "the database has reached its connection limit: try again later"
                 raise MessageError("too_many_connections", text)
-            desk.connections += 1
-            self.clients[port, record.conn] = client = Client(port, record, desk)
+            tenant.connections += 1
+            self.clients[port, record.conn] = client = Client(port, record, tenant)
             self.reply(client, link.ConnectionOpened(conn=record.conn, id=record.id), record.id)
         except VedetteError as error:
             refusal = error_payload(error)
@@ -269,19 +269,19 @@ class Broker:
             failed = link.RequestFailed(conn=record.conn, id=record.id, payload=refusal, close=close)
             self._queued.append((port, failed, None, None))
 
-    def tenant(self, tenant: str) -> Tenant:
-        known = self.tenants.get(tenant)
+    def tenant(self, name: str) -> Tenant:
+        known = self.tenants.get(name)
         if known is None:
-            known = self.tenants[tenant] = Tenant(
-                self.home.database(tenant),
-                seal=self.seal,
-                bounds=self.limits.window,
+            known = self.tenants[name] = Tenant(
+                self.home.database(name),
+                signer=self.signer,
+                limits=self.limits.window,
                 clock=self.clock,
-                ring=self.mark_ready,
+                mark_ready=self.mark_ready,
             )
         return known
 
-    def collection_desk(self) -> CollectionBroker:
+    def collection_broker(self) -> CollectionBroker:
         """Return the collection broker; raise E6103 on a server without a data directory."""
         if self.collections is None:
             text = "this server has no data directory and therefore no sources: start it with --data DIR"
@@ -292,7 +292,7 @@ class Broker:
         """Return the connection's own session, which holds its transaction, names and exclusive watches."""
         if client.session is None:
             settings = self.home.settings
-            session = client.desk.database.session(None if client.system else client.actor)
+            session = client.tenant.database.session(None if client.system else client.actor)
             session.allow_long_reads = False
             session.watch_limits = (settings.max_watches_per_session, settings.max_watches_total)
             client.session = session
@@ -306,7 +306,7 @@ class Broker:
             return
         checks = (
             (len(client.subscriptions), self.limits.max_subscriptions_per_connection),
-            (client.desk.subscriptions, self.limits.max_subscriptions_per_tenant),
+            (client.tenant.subscriptions, self.limits.max_subscriptions_per_tenant),
             (self.subscriptions, self.limits.max_subscriptions_total),
         )
         for current, limit in checks:
@@ -318,26 +318,26 @@ class Broker:
         """Count a new subscriber of a stream. The caller sends the first messages."""
         audit(client, "subscription.created", name, stream=stream.stream_id)
         client.subscriptions[name] = stream
-        client.desk.subscriptions += 1
+        client.tenant.subscriptions += 1
         self.subscriptions += 1
         stream.add_subscriber(client.port, checksum=client.checksum)
 
-    def remove_subscription(self, client: Client, name: str, *, returns: bool = False) -> None:
+    def remove_subscription(self, client: Client, name: str, *, may_resume: bool = False) -> None:
         """Remove a subscriber. A stream without subscribers is closed, or kept idle if a client may resume it."""
         stream = client.subscriptions.pop(name, None)
         if stream is None:
             return
         audit(client, "subscription.ended", name, stream=stream.stream_id)
-        client.desk.subscriptions -= 1
+        client.tenant.subscriptions -= 1
         self.subscriptions -= 1
         stream.remove_subscriber(client.port, (client.port, client.conn, name), checksum=client.checksum)
         now = self.clock.monotonic()
-        seconds = client.desk.window.bounds.seconds
-        if returns and stream.stream_key is not None:
+        seconds = client.tenant.window.limits.seconds
+        if may_resume and stream.stream_key is not None:
             stream.resumable_until = now + seconds
         if stream.subscriber_count:
             return
-        if stream.resumable_until > now and len(self._lingering) < MOST_LINGERING:
+        if stream.resumable_until > now and len(self._idle_streams) < MAX_IDLE_STREAMS:
             stream.kept_until = stream.resumable_until
             self.keep_idle(stream)
         else:
@@ -345,17 +345,17 @@ class Broker:
 
     def keep_idle(self, stream: Stream) -> None:
         """Keep a stream without subscribers until `kept_until`, so that clients can resume."""
-        self._lingering.append(stream)
+        self._idle_streams.append(stream)
 
     def close_stream(self, stream: Stream) -> None:
         """Close a stream without subscribers."""
-        stream.desk.close_stream(stream)
+        stream.tenant.close_stream(stream)
         self.streams -= 1
 
     def _close(self, client: Client, stream: Stream) -> None:
         if isinstance(stream, WatchStream) and not stream.shared and not stream.feed.lasts:
             stream.feed.cancel()
-        client.desk.close_stream(stream)
+        client.tenant.close_stream(stream)
         self.streams -= 1
 
     def replay(self, client: Client, name: str, stream: Stream, seq: int) -> None:
@@ -364,42 +364,42 @@ class Broker:
         size = 0
         missed = stream.history.events_after(seq)
         for event in missed:
-            events.append((event.seq, event.tail))
-            size += len(event.tail)
+            events.append((event.seq, event.suffix))
+            size += len(event.suffix)
             if size >= REPLAY_CHUNK_BYTES:
                 break
         more = len(events) < len(missed)
-        self.reply(client, link.ReplayedEvents(conn=client.conn, sub=name, events=events, more=more))
+        self.reply(client, link.ReplayedEvents(conn=client.conn, sub_id=name, events=events, more=more))
 
     # --- end of connections -------------------------------------------------------------------------------------
 
-    def _close_connection(self, client: Client, *, orderly: bool, returns: bool) -> None:
+    def _close_connection(self, client: Client, *, clean: bool, may_resume: bool) -> None:
         del self.clients[client.port, client.conn]
-        client.desk.connections -= 1
+        client.tenant.connections -= 1
         if (
             client.session is not None and not client.busy
         ):  # close the session first: its watches report how they ended
             client.session.close(
-                lost=not orderly
+                lost=not clean
             )  # after an unclean disconnect, held deliveries count as failed
         for name in list(client.subscriptions):
-            self.remove_subscription(client, name, returns=returns)
+            self.remove_subscription(client, name, may_resume=may_resume)
 
     def on_gateway_lost(self, port: Port) -> None:
         """Close all connections of a gateway whose link broke."""
         for client in [c for c in self.clients.values() if c.port is port]:
-            self._close_connection(client, orderly=False, returns=True)
+            self._close_connection(client, clean=False, may_resume=True)
 
     def evict_expired(self) -> None:
         """Drop expired events and idle streams. Called periodically."""
         now = self.clock.monotonic()
-        for desk in self.tenants.values():
-            desk.window.expire(now)
-        while self._lingering:
-            stream = self._lingering[0]
+        for tenant in self.tenants.values():
+            tenant.window.expire(now)
+        while self._idle_streams:
+            stream = self._idle_streams[0]
             if stream.kept_until is not None and stream.kept_until > now:
                 break
-            self._lingering.popleft()
+            self._idle_streams.popleft()
             if stream.kept_until is not None and not stream.subscriber_count:
                 stream.kept_until = None
                 self.close_stream(stream)
@@ -411,7 +411,7 @@ class Broker:
             if restored:
                 log.info("Restored %d streams", restored, extra={"action": "window.restored"})
 
-    def take_up_collections(self) -> None:
+    def restore_collection_streams(self) -> None:
         """Restore saved collection streams. Call once the collection broker exists."""
         restored = restore_collections(self)
         if restored:
@@ -419,7 +419,7 @@ class Broker:
 
     def close(self) -> None:
         for client in list(self.clients.values()):
-            self._close_connection(client, orderly=True, returns=self._windows is not None)
+            self._close_connection(client, clean=True, may_resume=self._windows is not None)
         self.flush()
         if self.collections is not None:
             self.collections.save()

@@ -28,15 +28,15 @@ class EngineThread:
     """Runs the broker. `post` may be called from any thread; replies go to the request's port."""
 
     def __init__(self, make_broker: Callable[[Callable[[], None]], Broker], *, inbox: int = INBOX) -> None:
-        self._bell = Event()
+        self._wake = Event()
         self._inbox: deque[tuple[Port, Any]] = deque()
         self._latest_acks: dict[tuple[Port, int, str | None], AckEvents] = {}
-        self._most = inbox
+        self._max_requests = inbox
         self._calls: deque[Callable[[], object]] = deque()
         self._stopping = False
         self.ready = Event()
         """Set once the streams of the previous server are restored."""
-        self.broker = make_broker(self._bell.set)
+        self.broker = make_broker(self._wake.set)
         self._thread = Thread(target=self._run, name="vedette-engine", daemon=True)
 
     def start(self) -> None:
@@ -50,8 +50,8 @@ class EngineThread:
     def waiting(self) -> int:
         return len(self._inbox)
 
-    def post(self, port: Port, record: Any, *, always: bool = False) -> bool:
-        """Queue a request. Return False if the queue is full. `always` bypasses the limit, for requests that free
+    def post(self, port: Port, record: Any, *, bypass_limit: bool = False) -> bool:
+        """Queue a request. Return False if the queue is full. `bypass_limit` accepts it anyway, for requests that free
         resources.
 
         Acks are coalesced: only the latest ack per subscription is kept, since it includes the earlier ones.
@@ -61,23 +61,23 @@ class EngineThread:
             known = self._latest_acks.get(key)
             if known is None or known.seq < record.seq:
                 self._latest_acks[key] = record
-            self._bell.set()
+            self._wake.set()
             return True
-        if len(self._inbox) >= self._most and not always:
+        if len(self._inbox) >= self._max_requests and not bypass_limit:
             return False
         self._inbox.append((port, record))
-        self._bell.set()
+        self._wake.set()
         return True
 
     def post_event(self, work: Callable[[], object]) -> None:
         """Run a function on the engine thread, between batches."""
         self._calls.append(work)
-        self._bell.set()
+        self._wake.set()
 
     def stop(self, timeout: float | None = None) -> None:
         """Stop after the requests that are queued now."""
         self._stopping = True
-        self._bell.set()
+        self._wake.set()
         self._thread.join(timeout)
 
     def _run(self) -> None:
@@ -91,8 +91,8 @@ class EngineThread:
             if not self._inbox and not self._calls and not self._latest_acks:
                 if self._stopping:
                     break
-                self._bell.wait(max(0.0, due - _real_time.monotonic()))
-            self._bell.clear()
+                self._wake.wait(max(0.0, due - _real_time.monotonic()))
+            self._wake.clear()
             try:
                 self._batch()
                 if _real_time.monotonic() >= due:
@@ -105,9 +105,9 @@ class EngineThread:
     def _batch(self) -> None:
         while self._calls and not self.broker.is_over_threshold:
             self._calls.popleft()()
-        inbox, trims = self._inbox, self._latest_acks
+        inbox, acks = self._inbox, self._latest_acks
         batch: list[tuple[Port, Any]] = [inbox.popleft() for _ in range(min(BATCH, len(inbox)))]
-        while trims:
-            (port, _, _), trim = trims.popitem()
-            batch.append((port, trim))
+        while acks:
+            (port, _, _), ack = acks.popitem()
+            batch.append((port, ack))
         self.broker.process(batch)

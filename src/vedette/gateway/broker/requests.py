@@ -20,7 +20,7 @@ from vedette.gateway.streams.stream import WatchStream
 from vedette.gateway.streams.stream_key import claims_hash
 from vedette.gateway.wire import broker_link as link
 from vedette.gateway.wire.messages import MessageError, encode_message, error_payload
-from vedette.gateway.wire.replies import is_heavy, managed, result_message, settling_statement
+from vedette.gateway.wire.replies import is_larger_than, manage_reply, result_message, settle_statement
 from vedette.transport.sampled_log import log_sampled
 from vedette.values import duration_from_ms
 
@@ -51,8 +51,8 @@ class Requests:
         """Answer finished thread-pool reads and start those that were waiting for a congested gateway."""
         while self._finished:
             self._finished.popleft()()
-        held, self._waiting_for_port = self._waiting_for_port, []
-        for client, begin in held:
+        waiting, self._waiting_for_port = self._waiting_for_port, []
+        for client, begin in waiting:
             if client.port.congested and (client.port, client.conn) in self._broker.clients:
                 self._waiting_for_port.append((client, begin))
             else:
@@ -77,7 +77,7 @@ class Requests:
         if isinstance(error, MessageError):
             return {"code": error.code, "message": error.text}
         reference = f"{client.conn:x}-{self._broker.clock.now():%H%M%S%f}"
-        ids = {"tenant": client.desk.tenant, "conn": client.conn, "reference": reference}
+        ids = {"tenant": client.tenant.name, "conn": client.conn, "reference": reference}
         log.error("A request failed", exc_info=error, extra={"action": "broker.request_failed", **ids})
         return {"code": "internal", "message": f"internal error; see the server log, reference {reference}"}
 
@@ -85,7 +85,7 @@ class Requests:
         """Send an error for a request. A failed replay request becomes resync-required."""
         if isinstance(record, link.ReplayRequest):
             self._broker.reply(
-                client, link.ResyncRequired(conn=client.conn, sub=record.sub_id, reason="overflow")
+                client, link.ResyncRequired(conn=client.conn, sub_id=record.sub_id, reason="overflow")
             )
         elif not isinstance(record, link.AckEvents | link.UpdateClaims):  # these get no reply
             id = record.sub_id if isinstance(record, link.SubscribeRequest) else getattr(record, "id", None)
@@ -93,46 +93,48 @@ class Requests:
 
     # --- statements ---------------------------------------------------------------------------------------------
 
-    def _asked(self, client: Client, record: link.ExecuteRequest) -> None:
+    def _execute(self, client: Client, record: link.ExecuteRequest) -> None:
         if record.kind == "define":
             if record.text.strip():
-                client.desk.database.define(record.text)
+                client.tenant.database.define(record.text)
             data = encode_message("define_ack", self._defined(client), record.id)
             self._broker.reply(client, link.Reply(conn=client.conn, data=data), record.id)
             return
         self._check_actor_exists(client)
         session = self._broker.session_of(client)
-        watching = client.desk.database.watching
-        if watching.blocking_watches:  # a full watch that blocks writers may be published here
+        watch_service = client.tenant.database.watching
+        if watch_service.blocking_watches:  # a full watch that blocks writers may be published here
             self._broker.flush()
         id, text, params = record.id, record.text, record.params
-        most = self._broker.limits.max_answer_bytes
+        max_bytes = self._broker.limits.max_answer_bytes
         if record.kind == "run":
             self._run_in_thread(
-                client, session, id, lambda: result_message(session.run(text, params), id, most)
+                client, session, id, lambda: result_message(session.run(text, params), id, max_bytes)
             )
             return
         try:
             result = session.execute_without_waiting(text, params)
         except SliceExceeded:
             self._run_in_thread(
-                client, session, id, lambda: result_message(session.execute(text, params), id, most)
+                client, session, id, lambda: result_message(session.execute(text, params), id, max_bytes)
             )
             return
-        if result.tick is None and is_heavy(result, MAX_INLINE_REPLY_BYTES):
-            self._run_in_thread(client, session, id, lambda: result_message(result, id, most))
+        if result.tick is None and is_larger_than(result, MAX_INLINE_REPLY_BYTES):
+            self._run_in_thread(client, session, id, lambda: result_message(result, id, max_bytes))
             return
-        self._broker.reply(client, link.Reply(conn=client.conn, data=result_message(result, id, most)), id)
+        self._broker.reply(
+            client, link.Reply(conn=client.conn, data=result_message(result, id, max_bytes)), id
+        )
 
     def _check_actor_exists(self, client: Client) -> None:
         """Raise E7003 if the actor was deleted after the connection was opened. Its watches have ended as well."""
-        person = client.token_actor
-        if person is not None and client.desk.database.state.graph.get(person) is None:
+        actor = client.token_actor
+        if actor is not None and client.tenant.database.state.graph.get(actor) is None:
             raise PolicyError("E7003", "The actor of this connection no longer exists")
 
     def _defined(self, client: Client) -> dict[str, Any]:
         """Return the database's ontology. Local command lines also get the list of databases."""
-        payload: dict[str, Any] = {"status": "ok", "definitions": client.desk.database.definitions()}
+        payload: dict[str, Any] = {"status": "ok", "definitions": client.tenant.database.definitions()}
         if client.local:
             payload["databases"] = self._broker.home.databases()
         return payload
@@ -170,21 +172,21 @@ class Requests:
         else:
             failed = link.RequestFailed(conn=client.conn, id=id, payload=self._error_payload(client, error))
             self._broker.reply(client, failed)
-        for trim in client.take_deferred_acks():
-            self.handle(client, trim)
-        while client.queue and not client.busy:
-            self.handle(client, client.queue.popleft())
+        for ack in client.take_deferred_acks():
+            self.handle(client, ack)
+        while client.deferred_requests and not client.busy:
+            self.handle(client, client.deferred_requests.popleft())
 
     # --- subscriptions ------------------------------------------------------------------------------------------
 
     def _subscribe(self, client: Client, record: link.SubscribeRequest) -> None:
         self._broker.check_quotas(client, record.sub_id)
         self._broker.remove_subscription(client, record.sub_id)
-        self._broker.subscribing.subscribe(client, record)
+        self._broker.graph_subscriber.subscribe(client, record)
 
     def _resume(self, client: Client, record: link.ResumeRequest) -> None:
         self._broker.check_quotas(client, record.sub_id)
-        self._broker.subscribing.resume(client, record)
+        self._broker.graph_subscriber.resume(client, record)
 
     def _unsubscribe(self, client: Client, record: link.UnsubscribeRequest) -> None:
         stream = client.subscriptions.get(record.sub_id)
@@ -194,22 +196,22 @@ class Requests:
         data = encode_message("unsubscribe_ack", None, record.id)
         self._broker.reply(client, link.Unsubscribed(conn=client.conn, sub_id=record.sub_id, data=data))
 
-    def _renew(self, client: Client, record: link.UpdateClaims) -> None:
+    def _update_claims(self, client: Client, record: link.UpdateClaims) -> None:
         """Update the claims. Filters that depend on the token are bound when subscribed, so their clients must
         resubscribe.
         """
         client.update_claims(record.claims)
-        bound_to = claims_hash(client)
+        claims = claims_hash(client)
         for name, stream in list(client.subscriptions.items()):
-            if stream.claims_hash not in (None, bound_to):
+            if stream.claims_hash not in (None, claims):
                 self._broker.remove_subscription(client, name)
-                self._broker.reply(client, link.ResyncRequired(conn=client.conn, sub=name, reason="auth"))
+                self._broker.reply(client, link.ResyncRequired(conn=client.conn, sub_id=name, reason="auth"))
 
     def _replay(self, client: Client, record: link.ReplayRequest) -> None:
         stream = client.subscriptions.get(record.sub_id)
         if stream is None:
             return
-        tenant = client.desk.tenant
+        tenant = client.tenant.name
         log_sampled(
             "subscription.replay",
             tenant,
@@ -219,7 +221,7 @@ class Requests:
         self._broker.flush()
         if not stream.history.can_replay_from(record.seq):
             self._broker.reply(
-                client, link.ResyncRequired(conn=client.conn, sub=record.sub_id, reason="window")
+                client, link.ResyncRequired(conn=client.conn, sub_id=record.sub_id, reason="window")
             )
             return
         self._broker.replay(client, record.sub_id, stream, record.seq)
@@ -237,7 +239,7 @@ class Requests:
         if isinstance(stream, CollectionStream) and record.operation == "cancel":
             self._broker.remove_subscription(client, record.sub_id)
             self._broker.reply(
-                client, link.Unsubscribed(conn=client.conn, sub_id=record.sub_id, data=managed(record))
+                client, link.Unsubscribed(conn=client.conn, sub_id=record.sub_id, data=manage_reply(record))
             )
             return
         if not isinstance(stream, WatchStream) or (stream.shared and record.operation == "alter"):
@@ -248,7 +250,7 @@ class Requests:
                 stream.feed.cancel()
             self._broker.remove_subscription(client, record.sub_id)
             self._broker.reply(
-                client, link.Unsubscribed(conn=client.conn, sub_id=record.sub_id, data=managed(record))
+                client, link.Unsubscribed(conn=client.conn, sub_id=record.sub_id, data=manage_reply(record))
             )
             return
         if record.operation == "pull":
@@ -260,7 +262,7 @@ class Requests:
             stream.feed.pause()
         else:
             stream.feed.resume()
-        self._broker.reply(client, link.Reply(conn=client.conn, data=managed(record)), record.id)
+        self._broker.reply(client, link.Reply(conn=client.conn, data=manage_reply(record)), record.id)
 
     def _pull(self, client: Client, stream: WatchStream, record: link.ManageRequest) -> None:
         """Publish the events that are ready, then reply."""
@@ -268,10 +270,10 @@ class Requests:
             raise MessageError("invalid_payload", "pull requires a subscription with prefetch: 0")
         self._broker.flush()
         pulled = stream.pull(record.limit)
-        for seq, tail in pulled:
-            self._broker.publish(stream, seq, tail)
+        for seq, suffix in pulled:
+            self._broker.publish(stream, seq, suffix)
         self._broker.reply(
-            client, link.Reply(conn=client.conn, data=managed(record, count=len(pulled))), record.id
+            client, link.Reply(conn=client.conn, data=manage_reply(record, count=len(pulled))), record.id
         )
 
     def _settle_delivery(self, client: Client, record: link.SettleDelivery) -> None:
@@ -282,7 +284,7 @@ class Requests:
             span = duration_from_ms(record.milliseconds) if record.milliseconds is not None else None
             session.nack(record.delivery, retry=record.retry, delay=span, cause=record.cause)
         else:
-            text, params = settling_statement(record)
+            text, params = settle_statement(record)
             session.execute_without_waiting(text, params)
         for stream in client.subscriptions.values():
             if isinstance(stream, WatchStream) and stream.credit is not None:
@@ -292,11 +294,11 @@ class Requests:
 
 
 _REQUESTS: dict[type[Any], Callable[[Requests, Client, Any], None]] = {
-    link.ExecuteRequest: Requests._asked,
+    link.ExecuteRequest: Requests._execute,
     link.SubscribeRequest: Requests._subscribe,
     link.UnsubscribeRequest: Requests._unsubscribe,
     link.ResumeRequest: Requests._resume,
-    link.UpdateClaims: Requests._renew,
+    link.UpdateClaims: Requests._update_claims,
     link.ReplayRequest: Requests._replay,
     link.AckEvents: Requests._ack_events,
     link.SettleDelivery: Requests._settle_delivery,

@@ -51,7 +51,7 @@ DEFAULT_PREFETCH = 10
 DEFAULT_MAX_UNACKED = 1000
 """Default limit on unacknowledged events of a reliable watch."""
 
-SMALLER = (
+SMALLER_ADVICE = (
     "watch with [initial: none] and read existing matches in pages (MATCH … ORDER BY … LIMIT), or RETURN less"
 )
 _ATTEMPTS = 8
@@ -60,7 +60,7 @@ _ATTEMPTS = 8
 class GraphSubscriber:
     def __init__(self, broker: Broker) -> None:
         self._broker = broker
-        self._last_stream = 0
+        self._last_stream_id = 0
         self.resumes: dict[str, int] = {}
         """Number of resumes by outcome: "ok", or the reason for refusal."""
 
@@ -68,7 +68,7 @@ class GraphSubscriber:
         payload = msgspec.convert({_WIRE.get(k, k): v for k, v in record.payload.items()}, Subscribe)
         if payload.watch is not None:
             if payload.consume:
-                text = as_consumer(client.desk.database, payload.watch)
+                text = as_consumer(client.tenant.database, payload.watch)
                 payload = msgspec.structs.replace(payload, watch=text)
             self._subscribe_watch(client, record.sub_id, payload)
         elif payload.attach is not None:
@@ -77,82 +77,89 @@ class GraphSubscriber:
         else:
             self._subscribe_filter(client, record.sub_id, payload)
 
-    def subscribe_anew(self, client: Client, sub: str, wanted: CollectionRequest) -> None:
+    def resubscribe(self, client: Client, sub_id: str, request: CollectionRequest) -> None:
         """Subscribe again after a collection stream was lost before its subscriber got a reply."""
-        self._broker.collection_desk().subscribe(client, sub, wanted, self._number)
+        self._broker.collection_broker().subscribe(client, sub_id, request, self._next_stream_id)
 
-    def _number(self) -> int:
-        self._last_stream += 1
+    def _next_stream_id(self) -> int:
+        self._last_stream_id += 1
         self._broker.streams += 1
-        return self._last_stream
+        return self._last_stream_id
 
     # --- watches ------------------------------------------------------------------------------------------------
 
     def _subscribe_watch(self, client: Client, sub: str, payload: Subscribe) -> None:
         assert payload.watch is not None
-        desk, params = client.desk, decode_params(payload.params)
-        prepared, _ = desk.database.statements.prepare_one(payload.watch)
+        tenant, params = client.tenant, decode_params(payload.params)
+        prepared, _ = tenant.database.statements.prepare_one(payload.watch)
         statement = prepared.statement
         if not isinstance(statement, ast.Watch):
             raise InvalidStatement(
                 "E1101", "subscribe requires a WATCH statement; use execute for other statements"
             )
         if has_external_type(statement):
-            wish = query_from_watch(client, payload.watch, params, payload, self._broker.limits.filters)
-            self._broker.collection_desk().subscribe(client, sub, wish, self._number)
+            request = query_from_watch(client, payload.watch, params, payload, self._broker.limits.filters)
+            self._broker.collection_broker().subscribe(client, sub, request, self._next_stream_id)
             return
         if payload.exclusive or payload.prefetch == 0 or not is_shareable(statement, payload.watch):
             feed = WatchFeed.create(self._broker.session_of(client), payload.watch, params)
             self._subscribe_exclusive(client, sub, payload, feed)
             return
         actor = None if client.system else client.actor
-        wanted = {name: params[name] for name in prepared.parameters if name in params}
-        key = watch_key(desk, actor, payload.watch, wanted)
-        known = desk.streams.get(key)
+        used_params = {name: params[name] for name in prepared.parameters if name in params}
+        key = watch_key(tenant, actor, payload.watch, used_params)
+        known = tenant.streams.get(key)
         if isinstance(known, WatchStream):
             self._join_watch(client, sub, known, payload.watch, params)
         else:
-            self._first_of_watch(client, sub, payload.watch, params, payload.params)
+            self._open_watch(client, sub, payload.watch, params, payload.params)
 
-    def make_collection(
-        self, desk: Tenant, key: bytes, actor: str | None, left: SavedCollectionStream, position: int
+    def restore_collection_stream(
+        self, tenant: Tenant, key: bytes, actor: str | None, saved: SavedCollectionStream, position: int
     ) -> CollectionStream:
         """Continue a collection stream of the previous server."""
-        collections = self._broker.collection_desk()
-        return collections.restore_stream(desk, key, actor, left, position, self._number())
+        collections = self._broker.collection_broker()
+        return collections.restore_stream(tenant, key, actor, saved, position, self._next_stream_id())
 
     def open_watch_stream(
-        self, desk: Tenant, actor: str | None, text: str, params: dict[str, Any], given: dict[str, Any]
+        self,
+        tenant: Tenant,
+        actor: str | None,
+        text: str,
+        params: dict[str, Any],
+        wire_params: dict[str, Any],
     ) -> WatchStream:
-        """Open a stream over a shareable watch. `given`: the parameters in wire form."""
-        prepared, _ = desk.database.statements.prepare_one(text)
-        wanted = {name: params[name] for name in prepared.parameters if name in params}
-        feed = desk.create_shared_watch(actor, text, params)
-        key = watch_key(desk, actor, text, wanted)
-        stream = WatchStream(desk, self._number(), key, actor, feed, shared=True)
-        stream.restore_spec = encode({"watch": text, "params": {name: given[name] for name in wanted}})
-        desk.streams[key] = stream
+        """Open a stream over a shareable watch. `wire_params`: the parameters in wire form."""
+        prepared, _ = tenant.database.statements.prepare_one(text)
+        used_params = {name: params[name] for name in prepared.parameters if name in params}
+        feed = tenant.create_shared_watch(actor, text, params)
+        key = watch_key(tenant, actor, text, used_params)
+        stream = WatchStream(tenant, self._next_stream_id(), key, actor, feed, shared=True)
+        stream.restore_spec = encode(
+            {"watch": text, "params": {name: wire_params[name] for name in used_params}}
+        )
+        tenant.streams[key] = stream
         return stream
 
-    def _first_of_watch(
-        self, client: Client, sub: str, text: str, params: dict[str, Any], given: dict[str, Any]
+    def _open_watch(
+        self, client: Client, sub: str, text: str, params: dict[str, Any], wire_params: dict[str, Any]
     ) -> None:
         actor = None if client.system else client.actor
-        stream = self.open_watch_stream(client.desk, actor, text, params, given)
+        stream = self.open_watch_stream(client.tenant, actor, text, params, wire_params)
         feed = stream.feed
         self._broker.add_subscription(client, sub, stream)
         events = feed.take()
         initial = events.pop(0) if events and events[0].type == "initial" else None
         self._acknowledge(client, sub, stream, initial)
         for event in events:
-            seq, tail = stream.append_event(event)
-            self._broker.publish(stream, seq, tail)
+            seq, suffix = stream.append_event(event)
+            self._broker.publish(stream, seq, suffix)
         feed.listen(stream.mark_ready)
 
     def _join_watch(
         self, client: Client, sub: str, stream: WatchStream, text: str, params: dict[str, Any]
     ) -> None:
-        session = client.desk.shared_session(stream.actor)
+        session = client.tenant.shared_session(stream.actor)
         stream.feed.check_rights(session, text, params)
         wants = stream.feed.options.initial.kind == "full" and stream.feed.has_columns
         initial = self._consistent_snapshot(stream) if wants else None
@@ -163,25 +170,27 @@ class GraphSubscriber:
         """Return a snapshot consistent with the stream: every earlier event is numbered, no later one is."""
         for _ in range(_ATTEMPTS):
             self._broker.flush()
-            self._broker.pump(source)
+            self._broker.publish_ready(source)
             snapshot = source.feed.snapshot()
             if snapshot is not None:
                 return snapshot
         raise InvalidStatement("E1102", "the watch changes too fast for a snapshot: subscribe again")
 
     def _acknowledge(self, client: Client, sub: str, stream: WatchStream, initial: Event | None) -> None:
-        first = [self._ack(sub, stream, pending=initial is not None)]
+        messages = [self._ack(sub, stream, pending=initial is not None)]
         if initial is not None:
-            head = client.desk.event_prefix + encode(sub)
-            first.append(head + stream.encode_initial(initial))
-            self._check_size(client, sub, first[-1])
-        self._subscribed(client, sub, stream, first)
+            prefix = client.tenant.event_prefix + encode(sub)
+            messages.append(prefix + stream.encode_initial(initial))
+            self._check_size(client, sub, messages[-1])
+        self._subscribed(client, sub, stream, messages)
 
     def _check_size(self, client: Client, sub: str, initial: bytes) -> None:
         """Raise `too_large` if the initial event, which is a single message, exceeds the limit."""
         if len(initial) > self._broker.limits.max_answer_bytes:
             self._broker.remove_subscription(client, sub)
-            raise too_large("The initial event of the watch", self._broker.limits.max_answer_bytes, SMALLER)
+            raise too_large(
+                "The initial event of the watch", self._broker.limits.max_answer_bytes, SMALLER_ADVICE
+            )
 
     def _ack(self, sub: str, stream: Stream, *, pending: bool, **more: Any) -> bytes:
         payload: dict[str, Any] = {
@@ -192,24 +201,28 @@ class GraphSubscriber:
             **more,
         }
         if stream.stream_key is not None:
-            payload["resumeToken"] = stream.desk.sign_token(stream, stream.history.last_seq, pending=pending)
+            payload["resumeToken"] = stream.tenant.sign_token(
+                stream, stream.history.last_seq, snapshot_pending=pending
+            )
         return encode_message("subscribe_ack", payload, sub)
 
-    def _subscribed(self, client: Client, sub: str, stream: Stream, first: list[bytes], **more: Any) -> None:
+    def _subscribed(
+        self, client: Client, sub: str, stream: Stream, messages: list[bytes], **more: Any
+    ) -> None:
         record = link.Subscribed(
             conn=client.conn,
             sub_id=sub,
             stream=stream.stream_id,
             seq=stream.history.last_seq,
-            messages=first,
-            event_prefix=client.desk.event_prefix,
+            messages=messages,
+            event_prefix=client.tenant.event_prefix,
             **more,
         )
         self._broker.reply(client, record, sub)
 
     def _subscribe_exclusive(self, client: Client, sub: str, payload: Subscribe, feed: WatchFeed) -> None:
         """Subscribe to a watch in the connection's own session."""
-        stream = WatchStream(client.desk, self._number(), None, client.actor, feed, shared=False)
+        stream = WatchStream(client.tenant, self._next_stream_id(), None, client.actor, feed, shared=False)
         options = feed.options
         if payload.prefetch == 0:
             stream.credit = 0
@@ -219,7 +232,7 @@ class GraphSubscriber:
             stream.credit = payload.max_unacked or DEFAULT_MAX_UNACKED
         stream.owner = (client, sub)
         if feed.lasts:
-            self._end_previous_owner(client.desk, stream)
+            self._end_previous_owner(client.tenant, stream)
         self._broker.add_subscription(client, sub, stream)
         details: dict[str, Any] = {"handle": feed.id, "mode": options.mode, "delivery": options.delivery}
         if feed.name is not None:
@@ -228,18 +241,18 @@ class GraphSubscriber:
             details["lasts"] = True
         if options.mode == "consume":
             details["leaseMs"] = duration_to_ms(options.ack_timeout)
-        first = [self._ack(sub, stream, pending=False, **details)]
-        self._subscribed(client, sub, stream, first, credit_based=stream.credit is not None)
+        messages = [self._ack(sub, stream, pending=False, **details)]
+        self._subscribed(client, sub, stream, messages, credit_based=stream.credit is not None)
         feed.listen(stream.mark_ready)
         stream.mark_ready()
 
-    def _end_previous_owner(self, desk: Tenant, stream: WatchStream) -> None:
+    def _end_previous_owner(self, tenant: Tenant, stream: WatchStream) -> None:
         """End the stream of the previous owner of a durable watch, and notify that owner."""
-        former = desk.durable_streams.get(stream.feed.id)
-        if former is not None:
+        previous = tenant.durable_streams.get(stream.feed.id)
+        if previous is not None:
             text = "Another session has attached to this watch: attach again to take it over"
-            self._broker.end_for([former], "taken", [error_payload(WatchError("E8010", text))])
-        desk.durable_streams[stream.feed.id] = stream
+            self._broker.end_for([previous], "taken", [error_payload(WatchError("E8010", text))])
+        tenant.durable_streams[stream.feed.id] = stream
 
     # --- filters ------------------------------------------------------------------------------------------------
 
@@ -250,23 +263,23 @@ class GraphSubscriber:
             asked |= {"filter": payload.filter} if payload.filter is not None else {}
         query = parse_query(asked, self._broker.limits.filters)
         if is_external(query.collection):
-            wish = query_from_filter(client, asked, query, payload, self._broker.limits.filters)
-            self._broker.collection_desk().subscribe(client, sub, wish, self._number)
-            self._note_binding(client, client.subscriptions[sub], query)
+            request = query_from_filter(client, asked, query, payload, self._broker.limits.filters)
+            self._broker.collection_broker().subscribe(client, sub, request, self._next_stream_id)
+            self._bind_to_claims(client, client.subscriptions[sub], query)
             return
         stream = self._filter_stream(client, asked, query, include_data=payload.includeData)
-        self._note_binding(client, stream, query)
-        snapshot = self._consistent_snapshot(stream.tap) if payload.sendSnapshot else None
+        self._bind_to_claims(client, stream, query)
+        snapshot = self._consistent_snapshot(stream.node_type_watch) if payload.sendSnapshot else None
         self._broker.add_subscription(client, sub, stream)
-        first = [self._ack(sub, stream, pending=snapshot is not None)]
+        messages = [self._ack(sub, stream, pending=snapshot is not None)]
         if snapshot is not None:
-            first.append(self._snapshot(sub, stream, query, snapshot))
-        self._subscribed(client, sub, stream, first)
+            messages.append(self._snapshot(sub, stream, query, snapshot))
+        self._subscribed(client, sub, stream, messages)
 
-    def _note_binding(self, client: Client, stream: Stream, query: CollectionQuery) -> None:
+    def _bind_to_claims(self, client: Client, stream: Stream, query: CollectionQuery) -> None:
         """Store the claims hash if the filter depends on the token; the stream is then valid for these claims only."""
         if (
-            bind_request(query.condition, FilterRequest(auth=None, time=client.desk.clock.now()))
+            bind_request(query.condition, FilterRequest(auth=None, time=client.tenant.clock.now()))
             != query.condition
         ):
             stream.claims_hash = claims_hash(client)
@@ -274,22 +287,26 @@ class GraphSubscriber:
     def _filter_stream(
         self, client: Client, asked: dict[str, Any], query: CollectionQuery, *, include_data: bool
     ) -> FilterStream:
-        desk, actor, moment = client.desk, None if client.system else client.actor, client.desk.clock.now()
+        tenant, actor, moment = (
+            client.tenant,
+            None if client.system else client.actor,
+            client.tenant.clock.now(),
+        )
         auth = request_auth(client)
-        known = desk.streams.get(filter_key(desk, actor, query, auth, moment, include_data=include_data))
+        known = tenant.streams.get(filter_key(tenant, actor, query, auth, moment, include_data=include_data))
         if isinstance(known, FilterStream):
             return known
-        tap = desk.node_type_watch(query.collection, actor)
+        watch = tenant.node_type_watch(query.collection, actor)
         self._broker.flush()
-        self._broker.pump(tap)  # earlier changes are not for the new subscriber
+        self._broker.publish_ready(watch)  # earlier changes are not for the new subscriber
         try:
-            return self.open_filter_stream(desk, actor, asked, auth, moment, include_data=include_data)
+            return self.open_filter_stream(tenant, actor, asked, auth, moment, include_data=include_data)
         finally:
-            tap.close_unused()
+            watch.close_unused()
 
     def open_filter_stream(
         self,
-        desk: Tenant,
+        tenant: Tenant,
         actor: str | None,
         asked: dict[str, Any],
         auth: dict[str, Any] | None,
@@ -301,25 +318,25 @@ class GraphSubscriber:
         query = parse_query(asked, self._broker.limits.filters)
         bound = bind_request(query.condition, FilterRequest(auth=auth, time=moment))
         condition = compile_filter(bound, limits=self._broker.limits.filters)
-        key = filter_key(desk, actor, query, auth, moment, include_data=include_data)
-        tap = desk.node_type_watch(query.collection, actor)
-        stream = FilterStream(tap, self._number(), key, condition, include_data=include_data)
+        key = filter_key(tenant, actor, query, auth, moment, include_data=include_data)
+        watch = tenant.node_type_watch(query.collection, actor)
+        stream = FilterStream(watch, self._next_stream_id(), key, condition, include_data=include_data)
         stream.restore_spec = encode(
             {"query": asked, "auth": auth, "time": timestamp_to_ms(moment), "data": include_data}
         )
-        desk.streams[key] = stream
+        tenant.streams[key] = stream
         return stream
 
     def _snapshot(self, sub: str, stream: FilterStream, query: CollectionQuery, event: Event) -> bytes:
         """Encode the snapshot, or an error if it cannot be sent. The subscription stays active either way."""
-        documents = [d for d in stream.tap.documents(event) if stream.matches(d, "create", None)]
+        documents = [d for d in stream.node_type_watch.documents(event) if stream.matches(d, "create", None)]
         seq = stream.history.last_seq
         try:
             page = snapshot_page(query, documents)
         except FilterError as error:
             code = "snapshot_limit" if error.code == "E1202" else "snapshot_failed"
             return encode_message("error", {"code": code, "message": error.text, "subId": sub}, sub)
-        token = stream.desk.sign_token(stream, seq)
+        token = stream.tenant.sign_token(stream, seq)
         payload = {"subId": sub, **page, "partition": 0, "seq": seq, "lsn": event.tick, "resumeToken": token}
         data = encode_message("snapshot", to_wire(payload), sub)
         if len(data) > MAX_SNAPSHOT_BYTES:
@@ -331,10 +348,10 @@ class GraphSubscriber:
 
     def resume(self, client: Client, record: link.ResumeRequest) -> None:
         """Resume a stream: replay every event after the token's seq, or reply resync-required with a reason."""
-        broker, desk = self._broker, client.desk
+        broker, tenant = self._broker, client.tenant
         broker.flush()
-        token = desk.verify_token(record.token)
-        stream = desk.streams.get(token.stream_key) if token is not None else None
+        token = tenant.verify_token(record.token)
+        stream = tenant.streams.get(token.stream_key) if token is not None else None
         reason = self.refusal_reason(client, record, token, stream)
         self.resumes[reason or "ok"] = self.resumes.get(reason or "ok", 0) + 1
         if reason is not None or token is None or stream is None:
@@ -359,7 +376,7 @@ class GraphSubscriber:
             stream=stream.stream_id,
             seq=seq,
             messages=[encode(answer if record.id is None else {"id": record.id, **answer})],
-            event_prefix=desk.event_prefix,
+            event_prefix=tenant.event_prefix,
             replay_follows=True,
         )
         broker.reply(client, subscribed, record.id)
@@ -369,7 +386,7 @@ class GraphSubscriber:
         self, client: Client, record: link.ResumeRequest, token: ResumeToken | None, stream: Stream | None
     ) -> str | None:
         """Return why the subscription cannot be resumed; None if it can."""
-        if token is None or token.epoch != client.desk.database.epoch:
+        if token is None or token.epoch != client.tenant.database.epoch:
             return "generation"
         if token.snapshot_pending or set(token.seqs) != {0}:
             return "snapshot"
@@ -393,8 +410,8 @@ def _resume_seq(token: ResumeToken, record: link.ResumeRequest) -> int:
     """Return the seq to resume after. A client's `lastSeq` can only move it back: duplicates are harmless, gaps are
     not.
     """
-    said = record.last_seq.get(0) if record.last_seq is not None else None
-    return token.seqs[0] if said is None else min(token.seqs[0], said)
+    last_seq = record.last_seq.get(0) if record.last_seq is not None else None
+    return token.seqs[0] if last_seq is None else min(token.seqs[0], last_seq)
 
 
 _WIRE = {"max_unacked": "maxUnacked"}

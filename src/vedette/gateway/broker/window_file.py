@@ -74,13 +74,13 @@ class SavedWindows(msgspec.Struct, array_like=True, kw_only=True):
     tenants: list[SavedTenant]
 
 
-def save_windows(path: Path, desks: Iterable[Tenant], now: float) -> None:
+def save_windows(path: Path, tenants: Iterable[Tenant], now: float) -> None:
     """Write all resumable streams. There must be no further commits. `now`: monotonic time."""
-    saved = [_saved_desk(desk, now) for desk in desks]
-    kept = [desk for desk in saved if desk.streams]
+    saved = [_saved_tenant(tenant, now) for tenant in tenants]
+    kept = [tenant for tenant in saved if tenant.streams]
     if not kept:
         return
-    clock = next(iter(desks)).clock
+    clock = next(iter(tenants)).clock
     windows = SavedWindows(version=VERSION, at_ms=timestamp_to_ms(clock.now()), tenants=kept)
     fresh = path.with_suffix(".new")
     try:
@@ -93,15 +93,15 @@ def save_windows(path: Path, desks: Iterable[Tenant], now: float) -> None:
         log.warning("The replay windows cannot be saved: %s", error, extra=extra)
 
 
-def _saved_desk(desk: Tenant, now: float) -> SavedTenant:
-    database = desk.database
-    streams = [_saved_stream(stream, now) for stream in desk.streams.values() if _lasts(stream, now)]
+def _saved_tenant(tenant: Tenant, now: float) -> SavedTenant:
+    database = tenant.database
+    streams = [_saved_stream(stream, now) for stream in tenant.streams.values() if _is_resumable(stream, now)]
     return SavedTenant(
-        tenant=desk.tenant, epoch=database.epoch, sequence=database.state.sequence, streams=streams
+        tenant=tenant.name, epoch=database.epoch, sequence=database.state.sequence, streams=streams
     )
 
 
-def _lasts(stream: Stream, now: float) -> bool:
+def _is_resumable(stream: Stream, now: float) -> bool:
     return stream.restore_spec is not None and stream.resumable_until > now
 
 
@@ -117,7 +117,7 @@ def _saved_stream(stream: Stream, now: float) -> SavedStream:
         lost_until=stream.history.evicted_seq,
         last_seq=stream.history.last_seq,
         seconds_left=stream.resumable_until - now,
-        events=[(event.seq, event.tail, now - event.at) for event in stream.history.events],
+        events=[(event.seq, event.suffix, now - event.appended_at) for event in stream.history.events],
     )
 
 
@@ -143,84 +143,86 @@ def restore_windows(path: Path, broker: Broker) -> int:
     downtime_seconds = (timestamp_to_ms(broker.clock.now()) - windows.at_ms) / 1000
     if windows.version != VERSION or downtime_seconds < 0:
         return 0
-    return sum(_restore_desk(broker, saved, downtime_seconds) for saved in windows.tenants)
+    return sum(_restore_tenant(broker, saved, downtime_seconds) for saved in windows.tenants)
 
 
-def _restore_desk(broker: Broker, saved: SavedTenant, downtime_seconds: float) -> int:
-    desk = broker.tenant(saved.tenant)
-    if (desk.database.epoch, desk.database.state.sequence) != (saved.epoch, saved.sequence):
+def _restore_tenant(broker: Broker, saved: SavedTenant, downtime_seconds: float) -> int:
+    tenant = broker.tenant(saved.tenant)
+    if (tenant.database.epoch, tenant.database.state.sequence) != (saved.epoch, saved.sequence):
         return 0
     now = broker.clock.monotonic()
-    made: list[tuple[Stream, SavedStream]] = []
+    restored: list[tuple[Stream, SavedStream]] = []
     for each in sorted(saved.streams, key=lambda s: s.seconds_left):
         if each.recipe.startswith(_COLLECTION):
-            broker.saved_collection_streams.append((desk, each, now - downtime_seconds))
+            broker.saved_collection_streams.append((tenant, each, now - downtime_seconds))
             continue
         if each.seconds_left <= downtime_seconds:
             continue
         try:
-            stream = _make(broker, desk, each)
+            stream = _restore_stream(broker, tenant, each)
         except VedetteError as error:  # the actor, the type or the permission no longer exists
-            extra = {"action": "window.not_restored", "tenant": desk.tenant, "actor": each.actor}
+            extra = {"action": "window.not_restored", "tenant": tenant.name, "actor": each.actor}
             log.info("A stream cannot be restored: %s", error, extra=extra)
             continue
         if stream is not None:
             stream.claims_hash = each.bound_to
             stream.resumable_until = stream.kept_until = now + each.seconds_left - downtime_seconds
-            made.append((stream, each))
+            restored.append((stream, each))
     if (
-        desk.database.state.sequence != saved.sequence
+        tenant.database.state.sequence != saved.sequence
     ):  # a commit during the restore may be missing from some streams
-        for stream, _ in made:
+        for stream, _ in restored:
             broker.close_stream(stream)
         return 0
-    _refill(desk, made, now - downtime_seconds)
-    for stream, _ in made:
+    _refill(tenant, restored, now - downtime_seconds)
+    for stream, _ in restored:
         broker.keep_idle(stream)
-    return len(made)
+    return len(restored)
 
 
 def restore_collections(broker: Broker) -> int:
     """Restore the collection streams and return their number. Call before the first client connects."""
     waiting, broker.saved_collection_streams = broker.saved_collection_streams, []
-    made: dict[tuple[Tenant, float], list[tuple[Stream, SavedStream]]] = {}
+    restored: dict[tuple[Tenant, float], list[tuple[Stream, SavedStream]]] = {}
     now = broker.clock.monotonic()
-    for desk, each, then in waiting:
+    for tenant, each, then in waiting:
         if each.seconds_left <= now - then:
             continue
-        left = msgspec.json.decode(each.recipe, type=dict[str, SavedCollectionStream])["collection"]
+        state = msgspec.json.decode(each.recipe, type=dict[str, SavedCollectionStream])["collection"]
         try:
-            stream = broker.subscribing.make_collection(desk, each.key, each.actor, left, each.position)
+            stream = broker.graph_subscriber.restore_collection_stream(
+                tenant, each.key, each.actor, state, each.position
+            )
         except VedetteError as error:  # the actor is gone, or its views have changed
-            extra = {"action": "window.not_restored", "tenant": desk.tenant, "actor": each.actor}
+            extra = {"action": "window.not_restored", "tenant": tenant.name, "actor": each.actor}
             log.info("A stream cannot be restored: %s", error, extra=extra)
             continue
         stream.claims_hash = each.bound_to
         stream.resumable_until = stream.kept_until = then + each.seconds_left
-        made.setdefault((desk, then), []).append((stream, each))
-    for (desk, then), streams in made.items():
-        _refill(desk, streams, then)
+        restored.setdefault((tenant, then), []).append((stream, each))
+    for (tenant, then), streams in restored.items():
+        _refill(tenant, streams, then)
         for each_stream, _ in streams:
             broker.keep_idle(each_stream)
-    return sum(map(len, made.values()))
+    return sum(map(len, restored.values()))
 
 
-def _make(broker: Broker, desk: Tenant, saved: SavedStream) -> Stream | None:
+def _restore_stream(broker: Broker, tenant: Tenant, saved: SavedStream) -> Stream | None:
     """Rebuild a stream. Return None if its key differs from the saved one."""
-    recipe: dict[str, Any] = msgspec.json.decode(saved.recipe)
+    spec: dict[str, Any] = msgspec.json.decode(saved.recipe)
     stream: Stream
-    if "watch" in recipe:
-        params = decode_params(recipe["params"])
-        stream = broker.subscribing.open_watch_stream(
-            desk, saved.actor, recipe["watch"], params, recipe["params"]
+    if "watch" in spec:
+        params = decode_params(spec["params"])
+        stream = broker.graph_subscriber.open_watch_stream(
+            tenant, saved.actor, spec["watch"], params, spec["params"]
         )
         stream.feed.take()
         stream.feed.set_position(saved.position)
         stream.feed.listen(stream.mark_ready)
     else:
-        moment = timestamp_from_ms(recipe["time"])
-        stream = broker.subscribing.open_filter_stream(
-            desk, saved.actor, recipe["query"], recipe["auth"], moment, include_data=recipe["data"]
+        moment = timestamp_from_ms(spec["time"])
+        stream = broker.graph_subscriber.open_filter_stream(
+            tenant, saved.actor, spec["query"], spec["auth"], moment, include_data=spec["data"]
         )
     if stream.stream_key == saved.key:
         return stream
@@ -228,12 +230,12 @@ def _make(broker: Broker, desk: Tenant, saved: SavedStream) -> Stream | None:
     return None
 
 
-def _refill(desk: Tenant, made: list[tuple[Stream, SavedStream]], then: float) -> None:
+def _refill(tenant: Tenant, restored: list[tuple[Stream, SavedStream]], then: float) -> None:
     """Add the saved events of all streams to the window, oldest first."""
-    for stream, saved in made:
+    for stream, saved in restored:
         stream.history = StreamHistory(evicted_seq=saved.lost_until, last_seq=saved.lost_until)
-    events = sorted((e[0], n, e[1], e[2]) for n, (_, saved) in enumerate(made) for e in saved.events)
-    for seq, number, tail, age in events:
-        desk.window.add(made[number][0].history, seq, tail, then - age)
-    for stream, saved in made:
+    events = sorted((e[0], n, e[1], e[2]) for n, (_, saved) in enumerate(restored) for e in saved.events)
+    for seq, number, suffix, age in events:
+        tenant.window.add(restored[number][0].history, seq, suffix, then - age)
+    for stream, saved in restored:
         stream.history.last_seq = saved.last_seq

@@ -58,134 +58,138 @@ log = logging.getLogger(__name__)
 
 
 class CollectionBroker:
-    def __init__(self, broker: Broker, registrar: RegistryThread) -> None:
+    def __init__(self, broker: Broker, registry_thread: RegistryThread) -> None:
         self._broker = broker
-        self._registrar = registrar
-        self._reception = CollectionSubscriber(broker)
-        self._telling = CollectionPublisher(broker, self._resync)
-        self._last_id = 0
-        self._rights = PolicyReview(registrar.call, self.change_views, self._end)
+        self._registry_thread = registry_thread
+        self._subscriber = CollectionSubscriber(broker)
+        self._publisher = CollectionPublisher(broker, self._resync)
+        self._last_registration = 0
+        self._policy_review = PolicyReview(registry_thread.call, self.change_views, self._end)
         self.resyncs = 0
         """Number of streams that had to resync."""
 
     @property
     def streams(self) -> int:
-        return len(self._telling.streams_by_subscription_id)
+        return len(self._publisher.streams_by_subscription_id)
 
     @property
     def events(self) -> int:
         """Number of events published to collection streams."""
-        return self._telling.events
+        return self._publisher.events
 
-    def take(self, frame: Deliver | Complete | Status) -> None:
+    def receive(self, frame: Deliver | Complete | Status) -> None:
         """Process one frame of an ingest link. Frames arrive in order."""
-        self._telling.take(frame)
+        self._publisher.receive(frame)
 
     # --- subscribe ----------------------------------------------------------------------------------------------
 
     def subscribe(
-        self, client: Client, sub: str, wanted: CollectionRequest, number: Callable[[], int]
+        self, client: Client, sub_id: str, request: CollectionRequest, next_stream_id: Callable[[], int]
     ) -> None:
-        """Subscribe a client, joining an equal stream if there is one. `number` returns the id for a new stream."""
-        desk = client.desk
-        joining = PendingSubscriber(client, sub, wanted)
-        known = desk.streams.get(wanted.key)
+        """Subscribe a client. It joins an equal stream, or opens one with an id from `next_stream_id`."""
+        tenant = client.tenant
+        pending = PendingSubscriber(client, sub_id, request)
+        known = tenant.streams.get(request.key)
         if isinstance(known, CollectionStream):
-            self._broker.add_subscription(client, sub, known)
-            if known.wanted.view_rules != wanted.view_rules:
-                self.change_views(known, wanted.views)
+            self._broker.add_subscription(client, sub_id, known)
+            if known.request.view_rules != request.view_rules:
+                self.change_views(known, request.views)
             if known.state is StreamState.OPENING:
-                known.awaiting_registration.append(joining)
+                known.awaiting_registration.append(pending)
             else:
-                self._join(known, joining)
+                self._join(known, pending)
             return
         actor = None if client.system else client.actor
-        stream = CollectionStream(desk, number(), actor, wanted, self._closed)
-        desk.streams[wanted.key] = stream
-        self._broker.add_subscription(client, sub, stream)
-        stream.awaiting_registration.append(joining)
-        self._rights.add(stream)
-        self._register(stream, wanted)
+        stream = CollectionStream(tenant, next_stream_id(), actor, request, self._closed)
+        tenant.streams[request.key] = stream
+        self._broker.add_subscription(client, sub_id, stream)
+        stream.awaiting_registration.append(pending)
+        self._policy_review.add(stream)
+        self._register(stream, request)
 
     def save(self) -> None:
         """Save the positions of all streams for the next server. Called on graceful shutdown."""
-        for stream in self._telling.streams_by_subscription_id.values():
-            stream.save(self._telling.published_offset(stream))
+        for stream in self._publisher.streams_by_subscription_id.values():
+            stream.save(self._publisher.published_offset(stream))
 
     def restore_stream(
         self,
-        desk: Tenant,
+        tenant: Tenant,
         key: bytes,
         actor: str | None,
-        left: SavedCollectionStream,
+        saved: SavedCollectionStream,
         position: int,
-        number: int,
+        stream_id: int,
     ) -> CollectionStream:
         """Continue a stream of the previous server. Raise VedetteError if its actor's views have changed."""
-        wanted = query_from_saved(desk, key, actor, left)
-        stream = CollectionStream(desk, number, actor, wanted, self._closed)
+        request = query_from_saved(tenant, key, actor, saved)
+        stream = CollectionStream(tenant, stream_id, actor, request, self._closed)
         stream.position = position
-        stream.published.update(left.places)
-        stream.received.update(left.places)
-        desk.streams[key] = stream
-        self._rights.add(stream)
-        self._register(stream, wanted, left=left)
+        stream.published.update(saved.places)
+        stream.received.update(saved.places)
+        tenant.streams[key] = stream
+        self._policy_review.add(stream)
+        self._register(stream, request, saved=saved)
         return stream
 
     def _register(
         self,
         stream: CollectionStream,
-        wanted: CollectionRequest,
+        request: CollectionRequest,
         shown: PublishedRows | None = None,
-        left: SavedCollectionStream | None = None,
+        saved: SavedCollectionStream | None = None,
     ) -> None:
         """Register a stream. `shown`: rows published before, if the stream was registered earlier."""
-        self._telling.registration_started()
-        self._last_id += 1
-        ids = stream.registration_ids = tuple(f"{self._last_id}.{n}" for n in range(len(wanted.collections)))
+        self._publisher.registration_started()
+        self._last_registration += 1
+        ids = stream.registration_ids = tuple(
+            f"{self._last_registration}.{n}" for n in range(len(request.collections))
+        )
 
         def done(outcome: StreamRegistered | VedetteError) -> None:
             try:
-                self._on_registered(stream, ids, wanted, shown, left, outcome)
+                self._on_registered(stream, ids, request, shown, saved, outcome)
             finally:
-                self._telling.registration_finished()
+                self._publisher.registration_finished()
 
-        self._registrar.post(
-            RegisterJob(registration_ids=ids, tenant=stream.desk.tenant, wanted=wanted, done=done, left=left)
+        self._registry_thread.post(
+            RegisterJob(
+                registration_ids=ids, tenant=stream.tenant.name, request=request, done=done, saved=saved
+            )
         )
 
     def _on_registered(
         self,
         stream: CollectionStream,
         ids: tuple[str, ...],
-        wanted: CollectionRequest,
+        request: CollectionRequest,
         shown: PublishedRows | None,
-        left: SavedCollectionStream | None,
+        saved: SavedCollectionStream | None,
         outcome: StreamRegistered | VedetteError,
     ) -> None:
         if isinstance(outcome, VedetteError):
-            self._not_opened(stream, outcome, begun=shown is not None or left is not None)
+            self._registration_failed(stream, outcome, published=shown is not None or saved is not None)
         elif stream.state is StreamState.CLOSED:
-            self._registrar.post(UnregisterJob(registration_ids=ids))
-            for joining in stream.awaiting_registration:
-                self._reception.is_waiting(stream, joining)
-        elif stream.wanted.views is not wanted.views:  # policies changed during the registration
-            self._registrar.post(UnregisterJob(registration_ids=ids))
-            if left is not None:
+            self._registry_thread.post(UnregisterJob(registration_ids=ids))
+            for pending in stream.awaiting_registration:
+                self._subscriber.is_waiting(stream, pending)
+        elif stream.request.views is not request.views:  # policies changed during the registration
+            self._registry_thread.post(UnregisterJob(registration_ids=ids))
+            if saved is not None:
                 self._resync([stream], "auth")
             else:
-                self._register(stream, replace(wanted, views=stream.wanted.views), shown)
-        elif left is not None:
+                self._register(stream, replace(request, views=stream.request.views), shown)
+        elif saved is not None:
             self._activate(stream, outcome, {}, differs=False)
         else:
             self._activate(stream, outcome, shown)
 
-    def _not_opened(self, stream: CollectionStream, error: VedetteError, *, begun: bool) -> None:
-        if begun:
+    def _registration_failed(self, stream: CollectionStream, error: VedetteError, *, published: bool) -> None:
+        if published:
             self._resync([stream], "gap")
             return
-        for joining in stream.awaiting_registration:
-            self._reception.refuse(stream, joining, error)
+        for pending in stream.awaiting_registration:
+            self._subscriber.reject(stream, pending, error)
 
     def _activate(
         self,
@@ -198,48 +202,50 @@ class CollectionBroker:
         """Finish a registration. `differs`: the visible rows may differ from `shown`."""
         stream.state = StreamState.REGISTERED
         stream.subscription_ids, stream.version, stream.start_offset = (
-            opened.numbers,
+            opened.subscription_ids,
             opened.version,
             opened.start_offset,
         )
         stream.collections, stream.partition_epochs = opened.collections, opened.epochs
-        self._telling.add(stream, opened.states)
+        self._publisher.add(stream, opened.states)
         waiting, stream.awaiting_registration = stream.awaiting_registration, []
         if shown is not None:
             if differs:
-                self._tell_difference(stream, shown, opened)
-        elif self._reception.is_waiting(stream, first := waiting.pop(0)):
-            documents = opened.documents if first.wanted.snapshot else None
+                self._publish_view_diff(stream, shown, opened)
+        elif self._subscriber.is_waiting(stream, first := waiting.pop(0)):
+            documents = opened.documents if first.request.snapshot else None
             first = first.with_views_of(stream)
-            self._reception.acknowledge(
+            self._subscriber.acknowledge(
                 stream, first, stream.history.last_seq, stream.position, opened.start_offset, documents
             )
-        for joining in waiting:
-            if self._reception.is_waiting(stream, joining):
-                self._join(stream, joining)
-        self._telling.publish_early(stream)
+        for pending in waiting:
+            if self._subscriber.is_waiting(stream, pending):
+                self._join(stream, pending)
+        self._publisher.publish_early(stream)
 
-    def _join(self, stream: CollectionStream, joining: PendingSubscriber) -> None:
+    def _join(self, stream: CollectionStream, pending: PendingSubscriber) -> None:
         """Join a subscriber at the stream's current seq. The registry thread reads its snapshot."""
         seq, position = stream.history.last_seq, stream.position
-        joining = joining.with_views_of(stream)
-        if not joining.wanted.snapshot:
-            self._reception.acknowledge(stream, joining, seq, position, self._telling.completed_offset, None)
+        pending = pending.with_views_of(stream)
+        if not pending.request.snapshot:
+            self._subscriber.acknowledge(
+                stream, pending, seq, position, self._publisher.completed_offset, None
+            )
             return
 
         def done(outcome: SnapshotRead | VedetteError) -> None:
-            stream.awaiting_snapshot.remove(joining)
-            self._on_snapshot(stream, joining, seq, position, outcome)
+            stream.awaiting_snapshot.remove(pending)
+            self._on_snapshot(stream, pending, seq, position, outcome)
 
-        stream.awaiting_snapshot.append(joining)
+        stream.awaiting_snapshot.append(pending)
 
-        self._registrar.post(
+        self._registry_thread.post(
             SnapshotJob(
-                tenant=stream.desk.tenant,
+                tenant=stream.tenant.name,
                 collections=stream.collections,
-                wanted=joining.wanted,
-                after=self._telling.published_offset(stream),
-                told=dict(stream.published),
+                request=pending.request,
+                after=self._publisher.published_offset(stream),
+                published=dict(stream.published),
                 done=done,
             )
         )
@@ -247,107 +253,107 @@ class CollectionBroker:
     def _on_snapshot(
         self,
         stream: CollectionStream,
-        joining: PendingSubscriber,
+        pending: PendingSubscriber,
         seq: int,
         position: int,
         outcome: SnapshotRead | VedetteError,
     ) -> None:
-        if not self._reception.is_waiting(stream, joining):
+        if not self._subscriber.is_waiting(stream, pending):
             return
         if stream.state is StreamState.OPENING:
-            stream.awaiting_registration.append(joining)
-        elif joining.wanted.views is not stream.wanted.views:
-            self._join(stream, joining)
+            stream.awaiting_registration.append(pending)
+        elif pending.request.views is not stream.request.views:
+            self._join(stream, pending)
         elif isinstance(outcome, VedetteError):
-            self._reception.refuse(stream, joining, outcome)
+            self._subscriber.reject(stream, pending, outcome)
         elif not stream.history.can_replay_from(seq):
             text = "the collection changes too fast for a snapshot: subscribe again"
-            self._reception.refuse(stream, joining, InvalidStatement("E1102", text))
+            self._subscriber.reject(stream, pending, InvalidStatement("E1102", text))
         else:
-            self._reception.acknowledge(stream, joining, seq, position, outcome.offset, outcome.documents)
+            self._subscriber.acknowledge(stream, pending, seq, position, outcome.offset, outcome.documents)
 
     def _closed(self, stream: CollectionStream) -> None:
         """Unregister a stream that has no subscribers left."""
-        self._rights.remove(stream)
+        self._policy_review.remove(stream)
         self._unregister(stream)
 
     def _unregister(self, stream: CollectionStream) -> None:
-        self._telling.remove(stream)
+        self._publisher.remove(stream)
         if stream.subscription_ids:
-            self._registrar.post(UnregisterJob(registration_ids=stream.registration_ids))
+            self._registry_thread.post(UnregisterJob(registration_ids=stream.registration_ids))
 
     # --- policy changes -----------------------------------------------------------------------------------------
 
-    def change_views(self, stream: CollectionStream, eyes: Mapping[str, CollectionView] | None) -> None:
+    def change_views(self, stream: CollectionStream, views: Mapping[str, CollectionView] | None) -> None:
         """Apply new policy views to a stream. It publishes the difference, and no other event in between."""
-        former, wanted = stream.wanted, replace(stream.wanted, views=eyes)
+        previous, request = stream.request, replace(stream.request, views=views)
         if stream.state is StreamState.CLOSED:
             return
-        if former.windowed:
+        if previous.windowed:
             self._resync([stream], "auth")  # counts of closed windows cannot be corrected
             return
         if stream.state is StreamState.OPENING:
-            stream.wanted = wanted  # `_on_registered` detects the change
+            stream.request = request  # `_on_registered` detects the change
             return
-        after, places = self._telling.published_offset(stream), stream.published
+        after, published = self._publisher.published_offset(stream), stream.published
         self._unregister(stream)
-        stream.reset(wanted)
+        stream.reset(request)
 
         def done(outcome: SnapshotRead | VedetteError) -> None:
             if isinstance(outcome, VedetteError):
                 self._resync([stream], "auth")
             elif stream.state is not StreamState.CLOSED:
-                shown = _rows(former, stream.collections, outcome.documents)
-                self._register(stream, replace(stream.wanted, snapshot=True), shown)
+                shown = _rows(previous, stream.collections, outcome.documents)
+                self._register(stream, replace(stream.request, snapshot=True), shown)
 
-        self._registrar.post(
+        self._registry_thread.post(
             SnapshotJob(
-                tenant=stream.desk.tenant,
+                tenant=stream.tenant.name,
                 collections=stream.collections,
-                wanted=former,
+                request=previous,
                 after=after,
-                told=places,
+                published=published,
                 done=done,
             )
         )
 
-    def _tell_difference(
+    def _publish_view_diff(
         self, stream: CollectionStream, shown: PublishedRows, opened: StreamRegistered
     ) -> None:
-        now = _rows(stream.wanted, opened.collections, opened.documents or {})
-        for seq, tail in stream.append_view_diff(shown, now, opened.start_offset):
-            self._telling.say(stream, seq, tail)
+        now = _rows(stream.request, opened.collections, opened.documents or {})
+        for seq, suffix in stream.append_view_diff(shown, now, opened.start_offset):
+            self._publisher.publish(stream, seq, suffix)
 
     def _unanswered_subscribers(self, stream: CollectionStream) -> list[PendingSubscriber]:
         """Return counted subscribers that have no reply yet. The gateway does not send them stream records."""
         return [
             joining
             for joining in (*stream.awaiting_registration, *stream.awaiting_snapshot)
-            if self._reception.is_there(stream, joining)
+            if self._subscriber.is_subscribed(stream, joining)
         ]
 
     def _end(self, stream: CollectionStream, error: VedetteError) -> None:
         """End a stream whose actor may no longer see anything."""
         stream.resumable_until = 0.0
-        for joining in self._unanswered_subscribers(stream):
-            self._reception.refuse(stream, joining, error)
+        for pending in self._unanswered_subscribers(stream):
+            self._subscriber.reject(stream, pending, error)
         payload = {"status": "ended", "reason": "cancelled", "errors": [error_payload(error)]}
         self._broker.end_streams([stream], payload)
-        stream.desk.close_stream(stream)
+        stream.tenant.close_stream(stream)
 
     # --- lost continuity ----------------------------------------------------------------------------------------
 
     def on_lease_lost(self) -> None:
         """Resync all streams: the lease was lost, and with it the deliveries since then."""
-        self._resync(list(self._telling.streams_by_subscription_id.values()), "gap")
-        self._telling.forget_early()
+        self._resync(list(self._publisher.streams_by_subscription_id.values()), "gap")
+        self._publisher.discard_early()
 
-    def source_removed(self, source: str) -> None:
+    def on_source_removed(self, source: str) -> None:
         """End all streams over the collections of a removed source."""
         error = SourceError("E6103", f"the source '{source}' was removed", fields={"source": source})
-        front = f"{source}::"
-        for stream in set(self._telling.streams_by_subscription_id.values()):
-            if any(map(_begins(front), stream.wanted.collections)):
+        prefix = f"{source}::"
+        for stream in set(self._publisher.streams_by_subscription_id.values()):
+            if any(map(_has_prefix(prefix), stream.request.collections)):
                 self._end(stream, error)
 
     def _resync(self, streams: Iterable[CollectionStream], reason: str) -> None:
@@ -367,20 +373,20 @@ class CollectionBroker:
             stream.resumable_until = 0.0  # the stream cannot be resumed
         for client in list(self._broker.clients.values()):
             for name in [n for n, s in client.subscriptions.items() if id(s) in lost]:
-                self._broker.reply(client, link.ResyncRequired(conn=client.conn, sub=name, reason=reason))
+                self._broker.reply(client, link.ResyncRequired(conn=client.conn, sub_id=name, reason=reason))
                 self._broker.remove_subscription(client, name)
         for stream in lost.values():
-            stream.desk.close_stream(stream)
-        for joining in unanswered:
-            self._broker.subscribing.subscribe_anew(*joining)
+            stream.tenant.close_stream(stream)
+        for pending in unanswered:
+            self._broker.graph_subscriber.resubscribe(*pending)
 
 
-def _rows(wanted: CollectionRequest, collections: Mapping[str, str], documents: Documents) -> PublishedRows:
+def _rows(request: CollectionRequest, collections: Mapping[str, str], documents: Documents) -> PublishedRows:
     return {
-        (collection, key): wanted.row(collections[collection], key, document)
+        (collection, key): request.row(collections[collection], key, document)
         for (collection, key), document in documents.items()
     }
 
 
-def _begins(front: str) -> Callable[[str], bool]:
-    return lambda name: name.startswith(front)
+def _has_prefix(prefix: str) -> Callable[[str], bool]:
+    return lambda name: name.startswith(prefix)

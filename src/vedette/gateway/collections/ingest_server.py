@@ -31,15 +31,17 @@ from vedette.transport.ingest_messages import (
     Welcome,
     encode_frame,
 )
-from vedette.transport.unix_socket import close_to_others, remove_stale_socket
+from vedette.transport.unix_socket import remove_stale_socket, restrict_to_owner
 
-__all__ = ["IngestServer", "Take"]
+__all__ = ["IngestServer", "ReceiveFrame"]
 
 log = logging.getLogger(__name__)
 _FIRST_FRAME_BYTES = 4096
 """Size limit of the Hello frame: the sender is not yet authenticated."""
 
-Take: TypeAlias = Callable[[Callable[[], Deliver | Complete | Status | None], Callable[[], None]], None]
+ReceiveFrame: TypeAlias = Callable[
+    [Callable[[], Deliver | Complete | Status | None], Callable[[], None]], None
+]
 """Processes a frame on the engine thread, in call order, then calls the second argument, from any thread.
 
 The first argument returns the frame when it is due, or None if its link has closed.
@@ -49,9 +51,9 @@ The first argument returns the frame when it is due, or None if its link has clo
 class IngestServer:
     """Listens on a Unix socket, and on a TCP port if executors run on other machines."""
 
-    def __init__(self, secret: str, take: Take) -> None:
+    def __init__(self, secret: str, receive: ReceiveFrame) -> None:
         self.secret = secret
-        self.take = take
+        self.receive = receive
         self.links: set[IngestConnection] = set()
         self._servers: list[asyncio.AbstractServer] = []
 
@@ -59,7 +61,7 @@ class IngestServer:
         remove_stale_socket(path)
         loop = asyncio.get_running_loop()
         self._servers.append(await loop.create_unix_server(lambda: IngestConnection(self), str(path)))
-        close_to_others(path)
+        restrict_to_owner(path)
 
     async def start(self, host: str, port: int) -> int:
         """Listen on a port (0 selects a free one) and return it."""
@@ -83,7 +85,7 @@ class IngestConnection(asyncio.Protocol):
         self._transport: asyncio.Transport | None = None
         self._reader = FrameReader(_FIRST_FRAME_BYTES)
         self._authenticated = False
-        self._waiting: deque[Deliver] = deque()
+        self._unprocessed: deque[Deliver] = deque()
         """Deliveries not yet processed. The engine thread takes the first one or finds the queue empty: a delivery must
         never be processed if an earlier one was dropped.
         """
@@ -95,46 +97,46 @@ class IngestConnection(asyncio.Protocol):
     def connection_lost(self, exc: Exception | None) -> None:  # noqa: ARG002
         self._transport = None
         self._server.links.discard(self)
-        self._waiting.clear()
+        self._unprocessed.clear()
 
     def data_received(self, data: bytes) -> None:
         try:
             for frame in self._reader.feed(data):
-                self._received(frame)
+                self._receive(frame)
         except PipelineError as error:
             log.warning("Closing an ingest connection: %s", error, extra={"action": "ingest.refused"})
             self._send(Refused(reason=error.text))
             self.close()
 
-    def _received(self, frame: Frame) -> None:
+    def _receive(self, frame: Frame) -> None:
         if isinstance(frame, Hello) and not self._authenticated:
-            self._greet(frame)
+            self._handshake(frame)
         elif not self._authenticated:
             raise PipelineError("E6302", "the first frame of a link must be a Hello")
         elif isinstance(frame, Deliver):
             number = frame.number
-            self._waiting.append(frame)
-            self._server.take(self._next, lambda: self._later(Accepted(number=number)))
+            self._unprocessed.append(frame)
+            self._server.receive(self._next_delivery, lambda: self._send_threadsafe(Accepted(number=number)))
         elif isinstance(frame, Complete | Status):
-            self._server.take(lambda: frame, lambda: None)
+            self._server.receive(lambda: frame, lambda: None)
         else:
             raise PipelineError("E6302", f"a pipeline cannot send {type(frame).__name__}")
 
-    def _greet(self, hello: Hello) -> None:
+    def _handshake(self, hello: Hello) -> None:
         if not hmac.compare_digest(hello.secret.encode(), self._server.secret.encode()):
             raise PipelineError("E6302", "the secret of the data directory does not match")
         self._authenticated = True
         self._reader.lift_size_limit()
         self._send(Welcome(gateway="engine"))
 
-    def _next(self) -> Deliver | None:
+    def _next_delivery(self) -> Deliver | None:
         """Return the next delivery. Engine thread."""
         try:
-            return self._waiting.popleft()
+            return self._unprocessed.popleft()
         except IndexError:
             return None
 
-    def _later(self, frame: Frame) -> None:
+    def _send_threadsafe(self, frame: Frame) -> None:
         """Send a frame from the engine thread."""
         try:
             self._loop.call_soon_threadsafe(self._send, frame)

@@ -41,20 +41,20 @@ class CollectionPublisher:
 
     def __init__(self, broker: Broker, resync: ResyncStreams) -> None:
         self._broker, self._resync = broker, resync
-        self._ingest = ChangeReceiver()
+        self._receiver = ChangeReceiver()
         self.streams_by_subscription_id: dict[int, CollectionStream] = {}
         """Streams by the numeric subscription id of the registry."""
-        self._standing: set[CollectionStream] = set()
+        self._registered: set[CollectionStream] = set()
         self._causal_pending: set[CollectionStream] = set()
         """Streams with causal ordering that have unpublished changes."""
-        self._expected = 0
+        self._pending_registrations = 0
         self._early_changes: dict[int, list[MatchedChange | WindowResult]] = {}
         """Changes for unknown subscription ids, kept while a registration is pending."""
         self._states: dict[int, str] = {}
         """Last reported status by partition."""
         self.completed_offset = 0
         """Journal offset up to which all partitions are published."""
-        self._version = -1
+        self._completed_version = -1
         """Registry version of the last completed batch. Subscriptions up to this version were part of it."""
         self.events = 0
         """Number of events published to collection streams."""
@@ -63,118 +63,122 @@ class CollectionPublisher:
 
     def registration_started(self) -> None:
         """Note a pending registration. Changes for unknown ids may belong to it and are kept."""
-        self._expected += 1
+        self._pending_registrations += 1
 
     def registration_finished(self) -> None:
         """Note the end of a registration, successful or not."""
-        self._expected -= 1
-        if not self._expected:
+        self._pending_registrations -= 1
+        if not self._pending_registrations:
             self._early_changes.clear()
 
     def add(self, stream: CollectionStream, states: Mapping[int, str]) -> None:
         """Add a registered stream. `states`: status of its partitions, unless a newer status has arrived."""
-        self._ingest.track_epochs(stream.partition_epochs)
+        self._receiver.track_epochs(stream.partition_epochs)
         self._states = {**states, **self._states}
         self.streams_by_subscription_id.update(dict.fromkeys(stream.subscription_ids, stream))
-        self._standing.add(stream)
+        self._registered.add(stream)
 
     def publish_early(self, stream: CollectionStream) -> None:
         """Publish the changes that arrived for a stream before its ids were known."""
-        for number in stream.subscription_ids:
-            for told in self._early_changes.pop(number, ()):
-                if isinstance(told, WindowResult):
-                    self._window(told)
+        for subscription_id in stream.subscription_ids:
+            for change in self._early_changes.pop(subscription_id, ()):
+                if isinstance(change, WindowResult):
+                    self._publish_window(change)
                 else:
-                    self._publish_change(told)
-        if stream.version <= self._version:  # the batch's end arrived early, too, and is not repeated
+                    self._publish_change(change)
+        if (
+            stream.version <= self._completed_version
+        ):  # the batch's end arrived early, too, and is not repeated
             self._mark_live(stream)
 
-    def forget_early(self) -> None:
+    def discard_early(self) -> None:
         self._early_changes.clear()
 
     def remove(self, stream: CollectionStream) -> None:
-        self._standing.discard(stream)
+        self._registered.discard(stream)
         self._causal_pending.discard(stream)
         for number in stream.subscription_ids:
             self.streams_by_subscription_id.pop(number, None)
-            self._ingest.remove_subscription(number)
+            self._receiver.remove_subscription(number)
 
     def published_offset(self, stream: CollectionStream) -> int:
         return self.completed_offset if stream.state is StreamState.LIVE else stream.start_offset
 
     # --- deliveries ---------------------------------------------------------------------------------------------
 
-    def take(self, frame: Deliver | Complete | Status) -> None:
+    def receive(self, frame: Deliver | Complete | Status) -> None:
         """Process one frame of an ingest link. Frames arrive in order."""
-        for output in self._ingest.receive(frame):
+        for output in self._receiver.receive(frame):
             match output:
                 case MatchedChange():
                     self._publish_change(output)
                 case UnfilteredChange(change=record):
-                    self._unfiltered(record)
+                    self._publish_unfiltered(record)
                 case WindowResult():
-                    self._window(output)
+                    self._publish_window(output)
                 case PartitionReset(partition=partition):
-                    self._resync(self._following(partition), "generation")
+                    self._resync(self._streams_of_partition(partition), "generation")
                 case BatchCompleted():
                     assert isinstance(frame, Complete)
                     self._complete(output.offset, frame.version)
                 case PartitionStatus():
                     self._status(output)
 
-    def _publish_change(self, told: MatchedChange) -> None:
+    def _publish_change(self, matched: MatchedChange) -> None:
         """Publish a change to every matching stream: at once, or with causal ordering when its batch is complete."""
-        change = DecodedChange(told.change)
-        for reason, numbers in zip(_REASONS, told[1:], strict=True):
+        change = DecodedChange(matched.change)
+        for reason, numbers in zip(_MATCH_KINDS, matched[1:], strict=True):
             for number in numbers:
                 stream = self.streams_by_subscription_id.get(number)
                 if stream is None:
-                    if self._expected:
-                        self._early_changes.setdefault(number, []).append(_only(told.change, number, reason))
-                elif not stream.accept(told.change):
+                    if self._pending_registrations:
+                        self._early_changes.setdefault(number, []).append(
+                            _single_match(matched.change, number, reason)
+                        )
+                elif not stream.accept(matched.change):
                     continue
                 elif stream.causal_buffer is None:
-                    self._tell(stream, change, reason)
-                elif stream.causal_buffer.add(told.change.offset, (change, reason)):
+                    self._publish(stream, change, reason)
+                elif stream.causal_buffer.add(matched.change.offset, (change, reason)):
                     self._causal_pending.add(stream)
                 else:
                     self._resync([stream], "overflow")
 
-    def _tell(self, stream: CollectionStream, change: DecodedChange, reason: MatchKind) -> None:
+    def _publish(self, stream: CollectionStream, change: DecodedChange, reason: MatchKind) -> None:
         if stream.state is StreamState.CLOSED:
             return
         try:
-            seq, tail = stream.append_change(change, reason)
+            seq, suffix = stream.append_change(change, reason)
         except Exception:
             self._publish_failed(stream)
             return
-        self.say(stream, seq, tail)
+        self.publish(stream, seq, suffix)
 
-    def _window(self, told: WindowResult) -> None:
-        stream = self.streams_by_subscription_id.get(told.subscription)
+    def _publish_window(self, result: WindowResult) -> None:
+        stream = self.streams_by_subscription_id.get(result.subscription)
         if stream is None:
-            if self._expected:
-                self._early_changes.setdefault(told.subscription, []).append(told)
+            if self._pending_registrations:
+                self._early_changes.setdefault(result.subscription, []).append(result)
             return
         try:
-            seq, tail = stream.append_window(told, self.completed_offset)
+            seq, suffix = stream.append_window(result, self.completed_offset)
         except Exception:
             self._publish_failed(stream)
             return
-        self.say(stream, seq, tail)
+        self.publish(stream, seq, suffix)
 
-    def say(self, stream: CollectionStream, seq: int, tail: bytes) -> None:
+    def publish(self, stream: CollectionStream, seq: int, suffix: bytes) -> None:
         """Queue a numbered and encoded event of a stream."""
         self.events += 1
-        self._broker.publish(stream, seq, tail)
+        self._broker.publish(stream, seq, suffix)
 
     def _publish_failed(self, stream: CollectionStream) -> None:
         """Resync a stream after a change could not be encoded or evaluated. It must not be lost silently."""
-        extra = {"action": "collection.untold", "tenant": stream.desk.tenant, "stream": stream.stream_id}
+        extra = {"action": "collection.untold", "tenant": stream.tenant.name, "stream": stream.stream_id}
         log.exception("A change could not be delivered; the stream must resync", extra=extra)
         self._resync([stream], "gap")
 
-    def _unfiltered(self, record: DeliveredChange) -> None:
+    def _publish_unfiltered(self, record: DeliveredChange) -> None:
         """Evaluate an unfiltered change against all local streams of its collection. The pipeline sends changes
         unfiltered while its index is not reliable.
         """
@@ -182,22 +186,22 @@ class CollectionPublisher:
         for number, stream in list(self.streams_by_subscription_id.items()):
             if stream.state is not StreamState.LIVE or record.offset <= stream.start_offset:
                 continue  # the batch that includes the stream delivers the change
-            if stream.desk.tenant == record.tenant and record.collection in stream.collections:
-                self._judge(stream, number, change)
+            if stream.tenant.name == record.tenant and record.collection in stream.collections:
+                self._classify_and_publish(stream, number, change)
 
-    def _judge(self, stream: CollectionStream, number: int, change: DecodedChange) -> None:
+    def _classify_and_publish(self, stream: CollectionStream, number: int, change: DecodedChange) -> None:
         try:
-            reason = stream.classify(change) if not stream.wanted.windowed else None
+            reason = stream.classify(change) if not stream.request.windowed else None
         except Exception:
             self._publish_failed(stream)
             return
         if reason is not None:
-            self._publish_change(_only(change.record, number, reason))
+            self._publish_change(_single_match(change.record, number, reason))
 
     def _complete(self, offset: int, version: int) -> None:
         """Handle the end of a batch: streams that were part of it have no unpublished changes up to its offset."""
-        self.completed_offset, self._version = offset, version
-        for stream in [stream for stream in self._standing if stream.version <= version]:
+        self.completed_offset, self._completed_version = offset, version
+        for stream in [stream for stream in self._registered if stream.version <= version]:
             self._mark_live(stream)
         for stream in [stream for stream in self._causal_pending if stream.state is StreamState.LIVE]:
             self._release(stream)
@@ -206,7 +210,7 @@ class CollectionPublisher:
         """Mark a stream as live: a batch that included it is complete."""
         if stream.state is StreamState.REGISTERED:
             stream.state = StreamState.LIVE
-            self._standing.discard(stream)
+            self._registered.discard(stream)
             self._release(stream)
 
     def _release(self, stream: CollectionStream) -> None:
@@ -214,7 +218,7 @@ class CollectionPublisher:
         for change, reason in (
             stream.causal_buffer.release_up_to(self.completed_offset) if stream.causal_buffer else ()
         ):
-            self._tell(stream, change, reason)
+            self._publish(stream, change, reason)
         if not stream.causal_buffer:
             self._causal_pending.discard(stream)
 
@@ -222,13 +226,17 @@ class CollectionPublisher:
         before = self._states.get(status.partition)
         self._states[status.partition] = status.state
         if status.state == "stale" and before not in (None, "stale"):
-            self._resync(self._following(status.partition), "gap")
+            self._resync(self._streams_of_partition(status.partition), "gap")
         if before == "shedding" and status.state != "shedding":
             # Shedding has ended. Low-priority streams missed changes and must resync.
-            low = [stream for stream in self._following(status.partition) if stream.wanted.low_priority]
+            low = [
+                stream
+                for stream in self._streams_of_partition(status.partition)
+                if stream.request.low_priority
+            ]
             self._resync(low, "overflow")
 
-    def _following(self, partition: int) -> list[CollectionStream]:
+    def _streams_of_partition(self, partition: int) -> list[CollectionStream]:
         return [
             stream
             for stream in self.streams_by_subscription_id.values()
@@ -236,9 +244,9 @@ class CollectionPublisher:
         ]
 
 
-_REASONS = tuple(MatchKind)
+_MATCH_KINDS = tuple(MatchKind)
 
 
-def _only(record: DeliveredChange, number: int, reason: MatchKind) -> MatchedChange:
+def _single_match(record: DeliveredChange, number: int, reason: MatchKind) -> MatchedChange:
     """Return the change addressed to a single subscription."""
     return MatchedChange(record, *((number,) if reason is each else () for each in MatchKind))

@@ -69,17 +69,17 @@ def query_from_watch(
 ) -> CollectionRequest:
     """Parse a WATCH. Raise E6204 if the pipeline does not support it, E8001 if policies deny it."""
     watch = parse_collection_watch(text, params)
-    _check_answered(watch)
+    _check_supported(watch)
     own = str(next(_windows)) if watch.windowed else ""
     form = SubscriptionSpec(
         kind="watch",
         source=text,
         params=params,
-        time=client.desk.clock.now() if watch.windowed else None,
+        time=client.tenant.clock.now() if watch.windowed else None,
         union=own if len(watch.collections) > 1 else "",
     )
     condition = compile_filter(filter_expression(form), limits=limits)
-    wanted = CollectionRequest(
+    request = CollectionRequest(
         key=_key(
             client,
             "watch",
@@ -97,17 +97,17 @@ def query_from_watch(
         low_priority=payload.priority == "low",
         snapshot=watch.options.initial.kind == "full" and not watch.windowed,
     )
-    return apply_policies(client, wanted, text)
+    return apply_policies(client, request, text)
 
 
 def query_from_filter(
     client: Client, asked: dict[str, Any], query: CollectionQuery, payload: Subscribe, limits: FilterLimits
 ) -> CollectionRequest:
     auth = request_auth(client)
-    form = spec_from_query(asked, auth, client.desk.clock.now())
+    form = spec_from_query(asked, auth, client.tenant.clock.now())
     condition = compile_filter(filter_expression(form), limits=limits)
     data = f"{payload.priority} {payload.includeData}"
-    wanted = CollectionRequest(
+    request = CollectionRequest(
         key=_key(client, "filter", query.collection, canonical_text(condition.expression), data),
         collections=(query.collection,),
         form=form,
@@ -117,26 +117,26 @@ def query_from_filter(
         snapshot=payload.sendSnapshot,
         query=query,
     )
-    return apply_policies(client, wanted, query.collection)
+    return apply_policies(client, request, query.collection)
 
 
 def query_from_saved(
-    desk: Tenant, key: bytes, actor: str | None, left: SavedCollectionStream
+    tenant: Tenant, key: bytes, actor: str | None, saved: SavedCollectionStream
 ) -> CollectionRequest:
     """Return the request of a saved stream. Raise E7001 if its actor's views have changed."""
-    wanted = CollectionRequest(
+    request = CollectionRequest(
         key=key,
-        collections=left.collections,
-        form=left.form,
-        condition=compile_filter(filter_expression(left.form), limits=TRUSTED_LIMITS),
-        watch=watch_of_spec(left.form),
-        include_data=left.include_data,
-        low_priority=left.low_priority,
+        collections=saved.collections,
+        form=saved.form,
+        condition=compile_filter(filter_expression(saved.form), limits=TRUSTED_LIMITS),
+        watch=watch_of_spec(saved.form),
+        include_data=saved.include_data,
+        low_priority=saved.low_priority,
     )
-    wanted = current_views(actor, desk.database, wanted)
-    if wanted.view_rules != left.sights:
+    request = current_views(actor, tenant.database, request)
+    if request.view_rules != saved.sights:
         raise PolicyError("E7001", "Permission denied")
-    return wanted
+    return request
 
 
 def request_auth(client: Client) -> dict[str, Any] | None:
@@ -147,7 +147,7 @@ def request_auth(client: Client) -> dict[str, Any] | None:
     return {"userId": client.actor, "roles": claims.get("roles", []), "claims": claims}
 
 
-def _check_answered(watch: CollectionWatch) -> None:
+def _check_supported(watch: CollectionWatch) -> None:
     """Raise E6204 for options that gateways do not support on external collections. `buffer` is accepted: the replay
     window takes its place.
     """
@@ -162,4 +162,4 @@ def _check_answered(watch: CollectionWatch) -> None:
 
 def _key(client: Client, *parts: str) -> bytes:
     actor = "" if client.system else client.actor or ""
-    return subscription_hash(client.desk.tenant, actor, "collection", *parts)
+    return subscription_hash(client.tenant.name, actor, "collection", *parts)

@@ -44,14 +44,14 @@ LEASE_SECONDS = 15.0
 """Lease time. The pipeline stops waiting for an unresponsive gateway after this time."""
 REGISTRATION_TTL_SECONDS = 300.0
 """Time after which a registered subscription expires if it is not renewed."""
-BATCH = 1_000
+MAX_BATCH_JOBS = 1_000
 """Maximum number of jobs in one transaction."""
 
 
 class StreamRegistered(NamedTuple):
     """Result of a `RegisterJob`: the registry accepted the subscription."""
 
-    numbers: tuple[int, ...]
+    subscription_ids: tuple[int, ...]
     version: int
     start_offset: int
     collections: dict[str, str]
@@ -76,9 +76,9 @@ class RegisterJob:
 
     registration_ids: tuple[str, ...]
     tenant: str
-    wanted: CollectionRequest
+    request: CollectionRequest
     done: Callable[[StreamRegistered | VedetteError], None]
-    left: SavedCollectionStream | None = None
+    saved: SavedCollectionStream | None = None
     """Saved state of a restored stream; such a stream gets no snapshot."""
 
 
@@ -89,9 +89,9 @@ class SnapshotJob:
     tenant: str
     collections: Mapping[str, str]
     """Collection name in the journal ▸ name used by the client."""
-    wanted: CollectionRequest
+    request: CollectionRequest
     after: int
-    told: Mapping[int, PartitionPosition] | None
+    published: Mapping[int, PartitionPosition] | None
     done: Callable[[SnapshotRead | VedetteError], None]
 
 
@@ -103,12 +103,12 @@ class UnregisterJob:
 Job = RegisterJob | SnapshotJob | UnregisterJob
 
 
-class _Ready(NamedTuple):
+class _PreparedRegistration(NamedTuple):
     """A prepared `RegisterJob` that only needs its registration."""
 
     job: RegisterJob
     requests: list[SubscriptionRequest]
-    opened: StreamRegistered
+    result: StreamRegistered
 
 
 class RegistryThread:
@@ -123,17 +123,19 @@ class RegistryThread:
         quotas: Quotas,
         clock: Clock,
         call: Callable[[Callable[[], object]], None],
-        lapsed: Callable[[], None],
-        removed: Callable[[str], None],
+        on_lease_lost: Callable[[], None],
+        on_source_removed: Callable[[str], None],
     ) -> None:
-        """`call` runs a function on the engine thread. `lapsed` is called there when the lease was lost, `removed` with
-        the name of a source that no longer exists.
+        """`call` runs a function on the engine thread.
+
+        `on_lease_lost` is called there when the lease was lost, `on_source_removed` with the name of a source that no
+        longer exists.
         """
         self._store, self._name, self._address = store, name, address
         self._quotas, self._clock = quotas, clock
-        self._call, self._lapsed, self._removed = call, lapsed, removed
+        self._call, self._on_lease_lost, self._on_source_removed = call, on_lease_lost, on_source_removed
         self._jobs: deque[Job] = deque()
-        self._bell = Flag()
+        self._wake = Flag()
         self._stopping = False
         self._thread: Thread | None = None
         self._journal: CollectionJournal | None = None
@@ -142,7 +144,7 @@ class RegistryThread:
         """Ids currently registered."""
         self._unanswered: set[int] = set()
         """Jobs of the current batch without a result, by object identity."""
-        self._number = 0
+        self._lease_number = 0
         self._sources: set[str] = set()
         self._lease_ends = self._renew_at = 0.0
 
@@ -160,12 +162,12 @@ class RegistryThread:
     def post(self, job: Job) -> None:
         self.start()
         self._jobs.append(job)
-        self._bell.set()
+        self._wake.set()
 
     def stop(self) -> None:
         """Finish queued jobs and release the lease, so that the pipeline does not wait for this gateway."""
         self._stopping = True
-        self._bell.set()
+        self._wake.set()
         if self._thread is not None:
             self._thread.join()
 
@@ -174,40 +176,40 @@ class RegistryThread:
     def _run(self) -> None:
         while not self._stopping or self._jobs:
             if not self._jobs:
-                self._bell.wait(LEASE_SECONDS / 3)
-            self._bell.clear()
+                self._wake.wait(LEASE_SECONDS / 3)
+            self._wake.clear()
             self.run_batch()
-        self._leave()
+        self._release_lease()
 
     def run_batch(self) -> None:
         """Renew the lease if it is due, then execute up to `BATCH` queued jobs in one transaction."""
-        jobs = [self._jobs.popleft() for _ in range(min(BATCH, len(self._jobs)))]
+        jobs = [self._jobs.popleft() for _ in range(min(MAX_BATCH_JOBS, len(self._jobs)))]
         self._unanswered = {id(job) for job in jobs}
         try:
-            self._register_stream()
-            self._renew_lease(certainly=any(isinstance(job, RegisterJob) for job in jobs))
-            self._work(jobs)
+            self._open_stores()
+            self._renew_lease(force=any(isinstance(job, RegisterJob) for job in jobs))
+            self._execute(jobs)
         except VedetteError as error:
-            self._failed(jobs, error)
+            self._fail(jobs, error)
         except Exception:
             extra = {"action": "registrar.failed", "gateway": self._name}
             log.exception("The registry thread failed", extra=extra)
-            self._failed(jobs, PipelineError("E6303", "internal error; see the server log"))
+            self._fail(jobs, PipelineError("E6303", "internal error; see the server log"))
 
-    def _register_stream(self) -> None:
+    def _open_stores(self) -> None:
         if self._registry is None:
             self._journal = open_journal(self._store, self._clock)
             self._registry = SubscriptionRegistry(self._store, clock=self._clock, quotas=self._quotas)
-            self._begin()
+            self._acquire_new_lease()
 
-    def _begin(self) -> None:
+    def _acquire_new_lease(self) -> None:
         assert self._registry is not None
         self._registered_ids.clear()
         self._registry.release_lease(self._name)
-        self._number = self._join()
+        self._lease_number = self._extend_lease()
         self._renew_at = self._clock.monotonic() + REGISTRATION_TTL_SECONDS / 2
 
-    def _join(self) -> int:
+    def _extend_lease(self) -> int:
         """Acquire or extend the lease and return its number. A new number means that the lease was lost."""
         assert self._registry is not None
         now = self._clock.monotonic()
@@ -215,33 +217,33 @@ class RegistryThread:
         self._lease_ends = now + LEASE_SECONDS
         return number
 
-    def _renew_lease(self, *, certainly: bool) -> None:
+    def _renew_lease(self, *, force: bool) -> None:
         """Renew the lease after a third of its time, and the registrations after half of theirs.
 
-        `certainly` renews the lease now. Use it before registering, because a gateway without a lease cannot register.
+        `force` renews the lease now. Use it before registering, because a gateway without a lease cannot register.
         """
         assert self._registry is not None
         now = self._clock.monotonic()
         lost = now >= self._lease_ends
-        if not lost and (certainly or now >= self._lease_ends - LEASE_SECONDS * 2 / 3):
-            lost = self._join() != self._number
-            self._look_at_sources()
+        if not lost and (force or now >= self._lease_ends - LEASE_SECONDS * 2 / 3):
+            lost = self._extend_lease() != self._lease_number
+            self._check_sources()
         if not lost and now >= self._renew_at:
             lost = self._registry.renew(self._name, REGISTRATION_TTL_SECONDS) < len(self._registered_ids)
             self._renew_at = now + REGISTRATION_TTL_SECONDS / 2
         if lost:
             extra = {"action": "gateway.lease_lost", "gateway": self._name}
             log.error("Gateway %s lost its lease; its subscribers must resync", self._name, extra=extra)
-            self._begin()
-            self._call(self._lapsed)
+            self._acquire_new_lease()
+            self._call(self._on_lease_lost)
 
-    def _look_at_sources(self) -> None:
+    def _check_sources(self) -> None:
         assert self._journal is not None
         known, self._sources = self._sources, {source.name for source in self._journal.sources()}
         for name in sorted(known - self._sources):
-            self._call(partial(self._removed, name))
+            self._call(partial(self._on_source_removed, name))
 
-    def _leave(self) -> None:
+    def _release_lease(self) -> None:
         if self._registry is None or self._journal is None:
             return
         try:
@@ -254,20 +256,20 @@ class RegistryThread:
 
     # --- jobs -----------------------------------------------------------------------------------------------------
 
-    def _work(self, jobs: Sequence[Job]) -> None:
+    def _execute(self, jobs: Sequence[Job]) -> None:
         """Execute jobs. All registrations of the batch share one call; unregistrations come last."""
-        ready: list[_Ready] = []
+        prepared_jobs: list[_PreparedRegistration] = []
         for job in jobs:
             match job:
                 case RegisterJob():
-                    prepared = self._prepared(job)
+                    prepared = self._prepare(job)
                     if prepared is not None:
-                        ready.append(prepared)
+                        prepared_jobs.append(prepared)
                 case SnapshotJob():
-                    self._look(job)
+                    self._read_snapshot(job)
                 case UnregisterJob():
                     continue
-        self._register(ready)
+        self._register(prepared_jobs)
         ended = [
             id
             for job in jobs
@@ -280,23 +282,23 @@ class RegistryThread:
             self._registry.unregister(self._name, ended)
             self._registered_ids.difference_update(ended)
 
-    def _prepared(self, job: RegisterJob) -> _Ready | None:
+    def _prepare(self, job: RegisterJob) -> _PreparedRegistration | None:
         """Look up the sources and read the snapshot. On failure, answer the job with the error and return None."""
         assert self._journal is not None
         assert self._registry is not None
-        wanted = job.wanted
+        request = job.request
         try:
             modes = self._registry.modes()
-            collections, sources = _known(self._journal, job.tenant, wanted.collections)
+            collections, sources = _resolve_collections(self._journal, job.tenant, request.collections)
             self._sources.update(sources)
             partitions = [part for source in sources for part in self._journal.partitions(source)]
             documents = None
-            boundary = self._journal.last_offset() if job.left is None else job.left.after
-            if job.left is not None:
-                _check_epochs(job.left, partitions)
-            elif wanted.snapshot:
+            boundary = self._journal.last_offset() if job.saved is None else job.saved.after
+            if job.saved is not None:
+                _check_epochs(job.saved, partitions)
+            elif request.snapshot:
                 boundary, documents = documents_at(
-                    self._journal, job.tenant, list(collections), _condition(wanted, collections)
+                    self._journal, job.tenant, list(collections), _predicate(request, collections)
                 )
         except VedetteError as error:
             self._answer(job, error)
@@ -306,19 +308,19 @@ class RegistryThread:
                 id=id,
                 tenant=job.tenant,
                 collection=collection,
-                form=wanted.form_of(shown),
+                form=request.form_of(shown),
                 boundary=boundary,
-                low_priority=wanted.low_priority,
+                low_priority=request.low_priority,
             )
             for id, (collection, shown) in zip(job.registration_ids, collections.items(), strict=True)
         ]
         epochs = {partition.id: partition.epoch for partition in partitions}
         states = {partition.id: modes.get(partition.id, partition.state) for partition in partitions}
-        return _Ready(
+        return _PreparedRegistration(
             job, requests, StreamRegistered((), 0, boundary, collections, epochs, states, documents)
         )
 
-    def _register(self, ready: Sequence[_Ready]) -> None:
+    def _register(self, ready: Sequence[_PreparedRegistration]) -> None:
         """Register all in one transaction. If that fails, register each one separately."""
         assert self._registry is not None
         if not ready:
@@ -337,35 +339,35 @@ class RegistryThread:
         version, given = self._registry.version_of(numbers[0]), iter(numbers)
         for job, requests, opened in ready:
             own = tuple(next(given) for _ in requests)
-            self._answer(job, opened._replace(numbers=own, version=version))
+            self._answer(job, opened._replace(subscription_ids=own, version=version))
 
-    def _look(self, job: SnapshotJob) -> None:
+    def _read_snapshot(self, job: SnapshotJob) -> None:
         assert self._journal is not None
         try:
             found = documents_at(
                 self._journal,
                 job.tenant,
                 list(job.collections),
-                _condition(job.wanted, job.collections),
+                _predicate(job.request, job.collections),
                 after=job.after,
-                told=job.told,
+                published=job.published,
             )
         except VedetteError as error:
             self._answer(job, error)
             return
         self._answer(job, SnapshotRead(*found))
 
-    def _failed(self, jobs: Sequence[Job], error: VedetteError) -> None:
+    def _fail(self, jobs: Sequence[Job], error: VedetteError) -> None:
         extra = {"action": "registrar.failed", "gateway": self._name, "code": error.code}
         log.error("The journal or the subscription registry failed: %s", error, extra=extra)
         for job in jobs:
             if not isinstance(job, UnregisterJob):
                 self._answer(job, error)
-        endings = [job for job in jobs if isinstance(job, UnregisterJob)]
+        unregister_jobs = [job for job in jobs if isinstance(job, UnregisterJob)]
         # retry them later; when stopping, `_leave` releases all registrations anyway
-        if endings and not self._stopping:
-            self._jobs.extendleft(reversed(endings))
-            self._bell.wait(1.0)
+        if unregister_jobs and not self._stopping:
+            self._jobs.extendleft(reversed(unregister_jobs))
+            self._wake.wait(1.0)
 
     def _answer(self, job: RegisterJob | SnapshotJob, outcome: Any) -> None:
         """Answer a job once. A later failure in the same batch does not answer it again."""
@@ -374,8 +376,8 @@ class RegistryThread:
             self._call(lambda: job.done(outcome))
 
 
-def _known(
-    journal: CollectionJournal, tenant: str, wanted: Sequence[str]
+def _resolve_collections(
+    journal: CollectionJournal, tenant: str, names: Sequence[str]
 ) -> tuple[dict[str, str], list[str]]:
     """Return journal name ▸ client name of the collections, and the names of their sources. Raise E6103 if a source
     does not exist.
@@ -384,7 +386,7 @@ def _known(
     """
     sources = {source.name: source for source in journal.sources() if source.tenant == tenant}
     found: dict[str, str] = {}
-    for shown in wanted:
+    for shown in names:
         name, _, collection = shown.partition("::")
         if name not in sources:
             text = (
@@ -393,17 +395,17 @@ def _known(
             )
             raise SourceError("E6103", text, fields={"source": name})
         found[collection if sources[name].kind == "graph" else shown] = shown
-    return found, sorted({shown.partition("::")[0] for shown in wanted})
+    return found, sorted({shown.partition("::")[0] for shown in names})
 
 
-def _check_epochs(left: SavedCollectionStream, partitions: Sequence[Partition]) -> None:
-    if left.epochs != {partition.id: partition.epoch for partition in partitions}:
+def _check_epochs(saved: SavedCollectionStream, partitions: Sequence[Partition]) -> None:
+    if saved.epochs != {partition.id: partition.epoch for partition in partitions}:
         raise PipelineError("E6303", "the source has lost part of its history: subscribe again")
 
 
-def _condition(wanted: CollectionRequest, collections: Mapping[str, str]) -> DocumentPredicate:
+def _predicate(request: CollectionRequest, collections: Mapping[str, str]) -> DocumentPredicate:
     def holds(collection: str, key: str, document: Mapping[str, Any]) -> bool:
         environment = FilterInput(doc=document, id=key, collection=collection, op="create")
-        return wanted.holds(collections[collection], environment)
+        return request.matches(collections[collection], environment)
 
     return holds

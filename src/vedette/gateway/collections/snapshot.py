@@ -14,7 +14,7 @@ from vedette.sources.images import decode_image
 from vedette.sources.journal.seam import CollectionJournal
 from vedette.sources.records import ChangeRow
 
-__all__ = ["MOST_ROWS", "DocumentPredicate", "Documents", "PartitionPosition", "documents_at"]
+__all__ = ["MAX_SNAPSHOT_DOCUMENTS", "DocumentPredicate", "Documents", "PartitionPosition", "documents_at"]
 
 PartitionPosition: TypeAlias = tuple[int, int]
 """(epoch, seq) within a partition."""
@@ -22,7 +22,7 @@ Documents: TypeAlias = dict[tuple[str, str], dict[str, Any]]
 """Documents by (collection name in the journal, key)."""
 DocumentPredicate: TypeAlias = Callable[[str, str, Mapping[str, Any]], bool]
 """Called with collection, key and document; True if the document matches."""
-MOST_ROWS = 100_000
+MAX_SNAPSHOT_DOCUMENTS = 100_000
 """Maximum number of documents in a snapshot. A client that exceeds it must narrow its request."""
 _PAGE = 2_000
 
@@ -31,33 +31,38 @@ def documents_at(
     journal: CollectionJournal,
     tenant: str,
     collections: Sequence[str],
-    holds: DocumentPredicate,
+    matches: DocumentPredicate,
     *,
     after: int | None = None,
-    told: Mapping[int, PartitionPosition] | None = None,
+    published: Mapping[int, PartitionPosition] | None = None,
 ) -> tuple[int, Documents]:
     """Return an offset and the matching documents as of that offset.
 
-    Without `after`: as of now. With `after`: as of that offset, plus later changes up to the positions in `told`.
+    Without `after`: as of now. With `after`: as of that offset, plus later changes up to the positions in `published`.
     """
-    place, last = after, 0
+    start, last = after, 0
     found: Documents = {}
     for collection in collections:
         for offset, documents in _pages(journal, tenant, collection):
-            place, last = offset if place is None else place, offset
+            start, last = offset if start is None else start, offset
             for key, image in documents:
-                _keep(found, (collection, key), decode_image(image), holds)
-    assert place is not None
-    undone: set[tuple[str, str]] = set()
-    for row in _changes(journal, place, last):
+                _add_matching(found, (collection, key), decode_image(image), matches)
+    assert start is not None
+    rolled_back: set[tuple[str, str]] = set()
+    for row in _changes(journal, start, last):
         name = (row.collection, row.key)
-        if row.tenant != tenant or row.collection not in collections or name in undone or _is_told(row, told):
+        if (
+            row.tenant != tenant
+            or row.collection not in collections
+            or name in rolled_back
+            or _is_published(row, published)
+        ):
             continue
-        undone.add(name)
+        rolled_back.add(name)
         found.pop(name, None)
         if row.before is not None:
-            _keep(found, name, decode_image(row.before), holds)
-    return place, found
+            _add_matching(found, name, decode_image(row.before), matches)
+    return start, found
 
 
 def _pages(
@@ -80,16 +85,18 @@ def _changes(journal: CollectionJournal, after: int, upto: int) -> Iterator[Chan
         after = rows[-1].offset if len(rows) == _PAGE else upto
 
 
-def _is_told(row: ChangeRow, told: Mapping[int, PartitionPosition] | None) -> bool:
-    return told is not None and (row.epoch, row.seq) <= told.get(row.partition, (0, 0))
+def _is_published(row: ChangeRow, published: Mapping[int, PartitionPosition] | None) -> bool:
+    return published is not None and (row.epoch, row.seq) <= published.get(row.partition, (0, 0))
 
 
-def _keep(
-    found: Documents, name: tuple[str, str], document: dict[str, Any], holds: DocumentPredicate
+def _add_matching(
+    found: Documents, name: tuple[str, str], document: dict[str, Any], matches: DocumentPredicate
 ) -> None:
-    if not holds(*name, document):
+    if not matches(*name, document):
         return
     found[name] = document
-    if len(found) > MOST_ROWS:
-        text = f"the snapshot has more than {MOST_ROWS} documents: narrow the request, or use initial: none"
-        raise FilterError("E1202", text, fields={"limit": "documents", "allowed": MOST_ROWS})
+    if len(found) > MAX_SNAPSHOT_DOCUMENTS:
+        text = (
+            f"the snapshot has more than {MAX_SNAPSHOT_DOCUMENTS} documents: narrow it, or use initial: none"
+        )
+        raise FilterError("E1202", text, fields={"limit": "documents", "allowed": MAX_SNAPSHOT_DOCUMENTS})

@@ -76,7 +76,7 @@ class CollectionView(NamedTuple):
     form: SubscriptionSpec
     """The subscription combined with the policies; the pipeline evaluates it."""
     condition: DocumentFilter
-    sight: DocumentView
+    view: DocumentView
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -114,12 +114,12 @@ class CollectionRequest:
     @property
     def view_rules(self) -> dict[str, tuple[ViewRule, ...] | None] | None:
         """The policy rules behind `views`."""
-        return None if self.views is None else {name: eyes.form.sight for name, eyes in self.views.items()}
+        return None if self.views is None else {name: view.form.sight for name, view in self.views.items()}
 
     def form_of(self, collection: str) -> SubscriptionSpec:
         return self.form if self.views is None else self.views[collection].form
 
-    def holds(self, collection: str, environment: FilterInput) -> bool:
+    def matches(self, collection: str, environment: FilterInput) -> bool:
         """Return True if the document matches and policies show it."""
         condition = self.condition if self.views is None else self.views[collection].condition
         return condition.matches(environment)
@@ -127,7 +127,7 @@ class CollectionRequest:
     def row(self, collection: str, key: str, document: Mapping[str, Any]) -> dict[str, Any]:
         """Return what subscribers see of a matching document: the row of a WATCH, or the document itself."""
         if self.views is not None:
-            document = self.views[collection].sight.redact(collection, key, document)
+            document = self.views[collection].view.redact(collection, key, document)
         if self.watch is not None:
             return self.watch.row(key, document, collection)
         return {"id": key, "_type": collection, **document}
@@ -153,12 +153,12 @@ class PendingSubscriber(NamedTuple):
     """A subscriber that waits for a registration or a snapshot."""
 
     client: Client
-    sub: str
-    wanted: CollectionRequest
+    sub_id: str
+    request: CollectionRequest
 
     def with_views_of(self, stream: CollectionStream) -> PendingSubscriber:
         """Return a copy with the stream's current views."""
-        return self._replace(wanted=replace(self.wanted, views=stream.wanted.views))
+        return self._replace(request=replace(self.request, views=stream.request.views))
 
 
 class DecodedChange:
@@ -188,7 +188,7 @@ class CollectionStream(Stream):
     """The events of one registered subscription, shared by all subscribers with equal request and rights."""
 
     __slots__ = (
-        "_ended",
+        "_on_closed",
         "awaiting_registration",
         "awaiting_snapshot",
         "causal_buffer",
@@ -198,23 +198,23 @@ class CollectionStream(Stream):
         "published",
         "received",
         "registration_ids",
+        "request",
         "start_offset",
         "state",
         "subscription_ids",
         "version",
-        "wanted",
     )
 
     def __init__(
         self,
-        desk: Tenant,
-        number: int,
+        tenant: Tenant,
+        stream_id: int,
         actor: str | None,
-        wanted: CollectionRequest,
-        ended: Callable[[CollectionStream], None],
+        request: CollectionRequest,
+        on_closed: Callable[[CollectionStream], None],
     ) -> None:
-        super().__init__(desk, number, wanted.key, actor)
-        self.wanted = wanted
+        super().__init__(tenant, stream_id, request.key, actor)
+        self.request = request
         self.state = StreamState.OPENING
         self.collections: dict[str, str] = {}
         """Collection name in the journal ▸ name used by the client."""
@@ -228,95 +228,95 @@ class CollectionStream(Stream):
         """Registry version; batches of this version or later include the stream."""
         self.partition_epochs: dict[int, int] = {}
         """Partitions that feed the stream, with their epochs."""
-        self.position = int(wanted.snapshot)
+        self.position = int(request.snapshot)
         """Position of the last event; the snapshot counts as the first."""
         self.published: dict[int, PartitionPosition] = {}
         """Partition ▸ position of the last published change."""
-        self.received: dict[int, PartitionPosition] = {} if wanted.causal else self.published
+        self.received: dict[int, PartitionPosition] = {} if request.causal else self.published
         """Partition ▸ position of the last received change. With causal ordering, it is published later."""
         self.causal_buffer: CausalBuffer[tuple[DecodedChange, MatchKind]] | None = (
-            CausalBuffer() if wanted.causal else None
+            CausalBuffer() if request.causal else None
         )
         """Received changes that are published when their batch is complete; None without causal ordering."""
         self.awaiting_registration: list[PendingSubscriber] = []
         """Subscribers that wait for the registration."""
         self.awaiting_snapshot: list[PendingSubscriber] = []
         """Subscribers that wait for their snapshot."""
-        self._ended = ended
+        self._on_closed = on_closed
 
     def accept(self, record: DeliveredChange) -> bool:
         """Return True if the change is new. A partition's changes arrive in order; a lower position is a duplicate."""
-        place = (record.epoch, record.seq)
-        if place <= self.received.get(record.partition, (0, 0)):
+        position = (record.epoch, record.seq)
+        if position <= self.received.get(record.partition, (0, 0)):
             return False
-        self.received[record.partition] = place
+        self.received[record.partition] = position
         return True
 
-    def append_change(self, change: DecodedChange, reason: MatchKind) -> tuple[int, bytes]:
+    def append_change(self, change: DecodedChange, kind: MatchKind) -> tuple[int, bytes]:
         """Number and encode a change that the pipeline matched."""
         record = change.record
         self.published[record.partition] = (record.epoch, record.seq)
         self.position += 1
         offset = record.offset
-        if self.wanted.watch is not None:
-            return self.append(b'"payload"', to_wire(self._payload(change, reason)), offset)
-        return self.append(b'"delta"', self._delta(change, reason), offset)
+        if self.request.watch is not None:
+            return self.append(b'"payload"', to_wire(self._payload(change, kind)), offset)
+        return self.append(b'"delta"', self._delta(change, kind), offset)
 
-    def append_window(self, told: WindowResult, offset: int) -> tuple[int, bytes]:
+    def append_window(self, result: WindowResult, offset: int) -> tuple[int, bytes]:
         """Number and encode the result of a window, as computed by the pipeline."""
-        payload = decode_image(told.payload)
+        payload = decode_image(result.payload)
         kind = payload.pop("type")
-        body = {"type": kind, "tick": offset, "position": told.position, **payload}
+        body = {"type": kind, "tick": offset, "position": result.position, **payload}
         return self.append(b'"payload"', to_wire(body), offset)
 
-    def _payload(self, change: DecodedChange, reason: MatchKind) -> dict[str, Any]:
+    def _payload(self, change: DecodedChange, kind: MatchKind) -> dict[str, Any]:
         """Return what `Event.to_dict` would, without creating an event: this runs for each change and stream."""
-        document = change.before if reason is MatchKind.LEAVE else change.after
+        document = change.before if kind is MatchKind.LEAVE else change.after
         payload = {
-            "type": ("added", "changed", "removed")[reason],
+            "type": ("added", "changed", "removed")[kind],
             "tick": change.record.offset,
             "position": self.position,
             "match": self._row(change, document or {}),
         }
-        if reason is MatchKind.UPDATE and change.before is not None:
+        if kind is MatchKind.UPDATE and change.before is not None:
             payload["prev"] = self._row(change, change.before)
         return payload
 
     def _row(self, change: DecodedChange, document: Mapping[str, Any]) -> dict[str, Any]:
-        return self.wanted.row(self.collections[change.record.collection], change.record.key, document)
+        return self.request.row(self.collections[change.record.collection], change.record.key, document)
 
-    def _delta(self, change: DecodedChange, reason: MatchKind) -> dict[str, Any]:
+    def _delta(self, change: DecodedChange, kind: MatchKind) -> dict[str, Any]:
         record = change.record
-        gone = reason is MatchKind.LEAVE and record.op == "delete"
+        is_deleted = kind is MatchKind.LEAVE and record.op == "delete"
         delta: dict[str, Any] = {
-            "type": ("create", "update", "delete")[reason],
-            "reason": "delete" if gone else ("enter", "update", "leave")[reason],
+            "type": ("create", "update", "delete")[kind],
+            "reason": "delete" if is_deleted else ("enter", "update", "leave")[kind],
             "id": f"{self.collections[record.collection]}/{record.key}",
             "timestamp": record.time_ms,
         }
-        if self.wanted.include_data and reason is not MatchKind.LEAVE and change.after is not None:
+        if self.request.include_data and kind is not MatchKind.LEAVE and change.after is not None:
             delta["document"] = to_wire(self._row(change, change.after))
         return delta
 
     def classify(self, change: DecodedChange) -> MatchKind | None:
         """Return how an unfiltered change affects the stream; None if it does not."""
-        was, is_now = self._holds(change, change.before), self._holds(change, change.after)
+        was, is_now = self._matches(change, change.before), self._matches(change, change.after)
         if was and is_now:
-            judged = self.wanted.watch is not None or self.wanted.views is not None
-            unseen = judged and values_equal(
+            compares_rows = self.request.watch is not None or self.request.views is not None
+            unchanged = compares_rows and values_equal(
                 self._row(change, change.before or {}), self._row(change, change.after or {})
             )
-            return None if unseen else MatchKind.UPDATE
+            return None if unchanged else MatchKind.UPDATE
         return MatchKind.ENTER if is_now else MatchKind.LEAVE if was else None
 
-    def _holds(self, change: DecodedChange, document: Mapping[str, Any] | None) -> bool:
+    def _matches(self, change: DecodedChange, document: Mapping[str, Any] | None) -> bool:
         record = change.record
         if document is None:
             return False
         environment = FilterInput(
             doc=document, id=record.key, collection=record.collection, op=record.op, before=change.before
         )
-        return self.wanted.holds(self.collections[record.collection], environment)
+        return self.request.matches(self.collections[record.collection], environment)
 
     def append_view_diff(
         self, before: PublishedRows, after: PublishedRows, offset: int
@@ -332,24 +332,24 @@ class CollectionStream(Stream):
                 reason = MatchKind.UPDATE
             self.position += 1
             row = other if other is not None else one
-            if self.wanted.watch is not None:
+            if self.request.watch is not None:
                 kind = ("added", "changed", "removed")[reason]
                 prev = one if reason is MatchKind.UPDATE else None
                 event = Event(type=kind, tick=offset, position=self.position, match=row, prev=prev)
                 yield self.append(b'"payload"', to_wire(event.to_dict()), offset)
             else:
-                yield self.append(b'"delta"', self._seen_delta(name, reason, row), offset)
+                yield self.append(b'"delta"', self._view_delta(name, reason, row), offset)
 
-    def _seen_delta(
+    def _view_delta(
         self, name: tuple[str, str], reason: MatchKind, row: Mapping[str, Any] | None
     ) -> dict[str, Any]:
         delta: dict[str, Any] = {
             "type": ("create", "update", "delete")[reason],
             "reason": ("enter", "update", "leave")[reason],
             "id": f"{self.collections[name[0]]}/{name[1]}",
-            "timestamp": timestamp_to_ms(self.desk.clock.now()),
+            "timestamp": timestamp_to_ms(self.tenant.clock.now()),
         }
-        if self.wanted.include_data and reason is not MatchKind.LEAVE:
+        if self.request.include_data and reason is not MatchKind.LEAVE:
             delta["document"] = to_wire(row)
         return delta
 
@@ -357,29 +357,29 @@ class CollectionStream(Stream):
         """Store the state that the next server needs to continue at `after`. Windowed streams cannot continue, because
         the gateway does not hold their counts.
         """
-        if self.state is StreamState.OPENING or self.wanted.windowed:
+        if self.state is StreamState.OPENING or self.request.windowed:
             return
-        wanted = self.wanted
-        left = SavedCollectionStream(
-            form=wanted.form,
-            collections=wanted.collections,
-            sights=wanted.view_rules,
-            include_data=wanted.include_data,
-            low_priority=wanted.low_priority,
+        request = self.request
+        saved = SavedCollectionStream(
+            form=request.form,
+            collections=request.collections,
+            sights=request.view_rules,
+            include_data=request.include_data,
+            low_priority=request.low_priority,
             after=after,
             places=self.published,
             epochs=self.partition_epochs,
         )
-        self.restore_spec = msgspec.json.encode({"collection": left})
+        self.restore_spec = msgspec.json.encode({"collection": saved})
 
-    def reset(self, wanted: CollectionRequest) -> None:
+    def reset(self, request: CollectionRequest) -> None:
         """Return to OPENING with a new request, after a policy change. Earlier events cannot be resumed."""
-        self.wanted = wanted
+        self.request = request
         self.state = StreamState.OPENING
         self.subscription_ids, self.published = (), {}
-        self.received = {} if wanted.causal else self.published
-        self.causal_buffer = CausalBuffer() if wanted.causal else None
-        self.desk.window.remove(self.history)
+        self.received = {} if request.causal else self.published
+        self.causal_buffer = CausalBuffer() if request.causal else None
+        self.tenant.window.remove(self.history)
 
     def initial(self, rows: list[dict[str, Any]], seq: int, offset: int, position: int) -> bytes:
         """Encode a snapshot for one subscriber as of `seq`. It is the first event of the subscriber's chain."""
@@ -390,4 +390,4 @@ class CollectionStream(Stream):
         super().close()
         if self.state is not StreamState.CLOSED:
             self.state = StreamState.CLOSED
-            self._ended(self)
+            self._on_closed(self)

@@ -36,22 +36,26 @@ __all__ = ["PolicyReview", "apply_policies", "current_views"]
 _audit = logging.getLogger("vedette.audit")
 
 
-def apply_policies(client: Client, wanted: CollectionRequest, pattern: str) -> CollectionRequest:
+def apply_policies(client: Client, request: CollectionRequest, pattern: str) -> CollectionRequest:
     """Return the request restricted to what policies show the client. Raise E8001 if they deny it."""
     if client.system or client.actor is None:
-        return wanted
-    used = _attributes(wanted.condition.expression, wanted.watch)
-    database = client.desk.database
-    sights = check_collection_access(database, client.actor, wanted.collections, used, pattern)
-    return wanted if sights is None else replace(wanted, views=_eyes(database, wanted, sights, client.actor))
+        return request
+    used = _attributes(request.condition.expression, request.watch)
+    database = client.tenant.database
+    rules = check_collection_access(database, client.actor, request.collections, used, pattern)
+    return (
+        request
+        if rules is None
+        else replace(request, views=_make_views(database, request, rules, client.actor))
+    )
 
 
-def current_views(actor: str | None, database: Database, wanted: CollectionRequest) -> CollectionRequest:
+def current_views(actor: str | None, database: Database, request: CollectionRequest) -> CollectionRequest:
     """Return the request with the actor's current views, without checking that the actor may watch."""
     if actor is None:
-        return wanted
-    sights = collection_rules(database, actor, wanted.collections)
-    return wanted if sights is None else replace(wanted, views=_eyes(database, wanted, sights, actor))
+        return request
+    rules = collection_rules(database, actor, request.collections)
+    return request if rules is None else replace(request, views=_make_views(database, request, rules, actor))
 
 
 def _attributes(condition: Expression, watch: CollectionWatch | None) -> list[str]:
@@ -67,25 +71,25 @@ def _attributes(condition: Expression, watch: CollectionWatch | None) -> list[st
     return list(dict.fromkeys(names))
 
 
-def _eyes(
-    database: Database, wanted: CollectionRequest, sights: CollectionRules, actor: str
+def _make_views(
+    database: Database, request: CollectionRequest, rules_by_collection: CollectionRules, actor: str
 ) -> Mapping[str, CollectionView]:
     """Return the views by collection. Raise E8001 if a policy cannot be applied to documents, E6204 if the filter
     cannot be combined with it.
     """
     found = {}
-    for name, rules in sights.items():
-        form = msgspec.structs.replace(wanted.form, sight=rules)
+    for name, rules in rules_by_collection.items():
+        form = msgspec.structs.replace(request.form, sight=rules)
         try:
-            sight = view_of(form)
+            view = view_of(form)
         except SubscriptionError as error:
             ids = {"tenant": database.name, "actor": actor, "pattern": name}
             extra = {"action": "watch.denied", **ids, "reason": error.text}
             _audit.warning("A watch was denied to %s", actor, extra=extra)
             raise WatchError("E8001", "Watch pattern denied") from None
-        assert sight is not None
+        assert view is not None
         found[name] = CollectionView(
-            form, compile_filter(filter_expression(form), limits=TRUSTED_LIMITS), sight
+            form, compile_filter(filter_expression(form), limits=TRUSTED_LIMITS), view
         )
     return found
 
@@ -96,47 +100,47 @@ class PolicyReview:
     def __init__(
         self,
         call: Callable[[Callable[[], object]], None],
-        see_anew: Callable[[CollectionStream, Mapping[str, CollectionView] | None], None],
+        change_views: Callable[[CollectionStream, Mapping[str, CollectionView] | None], None],
         end: Callable[[CollectionStream, VedetteError], None],
     ) -> None:
-        """`call` runs a function on the engine thread. `see_anew` and `end` apply the outcome of a review."""
-        self._call, self._see_anew, self._end = call, see_anew, end
+        """`call` runs a function on the engine thread. `change_views` and `end` apply the outcome of a review."""
+        self._call, self._change_views, self._end = call, change_views, end
         self._streams: dict[Tenant, dict[CollectionStream, None]] = {}
-        self._bells: dict[Tenant, CollectionRulesListener] = {}
-        self._rung: set[Tenant] = set()
+        self._listeners: dict[Tenant, CollectionRulesListener] = {}
+        self._scheduled: set[Tenant] = set()
 
     def add(self, stream: CollectionStream) -> None:
         if stream.actor is None:
             return
-        desk = stream.desk
-        if desk not in self._bells:
-            self._bells[desk] = CollectionRulesListener(desk.database, lambda: self._ring(desk))
-        self._bells[desk].actors.add(stream.actor)
-        self._streams.setdefault(desk, {})[stream] = None
+        tenant = stream.tenant
+        if tenant not in self._listeners:
+            self._listeners[tenant] = CollectionRulesListener(tenant.database, lambda: self._schedule(tenant))
+        self._listeners[tenant].actors.add(stream.actor)
+        self._streams.setdefault(tenant, {})[stream] = None
 
     def remove(self, stream: CollectionStream) -> None:
-        streams = self._streams.get(stream.desk, {})
+        streams = self._streams.get(stream.tenant, {})
         if stream not in streams:
             return
         del streams[stream]
         if not streams:
-            del self._streams[stream.desk]
-            self._bells.pop(stream.desk).close()
+            del self._streams[stream.tenant]
+            self._listeners.pop(stream.tenant).close()
 
-    def _ring(self, desk: Tenant) -> None:
+    def _schedule(self, tenant: Tenant) -> None:
         """Schedule a review. Called from any thread, holding the database's lock."""
-        if desk not in self._rung:
-            self._rung.add(desk)
-            self._call(lambda: self._review(desk))
+        if tenant not in self._scheduled:
+            self._scheduled.add(tenant)
+            self._call(lambda: self._review(tenant))
 
-    def _review(self, desk: Tenant) -> None:
+    def _review(self, tenant: Tenant) -> None:
         """Review all streams of a tenant once the commit is durable, so that no right is applied that a crash could
         undo.
         """
-        self._rung.discard(desk)
+        self._scheduled.discard(tenant)
         with suppress(StoreError):  # lost commits are gone; review the current state
-            desk.database.wait_durable(LockScope(desk.database).observe())
-        for stream in list(self._streams.get(desk, ())):
+            tenant.database.wait_durable(LockScope(tenant.database).observe())
+        for stream in list(self._streams.get(tenant, ())):
             try:
                 self._review_stream(stream)
             except VedetteError as error:
@@ -144,8 +148,10 @@ class PolicyReview:
 
     def _review_stream(self, stream: CollectionStream) -> None:
         assert stream.actor is not None
-        wanted = stream.wanted
-        sights = collection_rules(stream.desk.database, stream.actor, wanted.collections)
-        if sights != wanted.view_rules:
-            eyes = None if sights is None else _eyes(stream.desk.database, wanted, sights, stream.actor)
-            self._see_anew(stream, eyes)
+        request = stream.request
+        rules = collection_rules(stream.tenant.database, stream.actor, request.collections)
+        if rules != request.view_rules:
+            views = (
+                None if rules is None else _make_views(stream.tenant.database, request, rules, stream.actor)
+            )
+            self._change_views(stream, views)

@@ -30,8 +30,8 @@ __all__ = [
     "make_authenticator",
 ]
 
-_LONGEST_TOKEN = 16_384
-_REMEMBERED = 1_000
+_MAX_TOKEN_CHARS = 16_384
+_MAX_CACHED_GRANTS = 1_000
 
 
 class AuthError(Exception):
@@ -76,7 +76,7 @@ class LoopbackAuthenticator:
         grant = self._grants.get(database)
         if grant is None:
             grant = Grant(tenant=database, actor=None, is_system=True)
-            if len(self._grants) < _REMEMBERED:
+            if len(self._grants) < _MAX_CACHED_GRANTS:
                 self._grants[database] = grant  # one grant is shared by all connections of a database
         return grant
 
@@ -91,7 +91,7 @@ class SecretAuthenticator:
         if not database:
             raise AuthError("invalid_auth", "database is required")
         if not token.isascii() or not hmac.compare_digest(token, self._secret):
-            raise _refused()
+            raise _invalid_token()
         return Grant(tenant=database, actor=None, is_system=True, via_local_socket=True)
 
 
@@ -110,7 +110,7 @@ class JwtAuthenticator:
         system = claims.get("admin") is True
         known = isinstance(actor, str) or (actor is None and system)
         if claims.get("tenant") != database or not known or expires_at <= self._clock.now():
-            raise _refused()
+            raise _invalid_token()
         return Grant(
             tenant=database,
             actor=None if system else actor,
@@ -120,14 +120,14 @@ class JwtAuthenticator:
         )
 
     def _claims(self, token: str) -> dict[str, Any]:
-        if len(token) > _LONGEST_TOKEN:
-            raise _refused()
+        if len(token) > _MAX_TOKEN_CHARS:
+            raise _invalid_token()
         try:
             found = self.keys.find(jwt.get_unverified_header(token).get("kid"))
             if found is None and self.keys.needs_refresh:
                 raise AuthError("busy", "the keys are being refreshed: try again in a moment")
             if found is None:
-                raise _refused()
+                raise _invalid_token()
             algorithm, key = found
             claims: dict[str, Any] = jwt.decode(
                 token,
@@ -146,16 +146,16 @@ class JwtAuthenticator:
             )
             moment = self._clock.now().timestamp()
             if not float(claims.get("nbf", 0)) <= moment < float(claims["exp"]) < 253_402_300_800:
-                raise _refused()
+                raise _invalid_token()
             claims["exp"] = float(claims["exp"])
         except (jwt.PyJWTError, TypeError, ValueError, OverflowError, RecursionError):
-            raise _refused() from None
+            raise _invalid_token() from None
         if not is_portable(claims, MAX_NESTING):
-            raise _refused()
+            raise _invalid_token()
         return claims
 
 
-def _refused() -> AuthError:
+def _invalid_token() -> AuthError:
     return AuthError("unauthorized", "invalid token")
 
 

@@ -48,41 +48,41 @@ class LoadMonitor:
 class RequestBudget:
     """Limits the bytes of unanswered requests of all clients of a gateway."""
 
-    __slots__ = ("_most", "waiting")
+    __slots__ = ("_max_bytes", "pending_bytes")
 
-    def __init__(self, most_bytes: int) -> None:
-        self._most = most_bytes
-        self.waiting = 0
+    def __init__(self, max_bytes: int) -> None:
+        self._max_bytes = max_bytes
+        self.pending_bytes = 0
 
     def has_room(self, size: int) -> bool:
         """Return True if `size` more bytes fit. With nothing pending, any size fits."""
-        return not self.waiting or self.waiting + size <= self._most
+        return not self.pending_bytes or self.pending_bytes + size <= self._max_bytes
 
 
 class OutboxMeter:
-    """Outbox of one client. `clogged` is True from the high mark until it has drained to the low mark."""
+    """Outbox of one client. `is_full` is True from the high mark until it has drained to the low mark."""
 
-    __slots__ = ("clogged", "high", "low", "waiting")
+    __slots__ = ("high", "is_full", "low", "waiting")
 
     def __init__(self, high: int, low: int) -> None:
         if not 0 <= low < high:
             raise ValueError("the low mark must be below the high mark")
         self.high, self.low = high, low
         self.waiting = 0
-        self.clogged = False
+        self.is_full = False
 
     def add(self, size: int) -> bool:
         """Count queued bytes. Return True if the outbox just became full."""
         self.waiting += size
-        if not self.clogged and self.waiting >= self.high:
-            self.clogged = True
+        if not self.is_full and self.waiting >= self.high:
+            self.is_full = True
             return True
         return False
 
     def drained(self, left: int) -> bool:
         """Set the remaining bytes. Return True if the outbox is no longer full."""
         self.waiting = left
-        if self.clogged and left <= self.low:
-            self.clogged = False
+        if self.is_full and left <= self.low:
+            self.is_full = False
             return True
         return False

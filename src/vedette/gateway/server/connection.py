@@ -30,8 +30,7 @@ from vedette.gateway.server.backpressure import RequestBudget
 from vedette.gateway.server.outbound import FrameBatch, OutboundFrame
 from vedette.gateway.server.subscription import HoldReason, Subscription
 from vedette.gateway.wire import broker_link as link
-from vedette.gateway.wire import messages as frames
-from vedette.gateway.wire import validation as asking
+from vedette.gateway.wire import messages, validation
 from vedette.gateway.wire.close_codes import CloseCode
 from vedette.gateway.wire.counters import Counters
 from vedette.gateway.wire.messages import Message, MessageError, decode_message, encode_message
@@ -44,9 +43,9 @@ __all__ = ["MESSAGES", "Connection", "Sink", "State"]
 class Sink(Protocol):
     """Receives the outgoing messages of one connection."""
 
-    def send(self, parcel: OutboundFrame) -> None: ...
+    def send(self, frame: OutboundFrame) -> None: ...
 
-    def send_batch(self, bundle: FrameBatch) -> None: ...
+    def send_batch(self, batch: FrameBatch) -> None: ...
 
     def close(self, code: int, reason: str) -> None: ...
 
@@ -67,7 +66,7 @@ class SubscribeOptions(NamedTuple):
     """Names of unknown fields in the subscribe message."""
 
 
-_NO_WISH = SubscribeOptions()
+_DEFAULT_OPTIONS = SubscribeOptions()
 _HEARTBEAT = OutboundFrame(encode_message("heartbeat"))
 
 
@@ -76,16 +75,16 @@ class Connection:
 
     __slots__ = (
         "_authority",
-        "_intake",
+        "_counters",
+        "_deferred",
         "_limits",
         "_now",
         "_options",
         "_pending",
         "_pending_bytes",
+        "_request_budget",
         "_size",
         "_submit",
-        "_tally",
-        "_waiting",
         "checksum",
         "grant",
         "number",
@@ -103,10 +102,10 @@ class Connection:
         *,
         authority: Authority,
         limits: GatewayLimits,
-        ask: Callable[[Any], bool],
+        submit: Callable[[Any], bool],
         now: Callable[[], datetime],
-        intake: RequestBudget,
-        tally: Counters,
+        request_budget: RequestBudget,
+        counters: Counters,
     ) -> None:
         self.number = number
         self.sink = sink
@@ -119,16 +118,16 @@ class Connection:
         self.subscriptions: dict[str, Subscription] = {}
         self._authority = authority
         self._limits = limits
-        self._submit = ask
+        self._submit = submit
         self._now = now
-        self._intake = intake
-        self._tally = tally
+        self._request_budget = request_budget
+        self._counters = counters
         self._pending = 0
         self._pending_bytes = 0
         """Upper bound for the bytes of unanswered requests; reset to 0 when no request is pending."""
         self._size = 0
         """Bytes of the message being dispatched."""
-        self._waiting: list[tuple[Message, int]] | None = None
+        self._deferred: list[tuple[Message, int]] | None = None
         """Messages deferred in state OPENING, each with its size in bytes."""
         self._options: dict[str, SubscribeOptions] | None = None
         """Options by subscription id, from the last subscribe message for that id. None if all are defaults."""
@@ -158,19 +157,19 @@ class Connection:
             MESSAGES[msg.type](self, msg)
 
     def _defer(self, msg: Message) -> None:
-        self._waiting = self._waiting if self._waiting is not None else []
-        full = len(self._waiting) >= self._limits.max_pending_requests
+        self._deferred = self._deferred if self._deferred is not None else []
+        full = len(self._deferred) >= self._limits.max_pending_requests
         if full or not self._has_room():
             raise MessageError(
                 "busy", "too many messages before auth_ack: wait for it, then send them again", msg.id
             )
-        self._waiting.append((msg, self._size))
+        self._deferred.append((msg, self._size))
         self._count_pending()
 
     # --- auth ---------------------------------------------------------------------------------------------------
 
     def _authenticate(self, msg: Message) -> None:
-        payload: frames.Auth = msg.payload
+        payload: messages.Auth = msg.payload
         try:
             grant = self._authority.authenticate(payload.token, payload.database or payload.tenant)
         except AuthError as error:
@@ -214,15 +213,15 @@ class Connection:
         if self.state is not State.OPENING:
             return
         self.state = State.OPEN
-        self._tally.opened += 1
+        self._counters.opened += 1
         self._acknowledge_auth(record.id)
         self._dispatch_deferred()
 
     def _dispatch_deferred(self) -> None:
         """Dispatch the messages deferred in state OPENING. Called after success and after failure."""
-        waiting, self._waiting = self._waiting or [], None
-        self._nothing_waits()
-        for msg, self._size in waiting:
+        deferred, self._deferred = self._deferred or [], None
+        self._reset_pending()
+        for msg, self._size in deferred:
             try:
                 self._dispatch(msg)
             except MessageError as error:
@@ -232,7 +231,7 @@ class Connection:
         window = self._limits.window
         payload: dict[str, Any] = {
             "status": "ok",
-            "version": frames.VERSION,
+            "version": messages.VERSION,
             "serverTime": timestamp_to_text(self._now()),
             "heartbeatMs": int(self._limits.heartbeat_seconds * 1000),
             "window": {"ms": int(window.seconds * 1000), "events": window.events, "bytes": window.bytes},
@@ -263,21 +262,21 @@ class Connection:
 
     def _has_room(self) -> bool:
         """Return True if the current message fits the byte limits of this connection and of the gateway."""
-        mine = self._pending_bytes + self._size
-        return (not self._pending_bytes or mine <= self._limits.max_pending_bytes) and self._intake.has_room(
-            self._size
-        )
+        pending = self._pending_bytes + self._size
+        return (
+            not self._pending_bytes or pending <= self._limits.max_pending_bytes
+        ) and self._request_budget.has_room(self._size)
 
     def _count_pending(self) -> None:
         self._pending_bytes += self._size
-        self._intake.waiting += self._size
+        self._request_budget.pending_bytes += self._size
 
-    def _nothing_waits(self) -> None:
-        self._intake.waiting -= self._pending_bytes
+    def _reset_pending(self) -> None:
+        self._request_budget.pending_bytes -= self._pending_bytes
         self._pending_bytes = 0
 
     def _execute(self, msg: Message) -> None:
-        self._request(asking.execute_request(self.number, msg), msg.id)
+        self._request(validation.execute_request(self.number, msg), msg.id)
 
     def _define(self, msg: Message) -> None:
         assert self.grant is not None
@@ -289,15 +288,17 @@ class Connection:
         )
 
     def _subscribe(self, msg: Message) -> None:
-        payload, ignored = asking.check_subscribe(msg)
+        payload, ignored = validation.check_subscribe(msg)
         assert msg.id is not None
-        most = self._limits.max_subscriptions_per_connection
-        if msg.id not in self.subscriptions and len(self.subscriptions) >= most:
-            self._send_quota_error(msg.id, most)
+        limit = self._limits.max_subscriptions_per_connection
+        if msg.id not in self.subscriptions and len(self.subscriptions) >= limit:
+            self._send_quota_error(msg.id, limit)
             return
         fields = msgspec.structs.asdict(payload)
         if self._request(link.SubscribeRequest(conn=self.number, sub_id=msg.id, payload=fields), msg.id):
-            self._note(msg.id, SubscribeOptions(payload.priority == "low", payload.max_unacked, ignored))
+            self._set_options(
+                msg.id, SubscribeOptions(payload.priority == "low", payload.max_unacked, ignored)
+            )
 
     def _send_quota_error(self, id: str, limit: int) -> None:
         text = f"watch error: E8006 WATCH_LIMIT_EXCEEDED: Too many watches: {limit} of {limit}"
@@ -305,30 +306,30 @@ class Connection:
         error = {"code": "E8006", "name": "WATCH_LIMIT_EXCEEDED", "message": text, "fields": fields}
         self.send(encode_message("error", error, id))
 
-    def _note(self, sub: str, wish: SubscribeOptions) -> None:
-        self._forget(sub)
-        if wish == _NO_WISH:
+    def _set_options(self, sub_id: str, options: SubscribeOptions) -> None:
+        self._remove_options(sub_id)
+        if options == _DEFAULT_OPTIONS:
             return
         known = self._options or {}
         if (
             len(known) >= self._limits.max_subscriptions_per_connection
         ):  # drop the options of watches that ended on the server side
             known = {name: each for name, each in known.items() if name in self.subscriptions}
-        self._options = known | {sub: wish}
+        self._options = known | {sub_id: options}
 
-    def _forget(self, sub: str) -> None:
-        if self._options is not None and self._options.pop(sub, None) is not None and not self._options:
+    def _remove_options(self, sub_id: str) -> None:
+        if self._options is not None and self._options.pop(sub_id, None) is not None and not self._options:
             self._options = None
 
     def _unsubscribe(self, msg: Message) -> None:
-        self._forget(msg.payload.id)
+        self._remove_options(msg.payload.id)
         self._request(link.UnsubscribeRequest(conn=self.number, id=msg.id, sub_id=msg.payload.id), msg.id)
 
     def _resume(self, msg: Message) -> None:
-        self._request(asking.resume_request(self.number, msg), msg.id)
+        self._request(validation.resume_request(self.number, msg), msg.id)
 
     def _ack(self, msg: Message) -> None:
-        payload: frames.Ack = msg.payload
+        payload: messages.Ack = msg.payload
         if payload.deliveryId is not None:
             self._settle(msg)
             return
@@ -345,10 +346,10 @@ class Connection:
         self._submit(link.AckEvents(conn=self.number, sub_id=payload.subId, seq=payload.seq))
 
     def _settle(self, msg: Message) -> None:
-        self._request(asking.settle_request(self.number, msg), msg.id)
+        self._request(validation.settle_request(self.number, msg), msg.id)
 
     def _manage(self, msg: Message) -> None:
-        payload: frames.Manage = msg.payload
+        payload: messages.Manage = msg.payload
         sub = self.subscriptions.get(payload.subId)
         if sub is None:
             self.send_error(
@@ -363,14 +364,14 @@ class Connection:
             self.send(encode_message("manage_ack", {"subId": sub.id, "operation": payload.operation}, msg.id))
             return
         if payload.operation == "cancel":
-            self._forget(sub.id)
-        self._request(asking.manage_request(self.number, msg), msg.id)
+            self._remove_options(sub.id)
+        self._request(validation.manage_request(self.number, msg), msg.id)
 
     def request_replay(self, sub: Subscription) -> None:
         """Request the events that a lagging subscription missed. If the request is rejected, the subscription must
         resync.
         """
-        self._tally.replays += 1
+        self._counters.replays += 1
         if not self._submit(link.ReplayRequest(conn=self.number, sub_id=sub.id, seq=sub.seq)):
             self.require_resync(sub, "overflow")
 
@@ -381,7 +382,7 @@ class Connection:
 
     def send_error(self, code: str, text: str, id: str | None = None, *, retryable: bool = False) -> None:
         """Send an error detected by the server itself, without the broker."""
-        self._tally.count_refused(code)
+        self._counters.count_refused(code)
         payload: dict[str, Any] = {"code": code, "message": text}
         if retryable:
             payload["retryable"] = True
@@ -390,7 +391,7 @@ class Connection:
     def _request_finished(self) -> None:
         self._pending -= 1
         if not self._pending:
-            self._nothing_waits()
+            self._reset_pending()
 
     def on_reply(self, data: bytes) -> None:
         self._request_finished()
@@ -413,30 +414,30 @@ class Connection:
     def on_subscribed(self, record: link.Subscribed) -> Subscription:
         """Register a subscription that the broker created, and send its first messages."""
         self._request_finished()
-        wish = (self._options or {}).get(record.sub_id, _NO_WISH)
+        options = (self._options or {}).get(record.sub_id, _DEFAULT_OPTIONS)
         sub = Subscription(
             record.sub_id,
             stream=record.stream,
             seq=record.seq,
-            key=self.recipient_json((record.sub_id,)),
-            low=wish.low_priority,
-            max_unacked=wish.max_unacked if not record.credit_based else None,
-            credited=record.credit_based,
+            recipient_json=self.recipient_json((record.sub_id,)),
+            low_priority=options.low_priority,
+            max_unacked=options.max_unacked if not record.credit_based else None,
+            credit_based=record.credit_based,
         )
         self.subscriptions[record.sub_id] = sub
         for number, data in enumerate(record.messages):
-            self.send(add_ignored_fields(data, wish.ignored) if wish.ignored and number == 0 else data)
+            self.send(add_ignored_fields(data, options.ignored) if options.ignored and number == 0 else data)
         return sub
 
     def recipient_json(self, subs: tuple[str, ...]) -> bytes:
         """Return the JSON that names the receivers of an event. Clients before version 1 know only `subId`."""
-        first = frames.encode(subs[0])
-        return first if self.version < 1 else first + b',"subIds":' + frames.encode(subs)
+        first = messages.encode(subs[0])
+        return first if self.version < 1 else first + b',"subIds":' + messages.encode(subs)
 
     def require_resync(self, sub: Subscription, reason: str) -> None:
         """Send the client one resync-required status for the subscription."""
         if sub.mark_stale():
-            self._tally.count_resync(reason)
+            self._counters.count_resync(reason)
             payload = {"status": "resync-required", "subIds": [sub.id], "partitions": [0], "reason": reason}
             self.send(encode_message("status", payload))
 
@@ -454,7 +455,7 @@ class Connection:
         """Close the connection from the server side. Later calls have no effect."""
         if self.state is not State.CLOSED:
             self.state = State.CLOSED
-            self._tally.count_closed(code)
+            self._counters.count_closed(code)
             self.sink.close(code, reason)
 
     def send_heartbeat(self) -> None:
@@ -463,7 +464,7 @@ class Connection:
     def on_disconnect(self) -> None:
         """Release the connection's state after the client has disconnected. Pending requests need no reply."""
         self.state = State.CLOSED
-        self._nothing_waits()
+        self._reset_pending()
 
 
 MESSAGES: Mapping[str, Callable[[Connection, Message], None]] = {

@@ -28,9 +28,9 @@ __all__ = ["MIN_REFRESH_SECONDS", "KeySet", "load_from"]
 _ALGORITHMS: Mapping[str, str] = {"oct": "HS256", "RSA": "RS256", "OKP": "EdDSA"}
 REFRESH_SECONDS = 300.0
 MIN_REFRESH_SECONDS = 10.0
-_PATIENCE_SECONDS = 5.0
+_TIMEOUT_SECONDS = 5.0
 """Timeout of one read, and of the whole response."""
-_LARGEST = 1_048_576
+_MAX_BYTES = 1_048_576
 """Maximum size of a key set."""
 _LOOPBACK = frozenset({"127.0.0.1", "::1", "localhost"})
 
@@ -43,35 +43,35 @@ class KeySet:
         self._clock = clock
         self._lock = Lock()
         self._keys: dict[str | None, tuple[str, Any]] = {}
-        self._missed = False
+        self._unknown_key_requested = False
         """True if an unknown key id was requested since the last refresh."""
-        self._tried_at = clock.monotonic()
+        self._refreshed_at = clock.monotonic()
         self.refresh()
 
     def refresh(self) -> None:
         """Read the set again. Raise SettingsError if it is invalid; the known keys then stay in use."""
         with self._lock:
-            self._tried_at, self._missed = self._clock.monotonic(), False
+            self._refreshed_at, self._unknown_key_requested = self._clock.monotonic(), False
             self._keys = _read_keys(self._load())
 
     @property
     def needs_refresh(self) -> bool:
         """True if the set is due for a refresh."""
-        age = self._clock.monotonic() - self._tried_at
-        return age > REFRESH_SECONDS or (self._missed and age > MIN_REFRESH_SECONDS)
+        age = self._clock.monotonic() - self._refreshed_at
+        return age > REFRESH_SECONDS or (self._unknown_key_requested and age > MIN_REFRESH_SECONDS)
 
     def find(self, kid: str | None) -> tuple[str, Any] | None:
         """Return algorithm and key, or None. A token may omit its `kid` if the set has a single key."""
         found = self._keys.get(kid)
         if found is None and kid is None and len(self._keys) == 1:
             return next(iter(self._keys.values()))
-        self._missed = self._missed or found is None
+        self._unknown_key_requested = self._unknown_key_requested or found is None
         return found
 
 
-def load_from(place: str, clock: Clock) -> Callable[[], Any]:
+def load_from(location: str, clock: Clock) -> Callable[[], Any]:
     """Return a function that reads the key set from a file or URL."""
-    return _from_url(place, clock) if "://" in place else _from_file(Path(place))
+    return _from_url(location, clock) if "://" in location else _from_file(Path(location))
 
 
 def _from_file(path: Path) -> Callable[[], Any]:
@@ -110,27 +110,27 @@ def _from_url(url: str, clock: Clock) -> Callable[[], Any]:
     def load() -> Any:
         try:
             request = Request(url, headers={"Accept": "application/json"})  # noqa: S310 - checked above
-            with opener.open(request, timeout=_PATIENCE_SECONDS) as answer:
-                return json.loads(_whole(answer, clock))
+            with opener.open(request, timeout=_TIMEOUT_SECONDS) as answer:
+                return json.loads(_read_bounded(answer, clock))
         except (HTTPException, OSError, ValueError, RecursionError) as error:  # URLError is an OSError
-            raise _unusable(f"{url} cannot be read: {_words(error)}") from error
+            raise _unusable(f"{url} cannot be read: {_describe(error)}") from error
 
     return load
 
 
-def _whole(answer: Any, clock: Clock) -> bytes:
+def _read_bounded(answer: Any, clock: Clock) -> bytes:
     """Read the whole response, bounded in size and time."""
-    end, data = clock.monotonic() + _PATIENCE_SECONDS, bytearray()
+    end, data = clock.monotonic() + _TIMEOUT_SECONDS, bytearray()
     while part := answer.read1(65_536):
         data += part
-        if len(data) > _LARGEST:
-            raise ValueError(f"the response exceeds {_LARGEST} bytes")
+        if len(data) > _MAX_BYTES:
+            raise ValueError(f"the response exceeds {_MAX_BYTES} bytes")
         if clock.monotonic() > end:
-            raise TimeoutError(f"the response takes longer than {_PATIENCE_SECONDS:g} s")
+            raise TimeoutError(f"the response takes longer than {_TIMEOUT_SECONDS:g} s")
     return bytes(data)
 
 
-def _words(error: Exception) -> str:
+def _describe(error: Exception) -> str:
     if isinstance(error, json.JSONDecodeError | UnicodeDecodeError | RecursionError):
         return "the response is not valid JSON"
     reason = getattr(error, "reason", None)
@@ -160,6 +160,6 @@ def _read_keys(document: Any) -> dict[str | None, tuple[str, Any]]:
     return keys
 
 
-def _unusable(why: str) -> SettingsError:
-    text = f"The setting 'auth_keys' cannot be used: {why}"
+def _unusable(reason: str) -> SettingsError:
+    text = f"The setting 'auth_keys' cannot be used: {reason}"
     return SettingsError("E0101", text, fields={"setting": "auth_keys"})

@@ -28,8 +28,8 @@ class OutboundFrame:
 class FrameBatch:
     """Several messages for the same receivers, framed as one block."""
 
-    __slots__ = ("framed", "parcels")
+    __slots__ = ("framed", "frames")
 
     def __init__(self, messages: list[bytes]) -> None:
-        self.parcels = [OutboundFrame(message) for message in messages]
-        self.framed = b"".join([parcel.framed for parcel in self.parcels])
+        self.frames = [OutboundFrame(message) for message in messages]
+        self.framed = b"".join([frame.framed for frame in self.frames])

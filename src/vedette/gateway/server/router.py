@@ -27,13 +27,13 @@ from vedette.gateway.wire.messages import encode_message
 __all__ = ["ConnectionRouter"]
 
 log = logging.getLogger(__name__)
-FEW_RUNS = 8
+MAX_UNBATCHED_RUNS = 8
 """A batch with more runs than this is written once per socket. A single event and its replies are not batched."""
 
 _Member = tuple[Connection, list[Subscription]]
 
 
-def _run(record: Any) -> Any:
+def _run_key(record: Any) -> Any:
     """Return the key by which consecutive records are grouped: the stream of an event, else the record type."""
     return record.stream if type(record) is link.StreamEvent else type(record)
 
@@ -41,17 +41,17 @@ def _run(record: Any) -> Any:
 class _Receivers:
     """The receivers of one stream on this gateway."""
 
-    __slots__ = ("delays", "head", "members")
+    __slots__ = ("event_prefix", "latency", "members")
 
-    def __init__(self, head: bytes, delays: LatencyHistogram) -> None:
-        self.head = head
-        self.delays = delays
+    def __init__(self, event_prefix: bytes, latency: LatencyHistogram) -> None:
+        self.event_prefix = event_prefix
+        self.latency = latency
         self.members: dict[int, _Member] = {}
 
 
 class ConnectionRouter:
     def __init__(
-        self, *, limits: GatewayLimits, authority: Authority, clock: Clock, ask: Callable[[Any], bool]
+        self, *, limits: GatewayLimits, authority: Authority, clock: Clock, submit: Callable[[Any], bool]
     ) -> None:
         self.limits = limits
         self.authority = authority
@@ -61,14 +61,14 @@ class ConnectionRouter:
         self.counters = Counters()
         self.in_process_outbox_bytes = 0
         """Outbox bytes of clients without a socket of this server: readers of server-sent events."""
-        self.watermarks = LoadMonitor(limits.gateway_outbox_bytes)
+        self.load_monitor = LoadMonitor(limits.gateway_outbox_bytes)
         self.write_batcher = WriteBatcher()
         self.now = clock.now
         self._monotonic = clock.monotonic
-        self._ask = ask
+        self._submit = submit
         self._last_number = 0
-        self._audiences: dict[int, _Receivers] = {}
-        self._untimed: list[tuple[LatencyHistogram, float, int]] = []
+        self._receivers: dict[int, _Receivers] = {}
+        self._unrecorded_latencies: list[tuple[LatencyHistogram, float, int]] = []
         """Events of a batched write, not yet written: histogram, commit time, number of receivers."""
 
     # --- connections --------------------------------------------------------------------------------------------
@@ -85,31 +85,31 @@ class ConnectionRouter:
             sink,
             authority=self.authority,
             limits=self.limits,
-            ask=self._asked,
+            submit=self._submit_checked,
             now=self.now,
-            intake=self.request_budget,
-            tally=self.counters,
+            request_budget=self.request_budget,
+            counters=self.counters,
         )
         self.connections[number] = connection
         return connection
 
-    def _asked(self, record: Any) -> bool:
+    def _submit_checked(self, record: Any) -> bool:
         """Submit a request of a connection. Reject a subscription that would exceed the gateway's limit."""
         more = isinstance(record, link.SubscribeRequest | link.ResumeRequest)
         if more and self.subscriptions >= self.limits.max_subscriptions_per_gateway:
             return False
-        return self._ask(record)
+        return self._submit(record)
 
-    def disconnect(self, connection: Connection, *, orderly: bool, returns: bool | None = None) -> None:
-        """Remove a connection. `returns`: the client may resume; default: if the close was not clean. Idempotent."""
+    def disconnect(self, connection: Connection, *, clean: bool, may_resume: bool | None = None) -> None:
+        """Remove a connection. `may_resume`: the client may resume; default: if the close was not clean. Idempotent."""
         if self.connections.pop(connection.number, None) is None:
             return
         for sub in list(connection.subscriptions.values()):
-            self._leave(connection, sub)
+            self._remove_receiver(connection, sub)
         connection.subscriptions.clear()
         if connection.grant is not None:
-            back = not orderly if returns is None else returns
-            self._ask(link.CloseConnection(conn=connection.number, clean=orderly, may_resume=back))
+            resumable = not clean if may_resume is None else may_resume
+            self._submit(link.CloseConnection(conn=connection.number, clean=clean, may_resume=resumable))
         connection.on_disconnect()
 
     def received(self, connection: Connection, data: bytes | str) -> None:
@@ -120,13 +120,13 @@ class ConnectionRouter:
 
     def deliver(self, records: Iterable[Any]) -> None:
         """Deliver a batch of broker records. A failing record does not affect the others."""
-        runs = [(kind, list(group)) for kind, group in groupby(records, _run)]
-        if len(runs) <= FEW_RUNS:
+        runs = [(kind, list(group)) for kind, group in groupby(records, _run_key)]
+        if len(runs) <= MAX_UNBATCHED_RUNS:
             self._deliver_runs(runs)
             return
         with self.write_batcher:
             self._deliver_runs(runs)
-        untimed, self._untimed = self._untimed, []
+        untimed, self._unrecorded_latencies = self._unrecorded_latencies, []
         now = self._monotonic()
         for delays, at, times in untimed:
             delays.add(max(0.0, now - at), times)
@@ -137,18 +137,18 @@ class ConnectionRouter:
                 self._guarded(ConnectionRouter._deliver_events, run)
                 continue
             for record in run:
-                self._guarded(_SAID.get(kind, ConnectionRouter._unknown), record)
+                self._guarded(_HANDLERS.get(kind, ConnectionRouter._unknown), record)
 
-    def _guarded(self, spread: Callable[[ConnectionRouter, Any], None], said: Any) -> None:
+    def _guarded(self, handler: Callable[[ConnectionRouter, Any], None], record: Any) -> None:
         try:
-            spread(self, said)
+            handler(self, record)
         except Exception:
             log.exception(
                 "A record of the broker could not be processed",
                 extra={
                     "action": "gateway.record_failed",
-                    "record": type(said).__name__,
-                    "conn": getattr(said, "conn", None),
+                    "record": type(record).__name__,
+                    "conn": getattr(record, "conn", None),
                 },
             )
 
@@ -157,61 +157,63 @@ class ConnectionRouter:
 
     def _deliver_events(self, run: list[link.StreamEvent]) -> None:
         """Deliver consecutive events of one stream. A receiver that can take all of them gets a single write."""
-        audience = self._audiences.get(run[0].stream)
-        if audience is None:
+        receivers = self._receivers.get(run[0].stream)
+        if receivers is None:
             return
-        rest: Collection[_Member] = audience.members.values()
+        rest: Collection[_Member] = receivers.members.values()
         if len(run) == 1:
-            self._count(audience, run[0], self._send_event(audience.head, rest, run[0]))
+            self._count(receivers, run[0], self._send_event(receivers.event_prefix, rest, run[0]))
             return
         at_once = 0
-        if self.watermarks.load is Load.NORMAL:
-            rest = self._send_run(audience, run)
-            at_once = len(audience.members) - len(rest)
-        receivers = [at_once + self._send_event(audience.head, rest, record) for record in run]
-        for record, times in zip(run, receivers, strict=True):
-            self._count(audience, record, times)
+        if self.load_monitor.load is Load.NORMAL:
+            rest = self._send_run(receivers, run)
+            at_once = len(receivers.members) - len(rest)
+        counts = [at_once + self._send_event(receivers.event_prefix, rest, record) for record in run]
+        for record, times in zip(run, counts, strict=True):
+            self._count(receivers, record, times)
 
-    def _count(self, audience: _Receivers, record: link.StreamEvent, times: int) -> None:
+    def _count(self, receivers: _Receivers, record: link.StreamEvent, times: int) -> None:
         self.counters.delivered += times
         if self.write_batcher.active:
-            self._untimed.append((audience.delays, record.committed_at, times))
+            self._unrecorded_latencies.append((receivers.latency, record.committed_at, times))
         else:
-            audience.delays.add(max(0.0, self._monotonic() - record.committed_at), times)
+            receivers.latency.add(max(0.0, self._monotonic() - record.committed_at), times)
 
-    def _send_run(self, audience: _Receivers, run: list[link.StreamEvent]) -> list[_Member]:
+    def _send_run(self, receivers: _Receivers, run: list[link.StreamEvent]) -> list[_Member]:
         """Send a run of events as one block. Return the receivers that must be handled event by event."""
         first, last, rest = run[0].seq, run[-1].seq, list[_Member]()
-        bundles: dict[bytes, FrameBatch] = {}
-        for member in audience.members.values():
+        batches: dict[bytes, FrameBatch] = {}
+        for member in receivers.members.values():
             connection, subs = member
             if len(subs) > 1 or not subs[0].try_send_range(first, last):
                 rest.append(member)
                 continue
             key = subs[0].recipient_json
-            bundle = bundles.get(key)
-            if bundle is None:
-                bundle = bundles[key] = FrameBatch([audience.head + key + record.suffix for record in run])
-            connection.sink.send_batch(bundle)
+            batch = batches.get(key)
+            if batch is None:
+                batch = batches[key] = FrameBatch(
+                    [receivers.event_prefix + key + record.suffix for record in run]
+                )
+            connection.sink.send_batch(batch)
         return rest
 
-    def _send_event(self, head: bytes, members: Iterable[_Member], record: link.StreamEvent) -> int:
+    def _send_event(self, prefix: bytes, members: Iterable[_Member], record: link.StreamEvent) -> int:
         """Send one event to its receivers and return their number. Hot path: runs for every receiver of every event."""
-        seq, tail, load = record.seq, record.suffix, self.watermarks.load
-        parcels: dict[bytes, OutboundFrame] = {}
+        seq, suffix, load = record.seq, record.suffix, self.load_monitor.load
+        frames: dict[bytes, OutboundFrame] = {}
         delivered = 0
         for connection, subs in members:
             if load is not Load.NORMAL:
                 self._shed(connection, subs, load)
             if len(subs) > 1:
-                delivered += self._send_grouped(connection, subs, seq, parcels, head, tail)
+                delivered += self._send_grouped(connection, subs, seq, frames, prefix, suffix)
                 continue
             sub = subs[0]
             if sub.try_send(seq):
-                parcel = parcels.get(sub.recipient_json)
-                if parcel is None:
-                    parcel = parcels[sub.recipient_json] = OutboundFrame(head + sub.recipient_json + tail)
-                connection.sink.send(parcel)
+                frame = frames.get(sub.recipient_json)
+                if frame is None:
+                    frame = frames[sub.recipient_json] = OutboundFrame(prefix + sub.recipient_json + suffix)
+                connection.sink.send(frame)
                 delivered += 1
         return delivered
 
@@ -220,9 +222,9 @@ class ConnectionRouter:
         connection: Connection,
         subs: list[Subscription],
         seq: int,
-        parcels: dict[bytes, OutboundFrame],
-        head: bytes,
-        tail: bytes,
+        frames: dict[bytes, OutboundFrame],
+        prefix: bytes,
+        suffix: bytes,
     ) -> int:
         """Send an event to a connection with several subscriptions to the stream: one message that names all of them,
         or one message each for clients before version 1.
@@ -232,10 +234,10 @@ class ConnectionRouter:
         if due and connection.version >= 1:
             keys = [connection.recipient_json(tuple(sub.id for sub in due))]
         for key in keys:
-            parcel = parcels.get(key)
-            if parcel is None:
-                parcel = parcels[key] = OutboundFrame(head + key + tail)
-            connection.sink.send(parcel)
+            frame = frames.get(key)
+            if frame is None:
+                frame = frames[key] = OutboundFrame(prefix + key + suffix)
+            connection.sink.send(frame)
         return len(keys)
 
     def _shed(self, connection: Connection, subs: list[Subscription], load: Load) -> None:
@@ -243,19 +245,19 @@ class ConnectionRouter:
             if (sub.low_priority or load is Load.SHED_ALL) and not sub.credit_based:
                 connection.require_resync(sub, "overflow")
 
-    def _caught_up(self, record: link.ReplayedEvents) -> None:
-        found = self._find(record.conn, record.sub)
+    def _on_replayed(self, record: link.ReplayedEvents) -> None:
+        found = self._find(record.conn, record.sub_id)
         if found is None:
             return
         connection, sub = found
-        head, more = self._audiences[sub.stream].head, record.more
-        for seq, tail in record.events:
+        prefix, more = self._receivers[sub.stream].event_prefix, record.more
+        for seq, suffix in record.events:
             if sub.holds:
                 more = True
                 break
             if seq > sub.seq:
                 sub.mark_sent(seq)
-                connection.sink.send(OutboundFrame(head + sub.recipient_json + tail))
+                connection.sink.send(OutboundFrame(prefix + sub.recipient_json + suffix))
                 self.counters.delivered += 1
         if sub.on_replay(more=more):
             connection.request_replay(sub)
@@ -265,83 +267,83 @@ class ConnectionRouter:
         found = connection.subscriptions.get(sub) if connection is not None else None
         return (connection, found) if connection is not None and found is not None else None
 
-    def _opened(self, record: link.ConnectionOpened) -> None:
+    def _on_opened(self, record: link.ConnectionOpened) -> None:
         connection = self.connections.get(record.conn)
         if connection is not None:
             connection.on_opened(record)
 
-    def _failed(self, record: link.RequestFailed) -> None:
+    def _on_failed(self, record: link.RequestFailed) -> None:
         connection = self.connections.get(record.conn)
         if connection is not None:
             connection.on_failed(record)
 
-    def _answered(self, record: link.Reply) -> None:
+    def _on_reply(self, record: link.Reply) -> None:
         connection = self.connections.get(record.conn)
         if connection is not None:
             connection.on_reply(record.data)
 
-    def _subscribed(self, record: link.Subscribed) -> None:
+    def _on_subscribed(self, record: link.Subscribed) -> None:
         connection = self.connections.get(record.conn)
         if connection is None:
             return  # its CloseConnection is on the way to the broker
-        former = connection.subscriptions.pop(record.sub_id, None)
-        if former is not None:
-            self._leave(connection, former)
+        previous = connection.subscriptions.pop(record.sub_id, None)
+        if previous is not None:
+            self._remove_receiver(connection, previous)
         sub = connection.on_subscribed(record)
         if record.replay_follows:
             sub.await_replay()
         if connection.outbox_full:
             sub.hold(HoldReason.OUTBOX_FULL)
-        audience = self._audiences.get(record.stream)
-        if audience is None:
+        receivers = self._receivers.get(record.stream)
+        if receivers is None:
             assert connection.grant is not None
             delays = self.counters.delays_of(connection.grant.tenant)
-            audience = self._audiences[record.stream] = _Receivers(record.event_prefix, delays)
-        audience.members.setdefault(connection.number, (connection, []))[1].append(sub)
+            receivers = self._receivers[record.stream] = _Receivers(record.event_prefix, delays)
+        receivers.members.setdefault(connection.number, (connection, []))[1].append(sub)
         self.subscriptions += 1
 
-    def _notice(self, record: link.Notice) -> None:
+    def _on_notice(self, record: link.Notice) -> None:
         connection = self.connections.get(record.conn)
         if connection is not None:
             connection.send(record.data)
 
-    def _unsubscribed(self, record: link.Unsubscribed) -> None:
+    def _on_unsubscribed(self, record: link.Unsubscribed) -> None:
         connection = self.connections.get(record.conn)
         if connection is None:
             return
         sub = connection.subscriptions.pop(record.sub_id, None)
         if sub is not None:
-            self._leave(connection, sub)
+            self._remove_receiver(connection, sub)
         if record.data is not None:
             connection.on_reply(record.data)
 
-    def _stale(self, record: link.ResyncRequired) -> None:
-        found = self._find(record.conn, record.sub)
+    def _on_resync_required(self, record: link.ResyncRequired) -> None:
+        found = self._find(record.conn, record.sub_id)
         if found is not None:
             found[0].require_resync(found[1], record.reason)
 
-    def _ended(self, record: link.StreamEnded) -> None:
-        audience = self._audiences.pop(record.stream, None)
-        for connection, subs in audience.members.values() if audience is not None else ():
+    def _on_stream_ended(self, record: link.StreamEnded) -> None:
+        receivers = self._receivers.pop(record.stream, None)
+        for connection, subs in receivers.members.values() if receivers is not None else ():
             names = [sub.id for sub in subs]
             for name in names:
                 connection.subscriptions.pop(name, None)
             self.subscriptions -= len(names)
             connection.send(encode_message("status", {**record.payload, "subIds": names}))
 
-    def _leave(self, connection: Connection, sub: Subscription) -> None:
-        audience = self._audiences.get(sub.stream)
-        member = audience.members.get(connection.number) if audience is not None else None
-        if audience is None or member is None or sub not in member[1]:
+    def _remove_receiver(self, connection: Connection, sub: Subscription) -> None:
+        receivers = self._receivers.get(sub.stream)
+        member = receivers.members.get(connection.number) if receivers is not None else None
+        if receivers is None or member is None or sub not in member[1]:
             return
         member[1].remove(sub)
         self.subscriptions -= 1
         if not member[1]:
-            del audience.members[connection.number]
-        if not audience.members:
-            del self._audiences[sub.stream]
+            del receivers.members[connection.number]
+        if not receivers.members:
+            del self._receivers[sub.stream]
 
-    def _drain(self, _: link.Drain) -> None:
+    def _on_drain(self, _: link.Drain) -> None:
         self.drain()
 
     # --- backpressure and shutdown ------------------------------------------------------------------------------
@@ -370,15 +372,15 @@ class ConnectionRouter:
             connection.close(CloseCode.ENGINE_LOST, "the engine is unreachable: reconnect")
 
 
-_SAID: dict[type[Any], Callable[[ConnectionRouter, Any], None]] = {
-    link.ReplayedEvents: ConnectionRouter._caught_up,
-    link.ConnectionOpened: ConnectionRouter._opened,
-    link.RequestFailed: ConnectionRouter._failed,
-    link.Reply: ConnectionRouter._answered,
-    link.Subscribed: ConnectionRouter._subscribed,
-    link.Notice: ConnectionRouter._notice,
-    link.Unsubscribed: ConnectionRouter._unsubscribed,
-    link.ResyncRequired: ConnectionRouter._stale,
-    link.StreamEnded: ConnectionRouter._ended,
-    link.Drain: ConnectionRouter._drain,
+_HANDLERS: dict[type[Any], Callable[[ConnectionRouter, Any], None]] = {
+    link.ReplayedEvents: ConnectionRouter._on_replayed,
+    link.ConnectionOpened: ConnectionRouter._on_opened,
+    link.RequestFailed: ConnectionRouter._on_failed,
+    link.Reply: ConnectionRouter._on_reply,
+    link.Subscribed: ConnectionRouter._on_subscribed,
+    link.Notice: ConnectionRouter._on_notice,
+    link.Unsubscribed: ConnectionRouter._on_unsubscribed,
+    link.ResyncRequired: ConnectionRouter._on_resync_required,
+    link.StreamEnded: ConnectionRouter._on_stream_ended,
+    link.Drain: ConnectionRouter._on_drain,
 }

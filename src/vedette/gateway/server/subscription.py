@@ -64,20 +64,20 @@ class Subscription:
         *,
         stream: int,
         seq: int,
-        key: bytes,
-        low: bool = False,
+        recipient_json: bytes,
+        low_priority: bool = False,
         max_unacked: int | None = None,
-        credited: bool = False,
+        credit_based: bool = False,
     ) -> None:
         self.id = id
         self.stream = stream
         self.seq = seq
         """Seq of the last event sent, or the start seq."""
-        self.recipient_json = key
+        self.recipient_json = recipient_json
         """JSON of `subId`, plus `subIds` for clients that group subscriptions."""
-        self.low_priority = low
+        self.low_priority = low_priority
         self.max_unacked = max_unacked
-        self.credit_based = credited
+        self.credit_based = credit_based
         """True if the broker bounds the events by credit. Such a subscription is never held."""
         self.phase = Phase.LIVE
         self.holds = HoldReason.NONE
@@ -121,16 +121,16 @@ class Subscription:
             self._unacked.popleft()
         return len(self._unacked) < self.max_unacked and self.release(HoldReason.UNACKED)
 
-    def hold(self, why: HoldReason) -> None:
+    def hold(self, reason: HoldReason) -> None:
         if self.phase is Phase.STALE or self.credit_based:
             return
-        self.holds |= why
+        self.holds |= reason
         if self.phase is Phase.LIVE:
             self.phase = Phase.HELD
 
-    def release(self, why: HoldReason) -> bool:
+    def release(self, reason: HoldReason) -> bool:
         """Remove a hold reason. Return True if a replay must be requested now."""
-        self.holds &= ~why
+        self.holds &= ~reason
         if self.holds or self.phase is not Phase.HELD:
             return False
         if not self.missed:

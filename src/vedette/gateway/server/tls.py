@@ -14,7 +14,7 @@ from weakref import WeakSet
 from vedette.errors import SettingsError
 from vedette.settings import Settings
 
-__all__ = ["BoundedTls", "tls_of"]
+__all__ = ["BoundedTls", "make_tls_context"]
 
 
 class BoundedTls(ssl.SSLContext):
@@ -24,24 +24,24 @@ class BoundedTls(ssl.SSLContext):
     only at garbage collection.
     """
 
-    most_connections: int
+    max_connections: int
     _live: WeakSet[ssl.SSLObject]
 
     def wrap_bio(self, *given: Any, **named: Any) -> ssl.SSLObject:
         """Called by the event loop for each connection. Above the limit it raises, and the loop closes it."""
-        if len(self._live) >= self.most_connections:
+        if len(self._live) >= self.max_connections:
             raise ssl.SSLError("connection limit reached")
         connection = super().wrap_bio(*given, **named)
         self._live.add(connection)
         return connection
 
 
-def tls_of(settings: Settings, most_connections: int) -> BoundedTls | None:
+def make_tls_context(settings: Settings, max_connections: int) -> BoundedTls | None:
     """Return a context if a certificate is configured."""
     if not settings.tls_certificate:
         return None
     context = BoundedTls(ssl.PROTOCOL_TLS_SERVER)
-    context.most_connections, context._live = most_connections, WeakSet()
+    context.max_connections, context._live = max_connections, WeakSet()
     context.minimum_version = ssl.TLSVersion.TLSv1_2
     try:
         context.load_cert_chain(settings.tls_certificate, settings.tls_key or None)

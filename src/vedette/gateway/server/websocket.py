@@ -42,19 +42,19 @@ __all__ = ["PATH", "WebSocketConnection"]
 
 log = logging.getLogger(__name__)
 PATH = "/realtime/ws"
-_quiet = logging.getLogger("vedette.gateway.websockets")
-_quiet.setLevel(logging.CRITICAL)
+_websockets_log = logging.getLogger("vedette.gateway.websockets")
+_websockets_log.setLevel(logging.CRITICAL)
 _PING = bytes((0x89, 0x00))
 _TEXT, _PONG = 0x81, 0x8A
 """First bytes of unfragmented text and pong frames."""
 _CLOSE_SECONDS = 5.0
-_LEAST_TAKEN_BYTES = 65_536
+_MIN_PROGRESS_BYTES = 65_536
 """A client that reads less than this in `stuck_seconds` counts as stalled."""
-_FIRST_STEP = "at_eof"
+_IDLE_PARSER_STEP = "at_eof"
 """Name of the generator in which websockets' parser waits for a new frame. Inside a frame it waits in another one."""
 
 
-def _innermost(generator: Any) -> str:
+def _innermost_generator(generator: Any) -> str:
     """Return the name of the innermost suspended generator."""
     while (inner := getattr(generator, "gi_yieldfrom", None)) is not None:
         generator = inner
@@ -70,11 +70,11 @@ class WebSocketConnection(asyncio.Protocol):
         "_deadline",
         "_descriptor",
         "_fragments",
-        "_half_said",
-        "_heard",
-        "_most_bytes",
+        "_max_message_bytes",
+        "_partial_bytes",
         "_pinged",
         "_protocol",
+        "_received_since_beat",
         "_sent_code",
         "_server",
         "_stalled_deadline",
@@ -86,15 +86,15 @@ class WebSocketConnection(asyncio.Protocol):
 
     def __init__(self, server: GatewayServer) -> None:
         self._server = server
-        limits = server.board.limits
-        self._most_bytes = min(limits.first_frame_bytes, limits.max_frame_bytes)
-        self._protocol: WebSocketProtocol | None = ServerProtocol(max_size=self._most_bytes, logger=_quiet)
-        """None between messages of an open connection. The parser holds no state then, and most connections are idle.
-        """
+        limits = server.router.limits
+        self._max_message_bytes = min(limits.first_frame_bytes, limits.max_frame_bytes)
+        self._protocol: WebSocketProtocol | None = ServerProtocol(
+            max_size=self._max_message_bytes, logger=_websockets_log
+        )
+        """None between messages. The parser holds no state then, and most connections are idle."""
         self._transport: asyncio.Transport | None = None
         self._descriptor = -1
-        """File descriptor of the socket; -1 with TLS. It may be reused by another socket once the transport is closing.
-        """
+        """Descriptor of the socket; -1 with TLS. Another socket may reuse it once the transport is closing."""
         self._connection: Connection | None = None
         self._fragments: bytearray | None = None
         """Payload of a fragmented message so far. The parser bounds its size."""
@@ -105,8 +105,8 @@ class WebSocketConnection(asyncio.Protocol):
         self._unsent_mark = 0
         """Unsent bytes at the last stall check, plus the bytes queued since."""
         self._sent_code: int | None = None
-        self._half_said = 0
-        self._heard = True
+        self._partial_bytes = 0
+        self._received_since_beat = True
         self._pinged = 0
         self.bucket = 0
         self.waiting = 0
@@ -115,48 +115,48 @@ class WebSocketConnection(asyncio.Protocol):
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         self._transport = cast("asyncio.Transport", transport)
-        limits = self._server.board.limits
+        limits = self._server.router.limits
         self._transport.set_write_buffer_limits(limits.outbox_high_bytes, limits.outbox_low_bytes)
-        line = transport.get_extra_info("socket") if self._server.tls is None else None
-        if line is not None:
-            self._descriptor = line.fileno()
+        sock = transport.get_extra_info("socket") if self._server.tls is None else None
+        if sock is not None:
+            self._descriptor = sock.fileno()
         self._server.add(self)
 
     def data_received(self, data: bytes) -> None:
-        self._heard = True
-        rest = self._take_plain(data) if self._protocol is None else data
+        self._received_since_beat = True
+        rest = self._read_simple_frames(data) if self._protocol is None else data
         if not rest:
             return
-        protocol = self._awake()
+        protocol = self._ensure_protocol()
         protocol.receive_data(rest)
         for event in protocol.events_received():
             self._guarded(self._on_event, event)
         self._flush()
-        self._rest()
-        self._count_half_said()
+        self._release_protocol()
+        self._count_partial_bytes()
 
-    def _count_half_said(self) -> None:
+    def _count_partial_bytes(self) -> None:
         """Account for the bytes of an incomplete message. Their sum over all connections is bounded."""
         protocol, server = self._protocol, self._server
         held = len(protocol.reader.buffer) + len(self._fragments or ()) if protocol is not None else 0
-        if held == self._half_said:
+        if held == self._partial_bytes:
             return
-        server.partial_message_bytes += held - self._half_said
-        self._half_said = held
-        limits = server.board.limits
+        server.partial_message_bytes += held - self._partial_bytes
+        self._partial_bytes = held
+        limits = server.router.limits
         if held > limits.first_frame_bytes and server.partial_message_bytes > limits.gateway_pending_bytes:
             self.close(
                 CloseCode.TRY_LATER,
                 "too many bytes of incomplete messages: send smaller messages or retry later",
             )
 
-    def _take_plain(self, data: bytes) -> bytes:
+    def _read_simple_frames(self, data: bytes) -> bytes:
         """Parse complete text and pong frames without websockets' protocol, and return the remaining bytes. Nearly all
         inbound traffic is such frames.
         """
-        place, size = 0, len(data)
-        while size - place >= 6 and self._protocol is None and self._connection is not None:
-            opcode, length, start = data[place], data[place + 1] ^ 0x80, place + 2
+        position, size = 0, len(data)
+        while size - position >= 6 and self._protocol is None and self._connection is not None:
+            opcode, length, start = data[position], data[position + 1] ^ 0x80, position + 2
             if length == 126 and opcode == _TEXT:
                 length, start = int.from_bytes(data[start : start + 2], "big"), start + 2
                 if length < 126:
@@ -164,13 +164,13 @@ class WebSocketConnection(asyncio.Protocol):
             elif length >= 126 or opcode not in (_TEXT, _PONG):
                 break
             end = start + 4 + length
-            if end > size or length > self._most_bytes:
+            if end > size or length > self._max_message_bytes:
                 break
             if opcode == _TEXT:
                 message = apply_mask(data[start + 4 : end], data[start : start + 4])
-                self._guarded(self._take, message, self._connection)
-            place = end
-        return data[place:]
+                self._guarded(self._receive, message, self._connection)
+            position = end
+        return data[position:]
 
     def _guarded(self, work: Callable[..., None], *given: Any) -> None:
         """Run a function. An exception closes only this connection."""
@@ -183,46 +183,50 @@ class WebSocketConnection(asyncio.Protocol):
             )
             self.close(CloseCode.INTERNAL, "internal error")
 
-    def _awake(self) -> WebSocketProtocol:
+    def _ensure_protocol(self) -> WebSocketProtocol:
         """Return the websockets protocol, creating it if it was released."""
         if self._protocol is None:
-            self._protocol = WebSocketProtocol(Side.SERVER, max_size=self._most_bytes, logger=_quiet)
+            self._protocol = WebSocketProtocol(
+                Side.SERVER, max_size=self._max_message_bytes, logger=_websockets_log
+            )
         return self._protocol
 
-    def _rest(self) -> None:
+    def _release_protocol(self) -> None:
         """Release the websockets protocol between messages, when it holds no state."""
         protocol = self._protocol
         if protocol is None or protocol.state is not WebSocketState.OPEN or self._fragments is not None:
             return
-        if not protocol.reader.buffer and _innermost(protocol.parser) == _FIRST_STEP:
+        if not protocol.reader.buffer and _innermost_generator(protocol.parser) == _IDLE_PARSER_STEP:
             self._protocol = None
 
     @property
-    def at_rest(self) -> bool:
+    def is_idle(self) -> bool:
         return self._protocol is None
 
     def eof_received(self) -> bool:
-        self._awake().receive_eof()
+        self._ensure_protocol().receive_eof()
         self._flush()
         return False
 
     def connection_lost(self, exc: Exception | None) -> None:  # noqa: ARG002
-        self._server.partial_message_bytes -= self._half_said
-        self._half_said = 0
+        self._server.partial_message_bytes -= self._partial_bytes
+        self._partial_bytes = 0
         self._server.remove(self)
         connection, self._connection = self._connection, None
         if connection is not None:
-            said = self._protocol.close_rcvd if self._protocol is not None else None
-            goodbye = said is not None and said.code in (1000, 1001) and self._sent_code is None
-            asked = self._sent_code in (CloseCode.DRAINING, CloseCode.ENGINE_LOST)
-            self._server.board.disconnect(connection, orderly=goodbye or asked, returns=not goodbye)
+            received = self._protocol.close_rcvd if self._protocol is not None else None
+            client_closed = received is not None and received.code in (1000, 1001) and self._sent_code is None
+            server_asked = self._sent_code in (CloseCode.DRAINING, CloseCode.ENGINE_LOST)
+            self._server.router.disconnect(
+                connection, clean=client_closed or server_asked, may_resume=not client_closed
+            )
 
     def pause_writing(self) -> None:
-        self._stalled_deadline = self._server.clock.monotonic() + self._server.board.limits.stuck_seconds
+        self._stalled_deadline = self._server.clock.monotonic() + self._server.router.limits.stuck_seconds
         self._unsent_mark = self.buffered()
         self._server.with_deadline.add(self)
         if self._connection is not None:
-            self._server.board.outbox_filled(self._connection)
+            self._server.router.outbox_filled(self._connection)
         if self._transport is not None:
             self._transport.pause_reading()  # stop reading from a client that does not read
 
@@ -231,7 +235,7 @@ class WebSocketConnection(asyncio.Protocol):
         if self._transport is not None and not self._transport.is_closing():
             self._transport.resume_reading()
         if self._connection is not None:
-            self._server.board.outbox_drained(self._connection)
+            self._server.router.outbox_drained(self._connection)
 
     # --- frames -------------------------------------------------------------------------------------------------
 
@@ -252,7 +256,7 @@ class WebSocketConnection(asyncio.Protocol):
         protocol.send_response(response)
         self._flush()  # the handshake response must precede any message
         if response.status_code == HTTPStatus.SWITCHING_PROTOCOLS:
-            self._connection = self._server.board.connect(self)
+            self._connection = self._server.router.connect(self)
 
     def _refusal(self, request: Request) -> tuple[HTTPStatus, str] | None:
         path = urlsplit(request.path)
@@ -265,7 +269,7 @@ class WebSocketConnection(asyncio.Protocol):
         except (InvalidHandshake, LookupError):
             return HTTPStatus.BAD_REQUEST, "Send exactly one Origin and one Host header\n"
         server = self._server
-        if not origin_allowed(origin, host, server.allowed_origins, guarded=server.requires_auth):
+        if not origin_allowed(origin, host, server.allowed_origins, requires_auth=server.requires_auth):
             return HTTPStatus.FORBIDDEN, "Origin not allowed\n"
         if server.is_refusing:
             return HTTPStatus.SERVICE_UNAVAILABLE, "Connection limit reached\n"
@@ -273,45 +277,45 @@ class WebSocketConnection(asyncio.Protocol):
 
     def _frame(self, frame: Frame, connection: Connection) -> None:
         if frame.opcode is Opcode.TEXT and frame.fin:
-            self._take(frame.data, connection)
+            self._receive(frame.data, connection)
         elif frame.opcode is Opcode.TEXT:
             self._fragments = bytearray(frame.data)
         elif frame.opcode is Opcode.CONT and self._fragments is not None:
             self._fragments += frame.data
             if frame.fin:
                 whole, self._fragments = self._fragments, None
-                self._take(whole, connection)
+                self._receive(whole, connection)
         elif frame.opcode is Opcode.BINARY:
             connection.send_error("invalid_frame", "messages must be text frames with JSON")
 
-    def _take(self, data: bytes | bytearray | memoryview, connection: Connection) -> None:
+    def _receive(self, data: bytes | bytearray | memoryview, connection: Connection) -> None:
         before = connection.grant
-        self._server.board.received(connection, bytes(data))
+        self._server.router.received(connection, bytes(data))
         grant = connection.grant
         if grant is None or grant is before:
             return
         if self._deadline is not None:
             self._deadline = None
             self._server.with_deadline.discard(self)
-            self._most_bytes = self._server.board.limits.max_frame_bytes
+            self._max_message_bytes = self._server.router.limits.max_frame_bytes
             if self._protocol is not None:
-                self._protocol.max_message_size = self._most_bytes
+                self._protocol.max_message_size = self._max_message_bytes
         if grant.expires_at is not None:
             self._server.schedule_expiry(self, grant.expires_at.timestamp())
 
     # --- a sink for the connection ------------------------------------------------------------------------------
 
-    def send_batch(self, bundle: FrameBatch) -> None:
-        self.send(bundle)
+    def send_batch(self, batch: FrameBatch) -> None:
+        self.send(batch)
 
-    def send(self, parcel: OutboundFrame | FrameBatch) -> None:
-        cork = self._server.board.write_batcher
-        if cork.active:
-            cork.add(self, parcel.framed)
+    def send(self, frame: OutboundFrame | FrameBatch) -> None:
+        batcher = self._server.router.write_batcher
+        if batcher.active:
+            batcher.add(self, frame.framed)
         else:
-            self.write(parcel.framed)
+            self.write(frame.framed)
 
-    def write_held(self, framed: bytes) -> None:
+    def write_batch(self, framed: bytes) -> None:
         try:
             self.write(framed)
         except Exception:
@@ -319,7 +323,7 @@ class WebSocketConnection(asyncio.Protocol):
                 "A socket could not be written; its connection is closed",
                 extra={"action": "gateway.write_failed"},
             )
-            self._give_up(CloseCode.INTERNAL)
+            self._abort_with(CloseCode.INTERNAL)
 
     def write(self, framed: bytes) -> None:
         """Write one or more complete frames."""
@@ -331,13 +335,13 @@ class WebSocketConnection(asyncio.Protocol):
         if not framed:
             return
         if self._stalled_deadline is not None:
-            limits = self._server.board.limits
+            limits = self._server.router.limits
             if self.buffered() + len(framed) > limits.outbox_high_bytes + limits.outbox_excess_bytes:
-                self._give_up(CloseCode.STALLED)
+                self._abort_with(CloseCode.STALLED)
                 return
             self._unsent_mark += len(framed)
         transport.write(framed)
-        self._server.wrote(self)
+        self._server.mark_written(self)
 
     def _write_now(self, framed: bytes) -> bytes:
         """Write directly to the socket, avoiding most of the transport's cost. Return the bytes that did not fit."""
@@ -350,9 +354,9 @@ class WebSocketConnection(asyncio.Protocol):
     def close(self, code: int, reason: str) -> None:
         if self._closing_at is not None:
             return
-        self._server.board.write_batcher.flush(self)
+        self._server.router.write_batcher.flush(self)
         self._sent_code = code
-        protocol = self._awake()
+        protocol = self._ensure_protocol()
         if protocol.state is WebSocketState.OPEN:
             protocol.send_close(code, reason)
             self._flush()
@@ -381,25 +385,25 @@ class WebSocketConnection(asyncio.Protocol):
 
     # --- time ---------------------------------------------------------------------------------------------------
 
-    def beat(self) -> None:
+    def send_heartbeat(self) -> None:
         """Send a heartbeat and a ping, once per heartbeat interval. Abort a client that was silent after two pings."""
         if self._connection is None or self._transport is None or self._closing_at is not None:
             return
-        if self._heard:
+        if self._received_since_beat:
             self._pinged = 0
         elif self._pinged >= 2:
-            self._give_up(CloseCode.UNRESPONSIVE)
+            self._abort_with(CloseCode.UNRESPONSIVE)
             return
-        self._heard = False
+        self._received_since_beat = False
         self._pinged += 1
         if self._stalled_deadline is None:
             self._transport.write(_PING)
             self._connection.send_heartbeat()
 
-    def _give_up(self, code: CloseCode) -> None:
+    def _abort_with(self, code: CloseCode) -> None:
         """Abort without a close frame: the client does not read."""
         self._sent_code = code
-        self._server.board.counters.count_closed(code)
+        self._server.router.counters.count_closed(code)
         self.abort()
 
     def check(self, now: float) -> None:
@@ -420,10 +424,10 @@ class WebSocketConnection(asyncio.Protocol):
     def _check_stalled(self, now: float) -> None:
         """Abort a stalled client. A slow client that made progress gets a new deadline."""
         left = self.buffered()
-        if self._unsent_mark - left < _LEAST_TAKEN_BYTES:
-            self._give_up(CloseCode.STALLED)
+        if self._unsent_mark - left < _MIN_PROGRESS_BYTES:
+            self._abort_with(CloseCode.STALLED)
         else:
-            self._unsent_mark, self._stalled_deadline = left, now + self._server.board.limits.stuck_seconds
+            self._unsent_mark, self._stalled_deadline = left, now + self._server.router.limits.stuck_seconds
 
     def expire(self, moment: datetime) -> None:
         if self._connection is not None:

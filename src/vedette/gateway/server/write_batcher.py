@@ -1,7 +1,7 @@
 """Collects the frames of a batch by socket, so that each socket is written once.
 
 A write is a third of the cost of delivering an event, and it releases the GIL, which the engine thread may then hold
-for a while. A socket is written before the batch ends if `MOST_HELD_BYTES` are held for it, and before it is closed.
+for a while. A socket is written before the batch ends if `MAX_HELD_BYTES` are held for it, and before it is closed.
 Held frames are not in the outbox yet, so marks and limits apply at the write.
 """
 
@@ -9,15 +9,15 @@ from __future__ import annotations
 
 from typing import Protocol
 
-__all__ = ["MOST_HELD_BYTES", "WriteBatcher"]
+__all__ = ["MAX_HELD_BYTES", "WriteBatcher"]
 
-MOST_HELD_BYTES = 65_536
+MAX_HELD_BYTES = 65_536
 
 
 class BatchedWriter(Protocol):
     """A socket whose frames can be held."""
 
-    def write_held(self, framed: bytes) -> None:
+    def write_batch(self, framed: bytes) -> None:
         """Write the held frames. Must not raise, because other sockets follow."""
 
 
@@ -45,7 +45,7 @@ class WriteBatcher:
         self.active = False
         held, self._held = self._held, {}
         for sender, each in held.items():
-            sender.write_held(b"".join(each.frames))
+            sender.write_batch(b"".join(each.frames))
 
     def add(self, sender: BatchedWriter, framed: bytes) -> None:
         held = self._held.get(sender)
@@ -53,11 +53,11 @@ class WriteBatcher:
             held = self._held[sender] = _Held()
         held.frames.append(framed)
         held.size += len(framed)
-        if held.size >= MOST_HELD_BYTES:
+        if held.size >= MAX_HELD_BYTES:
             self.flush(sender)
 
     def flush(self, sender: BatchedWriter) -> None:
         """Write the frames held for one sender now."""
         held = self._held.pop(sender, None)
         if held is not None:
-            sender.write_held(b"".join(held.frames))
+            sender.write_batch(b"".join(held.frames))

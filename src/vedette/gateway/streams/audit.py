@@ -26,5 +26,5 @@ def audit(client: Client, action: str, sub: str, **more: Any) -> None:
     """Log one record. `action` is a key of `_SENTENCES`."""
     if not log.isEnabledFor(logging.INFO):
         return
-    ids = {"tenant": client.desk.tenant, "actor": client.actor, "conn": client.conn, "sub": sub, **more}
+    ids = {"tenant": client.tenant.name, "actor": client.actor, "conn": client.conn, "sub": sub, **more}
     log.info(_SENTENCES[action], extra={"action": action, **ids})

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
 __all__ = ["Client"]
 
-NO_TRIMS: dict[str | None, link.AckEvents] = {}
+NO_ACKS: dict[str | None, link.AckEvents] = {}
 """Shared by all clients without deferred acks, because one dict per client would dominate their memory."""
 
 
@@ -30,17 +30,17 @@ class Client:
         "busy",
         "checksum",
         "conn",
-        "desk",
+        "deferred_acks",
+        "deferred_requests",
         "local",
         "port",
-        "queue",
         "session",
         "subscriptions",
-        "trims",
+        "tenant",
     )
 
-    def __init__(self, port: Port, record: link.OpenConnection, desk: Tenant) -> None:
-        self.port, self.conn, self.desk = port, record.conn, desk
+    def __init__(self, port: Port, record: link.OpenConnection, tenant: Tenant) -> None:
+        self.port, self.conn, self.tenant = port, record.conn, tenant
         self._actor, self._system, self._claims = record.actor, record.system, record.claims
         self.checksum, self.local = record.checksum, record.local
         self.session: Session | None = None
@@ -48,9 +48,9 @@ class Client:
         self.subscriptions: dict[str, Stream] = {}
         self.busy = False
         """True while a long read runs in a thread."""
-        self.queue: deque[Any] | None = None
+        self.deferred_requests: deque[Any] | None = None
         """Requests deferred while the client is busy."""
-        self.trims: dict[str | None, link.AckEvents] = NO_TRIMS
+        self.deferred_acks: dict[str | None, link.AckEvents] = NO_ACKS
         """Acks deferred while the client is busy; only the latest per subscription."""
 
     def update_claims(self, claims: dict[str, Any]) -> None:
@@ -60,17 +60,17 @@ class Client:
     def defer(self, record: Any) -> None:
         """Keep a request until the client is no longer busy."""
         if isinstance(record, link.AckEvents):
-            known = self.trims.get(record.sub_id)
+            known = self.deferred_acks.get(record.sub_id)
             if known is None or known.seq < record.seq:
-                self.trims = {**self.trims, record.sub_id: record}
+                self.deferred_acks = {**self.deferred_acks, record.sub_id: record}
             return
-        self.queue = self.queue if self.queue is not None else deque()
-        self.queue.append(record)
+        self.deferred_requests = self.deferred_requests if self.deferred_requests is not None else deque()
+        self.deferred_requests.append(record)
 
     def take_deferred_acks(self) -> list[link.AckEvents]:
         """Return and clear the acks deferred while the client was busy."""
-        trims, self.trims = list(self.trims.values()), NO_TRIMS
-        return trims
+        acks, self.deferred_acks = list(self.deferred_acks.values()), NO_ACKS
+        return acks
 
     @property
     def actor(self) -> str | None:

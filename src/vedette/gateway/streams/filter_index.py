@@ -54,12 +54,12 @@ class _RangeIndex(Generic[T]):
         self.filters[constant][item] = None
 
     def discard(self, constant: Any, item: T) -> None:
-        standing = self.filters.get(constant)
-        if standing is not None and standing.pop(item, self) is None and not standing:
+        filters = self.filters.get(constant)
+        if filters is not None and filters.pop(item, self) is None and not filters:
             del self.filters[constant]
             del self.constants[bisect_left(self.constants, constant)]
 
-    def reached(self, value: Any, *, rising: bool) -> Iterator[T]:
+    def matching(self, value: Any, *, rising: bool) -> Iterator[T]:
         """Yield the filters whose lower bound (rising) or upper bound the value satisfies."""
         if rising:
             constants = self.constants[: bisect_right(self.constants, value)]
@@ -72,57 +72,57 @@ class _RangeIndex(Generic[T]):
 class _Bucket(Generic[T]):
     """Filters with equal required values: those without a range, and range indexes for those with one."""
 
-    __slots__ = ("plain", "scales")
+    __slots__ = ("plain", "ranges")
 
     def __init__(self) -> None:
         self.plain: dict[T, None] = {}
-        self.scales: dict[_Bound, _RangeIndex[T]] = {}
+        self.ranges: dict[_Bound, _RangeIndex[T]] = {}
 
-    def found(self, document: Mapping[str, Any]) -> Iterator[T]:
+    def matching(self, document: Mapping[str, Any]) -> Iterator[T]:
         yield from self.plain
-        for (path, rising, family), scale in self.scales.items():
+        for (path, rising, family), range_index in self.ranges.items():
             value = _value(document, path)
             if _family(value) == family:
-                yield from scale.reached(value, rising=rising)
+                yield from range_index.matching(value, rising=rising)
 
 
 class FilterIndex(Generic[T]):
     """Items indexed by their filters."""
 
     def __init__(self) -> None:
-        self._drawers: dict[Fields, dict[Values, _Bucket[T]]] = {}
-        self._known: dict[T, list[tuple[Fields, Values, _Bound | None, Any]]] = {}
+        self._buckets: dict[Fields, dict[Values, _Bucket[T]]] = {}
+        self._entries: dict[T, list[tuple[Fields, Values, _Bound | None, Any]]] = {}
 
     def __len__(self) -> int:
-        return len(self._known)
+        return len(self._entries)
 
     def add(self, item: T, expression: Expression) -> None:
         """Add an item. The `expression` must be bound to its request."""
         shape, constants = extract_constants(expression)
-        places = [place for each in key_alternatives(shape) for place in _places(each, constants)]
-        self._known[item] = list(dict.fromkeys(places))
-        for fields, values, bound, constant in self._known[item]:
-            place = self._drawers.setdefault(fields, {}).setdefault(values, _Bucket())
+        entries = [place for each in key_alternatives(shape) for place in _index_entries(each, constants)]
+        self._entries[item] = list(dict.fromkeys(entries))
+        for fields, values, bound, constant in self._entries[item]:
+            bucket = self._buckets.setdefault(fields, {}).setdefault(values, _Bucket())
             if bound is None:
-                place.plain[item] = None
+                bucket.plain[item] = None
             else:
-                place.scales.setdefault(bound, _RangeIndex()).add(constant, item)
+                bucket.ranges.setdefault(bound, _RangeIndex()).add(constant, item)
 
     def remove(self, item: T) -> None:
-        for fields, values, bound, constant in self._known.pop(item, ()):
-            drawer = self._drawers[fields]
-            place = drawer[values]
+        for fields, values, bound, constant in self._entries.pop(item, ()):
+            buckets = self._buckets[fields]
+            bucket = buckets[values]
             if bound is None:
-                place.plain.pop(item, None)
-            elif bound in place.scales:
-                scale = place.scales[bound]
-                scale.discard(constant, item)
-                if not scale.constants:
-                    del place.scales[bound]
-            if not place.plain and not place.scales:
-                del drawer[values]
-            if not drawer:
-                del self._drawers[fields]
+                bucket.plain.pop(item, None)
+            elif bound in bucket.ranges:
+                range_index = bucket.ranges[bound]
+                range_index.discard(constant, item)
+                if not range_index.constants:
+                    del bucket.ranges[bound]
+            if not bucket.plain and not bucket.ranges:
+                del buckets[values]
+            if not buckets:
+                del self._buckets[fields]
 
     def candidates(self, images: Iterable[Mapping[str, Any] | None]) -> dict[T, None]:
         """Return every item whose filter can match one of the images, in no particular order."""
@@ -130,31 +130,31 @@ class FilterIndex(Generic[T]):
         for document in images:
             if document is None:
                 continue
-            for fields, drawer in self._drawers.items():
+            for fields, buckets in self._buckets.items():
                 values = tuple(_value(document, path) for path in fields)
                 try:
-                    place = drawer.get(values)
+                    bucket = buckets.get(values)
                 except TypeError:  # a list or a map equals no constant
                     continue
-                if place is not None:
-                    found.update(dict.fromkeys(place.found(document)))
+                if bucket is not None:
+                    found.update(dict.fromkeys(bucket.matching(document)))
         return found
 
 
-def _places(
+def _index_entries(
     alternative: KeyAlternative, constants: tuple[Constant, ...]
 ) -> Iterator[tuple[Fields, Values, _Bound | None, Any]]:
     equalities = [e for e in alternative.equalities if _is_own(e.path)]
     fields = tuple(e.path for e in equalities)
     bound, constant = _bound(alternative.range, constants)
-    wanted: list[list[Any]] = [[]]
+    combinations: list[list[Any]] = [[]]
     for equality in equalities:
         options: list[Any] = [True]
         if isinstance(equality.constant, Slot | ListSlot):
             value = constants[equality.constant.index]
             options = value if isinstance(value, list) else [value]
-        wanted = [[*values, option] for values in wanted for option in options]
-    for values in wanted:
+        combinations = [[*values, option] for values in combinations for option in options]
+    for values in combinations:
         yield fields, tuple(values), bound, constant
 
 

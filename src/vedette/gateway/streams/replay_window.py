@@ -24,9 +24,9 @@ class ReplayLimits:
 
 class RetainedEvent(NamedTuple):
     seq: int
-    tail: bytes
+    suffix: bytes
     """The encoded event from its partition field on. The part before it names the receiver."""
-    at: float
+    appended_at: float
     """Monotonic time at which the event was added."""
 
 
@@ -58,8 +58,8 @@ class StreamHistory:
 class ReplayWindow:
     """The events of all streams of one database, oldest first."""
 
-    def __init__(self, bounds: ReplayLimits) -> None:
-        self.bounds = bounds
+    def __init__(self, limits: ReplayLimits) -> None:
+        self.limits = limits
         self.bytes = 0
         self._events = 0
         self._order: deque[tuple[StreamHistory, int]] = deque()
@@ -68,11 +68,11 @@ class ReplayWindow:
     def __len__(self) -> int:
         return self._events
 
-    def add(self, history: StreamHistory, seq: int, tail: bytes, now: float) -> None:
+    def add(self, history: StreamHistory, seq: int, suffix: bytes, now: float) -> None:
         """Add an event and evict what exceeds the bounds."""
         if seq <= history.last_seq:
             raise ValueError(f"seq {seq} does not follow {history.last_seq}")
-        event, kept = RetainedEvent(seq, tail, now), history.events
+        event, kept = RetainedEvent(seq, suffix, now), history.events
         if type(kept) is deque:
             kept.append(event)
         else:
@@ -80,21 +80,21 @@ class ReplayWindow:
         history.last_seq = seq
         self._order.append((history, seq))
         self._events += 1
-        self.bytes += len(tail)
+        self.bytes += len(suffix)
         self.expire(now)
         if len(self._order) > 2 * self._events + 1000:
             self._order = deque((h, s) for h, s in self._order if h.events and h.events[0].seq <= s)
 
     def expire(self, now: float) -> None:
         """Evict events that exceed a bound."""
-        bounds, order = self.bounds, self._order
-        oldest = now - bounds.seconds
+        limits, order = self.limits, self._order
+        oldest = now - limits.seconds
         while order:
             history, seq = order[0]
             first = history.events[0] if history.events else None
             if first is not None and first.seq <= seq:
-                over = self._events > bounds.events or self.bytes > bounds.bytes
-                if not over and first.at >= oldest:
+                over = self._events > limits.events or self.bytes > limits.bytes
+                if not over and first.appended_at >= oldest:
                     return
                 self._evict_oldest(history)
             order.popleft()
@@ -117,4 +117,4 @@ class ReplayWindow:
             event, history.events = kept[0], ()
         history.evicted_seq = event.seq
         self._events -= 1
-        self.bytes -= len(event.tail)
+        self.bytes -= len(event.suffix)

@@ -39,7 +39,7 @@ _canonical = msgspec.json.Encoder(order="sorted")
 
 MAX_UNCONFIRMED_BYTES = 32 * 1024 * 1024
 """Limit on unconfirmed bytes of an exclusive watch, in addition to its credit. One event is always allowed."""
-AT_ONCE = 16
+TAKE_BATCH_EVENTS = 16
 """Events taken between two checks of the byte limit."""
 
 
@@ -51,7 +51,6 @@ class Stream:
         "actor",
         "checksum",
         "claims_hash",
-        "desk",
         "history",
         "kept_until",
         "restore_spec",
@@ -60,21 +59,21 @@ class Stream:
         "stream_key",
         "subscriber_count",
         "subscribers_by_port",
+        "tenant",
     )
 
-    def __init__(self, desk: Tenant, number: int, key: bytes | None, actor: str | None) -> None:
-        self.desk = desk
+    def __init__(self, tenant: Tenant, number: int, key: bytes | None, actor: str | None) -> None:
+        self.tenant = tenant
         self.stream_id = number
         self.stream_key = key
         """Hash that resume tokens carry; None if the stream cannot be resumed."""
         self.actor = actor
         self.restore_spec: bytes | None = None
-        """JSON from which the next server can rebuild the stream (`window_file.py`); None if it ends with this server.
-        """
+        """JSON from which the next server rebuilds the stream (`window_file.py`); None if it ends here."""
         self.claims_hash: bytes | None = None
         """Hash of the claims that the filter was bound to; None if the filter does not depend on claims."""
         # Start at a fresh seq, so that tokens of an earlier stream with the same key cannot resume this one.
-        began = desk.next_seq()
+        began = tenant.next_seq()
         self.history = StreamHistory(evicted_seq=began, last_seq=began)
         self.subscriber_count = 0
         self.subscribers_by_port: dict[Port, int] = {}
@@ -92,18 +91,18 @@ class Stream:
 
     def append(self, name: bytes, body: Any, tick: int) -> tuple[int, bytes]:
         """Number, encode and retain an event. Return its seq and its encoded suffix."""
-        desk = self.desk
+        tenant = self.tenant
         previous = self.history.last_seq
-        seq = desk.next_seq()
-        tail = self.encode_event(seq, previous, tick, name, body)
-        desk.window.add(self.history, seq, tail, desk.clock.monotonic())
-        return seq, tail
+        seq = tenant.next_seq()
+        suffix = self.encode_event(seq, previous, tick, name, body)
+        tenant.window.add(self.history, seq, suffix, tenant.clock.monotonic())
+        return seq, suffix
 
     def encode_event(self, seq: int, previous: int | None, tick: int, name: bytes, body: Any) -> bytes:
         """Encode an event from its partition field on. The part before it names the receiver."""
         data = _encoder.encode(body)
         rest = (
-            b'"resumeToken":"%b",' % self.desk.sign_token(self, seq).encode()
+            b'"resumeToken":"%b",' % self.tenant.sign_token(self, seq).encode()
             if self.stream_key is not None
             else b""
         )
@@ -126,7 +125,7 @@ class Stream:
         self.acked = self.acked if self.acked is not None else {}
         self.acked[member] = max(seq, self.acked.get(member, 0))
         if len(self.acked) == self.subscriber_count and now >= self.resumable_until:
-            self.desk.window.discard_up_to(self.history, min(self.acked.values()))
+            self.tenant.window.discard_up_to(self.history, min(self.acked.values()))
 
     def add_subscriber(self, port: Port, *, checksum: bool) -> None:
         self.subscriber_count += 1
@@ -146,7 +145,7 @@ class Stream:
             self.acked.pop(member, None)
 
     def close(self) -> None:
-        self.desk.window.remove(self.history)
+        self.tenant.window.remove(self.history)
 
 
 class WatchStream(Stream):
@@ -156,7 +155,7 @@ class WatchStream(Stream):
 
     def __init__(
         self,
-        desk: Tenant,
+        tenant: Tenant,
         number: int,
         key: bytes | None,
         actor: str | None,
@@ -164,7 +163,7 @@ class WatchStream(Stream):
         *,
         shared: bool,
     ) -> None:
-        super().__init__(desk, number, key, actor)
+        super().__init__(tenant, number, key, actor)
         self.feed = feed
         self.shared = shared
         self.credit: int | None = None
@@ -182,7 +181,7 @@ class WatchStream(Stream):
         """Report that events may be ready. Called from any thread, possibly with locks held."""
         if not self._is_ready:
             self._is_ready = True
-            self.desk.mark_ready(self)
+            self.tenant.mark_ready(self)
 
     def take_ready(self) -> list[tuple[Stream, int, bytes]]:
         """Take all events that are ready and number them."""
@@ -190,22 +189,22 @@ class WatchStream(Stream):
         if self.credit is None:
             return [(self, *self.append_event(event)) for event in self.feed.take(None)]
         numbered: list[tuple[Stream, int, bytes]] = []
-        while (wanted := min(self._available_credit(), AT_ONCE)) > 0:
-            events = self.feed.take(wanted)
+        while (limit := min(self._available_credit(), TAKE_BATCH_EVENTS)) > 0:
+            events = self.feed.take(limit)
             for event in events:
-                seq, tail = self.append_event(event)
-                self._count(len(tail))
-                numbered.append((self, seq, tail))
-            if self._is_drained(events, wanted):
+                seq, suffix = self.append_event(event)
+                self._count(len(suffix))
+                numbered.append((self, seq, suffix))
+            if self._is_drained(events, limit):
                 break
         return numbered
 
-    def _is_drained(self, events: list[Event], wanted: int) -> bool:
+    def _is_drained(self, events: list[Event], limit: int) -> bool:
         """True if the feed has nothing more to give now. In consume mode a short batch is this consumer's fair share;
         polling again would take jobs from other consumers.
         """
-        work = self.feed.options.mode == "consume" and bool(events) and events[-1].delivery_id is not None
-        return not events or (work and len(events) < wanted)
+        is_job = self.feed.options.mode == "consume" and bool(events) and events[-1].delivery_id is not None
+        return not events or (is_job and len(events) < limit)
 
     def _count(self, size: int) -> None:
         self._sizes = self._sizes if self._sizes is not None else deque()
@@ -227,12 +226,12 @@ class WatchStream(Stream):
         pulled: list[tuple[int, bytes]] = []
         size = 0
         while size < MAX_UNCONFIRMED_BYTES and (limit is None or len(pulled) < limit):
-            wanted = AT_ONCE if limit is None else min(AT_ONCE, limit - len(pulled))
-            events = self.feed.take(wanted)
+            batch_size = TAKE_BATCH_EVENTS if limit is None else min(TAKE_BATCH_EVENTS, limit - len(pulled))
+            events = self.feed.take(batch_size)
             numbered = [self.append_event(event) for event in events]
             pulled += numbered
             size += sum(len(tail) for _, tail in numbered)
-            if self._is_drained(events, wanted):
+            if self._is_drained(events, batch_size):
                 break
         return pulled
 
@@ -249,18 +248,18 @@ class WatchStream(Stream):
         payload = event.to_dict()
         if "attempt" in event.attributes:
             payload["attempt"] = event.attributes["attempt"]
-        seq, tail = self.append(b'"payload"', to_wire(payload), event.tick)
+        seq, suffix = self.append(b'"payload"', to_wire(payload), event.tick)
         reliable = self.feed.options.delivery == "reliable"
         if self.credit is not None and reliable and event.delivery_id is None:
             self.unconfirmed = self.unconfirmed if self.unconfirmed is not None else deque()
             self.unconfirmed.append((seq, event.position))
-        return seq, tail
+        return seq, suffix
 
     def append(self, name: bytes, body: Any, tick: int) -> tuple[int, bytes]:
         if self.credit is None:
             return super().append(name, body, tick)
         previous = self.history.last_seq
-        seq = self.history.last_seq = self.history.evicted_seq = self.desk.next_seq()
+        seq = self.history.last_seq = self.history.evicted_seq = self.tenant.next_seq()
         return seq, self.encode_event(seq, previous, tick, name, body)
 
     def encode_initial(self, event: Event) -> bytes:
@@ -283,16 +282,16 @@ class WatchStream(Stream):
     def close(self) -> None:
         super().close()
         if self.shared:
-            self.desk.release_shared_watch(self.actor, self.feed)
+            self.tenant.release_shared_watch(self.actor, self.feed)
 
 
 class NodeTypeWatch:
     """The single watch behind all filters over a collection with equal rights."""
 
-    __slots__ = ("_is_ready", "actor", "collection", "desk", "feed", "index", "streams")
+    __slots__ = ("_is_ready", "actor", "collection", "feed", "index", "streams", "tenant")
 
-    def __init__(self, desk: Tenant, collection: str, actor: str | None, feed: WatchFeed) -> None:
-        self.desk, self.collection, self.actor, self.feed = desk, collection, actor, feed
+    def __init__(self, tenant: Tenant, collection: str, actor: str | None, feed: WatchFeed) -> None:
+        self.tenant, self.collection, self.actor, self.feed = tenant, collection, actor, feed
         self.streams: dict[bytes, FilterStream] = {}
         self.index: FilterIndex[FilterStream] = FilterIndex()
         self._is_ready = False
@@ -300,40 +299,40 @@ class NodeTypeWatch:
     def mark_ready(self) -> None:
         if not self._is_ready:
             self._is_ready = True
-            self.desk.mark_ready(self)
+            self.tenant.mark_ready(self)
 
     def take_ready(self) -> list[tuple[Stream, int, bytes]]:
         self._is_ready = False
-        told: list[tuple[Stream, int, bytes]] = []
+        matched: list[tuple[Stream, int, bytes]] = []
         for event in self.feed.take():
-            told += self._judge(event)
-        return told
+            matched += self._match_filters(event)
+        return matched
 
-    def _judge(self, event: Event) -> list[tuple[Stream, int, bytes]]:
+    def _match_filters(self, event: Event) -> list[tuple[Stream, int, bytes]]:
         """Evaluate one change against the candidate filters and append an event to each stream that it affects."""
-        desk, begun = self.desk, self.desk.clock.monotonic()
-        now, told, asked = timestamp_to_ms(desk.clock.now()), list[tuple[Stream, int, bytes]](), 0
+        tenant, begun = self.tenant, self.tenant.clock.monotonic()
+        now, matched, candidates = timestamp_to_ms(tenant.clock.now()), list[tuple[Stream, int, bytes]](), 0
         images = before, after = _images(event)
         for stream in self.index.candidates(images):
-            asked += 1
+            candidates += 1
             delta = stream.delta_for(before, after, now)
             if delta is not None:
-                told.append((stream, *stream.append(b'"delta"', delta, event.tick)))
-        desk.candidates += asked
-        desk.matches += len(told)
-        milliseconds = (desk.clock.monotonic() - begun) * 1000
-        subject = f"{desk.tenant}/{self.collection}"
+                matched.append((stream, *stream.append(b'"delta"', delta, event.tick)))
+        tenant.candidates += candidates
+        tenant.matches += len(matched)
+        milliseconds = (tenant.clock.monotonic() - begun) * 1000
+        subject = f"{tenant.name}/{self.collection}"
         if milliseconds >= SLOW_FILTER_MS:
-            text = f"{asked} filters over {subject} took {milliseconds:.0f} ms for one change"
+            text = f"{candidates} filters over {subject} took {milliseconds:.0f} ms for one change"
             log_sampled("filter.slow", subject, text)
-        if len(told) >= LARGE_MATCH_COUNT:
-            log_sampled("change.wide", subject, f"One change of {subject} matched {len(told)} filters")
-        return told
+        if len(matched) >= LARGE_MATCH_COUNT:
+            log_sampled("change.wide", subject, f"One change of {subject} matched {len(matched)} filters")
+        return matched
 
     def close_unused(self) -> None:
         """Close the watch if no filter uses it."""
         if not self.streams:
-            self.desk.close_tap(self)
+            self.tenant.close_node_type_watch(self)
 
     def documents(self, event: Event) -> list[dict[str, Any]]:
         return [dict(row["d"]) for row in event.matches or ()]
@@ -342,22 +341,28 @@ class NodeTypeWatch:
 class FilterStream(Stream):
     """The documents of a collection that match a filter, as enter, update, leave and delete deltas."""
 
-    __slots__ = ("_filter", "include_data", "tap")
+    __slots__ = ("_filter", "include_data", "node_type_watch")
 
     def __init__(
-        self, tap: NodeTypeWatch, number: int, key: bytes, condition: DocumentFilter, *, include_data: bool
+        self,
+        node_type_watch: NodeTypeWatch,
+        number: int,
+        key: bytes,
+        condition: DocumentFilter,
+        *,
+        include_data: bool,
     ) -> None:
-        super().__init__(tap.desk, number, key, tap.actor)
-        self.tap = tap
+        super().__init__(node_type_watch.tenant, number, key, node_type_watch.actor)
+        self.node_type_watch = node_type_watch
         self._filter = condition
         self.include_data = include_data
-        tap.streams[key] = self
-        tap.index.add(self, condition.expression)
+        node_type_watch.streams[key] = self
+        node_type_watch.index.add(self, condition.expression)
 
     def matches(self, document: Mapping[str, Any] | None, op: str, before: Mapping[str, Any] | None) -> bool:
         if document is None:
             return False
-        collection = self.tap.collection
+        collection = self.node_type_watch.collection
         return self._filter.matches(
             FilterInput(doc=document, id=str(document["id"]), collection=collection, op=op, before=before)
         )
@@ -381,7 +386,7 @@ class FilterStream(Stream):
         delta = {
             "type": kind,
             "reason": reason,
-            "id": f"{self.tap.collection}/{document['id']}",
+            "id": f"{self.node_type_watch.collection}/{document['id']}",
             "timestamp": now_ms,
         }
         if self.include_data and is_now:
@@ -391,9 +396,9 @@ class FilterStream(Stream):
     def close(self) -> None:
         super().close()
         assert self.stream_key is not None
-        self.tap.streams.pop(self.stream_key, None)
-        self.tap.index.remove(self)
-        self.tap.close_unused()
+        self.node_type_watch.streams.pop(self.stream_key, None)
+        self.node_type_watch.index.remove(self)
+        self.node_type_watch.close_unused()
 
 
 def _images(event: Event) -> tuple[dict[str, Any] | None, dict[str, Any] | None]:

@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 __all__ = ["claims_hash", "filter_key", "is_shareable", "watch_key"]
 
 _canonical = msgspec.json.Encoder(order="sorted")
-_OWN_NAMES = re.compile(r"#(?!self\b|\$)\w|\bcurrent_session\b", re.IGNORECASE)
+_SESSION_NAMES = re.compile(r"#(?!self\b|\$)\w|\bcurrent_session\b", re.IGNORECASE)
 """Names that mean something else in another session."""
 _SHAREABLE_OPTIONS = frozenset({"ordering", "filter", "buffer"})
 """Options that are shareable with any value."""
@@ -41,7 +41,7 @@ _SHAREABLE_WORDS = {
 
 
 def filter_key(
-    desk: Tenant,
+    tenant: Tenant,
     actor: str | None,
     query: CollectionQuery,
     auth: dict[str, Any] | None,
@@ -52,7 +52,7 @@ def filter_key(
     """Return the key of a filter, bound to the requester and time. Equal filters over one collection share it."""
     condition = canonical_text(bind_request(query.condition, FilterRequest(auth=auth, time=moment)))
     return subscription_hash(
-        desk.tenant, actor or "", "filter", query.collection, condition, str(include_data)
+        tenant.name, actor or "", "filter", query.collection, condition, str(include_data)
     )
 
 
@@ -63,7 +63,7 @@ def claims_hash(client: Client) -> bytes:
 
 def is_shareable(statement: ast.Watch, text: str) -> bool:
     """Return True if one watch can serve all subscribers with equal rights."""
-    if statement.actions or _OWN_NAMES.search(text):
+    if statement.actions or _SESSION_NAMES.search(text):
         return False
     for option in statement.options:
         word = option.value.name if isinstance(option.value, ast.OptionValue) else None
@@ -72,10 +72,10 @@ def is_shareable(statement: ast.Watch, text: str) -> bool:
     return True
 
 
-def watch_key(desk: Tenant, actor: str | None, text: str, params: dict[str, Any]) -> bytes:
+def watch_key(tenant: Tenant, actor: str | None, text: str, params: dict[str, Any]) -> bytes:
     """Return the key of a watch: the text without its constants, then the constants and parameters."""
     lifted = extract_literals(text)
     plan = text
     if lifted is not None:
         plan = canonical_text(([" ".join(part.split()) for part in lifted.key], lifted.literals))
-    return subscription_hash(desk.tenant, actor or "", "watch", plan, canonical_text(sorted(params.items())))
+    return subscription_hash(tenant.name, actor or "", "watch", plan, canonical_text(sorted(params.items())))

@@ -28,18 +28,18 @@ class Tenant:
         self,
         database: Database,
         *,
-        seal: TokenSigner,
-        bounds: ReplayLimits,
+        signer: TokenSigner,
+        limits: ReplayLimits,
         clock: Clock,
-        ring: Callable[[Any], None],
+        mark_ready: Callable[[Any], None],
     ) -> None:
         self.database = database
-        self.tenant = database.name
+        self.name = database.name
         self.clock = clock
-        self.mark_ready = ring
+        self.mark_ready = mark_ready
         self.seq = database.boot << 32
         """Last seq of partition 0. It starts above every seq that earlier openings of the database can have used."""
-        self.window = ReplayWindow(bounds)
+        self.window = ReplayWindow(limits)
         self.streams: dict[bytes, Stream] = {}
         """Streams that can be joined and resumed, by stream key."""
         self.durable_streams: dict[str, WatchStream] = {}
@@ -54,7 +54,7 @@ class Tenant:
         self.event_prefix = (
             b'{"type":"event","payload":{"version":1,"tenant":' + encode(database.name) + b',"subId":'
         )
-        self._seal = seal
+        self._signer = signer
         self._sessions: dict[str | None, list[Session]] = {}
         self._counts: dict[str, int] = {}
 
@@ -64,12 +64,14 @@ class Tenant:
 
     # --- resume tokens ------------------------------------------------------------------------------------------
 
-    def sign_token(self, stream: Stream, seq: int, *, pending: bool = False) -> str:
+    def sign_token(self, stream: Stream, seq: int, *, snapshot_pending: bool = False) -> str:
         assert stream.stream_key is not None
-        return self._seal.sign(self.tenant, stream.stream_key, self.database.epoch, seq, pending=pending)
+        return self._signer.sign(
+            self.name, stream.stream_key, self.database.epoch, seq, snapshot_pending=snapshot_pending
+        )
 
     def verify_token(self, text: str) -> ResumeToken | None:
-        return self._seal.verify(self.tenant, text)
+        return self._signer.verify(self.name, text)
 
     # --- shared watches -----------------------------------------------------------------------------------------
 
@@ -113,13 +115,13 @@ class Tenant:
             text = f"query.collection: no collection or node type is named {collection[:80]!r}"
             raise FilterError("E1201", text, fields={"collection": collection[:80]})
         feed = self.create_shared_watch(actor, f"WATCH d: {collection} [initial: none] RETURN d", {})
-        tap = self.node_type_watches[collection, actor] = NodeTypeWatch(self, collection, actor, feed)
-        feed.listen(tap.mark_ready)
-        return tap
+        watch = self.node_type_watches[collection, actor] = NodeTypeWatch(self, collection, actor, feed)
+        feed.listen(watch.mark_ready)
+        return watch
 
-    def close_tap(self, tap: NodeTypeWatch) -> None:
-        del self.node_type_watches[tap.collection, tap.actor]
-        self.release_shared_watch(tap.actor, tap.feed)
+    def close_node_type_watch(self, watch: NodeTypeWatch) -> None:
+        del self.node_type_watches[watch.collection, watch.actor]
+        self.release_shared_watch(watch.actor, watch.feed)
 
     def close_stream(self, stream: Stream) -> None:
         if stream.stream_key is not None and self.streams.get(stream.stream_key) is stream:

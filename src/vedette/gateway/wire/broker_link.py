@@ -97,8 +97,7 @@ class CloseConnection(_Record, tag="close_connection"):
 
     conn: int
     clean: bool
-    """True if the client closed it or the server asked it to. Its held deliveries are then requeued without an attempt.
-    """
+    """True if client or server closed it on purpose. Held deliveries are then requeued without an attempt."""
     may_resume: bool
     """True if the client may reconnect and resume. Its streams are then kept for a while."""
 
@@ -186,7 +185,7 @@ class GatewayStats(_Record, tag="gateway_stats"):
     outbox_bytes: int
     outbox_limit_bytes: int
     load: int
-    tally: Counters
+    counters: Counters
 
 
 GatewayRequest = (
@@ -211,7 +210,7 @@ class Welcome(_Record, tag="welcome"):
 
 
 class LinkRejected(_Record, tag="link_rejected"):
-    why: str
+    reason: str
 
 
 class Drain(_Record, tag="drain"):
@@ -285,7 +284,7 @@ class ReplayedEvents(_Record, tag="replayed_events"):
     """Events that a subscription missed. `more` is True if further events remain."""
 
     conn: int
-    sub: str
+    sub_id: str
     events: list[tuple[int, bytes]]
     more: bool
 
@@ -294,7 +293,7 @@ class ResyncRequired(_Record, tag="resync_required"):
     """A subscription cannot catch up; its client must resync."""
 
     conn: int
-    sub: str
+    sub_id: str
     reason: str
 
 
@@ -323,7 +322,7 @@ BrokerRecord = (
 
 _encoder = msgspec.msgpack.Encoder()
 _requests = msgspec.msgpack.Decoder(list[Hello | GatewayStats | GatewayRequest])
-_said = msgspec.msgpack.Decoder(list[BrokerRecord])
+_records = msgspec.msgpack.Decoder(list[BrokerRecord])
 
 
 def encode_batch(records: list[Any]) -> bytes:
@@ -334,12 +333,12 @@ def encode_batch(records: list[Any]) -> bytes:
 
 def encode_frames(
     records: list[Any],
-    most_bytes: int = FRAME_BYTES,
-    unsaid: Callable[[Any], None] = lambda _: None,
+    max_bytes: int = FRAME_BYTES,
+    on_failed: Callable[[Any], None] = lambda _: None,
 ) -> list[bytes]:
     """Encode records as one or more frames, splitting batches that are too large.
 
-    A record that cannot be encoded is logged and dropped without affecting the others; `unsaid` is called with it.
+    A record that cannot be encoded is logged and dropped without affecting the others; `on_failed` is called with it.
     """
     try:
         frame = encode_batch(records)
@@ -347,16 +346,16 @@ def encode_frames(
         if len(records) == 1:
             extra = {"action": "link.unsaid", "record": type(records[0]).__name__}
             _log.exception("A record cannot be encoded and is dropped", extra=extra)
-            unsaid(records[0])
+            on_failed(records[0])
             return []
     else:
-        if len(frame) <= most_bytes or len(records) == 1:
+        if len(frame) <= max_bytes or len(records) == 1:
             return [frame]
     half = len(records) // 2
     return [
         frame
         for part in (records[:half], records[half:])
-        for frame in encode_frames(part, most_bytes, unsaid)
+        for frame in encode_frames(part, max_bytes, on_failed)
     ]
 
 
@@ -371,4 +370,4 @@ def payload_bytes(record: Any) -> int:
 
 def decode_batch(body: bytes, *, from_gateway: bool) -> list[Any]:
     """Decode the records of a frame. Raise msgspec.MsgspecError if it is invalid."""
-    return list(_requests.decode(body) if from_gateway else _said.decode(body))
+    return list(_requests.decode(body) if from_gateway else _records.decode(body))

@@ -224,7 +224,7 @@ def decode_message(data: bytes | str) -> Message:
         raise MessageError("unknown_type", text, envelope.id)
     raw: bytes = bytes(envelope.payload)
     if raw in (b"null", b"{}"):
-        raw = _raised_fields(data) if envelope.type == "resume" else b"{}"
+        raw = _top_level_fields(data) if envelope.type == "resume" else b"{}"
     try:
         payload = decoder.decode(raw)
     except (msgspec.MsgspecError, UnicodeError, RecursionError) as error:
@@ -250,22 +250,22 @@ def _check_values(payload: Execute | Subscribe, id: str | None) -> None:
         raise MessageError("invalid_payload", text, id)
 
 
-def is_portable(value: Any, deepest: int) -> bool:
+def is_portable(value: Any, max_nesting: int) -> bool:
     """Return True if the value fits 64-bit integers and the nesting limit, so that every process can decode it."""
     kind = type(value)
     if kind is int:
         return bool(-(2**63) <= value < 2**64)
     if kind is not dict and kind is not list:
         return True
-    if not deepest:
+    if not max_nesting:
         return False
     for each in value.values() if kind is dict else value:
-        if type(each) is not str and not is_portable(each, deepest - 1):
+        if type(each) is not str and not is_portable(each, max_nesting - 1):
             return False
     return True
 
 
-def _raised_fields(data: bytes | str) -> bytes:
+def _top_level_fields(data: bytes | str) -> bytes:
     try:
         return _encoder.encode(
             {k: v for k, v in msgspec.structs.asdict(_top_level.decode(data)).items() if v is not None}
@@ -294,16 +294,16 @@ def encode(value: Any) -> bytes:
     return _encoder.encode(value)
 
 
-_AS_THEY_ARE = frozenset((str, int, float, bool, type(None)))
+_JSON_TYPES = frozenset((str, int, float, bool, type(None)))
 
 
 def to_wire(value: Any) -> Any:
     """Return the JSON form of a value: timestamps as ISO-8601 in UTC with milliseconds, durations as milliseconds."""
     kind = type(value)
-    if kind in _AS_THEY_ARE:
+    if kind in _JSON_TYPES:
         return value
     if kind is dict or isinstance(value, Mapping):
-        return {name: each if type(each) in _AS_THEY_ARE else to_wire(each) for name, each in value.items()}
+        return {name: each if type(each) in _JSON_TYPES else to_wire(each) for name, each in value.items()}
     if isinstance(value, list | tuple):
         return [to_wire(each) for each in value]
     if isinstance(value, datetime):
@@ -315,12 +315,12 @@ def to_wire(value: Any) -> Any:
 
 def decode_params(params: Mapping[str, Any]) -> dict[str, Any]:
     """Return parameters as engine values. `{"type": "timestamp" | "duration", "value": …}` encodes those two types."""
-    return {name: _live(name, value) for name, value in params.items()}
+    return {name: _decode_param(name, value) for name, value in params.items()}
 
 
-def _live(name: str, value: Any) -> Any:
+def _decode_param(name: str, value: Any) -> Any:
     if isinstance(value, list):
-        return [_live(name, each) for each in value]
+        return [_decode_param(name, each) for each in value]
     if not isinstance(value, dict):
         return value
     kind, inner = value.get("type"), value.get("value")

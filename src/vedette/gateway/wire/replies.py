@@ -11,33 +11,33 @@ from vedette.engine.context.result import Result
 from vedette.gateway.wire import broker_link as link
 from vedette.gateway.wire.messages import MessageError, encode, encode_message, to_wire
 
-__all__ = ["is_heavy", "managed", "result_message", "settling_statement", "too_large"]
+__all__ = ["is_larger_than", "manage_reply", "result_message", "settle_statement", "too_large"]
 
 
-def is_heavy(result: Result, light_bytes: int) -> bool:
-    """Return True if the rows hold more text than `light_bytes`. Stops as soon as the answer is known."""
+def is_larger_than(result: Result, limit_bytes: int) -> bool:
+    """Return True if the rows hold more text than `limit_bytes`. Stops as soon as the answer is known."""
     size = 0
     for row in result.rows:
-        size += sum(map(_weight, row))
-        if size > light_bytes:
+        size += sum(map(_text_bytes, row))
+        if size > limit_bytes:
             return True
     return False
 
 
-def _weight(value: Any) -> int:
+def _text_bytes(value: Any) -> int:
     if isinstance(value, str):
         return len(value)
     if isinstance(value, Mapping):
-        return sum(map(_weight, value.values()))
+        return sum(map(_text_bytes, value.values()))
     if isinstance(value, list | tuple):
-        return sum(map(_weight, value))
+        return sum(map(_text_bytes, value))
     return 8
 
 
-def result_message(result: Result | list[Result], id: str | None, most_bytes: int) -> bytes:
-    """Encode the reply to `execute`. Raise MessageError `too_large` if it exceeds `most_bytes`."""
+def result_message(result: Result | list[Result], id: str | None, max_bytes: int) -> bytes:
+    """Encode the reply to `execute`. Raise MessageError `too_large` if it exceeds `max_bytes`."""
     results = result if isinstance(result, list) else [result]
-    left = most_bytes
+    left = max_bytes
     payloads = []
     for each in results:
         rows: list[msgspec.Raw] = []
@@ -45,20 +45,20 @@ def result_message(result: Result | list[Result], id: str | None, most_bytes: in
             data = encode([to_wire(value) for value in row])
             left -= len(data) + 1
             if left < 0:
-                raise too_large("The result", most_bytes, _what_to_do(results))
+                raise too_large("The result", max_bytes, _advice(results))
             rows.append(msgspec.Raw(data))
         payloads.append(_result_payload(each, rows))
     return encode_message("result", {"results": payloads} if isinstance(result, list) else payloads[0], id)
 
 
-def _what_to_do(results: list[Result]) -> str:
+def _advice(results: list[Result]) -> str:
     if any(r.created or r.modified or r.deleted or r.linked or r.unlinked for r in results):
         return "the statement was executed; return fewer rows or columns"
     return "use LIMIT or return fewer columns"
 
 
-def too_large(what: str, most_bytes: int, advice: str) -> MessageError:
-    return MessageError("too_large", f"{what} has more than {most_bytes} bytes: {advice}")
+def too_large(what: str, max_bytes: int, advice: str) -> MessageError:
+    return MessageError("too_large", f"{what} has more than {max_bytes} bytes: {advice}")
 
 
 def _result_payload(result: Result, rows: list[msgspec.Raw]) -> dict[str, Any]:
@@ -80,7 +80,7 @@ def _result_payload(result: Result, rows: list[msgspec.Raw]) -> dict[str, Any]:
     return payload
 
 
-def settling_statement(record: link.SettleDelivery) -> tuple[str, dict[str, Any]]:
+def settle_statement(record: link.SettleDelivery) -> tuple[str, dict[str, Any]]:
     """Return the statement and parameters for an ack, nack or extend message."""
     params: dict[str, Any] = {"delivery": record.delivery}
     options: list[str] = []
@@ -92,7 +92,7 @@ def settling_statement(record: link.SettleDelivery) -> tuple[str, dict[str, Any]
     return f"{record.operation.upper()} $delivery{bracket}", params
 
 
-def managed(record: link.ManageRequest, **more: Any) -> bytes:
+def manage_reply(record: link.ManageRequest, **more: Any) -> bytes:
     """Encode the reply to pause, resume, cancel, alter and pull."""
     return encode_message(
         "manage_ack", {"subId": record.sub_id, "operation": record.operation, **more}, record.id

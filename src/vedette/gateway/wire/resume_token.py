@@ -19,14 +19,14 @@ from struct import Struct
 
 __all__ = ["ResumeToken", "TokenSigner", "subscription_hash"]
 
-_FORM = 2
+_VERSION = 2
 _HEAD = Struct(">B16sqI")
-_PLACE = Struct(">Iq")
+_POSITION = Struct(">Iq")
 _MAC_BYTES = 16
 """BLAKE2b with a key takes a quarter of HMAC's time, and every event carries a token."""
-_MOST_KEY_BYTES = hashlib.blake2b.MAX_KEY_SIZE
-_MOST_PARTITIONS = 4096
-_LONGEST = (_HEAD.size + _MOST_PARTITIONS * _PLACE.size + _MAC_BYTES) * 2
+_MAX_KEY_BYTES = hashlib.blake2b.MAX_KEY_SIZE
+_MAX_PARTITIONS = 4096
+_MAX_TOKEN_CHARS = (_HEAD.size + _MAX_PARTITIONS * _POSITION.size + _MAC_BYTES) * 2
 _PENDING = 1
 
 
@@ -56,52 +56,52 @@ class TokenSigner:
     def __init__(self, secret: bytes) -> None:
         if len(secret) < 16:
             raise ValueError("a secret must have at least 16 bytes")
-        self._key = secret if len(secret) <= _MOST_KEY_BYTES else hashlib.blake2b(secret).digest()
-        self._begun: tuple[str, hashlib.blake2b] = ("", self._begin(""))
+        self._key = secret if len(secret) <= _MAX_KEY_BYTES else hashlib.blake2b(secret).digest()
+        self._tenant_mac: tuple[str, hashlib.blake2b] = ("", self._start_mac(""))
         """Tenant of the last token and the MAC state after its name. The next token usually has the same tenant."""
 
-    def seal(self, tenant: str, token: ResumeToken) -> str:
-        head = _HEAD.pack(_FORM, token.stream_key, token.epoch, _PENDING if token.snapshot_pending else 0)
-        places = b"".join(_PLACE.pack(partition, seq) for partition, seq in sorted(token.seqs.items()))
-        return self._sealed(tenant, head + places)
+    def sign_token(self, tenant: str, token: ResumeToken) -> str:
+        head = _HEAD.pack(_VERSION, token.stream_key, token.epoch, _PENDING if token.snapshot_pending else 0)
+        positions = b"".join(_POSITION.pack(partition, seq) for partition, seq in sorted(token.seqs.items()))
+        return self._encode(tenant, head + positions)
 
-    def sign(self, tenant: str, subscription: bytes, epoch: int, seq: int, *, pending: bool) -> str:
+    def sign(self, tenant: str, stream_key: bytes, epoch: int, seq: int, *, snapshot_pending: bool) -> str:
         """Sign a position in partition 0. One token is made per event, so this path does no other work."""
-        head = _HEAD.pack(_FORM, subscription, epoch, _PENDING if pending else 0)
-        return self._sealed(tenant, head + _PLACE.pack(0, seq))
+        head = _HEAD.pack(_VERSION, stream_key, epoch, _PENDING if snapshot_pending else 0)
+        return self._encode(tenant, head + _POSITION.pack(0, seq))
 
-    def _sealed(self, tenant: str, body: bytes) -> str:
+    def _encode(self, tenant: str, body: bytes) -> str:
         return urlsafe_b64encode(body + self._mac(tenant, body)).rstrip(b"=").decode()
 
     def verify(self, tenant: str, text: str) -> ResumeToken | None:
         """Return the token, or None if it was not signed here for this tenant. Compares in constant time."""
-        if len(text) > _LONGEST or not text.isascii():
+        if len(text) > _MAX_TOKEN_CHARS or not text.isascii():
             return None
         try:
             data = urlsafe_b64decode(text + "=" * (-len(text) % 4))
         except (ValueError, Base64Error):
             return None
         body, mac = data[:-_MAC_BYTES], data[-_MAC_BYTES:]
-        places = len(body) - _HEAD.size
-        if places < 0 or places % _PLACE.size or not hmac.compare_digest(mac, self._mac(tenant, body)):
+        size = len(body) - _HEAD.size
+        if size < 0 or size % _POSITION.size or not hmac.compare_digest(mac, self._mac(tenant, body)):
             return None
-        form, subscription, epoch, flags = _HEAD.unpack_from(body)
-        if form != _FORM:
+        version, stream_key, epoch, flags = _HEAD.unpack_from(body)
+        if version != _VERSION:
             return None
-        seqs = dict(_PLACE.iter_unpack(body[_HEAD.size :]))
+        seqs = dict(_POSITION.iter_unpack(body[_HEAD.size :]))
         return ResumeToken(
-            stream_key=subscription, epoch=epoch, seqs=seqs, snapshot_pending=bool(flags & _PENDING)
+            stream_key=stream_key, epoch=epoch, seqs=seqs, snapshot_pending=bool(flags & _PENDING)
         )
 
     def _mac(self, tenant: str, body: bytes) -> bytes:
-        known, begun = self._begun
+        known, begun = self._tenant_mac
         if known != tenant:
-            begun = self._begin(tenant)
-            self._begun = (tenant, begun)
+            begun = self._start_mac(tenant)
+            self._tenant_mac = (tenant, begun)
         mac = begun.copy()
         mac.update(body)
         return mac.digest()
 
-    def _begin(self, tenant: str) -> hashlib.blake2b:
+    def _start_mac(self, tenant: str) -> hashlib.blake2b:
         name = tenant.encode()
         return hashlib.blake2b(len(name).to_bytes(4, "big") + name, key=self._key, digest_size=_MAC_BYTES)

@@ -21,13 +21,13 @@ MAX_SNAPSHOT_BYTES = 16 * 1024 * 1024
 
 def snapshot_page(query: CollectionQuery, documents: Sequence[dict[str, Any]]) -> dict[str, Any]:
     """Return one ordered page; `cursor` is set if there are more. Raise FilterError if the page is too large."""
-    ordered = sorted(documents, key=lambda d: _place(d, query.order_by))
+    ordered = sorted(documents, key=lambda d: _sort_position(d, query.order_by))
     if query.start_after is not None:
-        place = _read_cursor(query.start_after)
+        start = _read_cursor(query.start_after)
         try:
-            ordered = [d for d in ordered if _place(d, query.order_by) > place]
+            ordered = [d for d in ordered if _sort_position(d, query.order_by) > start]
         except TypeError:
-            raise _no_cursor() from None
+            raise _invalid_cursor() from None
     limit = query.limit if query.limit is not None else MAX_SNAPSHOT_DOCUMENTS
     page = ordered[:limit]
     if query.limit is None and len(ordered) > MAX_SNAPSHOT_DOCUMENTS:
@@ -39,15 +39,15 @@ def snapshot_page(query: CollectionQuery, documents: Sequence[dict[str, Any]]) -
     return answer
 
 
-class _Place(tuple[Any, ...]):
+class _SortPosition(tuple[Any, ...]):
     """Sort position of a document. Compares term by term, each in its own direction."""
 
     __slots__ = ()
 
 
-def _place(document: Mapping[str, Any], order: Sequence[SortKey]) -> _Place:
+def _sort_position(document: Mapping[str, Any], order: Sequence[SortKey]) -> _SortPosition:
     terms = [_term(_field(document, each.field), each.descending) for each in order]
-    return _Place((*terms, _term(str(document["id"]), False)))
+    return _SortPosition((*terms, _term(str(document["id"]), False)))
 
 
 def _field(document: Mapping[str, Any], path: str) -> Any:
@@ -100,7 +100,7 @@ def _term(value: Any, descending: bool) -> _Term:
 def _write_cursor(document: Mapping[str, Any], order: Sequence[SortKey]) -> str:
     terms = [
         [t.rank, t.value.decode() if isinstance(t.value, bytes) else t.value, t.descending]
-        for t in _place(document, order)
+        for t in _sort_position(document, order)
     ]
     return urlsafe_b64encode(_canonical.encode(terms)).rstrip(b"=").decode()
 
@@ -108,15 +108,15 @@ def _write_cursor(document: Mapping[str, Any], order: Sequence[SortKey]) -> str:
 _cursor_terms = msgspec.json.Decoder(list[tuple[int, int | float | str | bool, bool]])
 
 
-def _read_cursor(text: str) -> _Place:
+def _read_cursor(text: str) -> _SortPosition:
     try:
         terms = _cursor_terms.decode(urlsafe_b64decode(text + "=" * (-len(text) % 4)))
     except (ValueError, msgspec.MsgspecError):
-        raise _no_cursor() from None
-    return _Place(
+        raise _invalid_cursor() from None
+    return _SortPosition(
         _Term(rank, value.encode() if isinstance(value, str) else value, down) for rank, value, down in terms
     )
 
 
-def _no_cursor() -> FilterError:
+def _invalid_cursor() -> FilterError:
     return FilterError("E1201", "query.startAfter: not a cursor of an earlier page")

@@ -16,8 +16,8 @@ __all__ = ["QUERY_KEYS", "add_ignored_fields", "drop_unknown_fields"]
 
 QUERY_KEYS = frozenset({"collection", "filters", "filter", "orderBy", "limit", "startAfter", "showDeleted"})
 _ITEM_KEYS = {"filters": frozenset({"field", "op", "value"}), "orderBy": frozenset({"field", "direction"})}
-_MOST_NAMED = 16
-_LONGEST = 80
+_MAX_NAMES = 16
+_MAX_NAME_CHARS = 80
 """Characters of a name that are echoed."""
 
 
@@ -26,17 +26,23 @@ def drop_unknown_fields(msg: Message) -> tuple[Subscribe, tuple[str, ...]]:
     payload: Subscribe = msg.payload
     ignored = list(msg.unknown_fields)
     if payload.query is not None:
-        payload = msgspec.structs.replace(payload, query=_known(payload.query, QUERY_KEYS, "query", ignored))
-    return payload, tuple(name[:_LONGEST] for name in ignored[:_MOST_NAMED])
+        payload = msgspec.structs.replace(
+            payload, query=_drop_unknown(payload.query, QUERY_KEYS, "query", ignored)
+        )
+    return payload, tuple(name[:_MAX_NAME_CHARS] for name in ignored[:_MAX_NAMES])
 
 
-def _known(record: dict[str, Any], keys: frozenset[str], where: str, ignored: list[str]) -> dict[str, Any]:
+def _drop_unknown(
+    record: dict[str, Any], keys: frozenset[str], where: str, ignored: list[str]
+) -> dict[str, Any]:
     ignored += [f"{where}.{name}" for name in record if name not in keys]
     known = {name: value for name, value in record.items() if name in keys}
     for name, inner in _ITEM_KEYS.items() if keys is QUERY_KEYS else ():
         if isinstance(items := known.get(name), list):
             known[name] = [
-                _known(item, inner, f"{where}.{name}[{number}]", ignored) if isinstance(item, dict) else item
+                _drop_unknown(item, inner, f"{where}.{name}[{number}]", ignored)
+                if isinstance(item, dict)
+                else item
                 for number, item in enumerate(items)
             ]
     return known

@@ -3,24 +3,24 @@
 from __future__ import annotations
 
 from vedette.gateway.wire import broker_link as link
-from vedette.gateway.wire import messages as frames
+from vedette.gateway.wire import messages
 from vedette.gateway.wire.messages import Message, MessageError
 from vedette.gateway.wire.unknown_fields import drop_unknown_fields
 
 __all__ = ["check_subscribe", "execute_request", "manage_request", "resume_request", "settle_request"]
 
-_MOST_AT_ONCE = 100_000
-_LONGEST_SPAN_MS = 10**12
+_MAX_EVENTS = 100_000
+_MAX_SPAN_MS = 10**12
 
 
 def execute_request(conn: int, msg: Message) -> link.ExecuteRequest:
-    payload: frames.Execute = msg.payload
-    params = frames.decode_params(payload.params)
+    payload: messages.Execute = msg.payload
+    params = messages.decode_params(payload.params)
     kind = "run" if payload.script else "execute"
     return link.ExecuteRequest(conn=conn, id=msg.id, kind=kind, text=payload.statement, params=params)
 
 
-def check_subscribe(msg: Message) -> tuple[frames.Subscribe, tuple[str, ...]]:
+def check_subscribe(msg: Message) -> tuple[messages.Subscribe, tuple[str, ...]]:
     """Return the subscribe payload and the ignored keys. Raise MessageError without an id or a single target."""
     payload, ignored = drop_unknown_fields(msg)
     if not msg.id:
@@ -31,27 +31,27 @@ def check_subscribe(msg: Message) -> tuple[frames.Subscribe, tuple[str, ...]]:
         text = "subscribe: exactly one of watch, attach, query and collection is required"
         raise MessageError("invalid_payload", text, msg.id)
     for name, value, least in (("prefetch", payload.prefetch, 0), ("maxUnacked", payload.max_unacked, 1)):
-        if value is not None and not least <= value <= _MOST_AT_ONCE:
-            text = f"subscribe: {name} must be between {least} and {_MOST_AT_ONCE}"
+        if value is not None and not least <= value <= _MAX_EVENTS:
+            text = f"subscribe: {name} must be between {least} and {_MAX_EVENTS}"
             raise MessageError("invalid_payload", text, msg.id)
-    frames.decode_params(payload.params)
+    messages.decode_params(payload.params)
     return payload, ignored
 
 
 def resume_request(conn: int, msg: Message) -> link.ResumeRequest:
-    payload: frames.Resume = msg.payload
+    payload: messages.Resume = msg.payload
     sub = payload.subId or msg.id
     if not sub:
         text = "resume: the message needs an id or subId, which names the subscription"
         raise MessageError("invalid_payload", text)
-    if len(sub) > frames.MAX_ID_CHARS:
-        text = f"resume: subId may have at most {frames.MAX_ID_CHARS} characters"
+    if len(sub) > messages.MAX_ID_CHARS:
+        text = f"resume: subId may have at most {messages.MAX_ID_CHARS} characters"
         raise MessageError("invalid_payload", text, msg.id)
     last = _last_seqs(payload, msg.id)
     return link.ResumeRequest(conn=conn, id=msg.id, sub_id=sub, token=payload.token, last_seq=last)
 
 
-def _last_seqs(payload: frames.Resume, id: str | None) -> dict[int, int] | None:
+def _last_seqs(payload: messages.Resume, id: str | None) -> dict[int, int] | None:
     """Return `lastSeq` by partition; a plain number means partition 0."""
     if payload.lastSeq is None:
         return None
@@ -71,7 +71,7 @@ def settle_request(conn: int, msg: Message) -> link.SettleDelivery:
     """Return the request for `ack` of a delivery, `nack` or `extend`."""
     payload = msg.payload
     span = getattr(payload, "delay" if msg.type == "nack" else "by", None)
-    if span is not None and not 0 <= span <= _LONGEST_SPAN_MS:
+    if span is not None and not 0 <= span <= _MAX_SPAN_MS:
         raise MessageError("invalid_payload", f"{msg.type}: the duration is out of range", msg.id)
     return link.SettleDelivery(
         conn=conn,
@@ -86,9 +86,9 @@ def settle_request(conn: int, msg: Message) -> link.SettleDelivery:
 
 
 def manage_request(conn: int, msg: Message) -> link.ManageRequest:
-    payload: frames.Manage = msg.payload
-    if payload.limit is not None and not 1 <= payload.limit <= _MOST_AT_ONCE:
-        raise MessageError("invalid_payload", f"manage: limit must be between 1 and {_MOST_AT_ONCE}", msg.id)
+    payload: messages.Manage = msg.payload
+    if payload.limit is not None and not 1 <= payload.limit <= _MAX_EVENTS:
+        raise MessageError("invalid_payload", f"manage: limit must be between 1 and {_MAX_EVENTS}", msg.id)
     return link.ManageRequest(
         conn=conn,
         id=msg.id,

@@ -49,14 +49,14 @@ def test_a_batch_that_was_over_before_counts(version: int, live: bool, causal: b
     stream = Heard(version=version, causal=causal)
     telling = CollectionPublisher(stream, lambda *_: None)  # type: ignore[arg-type]
     telling.registration_started()
-    telling.take(Deliver(number=1, changes=[change(8), change(9)]))
-    telling.take(Complete(offset=9, share=0, shares=1, version=4))
+    telling.receive(Deliver(number=1, changes=[change(8), change(9)]))
+    telling.receive(Complete(offset=9, share=0, shares=1, version=4))
     telling.add(stream, {})  # type: ignore[arg-type]
     telling.publish_early(stream)  # type: ignore[arg-type]
     telling.registration_finished()
     assert stream.told == ([8, 9] if live or not causal else [])
     assert (stream.state is StreamState.LIVE) is live
-    telling.take(Complete(offset=9, share=0, shares=1, version=5))
+    telling.receive(Complete(offset=9, share=0, shares=1, version=5))
     assert stream.told == [8, 9]
     assert stream.state is StreamState.LIVE
 
@@ -67,9 +67,9 @@ def test_the_end_of_a_window_that_was_over_before_is_told() -> None:
     telling = CollectionPublisher(stream, lambda *_: None)  # type: ignore[arg-type]
     end = WindowResult(subscription=7, position=1, payload=b"")
     telling.registration_started()
-    telling.take(Complete(offset=9, share=0, shares=1, version=4))
-    telling.take(Deliver(number=1, windows=[end]))
+    telling.receive(Complete(offset=9, share=0, shares=1, version=4))
+    telling.receive(Deliver(number=1, windows=[end]))
     telling.add(stream, {})  # type: ignore[arg-type]
     telling.publish_early(stream)  # type: ignore[arg-type]
-    telling.take(Deliver(number=2, windows=[end]))
+    telling.receive(Deliver(number=2, windows=[end]))
     assert stream.told == [101]

@@ -42,17 +42,19 @@ def test_a_store_that_is_not_there_is_said_and_holds_nobody_up(tmp_path: Path):
         quotas=Quotas(),
         clock=SystemClock(),
         call=call,
-        lapsed=lambda: None,
-        removed=lambda _: None,
+        on_lease_lost=lambda: None,
+        on_source_removed=lambda _: None,
     )
-    registrar.post(RegisterJob(registration_ids=("1",), tenant="default", wanted=WANTED, done=answers.append))
+    registrar.post(
+        RegisterJob(registration_ids=("1",), tenant="default", request=WANTED, done=answers.append)
+    )
     registrar.post(
         SnapshotJob(
             tenant="default",
             collections={},
-            wanted=WANTED,
+            request=WANTED,
             after=0,
-            told=None,
+            published=None,
             done=answers.append,  # type: ignore[arg-type]
         )
     )

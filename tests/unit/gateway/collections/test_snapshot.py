@@ -57,7 +57,7 @@ def test_what_was_told_and_nothing_else(writes: list[tuple[str, int | None]], da
                 document = decode_image(row.after) if row.after is not None else None
                 if document is not None and at_least_five(COLLECTION, row.key, document):
                     expected[COLLECTION, row.key] = document
-        found = documents_at(journal, "default", [COLLECTION], at_least_five, after=after, told=told)
+        found = documents_at(journal, "default", [COLLECTION], at_least_five, after=after, published=told)
         assert found == (after, expected)
         now = documents_at(journal, "default", [COLLECTION], at_least_five)
         assert now[0] == journal.last_offset()
@@ -91,7 +91,7 @@ def test_pages_are_one_picture_though_somebody_writes_between_them(
 
 
 def test_a_snapshot_has_a_bound(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
-    monkeypatch.setattr(collection_images, "MOST_ROWS", 3)
+    monkeypatch.setattr(collection_images, "MAX_SNAPSHOT_DOCUMENTS", 3)
     journal = journal_with(tmp_path, [(key, 7) for key in "abcd"])
     with pytest.raises(FilterError, match="E1202"):
         documents_at(journal, "default", [COLLECTION], at_least_five)

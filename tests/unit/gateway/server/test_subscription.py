@@ -16,7 +16,7 @@ moves = st.lists(
 
 @given(moves, st.none() | st.integers(1, 4))
 def test_no_move_makes_a_hole(script: list[str], most: int | None):
-    sub = Subscription("s", stream=1, seq=0, key=b"", max_unacked=most)
+    sub = Subscription("s", stream=1, seq=0, recipient_json=b"", max_unacked=most)
     log: list[int] = []  # what the stream said: the window that keeps everything
     got: list[int] = []
     asked: list[int] = []
@@ -62,7 +62,7 @@ def answer_replay(sub: Subscription, log: list[int], asked: list[int], got: list
 
 
 def test_stale_is_told_once_and_final():
-    sub = Subscription("s", stream=1, seq=0, key=b"")
+    sub = Subscription("s", stream=1, seq=0, recipient_json=b"")
     assert sub.mark_stale()
     assert not sub.mark_stale()
     assert not sub.try_send(1)
@@ -99,4 +99,4 @@ def test_an_outbox_clogs_at_high_and_frees_at_low(steps: list[tuple[bool, int]])
             changed = outbox.drained(left)
             assert changed == (clogged and left <= 30)
             clogged = clogged and not changed
-        assert outbox.clogged == clogged
+        assert outbox.is_full == clogged

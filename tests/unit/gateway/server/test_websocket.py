@@ -77,7 +77,7 @@ def test_any_pieces(script: list[tuple[int, str]], data: st.DataObject):
 async def feed(stream: bytes, places: list[int], count: int) -> None:
     clock = ManualClock()
     board = ConnectionRouter(
-        limits=GatewayLimits(), authority=LoopbackAuthenticator(), clock=clock, ask=lambda _: True
+        limits=GatewayLimits(), authority=LoopbackAuthenticator(), clock=clock, submit=lambda _: True
     )
     shell, transport = WebSocketConnection(GatewayServer(board, clock=clock)), Recorder()
     shell.connection_made(transport)
@@ -85,4 +85,4 @@ async def feed(stream: bytes, places: list[int], count: int) -> None:
         shell.data_received(stream[start:end])
     answers = transport.written.split(b"\r\n\r\n", 1)[1]
     assert [answers.count(b'"id":"%d"' % n) for n in range(count)] == [1] * count
-    assert shell.at_rest
+    assert shell.is_idle

@@ -15,9 +15,9 @@ from vedette.gateway.limits import GatewayLimits
 from vedette.gateway.server import router as switchboard
 from vedette.gateway.server.auth import LoopbackAuthenticator
 from vedette.gateway.server.listener import GatewayServer
-from vedette.gateway.server.router import FEW_RUNS, ConnectionRouter
+from vedette.gateway.server.router import MAX_UNBATCHED_RUNS, ConnectionRouter
 from vedette.gateway.server.websocket import WebSocketConnection
-from vedette.gateway.server.write_batcher import MOST_HELD_BYTES
+from vedette.gateway.server.write_batcher import MAX_HELD_BYTES
 from vedette.gateway.wire import broker_link as link
 from vedette.gateway.wire.close_codes import CloseCode
 from vedette.testing import ManualClock
@@ -77,7 +77,7 @@ class Gateway:
             limits=limits or GatewayLimits(),
             authority=LoopbackAuthenticator(),
             clock=self.clock,
-            ask=lambda _: True,
+            submit=lambda _: True,
         )
         server = GatewayServer(self.board, clock=self.clock)
         self.lines = [Line() for _ in range(CLIENTS)]
@@ -120,12 +120,12 @@ def records(script: list[tuple[str, int]], conns: list[int]) -> list[Any]:
             case "told":
                 batch.append(told(stream, seq))
             case "large":
-                batch.append(told(stream, seq, MOST_HELD_BYTES // 2))
+                batch.append(told(stream, seq, MAX_HELD_BYTES // 2))
             case "answer":
                 batch.append(link.Reply(conn=conn, data=b'{"answer":%d}' % seq))
             case "stale":
                 batch.append(
-                    link.ResyncRequired(conn=conns[stream % CLIENTS], sub=f"s{stream}", reason="gap")
+                    link.ResyncRequired(conn=conns[stream % CLIENTS], sub_id=f"s{stream}", reason="gap")
                 )
             case "left":
                 batch.append(link.Unsubscribed(conn=conns[stream % CLIENTS], sub_id=f"s{stream}", data=b"{}"))
@@ -150,9 +150,9 @@ def test_everyone_hears_the_same_bytes_as_without(script: list[tuple[str, int]])
     async def both() -> None:
         corked, plain = Gateway(), Gateway()
         with pytest.MonkeyPatch.context() as patch:
-            patch.setattr(switchboard, "FEW_RUNS", 0)
+            patch.setattr(switchboard, "MAX_UNBATCHED_RUNS", 0)
             corked.board.deliver(records(script, corked.conns))
-            patch.setattr(switchboard, "FEW_RUNS", 1_000)
+            patch.setattr(switchboard, "MAX_UNBATCHED_RUNS", 1_000)
             plain.board.deliver(records(script, plain.conns))
         assert corked.heard() == plain.heard()
         assert corked.board.counters == plain.board.counters
@@ -175,30 +175,30 @@ def test_a_socket_is_written_to_once_for_all_its_streams():
 def test_few_runs_are_written_as_they_come():
     async def directly() -> None:
         gateway = Gateway()
-        gateway.board.deliver([told(stream, 1) for stream in range(FEW_RUNS)])
-        assert sum(len(line.writes) for line in gateway.lines) == FEW_RUNS
+        gateway.board.deliver([told(stream, 1) for stream in range(MAX_UNBATCHED_RUNS)])
+        assert sum(len(line.writes) for line in gateway.lines) == MAX_UNBATCHED_RUNS
 
     asyncio.run(directly())
 
 
 def test_what_is_held_is_bounded():
     async def bounded() -> None:
-        gateway, size = Gateway(), MOST_HELD_BYTES // 4
+        gateway, size = Gateway(), MAX_HELD_BYTES // 4
         gateway.board.deliver([told(stream, seq, size) for seq in range(1, 9) for stream in range(STREAMS)])
         for line in gateway.lines:
             assert len(line.writes) == 8
-            assert all(len(each) < MOST_HELD_BYTES + 2 * size for each in line.writes)
+            assert all(len(each) < MAX_HELD_BYTES + 2 * size for each in line.writes)
 
     asyncio.run(bounded())
 
 
 def test_who_takes_nothing_falls_behind_in_mid_batch_and_the_others_do_not():
     async def behind() -> None:
-        gateway = Gateway(GatewayLimits(outbox_high_bytes=MOST_HELD_BYTES, outbox_low_bytes=1024))
-        stuck, size = gateway.lines[0], MOST_HELD_BYTES // 4
+        gateway = Gateway(GatewayLimits(outbox_high_bytes=MAX_HELD_BYTES, outbox_low_bytes=1024))
+        stuck, size = gateway.lines[0], MAX_HELD_BYTES // 4
         stuck.taken = False
         gateway.board.deliver([told(stream, seq, size) for seq in range(1, 9) for stream in range(STREAMS)])
-        assert len(b"".join(stuck.writes)) < 2 * MOST_HELD_BYTES
+        assert len(b"".join(stuck.writes)) < 2 * MAX_HELD_BYTES
         assert all(len(line.writes) == 8 for line in gateway.lines[1:])
         connection = gateway.board.connections[gateway.conns[0]]
         assert connection.outbox_full

@@ -72,7 +72,7 @@ def test_bounds_hold_oldest_leaves_first_and_reach_is_exact(
         here = {event.seq for history in histories for event in history.events}
         assert here == kept
         assert len(window) == len(here) <= most
-        assert window.bytes == sum(len(e.tail) for h in histories for e in h.events) <= max(size, 0)
+        assert window.bytes == sum(len(e.suffix) for h in histories for e in h.events) <= max(size, 0)
         check_reach(histories, model, kept)
 
 
