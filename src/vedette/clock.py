@@ -109,7 +109,7 @@ class SystemClock:
             try:
                 callback()
             except Exception:
-                log.exception("A timer callback failed", extra={"action": "clock.failed"})
+                log.exception("A timer callback failed", extra={"action": "timer.failed"})
             del callback  # not kept alive while the thread waits
 
     def _next(self) -> Callable[[], object] | None:

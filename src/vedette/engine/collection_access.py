@@ -128,9 +128,9 @@ def _refusal(database: Database, actor: str, pattern: str, reason: str) -> Watch
 class CollectionRulesListener:
     """Calls back when a commit may have changed what actors see of external collections."""
 
-    def __init__(self, database: Database, ring: Callable[[], None]) -> None:
-        """`ring` is called with the engine lock held and must only record the change."""
-        self._database, self._on_change = database, ring
+    def __init__(self, database: Database, on_change: Callable[[], None]) -> None:
+        """`on_change` is called with the engine lock held and must only record the change."""
+        self._database, self._on_change = database, on_change
         self.actors: set[str] = set()
         """Actors whose deletion is reported, too."""
         database.watching.commit_hooks.append(self._committed)

@@ -33,8 +33,8 @@ _open_directories: WeakSet[Vedette] = WeakSet()
 
 def _mark_all_forked() -> None:
     """In a forked child: the open directories, their locks and their log positions belong to the parent."""
-    for home in list(_open_directories):
-        home.mark_forked()
+    for directory in list(_open_directories):
+        directory.mark_forked()
 
 
 os.register_at_fork(after_in_child=_mark_all_forked)
@@ -166,8 +166,8 @@ def open_vedette(
     precedence.
     """
     if settings is None:
-        place = os.fspath(location)
-        directory = None if place == MEMORY or "://" in place else Path(place)
+        position = os.fspath(location)
+        directory = None if position == MEMORY or "://" in position else Path(position)
         settings = load_settings(directory, os.environ if environment is None else environment, **options)
     elif options:
         settings = validated({f.name: getattr(settings, f.name) for f in fields(settings)} | options)

@@ -92,7 +92,7 @@ class HugePages:
         try:
             return self._run(pause) if self._permitted else 0
         except OSError as problem:
-            log.info("Huge pages are not used: %s", problem, extra={"action": "pages.unreadable"})
+            log.info("Huge pages are not used: %s", problem, extra={"action": "huge_pages.unavailable"})
             self._permitted = False
             return 0
 

@@ -57,7 +57,7 @@ class Maintenance:
                     name,
                     error,
                     extra={
-                        "action": f"upkeep.{name}",
+                        "action": f"maintenance.{name}",
                         "tenant": self._database.name,
                         "code": error.code,
                     },

@@ -130,7 +130,7 @@ class Reactor:
         """If the reactor has run before but its position is gone, log and record that before it starts over."""
         earlier = "MATCH i: Invocation WHERE i.code_module = $module RETURN i.id LIMIT 1"
         if self._session.execute(earlier, module=self.name).rows:
-            log.warning("Reactor %s: %s", self.name, _POSITION_LOST, extra=self._ids("reactor.place_lost"))
+            log.warning("Reactor %s: %s", self.name, _POSITION_LOST, extra=self._ids("reactor.position_lost"))
             self._session.execute(
                 'SPAWN i: Invocation { code_module = $module, status = "failed", started_at = now(),'
                 " finished_at = now(), error = $error }",
@@ -210,8 +210,8 @@ class Reactor:
         for id in identity if isinstance(identity, tuple) else ():
             element = self._database.state.graph.get(id) if isinstance(id, str) else None
             if element is not None and element.type == "Invocation":
-                place = self._database.schema.nodes["Invocation"].layout["code_module"]
-                if element.values[place] == self.name:
+                position = self._database.schema.nodes["Invocation"].layout["code_module"]
+                if element.values[position] == self.name:
                     return True
         return False
 

@@ -109,14 +109,14 @@ def compile_action(
 def _spawn(action: mutations.ResolvedSpawn, chains: PatternCompiler, tables: SchemaLayout) -> CompiledAction:
     name, slot, variable = action.type, action.register, action.variable
     builders = compile_value_builders(tables.types[name], action.assignments, chains)
-    references = [place for _, _, place in tables.types[name].references]
+    references = [position for _, _, position in tables.types[name].references]
 
     def act(row: Row) -> list[AffectedElement]:
         writer: ActionWriter = row[0].writer
         transaction = writer.transaction
         node = Element(transaction.new_id("n"), name, tuple([build(row) for build in builders]))
         if writer.guard is not None:
-            named = [node.values[place] for place in references if node.values[place] is not None]
+            named = [node.values[position] for position in references if node.values[position] is not None]
             writer.guard.check_ids_visible(named, transaction.view)
             writer.guard.check("SPAWN", node)
         transaction.spawn(node)
@@ -137,14 +137,14 @@ def _link(
     targets = [_link_target(target, chains, tables, size) for target in action.targets]
     slot, variable, if_not_exists = action.register, action.variable, action.if_not_exists
     found = (mutations.ResolvedSpawn, mutations.ResolvedSubquery, VariableRef)
-    named = [place for place, target in enumerate(action.targets) if not isinstance(target, found)]
+    named = [position for position, target in enumerate(action.targets) if not isinstance(target, found)]
 
     def act(row: Row) -> list[AffectedElement]:
         writer: ActionWriter = row[0].writer
         transaction = writer.transaction
         ids = tuple([target(row) for target in targets])
         if writer.guard is not None:
-            writer.guard.check_ids_visible([ids[place] for place in named], transaction.view)
+            writer.guard.check_ids_visible([ids[position] for position in named], transaction.view)
         integrity.check_targets(transaction.view, schema, kind, ids)
         known = transaction.find_edge(kind, ids) if if_not_exists or kind.symmetric else None
         edge = known or Element(transaction.new_id("e"), kind.name, tuple([b(row) for b in builders]), ids)
@@ -220,15 +220,15 @@ def _updated(
     for name, value in assigned:
         if guard is not None:
             guard.check("SET", element, name)
-        place = table.places.get(name)
-        if place is None:
+        position = table.places.get(name)
+        if position is None:
             raise AnalysisError("E2002", f"Unknown attribute '{name}' on type '{element.type}'")
-        if table.attributes[place].readonly:
+        if table.attributes[position].readonly:
             text = f"Attribute '{name}' of '{element.type}' is readonly: it can only be set on creation"
             raise ConstraintViolation("E3004", text, fields={"type": element.type, "attribute": name})
-        values[place] = table.checks[place](value)
-        if guard is not None and value is not None and table.attributes[place].type.is_reference:
-            guard.check_ids_visible((values[place],), writer.transaction.view)
+        values[position] = table.checks[position](value)
+        if guard is not None and value is not None and table.attributes[position].type.is_reference:
+            guard.check_ids_visible((values[position],), writer.transaction.view)
     return Element(element.id, element.type, tuple(values), element.targets)
 
 

@@ -146,8 +146,8 @@ class Graph:
         self.elements[new.id] = new
         self.types[new.type][new.id] = new
         for index in self._by_type_indexes.get(new.type, ()):
-            place = index.places[new.type]
-            before, after = old.values[place], new.values[place]
+            position = index.places[new.type]
+            before, after = old.values[position], new.values[position]
             if before is after or index_key(before) == index_key(after):
                 if index.entries.get(after) is old:
                     index.entries[after] = new

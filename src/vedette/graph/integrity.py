@@ -31,8 +31,8 @@ CASCADE_SIZE = 10_000
 
 
 def check_uniques(view: View, table: TypeLayout, element: Element) -> None:
-    for owner, attribute, place in table.uniques:
-        value = element.values[place]
+    for owner, attribute, position in table.uniques:
+        value = element.values[position]
         if value is None:
             continue
         for other in view.lookup(owner, attribute, value):
@@ -48,9 +48,9 @@ def check_references(
     view: View, schema: Schema, table: TypeLayout, element: Element, old: Element | None
 ) -> None:
     """A newly set reference must exist. A reference whose node was deleted later may stay."""
-    for attribute, type_, place in table.references:
-        id = element.values[place]
-        if id is None or (old is not None and old.values[place] == id):
+    for attribute, type_, position in table.references:
+        id = element.values[position]
+        if id is None or (old is not None and old.values[position] == id):
             continue
         target = view.get(id)
         if target is None:
@@ -154,20 +154,20 @@ def _check_cardinality(view: View, edge: EdgeType, targets: tuple[str, ...]) -> 
 
 def nodes_to_delete(view: View, schema: Schema, node: Element, cascade: bool | None) -> list[Element]:
     """The nodes that are deleted with this one, itself first. `prevent` on any of them rejects the deletion."""
-    doomed = {node.id: node}
+    to_delete = {node.id: node}
     pending = [(node, 0)]
     while pending:
         each, depth = pending.pop(0)
         for other in _cascaded_nodes(view, schema, each, cascade):
-            if other.id in doomed:
+            if other.id in to_delete:
                 continue
             if depth + 1 > CASCADE_DEPTH:
                 raise MutationError("E3303", f"The deletion cascades more than {CASCADE_DEPTH} levels deep")
-            doomed[other.id] = other
-            if len(doomed) > CASCADE_SIZE:
+            to_delete[other.id] = other
+            if len(to_delete) > CASCADE_SIZE:
                 raise MutationError("E3304", f"The deletion cascades to more than {CASCADE_SIZE:,} elements")
             pending.append((other, depth + 1))
-    return list(doomed.values())
+    return list(to_delete.values())
 
 
 def _cascaded_nodes(view: View, schema: Schema, node: Element, cascade: bool | None) -> list[Element]:

@@ -105,14 +105,14 @@ class Transaction:
 
     def kill(self, node: Element, cascade: bool | None) -> list[Element]:
         """Delete a node with the referential actions of its edges. Return the deleted nodes, this one first."""
-        doomed = integrity.nodes_to_delete(self.view, self.tables.schema, node, cascade)
-        for each in doomed:
+        to_delete = integrity.nodes_to_delete(self.view, self.tables.schema, node, cascade)
+        for each in to_delete:
             for edge in list(self.view.incident(each.id)):
                 if self.view.get(edge.id) is not None:
                     self.unlink(edge)
             self._drop(each)
             self.counts.deleted += 1
-        return doomed
+        return to_delete
 
     def unlink(self, edge: Element) -> None:
         """Delete an edge and, recursively, every edge that targets it."""

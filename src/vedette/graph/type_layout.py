@@ -68,8 +68,8 @@ def _table(holder: NodeType | EdgeType) -> TypeLayout:
         attributes=attributes,
         places=holder.layout,
         checks=tuple(compile_validator(attribute, holder.name) for attribute in attributes),
-        uniques=tuple((a.declared_in, a.name, place) for place, a in enumerate(attributes) if a.unique),
+        uniques=tuple((a.declared_in, a.name, position) for position, a in enumerate(attributes) if a.unique),
         references=tuple(
-            (a.name, a.type, place) for place, a in enumerate(attributes) if a.type.is_reference
+            (a.name, a.type, position) for position, a in enumerate(attributes) if a.type.is_reference
         ),
     )

@@ -112,13 +112,13 @@ class ActorView:
             else self._schema.nodes[element.type]
         )
         hidden = {
-            place
-            for name, place in holder.layout.items()
+            position
+            for name, position in holder.layout.items()
             if self._hides([p for p in about if p.attribute == name], element)
         }
         if not hidden:
             return element
-        values = tuple(None if place in hidden else value for place, value in enumerate(element.values))
+        values = tuple(None if position in hidden else value for position, value in enumerate(element.values))
         return Element(element.id, element.type, values, element.targets)
 
     def _hides(self, about: list[Policy], element: Element) -> bool:

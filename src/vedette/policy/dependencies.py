@@ -152,10 +152,10 @@ class PolicyDependencies:
             if name is not None:
                 known = resolve_type(resolver.frame, type_) if type_ is not None else node_type()
                 scope.variables[name] = VariableRef(slot, name, known)
-        place, resolver.place = resolver.place, PLACE
+        position, resolver.place = resolver.place, PLACE
         lifted, resolver.frame.literals_extracted = resolver.frame.literals_extracted, False
         condition = resolver.resolve(policy.condition, scope)
-        resolver.place, resolver.frame.literals_extracted = place, lifted
+        resolver.place, resolver.frame.literals_extracted = position, lifted
         return condition
 
 

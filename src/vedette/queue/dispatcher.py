@@ -369,7 +369,7 @@ class Dispatcher:
         """True if the group has attempts of an element that matches none of its queues."""
         if group not in self.attempts.get(element, _NONE):
             return False
-        return all(place.queue.group.name != group for place in self.entries_of(element))
+        return all(entry.queue.group.name != group for entry in self.entries_of(element))
 
     # --- time -------------------------------------------------------------------------------------------------
 
@@ -377,9 +377,9 @@ class Dispatcher:
         delivery.deadline = deadline
         self._push_deadline(deadline, delivery)
 
-    def _push_deadline(self, moment: float, who: Delivery | QueuedElement) -> None:
+    def _push_deadline(self, moment: float, due: Delivery | QueuedElement) -> None:
         self._deadline_count += 1
-        heappush(self._deadlines, (moment, self._deadline_count, who))
+        heappush(self._deadlines, (moment, self._deadline_count, due))
         if len(self._deadlines) > self._compact_above:
             self._deadlines = [entry for entry in self._deadlines if _is_current(entry[0], entry[2])]
             heapify(self._deadlines)
@@ -398,16 +398,16 @@ class Dispatcher:
         enqueued).
         """
         while (moment := self.next_deadline) is not None and moment <= now:
-            who = heappop(self._deadlines)[2]
-            if isinstance(who, QueuedElement):
-                who.delayed_until = None
-                if who.is_available:
-                    self._enqueue(who)
-            yield who
+            due = heappop(self._deadlines)[2]
+            if isinstance(due, QueuedElement):
+                due.delayed_until = None
+                if due.is_available:
+                    self._enqueue(due)
+            yield due
 
     def clear(self) -> None:
         """Break reference cycles when the database is closed."""
-        items = [place.queued_element for place in self._entries.values() if place.queued_element is not None]
+        items = [entry.queued_element for entry in self._entries.values() if entry.queued_element is not None]
         for item in (*items, *self._unmatched.values()):
             for entry in item.entries:
                 entry.queued_element = None
@@ -440,21 +440,21 @@ class Dispatcher:
             if item is not None:
                 assert item.entries[0] is first
                 assert not item.is_idle
-                assert all(place.queued_element is item for place in item.entries)
+                assert all(entry.queued_element is item for entry in item.entries)
         for element, item in self._unmatched.items():
             assert item.element == element
             assert element not in self._entries
             assert not item.entries
             assert item.delivery is not None
         for group in self.groups.values():
-            assert group.in_flight == sum(len(member.deliveries) for member in group.consumers)
+            assert group.in_flight == sum(len(consumer.deliveries) for consumer in group.consumers)
 
 
 _NONE: dict[str | None, Attempts] = {}
 _FRESH = Attempts()
 
 
-def _is_current(moment: float, who: Delivery | QueuedElement) -> bool:
-    if isinstance(who, Delivery):
-        return who.is_open and who.deadline == moment
-    return who.delayed_until == moment
+def _is_current(moment: float, due: Delivery | QueuedElement) -> bool:
+    if isinstance(due, Delivery):
+        return due.is_open and due.deadline == moment
+    return due.delayed_until == moment

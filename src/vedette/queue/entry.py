@@ -7,8 +7,8 @@ delivery ends exactly once:
 
   pending ── enlist ─────▶ enlisted      ACK: the transaction that deletes the element decides
      │          enlisted ── commit ──▶ done, ── rollback ──▶ pending
-     ├─────── return ────▶ returned      NACK, timeout, release (also from enlisted: the COMMIT then fails)
-     └─────── bury ──────▶ buried        parked: it could not be dead-lettered
+     ├─────── requeue ───▶ requeued      NACK, timeout, release (also from enlisted: the COMMIT then fails)
+     └─────── park ──────▶ parked        it could not be dead-lettered
 """
 
 from __future__ import annotations
@@ -41,17 +41,17 @@ class DeliveryState(StrEnum):
     PENDING = "pending"
     ENLISTED = "enlisted"
     DONE = "done"
-    REQUEUED = "returned"
-    PARKED = "buried"
+    REQUEUED = "requeued"
+    PARKED = "parked"
 
 
 class DeliveryEvent(StrEnum):
     ENLIST = "enlist"
     COMMIT = "commit"
     ROLLBACK = "rollback"
-    REQUEUE = "return"
+    REQUEUE = "requeue"
     """NACK, timeout or release: the element may be delivered again."""
-    PARK = "bury"
+    PARK = "park"
 
 
 _S, _E = DeliveryState, DeliveryEvent
@@ -196,7 +196,7 @@ class QueueEntry:
             assert self.queue.lazy_matches is not None
             return self.queue.lazy_matches.best_match(self.element)
         if isinstance(matches, dict):
-            return min(matches.values(), key=lambda want: want.rank)
+            return min(matches.values(), key=lambda match: match.rank)
         assert matches is None or isinstance(matches, QueuedMatch)
         return matches
 
@@ -250,7 +250,7 @@ class QueueEntry:
     def identities(self) -> list[Any]:
         if self._matches is _LAZY:
             return [(self.element,)]
-        return [want.identity for want in self.matches()]
+        return [match.identity for match in self.matches()]
 
     def matches(self) -> list[QueuedMatch]:
         if isinstance(self._matches, dict):

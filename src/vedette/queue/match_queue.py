@@ -85,7 +85,7 @@ class Consumer:
         group = self.group
         if not self.has_capacity:
             return 0
-        rivals = sum(member.has_capacity for member in group.consumers)
+        rivals = sum(consumer.has_capacity for consumer in group.consumers)
         fair = max(1, -(-(len(self.queue) + group.in_flight) // rivals) - len(self.deliveries))
         room = min(fair, self.max_unacked - len(self.deliveries))
         if self.group_max_in_flight is not None:
@@ -161,7 +161,7 @@ class MatchQueue:
 
     def end_tick(self) -> None:
         if self._held_for_tick:
-            self._arriving.extend((place.sequence, place) for place in self._held_for_tick)
+            self._arriving.extend((entry.sequence, entry) for entry in self._held_for_tick)
             self._held_for_tick = {}
 
     @property
@@ -195,8 +195,8 @@ class MatchQueue:
     def rows(self, entries: Sequence[QueueEntry]) -> list[Mapping[str, Any]]:
         """The rows to deliver."""
         if self.lazy_matches is not None:
-            return self.lazy_matches.rows([place.element for place in entries])
-        return [place.row for place in entries]
+            return self.lazy_matches.rows([entry.element for entry in entries])
+        return [entry.row for entry in entries]
 
     def unblock_key(self, key: Hashable) -> None:
         """Make the next entry of the key deliverable."""
@@ -207,7 +207,7 @@ class MatchQueue:
     def entries(self) -> list[QueueEntry]:
         """All entries that match."""
         held = self._entries[: self._written] + self._entries[self._read :]
-        return [place for place in held if place is not None and place.has_match]
+        return [entry for entry in held if entry is not None and entry.has_match]
 
     def add_entry(self, element: str, arrival: int) -> QueueEntry:
         entry = QueueEntry(element, self, arrival)
@@ -235,7 +235,7 @@ class MatchQueue:
         entries = self._entries
         for _ in range(_MAX_COMPACT_CHUNKS):
             step = entries[self._read : self._read + _COMPACT_CHUNK]
-            kept = [place for place in step if place is not None and place.has_match]
+            kept = [entry for entry in step if entry is not None and entry.has_match]
             entries[self._read : self._read + _COMPACT_CHUNK] = [None] * len(step)
             entries[self._written : self._written + len(kept)] = kept
             self._written += len(kept)

@@ -148,14 +148,14 @@ class _Collected:
         self._values: dict[Any, Any] = {}
 
     def change(self, value: Any, times: int) -> None:
-        place, own = value
+        position, own = value
         if times > 0:
-            self._values[place] = own
+            self._values[position] = own
         else:
-            self._values.pop(place, None)
+            self._values.pop(position, None)
 
     def result(self) -> list[Any]:
-        values = [self._values[place] for place in sorted(self._values)]
+        values = [self._values[position] for position in sorted(self._values)]
         if self._distinct:
             values = list({distinct_key(value): value for value in reversed(values)}.values())[::-1]
         return apply_collect_limit(values, self._limit)

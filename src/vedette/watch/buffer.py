@@ -194,7 +194,7 @@ def _precedes(one: Any, other: Any) -> bool:
 
 def in_order(rows: Iterable[tuple[tuple[Any, ...], Row]], descending: tuple[bool, ...]) -> list[Row]:
     """Sort rows by the order values given with them; ties keep their order."""
-    ranked = [(_Rank(order, descending, place), row) for place, (order, row) in enumerate(rows)]
+    ranked = [(_Rank(order, descending, position), row) for position, (order, row) in enumerate(rows)]
     return [row for _, row in sorted(ranked, key=_rank)]
 
 
@@ -210,11 +210,11 @@ def ordered(entries: list[BufferedEvent], descending: tuple[bool, ...]) -> list[
     """Sort by attribute, ties by arrival. Events of one identity keep their order, and none passes an `initial`."""
     found: list[BufferedEvent] = []
     start = 0
-    for place, entry in enumerate(entries):
+    for position, entry in enumerate(entries):
         if entry.delta.type == "initial":
-            found += _by_attribute(entries[start:place], descending)
+            found += _by_attribute(entries[start:position], descending)
             found.append(entry)
-            start = place + 1
+            start = position + 1
     return found + _by_attribute(entries[start:], descending)
 
 

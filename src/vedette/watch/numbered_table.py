@@ -29,10 +29,10 @@ class NumberedTable(Generic[Item]):
     def next_number(self) -> int:
         """Reserve the next number. It has no item until it is set."""
         self._last += 1
-        place = self._last >> _BITS
-        if place not in self._blocks:
-            self._blocks[place] = [None] * _BLOCK
-            self._drop_empty(place - 1)
+        position = self._last >> _BITS
+        if position not in self._blocks:
+            self._blocks[position] = [None] * _BLOCK
+            self._drop_empty(position - 1)
         return self._last
 
     def _drop_empty(self, place: int) -> None:

@@ -189,9 +189,9 @@ def _widened(changes: Sequence[ElementChange], width: Callable[[str], int]) -> l
 
 
 def replay(
-    state: GraphState, commits: Sequence[Commit], tell: Callable[[Commit, Overlay, Overlay], None]
+    state: GraphState, commits: Sequence[Commit], visit: Callable[[Commit, Overlay, Overlay], None]
 ) -> None:
-    """Call `tell` for each commit with the views before and after it, from the first to the present."""
+    """Call `visit` for each commit with the views before and after it, from the first to the present."""
     before, after = Overlay(state.graph, state.layout), Overlay(state.graph, state.layout)
     for commit in reversed(commits):
         for old, new in commit.changes:
@@ -200,7 +200,7 @@ def replay(
     for commit in commits:
         for old, new in commit.changes:
             _set_version(after, old, new, earlier=False)
-        tell(commit, before, after)
+        visit(commit, before, after)
         for old, new in commit.changes:
             _set_version(before, old, new, earlier=False)
 

@@ -169,7 +169,7 @@ class QueueMatcher:
                 for queue in self.large_arrivals:
                     queue.admit_durable(durable, _LARGE_ARRIVAL)
                 self.large_arrivals = [
-                    pool for pool in self.large_arrivals if pool.has_durable_arrivals(durable)
+                    queue for queue in self.large_arrivals if queue.has_durable_arrivals(durable)
                 ]
 
     def _match_new_elements(self, shape: WatchShape, commit: Commit, touched: dict[int, MatchQueue]) -> None:
@@ -208,11 +208,11 @@ class QueueMatcher:
         now = self._consuming.now
 
         def push(source: Watch, delta: Delta, row: Row | None) -> None:  # noqa: ARG001 - the signature of `Push`
-            pool = touched[source.number] = self.queues[source.number]
+            queue = touched[source.number] = self.queues[source.number]
             if delta.type == REMOVED:
-                gone.append((pool, delta))
+                gone.append((queue, delta))
             else:
-                self._add_match(pool, delta, commit, now)
+                self._add_match(queue, delta, commit, now)
 
         def fail(source: Watch, error: VedetteError) -> None:
             broken.setdefault(source.number, error)
@@ -227,10 +227,8 @@ class QueueMatcher:
                     self._refresh(queue, commit)
                 except VedetteError as error:
                     fail(source, error)
-        for (
-            queue,
-            delta,
-        ) in gone:  # removals last: an element whose match merely changed must not leave the queue
+        # Removals come last: an element whose match merely changed must not leave the queue.
+        for queue, delta in gone:
             self._remove_match(queue, delta)
         for number, why in broken.items():
             self._fail(self.queues[number], why)
@@ -336,16 +334,16 @@ class QueueMatcher:
                 if identity not in queue.excluded_identities
             }
         lazy, dispatcher = queue.lazy_matches is not None, self._consuming.dispatcher
-        known = {identity: place for place in queue.entries for identity in place.identities()}
-        looks = {} if lazy else {w.identity: w for place in queue.entries for w in place.matches()}
+        known = {identity: entry for entry in queue.entries for identity in entry.identities()}
+        stored = {} if lazy else {w.identity: w for entry in queue.entries for w in entry.matches()}
         for identity, (match, order) in found.items():
             if lazy and identity in known:
                 dispatcher.reorder(known[identity], sequence)
                 continue
-            want = None if lazy else self._queued_match(queue, identity, match, order)
-            if lazy or looks.get(identity) != want:
+            new_match = None if lazy else self._queued_match(queue, identity, match, order)
+            if lazy or stored.get(identity) != new_match:
                 dispatcher.add_match(
-                    queue, identity[shape.leading], want, sequence=sequence, tick=tick, now=now
+                    queue, identity[shape.leading], new_match, sequence=sequence, tick=tick, now=now
                 )
         for identity in known.keys() - found.keys():
             self._withdraw(queue, identity[shape.leading], identity)
@@ -379,9 +377,9 @@ class QueueMatcher:
             if shape.time_dependent:  # re-evaluated only at a commit or a tick
                 continue
             fresh = set(self._identities(queue.feed)) - (queue.excluded_identities or set())
-            assert {identity for place in queue.entries for identity in place.identities()} == fresh
+            assert {identity for entry in queue.entries for identity in entry.identities()} == fresh
             assert {identity[shape.leading] for identity in fresh} == {
-                place.element for place in queue.entries
+                entry.element for entry in queue.entries
             }
 
 

@@ -305,10 +305,10 @@ class QueueService:
 
     def notify_when_durable(self, queues: Iterable[MatchQueue], sequence: int) -> None:
         waking = [
-            member.watch.details.wakeup
-            for pool in queues
-            for member in pool.consumers
-            if member.watch.has_details and member.watch.details.wakeup is not None
+            consumer.watch.details.wakeup
+            for queue in queues
+            for consumer in queue.consumers
+            if consumer.watch.has_details and consumer.watch.details.wakeup is not None
         ]
         if waking:
             self._database.log_writer.call_when_durable(

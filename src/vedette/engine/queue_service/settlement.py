@@ -294,11 +294,11 @@ class Settlement:
         now = self._consuming.now
         if moment is None or moment > now or self._consuming.watching.database.read_only is not None:
             return
-        for who in self._consuming.dispatcher.pop_due(now):
-            if isinstance(who, Delivery):
-                self._expire(who)
+        for due in self._consuming.dispatcher.pop_due(now):
+            if isinstance(due, Delivery):
+                self._expire(due)
             else:
-                for entry in who.entries:
+                for entry in due.entries:
                     self._consuming.notify_consumers(entry.queue)
 
     def _expire(self, delivery: Delivery) -> None:
@@ -363,7 +363,7 @@ class Settlement:
                 "A dead letter cannot be moved, so its element is parked: %s",
                 error,
                 extra={
-                    "action": "consume.parked",
+                    "action": "queue.parked",
                     "tenant": watching.database.name,
                     "watch": watching.id_of(watch),
                     "element": delivery.queued_element.element,
@@ -453,7 +453,7 @@ class Settlement:
                 database.watching.triggers.run_pending(lock_scope)
             database.wait_durable(lock_scope)
         except VedetteError as error:
-            extra = {"action": "consume.lapse", "tenant": database.name, "code": error.code}
+            extra = {"action": "queue.expiry_failed", "tenant": database.name, "code": error.code}
             log.warning("Expired leases could not be ended: %s", error, extra=extra)
 
     def stop(self) -> None:

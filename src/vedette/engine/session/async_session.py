@@ -49,13 +49,13 @@ class DurableWaiters:
         if lock_scope.log_writer.durable_sequence >= lock_scope.observed_sequence:
             return
         loop = asyncio.get_running_loop()
-        place = (loop, lock_scope.log_writer)
+        position = (loop, lock_scope.log_writer)
         future: asyncio.Future[None] = loop.create_future()
         with self._lock:
-            waiting = self._places.setdefault(place, [])
+            waiting = self._places.setdefault(position, [])
             waiting.append((lock_scope.observed_sequence, future))
         if len(waiting) == 1:
-            self._request_callback(place, lock_scope.observed_sequence)
+            self._request_callback(position, lock_scope.observed_sequence)
         try:
             await future
         except StoreError as error:

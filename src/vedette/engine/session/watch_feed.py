@@ -87,13 +87,13 @@ class WatchFeed:
                 watching.consuming.update_consumer(watch)
                 watching.management.schedule_expiry(watch)
 
-    def listen(self, ring: Callable[[], None]) -> None:
-        """Call `ring` when there may be events: from any thread and with locks held, so it must only record the
+    def listen(self, wakeup: Callable[[], None]) -> None:
+        """Call `wakeup` when there may be events: from any thread and with locks held, so it must only record the
         fact.
         """
-        self._watch.details.wakeup = ring
+        self._watch.details.wakeup = wakeup
         log_writer = self._session.database.log_writer
-        log_writer.call_when_durable(log_writer.submitted_sequence, lambda _: ring())
+        log_writer.call_when_durable(log_writer.submitted_sequence, lambda _: wakeup())
 
     def take(self, limit: int | None = None) -> list[Event]:
         """Return ready events. A reliable watch confirms nothing by this; a consume watch claims deliveries."""

@@ -145,11 +145,11 @@ class WatchHandle:
         while (event := self.next()) is not None:
             yield event
 
-    def set_wakeup(self, ring: Callable[[], None]) -> None:
-        """Call `ring`, in any thread, when there may be events."""
-        self._watch.details.wakeup = ring
+    def set_wakeup(self, wakeup: Callable[[], None]) -> None:
+        """Call `wakeup`, in any thread, when there may be events."""
+        self._watch.details.wakeup = wakeup
         log_writer = self._session.database.log_writer  # events computed earlier may still wait for the disk
-        log_writer.call_when_durable(log_writer.submitted_sequence, lambda _: ring())
+        log_writer.call_when_durable(log_writer.submitted_sequence, lambda _: wakeup())
 
     def _wake(self) -> None:
         if self._wakeup_tokens.empty():

@@ -267,10 +267,10 @@ class GraphState:
             for id in self._elements_below_minimum(edge, position, changes):
                 element = view.get(id)
                 if element is not None and integrity.degree(view, edge, position, id) < low.low:
-                    who, fields = f"'{id}'", {"edge": edge.name, "id": id}
+                    subject, fields = f"'{id}'", {"edge": edge.name, "id": id}
                     if self._is_bound(context(None)):
-                        who, fields = "an element", {"edge": edge.name}
-                    text = f"cardinality: {who} needs at least {low.low} '{edge.name}'"
+                        subject, fields = "an element", {"edge": edge.name}
+                    text = f"cardinality: {subject} needs at least {low.low} '{edge.name}'"
                     raise ConstraintViolation("E3010", text, fields=fields)
 
     def _elements_below_minimum(

@@ -244,11 +244,11 @@ def _run_actions(mutation: CompiledMutation, context: ExecutionContext) -> list[
         return affected
     context.pause_at_candidates = context.candidate_limit
     for index, row in enumerate(mutation.bindings.run(context)):
-        for place, act in enumerate(mutation.actions):
-            if index or place:
+        for position, act in enumerate(mutation.actions):
+            if index or position:
                 _reload_elements(row, context)
             found = act(row)
-            if place in mutation.returned:
+            if position in mutation.returned:
                 affected += found
     return affected
 

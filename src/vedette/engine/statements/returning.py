@@ -76,9 +76,9 @@ def _reader(item: ast.ReturningItem, schema: Schema) -> ColumnReader | None:
 def _attribute(each: AffectedElement, name: str, schema: Schema) -> Any:
     element = each.element
     holder = schema.nodes.get(element.type) or schema.edges[element.type]
-    place = holder.layout.get(name)
-    if place is not None:
-        return element.values[place]
+    position = holder.layout.get(name)
+    if position is not None:
+        return element.values[position]
     if name in ("id", "_id"):
         return element.id
     if name == "_type":

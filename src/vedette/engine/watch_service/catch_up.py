@@ -54,7 +54,7 @@ class CatchUp:
             self._watching.end_after_trim(watch)
             return
 
-        def tell(commit: Commit, before: Overlay, after: Overlay) -> None:
+        def replay_one(commit: Commit, before: Overlay, after: Overlay) -> None:
             nonlocal started
             if _is_full(watch) or watch.status is WatchStatus.CANCELLED:
                 return
@@ -68,7 +68,7 @@ class CatchUp:
             details.followed_sequence = commit.sequence
 
         with self._isolated_index(watch):
-            replay(state, commits, tell)
+            replay(state, commits, replay_one)
         if watch.status is WatchStatus.CANCELLED:
             return
         if not started:
@@ -97,7 +97,7 @@ class CatchUp:
         if details.evaluated_ms and details.actions is not None:
             then = timestamp_from_ms(details.evaluated_ms)
             past = lambda: then  # noqa: E731
-        self._watching.creation.push_initial(watch, self._database.state.graph, anew=True, now=past)
+        self._watching.creation.push_initial(watch, self._database.state.graph, repeat=True, now=past)
 
     def rejoin_index(self, watch: Watch) -> None:
         """Evaluate the watch with all others again."""
@@ -134,14 +134,14 @@ class CatchUp:
                 watch, self._watching.watch_context(watch, view, lambda: since)
             )
 
-        def tell(commit: Commit, before: Overlay, after: Overlay) -> None:
+        def replay_one(commit: Commit, before: Overlay, after: Overlay) -> None:
             if not resumed:
                 resume(before)
             latest = max(commit.time, timestamp_from_ms(watch.details.evaluated_ms))
             self._replay_commit(watch, commit._replace(time=latest), before, after, TriggerEffects)
 
         with self._isolated_index(watch):
-            replay(state, commits, tell)
+            replay(state, commits, replay_one)
             if not resumed:
                 resume(state.graph)
 

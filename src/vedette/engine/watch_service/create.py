@@ -256,17 +256,17 @@ class WatchCreation:
         self._watching.catch_up.catch_up(watch, sequence)
 
     def push_initial(
-        self, watch: Watch, view: View, tick: int | None = None, *, anew: bool = False, now: Any = None
+        self, watch: Watch, view: View, tick: int | None = None, *, repeat: bool = False, now: Any = None
     ) -> None:
         """Build the state that counting watches need and append the initial event, as of this view (by default the
         present).
 
-        `anew`: append an initial event although the watch has had events before. `now`: the time of evaluation.
+        `repeat`: append an initial event although the watch has had events before. `now`: the time of evaluation.
         """
         state, details_needed = self._watching.database.state, watch.shape.strategy != "rows"
         windowed_groups = watch.shape.aggregates and watch.options.window.kind != "none"
         first = watch.options.initial.kind == "full" and watch.position == 0
-        full = (first or anew) and bool(watch.shape.columns)
+        full = (first or repeat) and bool(watch.shape.columns)
         if not details_needed and not full:
             return
         context = self._watching.watch_context(watch, view, now)
@@ -321,8 +321,8 @@ class WatchCreation:
         prepared, _ = self._watching.database.statements.prepare_one(facts["text"])
         statement = prepared.statement
         assert isinstance(statement, ast.Watch)
-        absent: Any = DetachedViewer(self._watching.database, None)
-        request = StatementRequest(absent, prepared, constants[: facts["given"]], facts["text"])
+        viewer: Any = DetachedViewer(self._watching.database, None)
+        request = StatementRequest(viewer, prepared, constants[: facts["given"]], facts["text"])
         options = read_options(statement.options, option_evaluator(request))
         options = replace(options, **facts.get("altered", {}))
         guarded = facts["actor"] is not None and bool(self._watching.database.schema.policies)

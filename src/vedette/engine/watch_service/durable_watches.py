@@ -194,12 +194,12 @@ class DurableWatches:
         earlier = [e for e in (*watch.details.unconfirmed, *waiting) if e.position < entry.position]
         if earlier:
             first = min(earlier, key=_position)
-            place = {
+            position = {
                 "sequence": first.sequence,
                 "start": first.commit_start_position,
                 "confirmed": first.position - 1,
             }
-            return {**cursor, **place}
+            return {**cursor, **position}
         sequence, start = entry.sequence, entry.commit_start_position
         if entry.delta.window is not None:
             sequence, start = entry.sequence + 1, entry.position
@@ -317,12 +317,12 @@ class DurableWatches:
 
     def _is_replayable(self, watch: Watch, cursor: dict[str, int]) -> bool:
         """True if the log determines all missed events under the current policies."""
-        told_under_others = (
+        saw_other_policies = (
             watch.actor is not None
             and bool(watch.shape.columns)
             and cursor["sequence"] <= self._database.last_policy_change.sequence
         )
-        return is_replayable(watch) and not told_under_others
+        return is_replayable(watch) and not saw_other_policies
 
     def _restart_with_snapshot(self, watch: Watch, confirmed: int, missing: int) -> None:
         """Send a snapshot, because the missed events cannot be computed again."""

@@ -152,11 +152,11 @@ class Layer0Changes:
             self._every_watch[newcomer.number] = self._visibility(newcomer).every_watch
         if self.has_watchers:
             away = newcomer.has_details and newcomer.details.is_unindexed
-            standing = newcomer.shape.reads_layer0 and newcomer.options.mode == "watch" and not away
-            if standing:
+            indexed = newcomer.shape.reads_layer0 and newcomer.options.mode == "watch" and not away
+            if indexed:
                 self._watching.index_of(newcomer).remove(newcomer)
             self._publish({}, self._facts(newcomer))
-            if standing:
+            if indexed:
                 self._watching.index_of(newcomer).add(newcomer)
 
     def letter_added(self, letter: DeadLetter) -> None:  # noqa: ARG002 - same signature as letter_removed
@@ -213,14 +213,14 @@ class Layer0Changes:
     def _differences(self, before: _Facts, after: _Facts) -> list[tuple[Element | None, Element | None]]:
         """The changed elements. Counters do not count as changes, so they are made equal before the comparison."""
         layout = self._database.schema.nodes["_Watch"].layout
-        counters = [place for name, place in layout.items() if name in VOLATILE_ATTRIBUTES]
+        counters = [position for name, position in layout.items() if name in VOLATILE_ATTRIBUTES]
         changes: list[tuple[Element | None, Element | None]] = []
         for id in before | after:
             old, new = before.get(id), after.get(id)
             if old is not None and new is not None and old.element.type == "_Watch":
                 values = list(old.element.values)
-                for place in counters:
-                    values[place] = new.element.values[place]
+                for position in counters:
+                    values[position] = new.element.values[position]
                 old = before[id] = old._replace(element=Element(id, "_Watch", tuple(values)))
             if old != new:
                 changes.append((old.element if old else None, new.element if new else None))
@@ -270,12 +270,12 @@ class Layer0Changes:
             elif new is not None:
                 past.delete(new.id)
 
-        def put_eyes(watch: Watch, context: ExecutionContext) -> None:
+        def apply_visibility(watch: Watch, context: ExecutionContext) -> None:
             owners = before if context.view is past else after
             self._apply_visibility(watch, context, context.view, self._visibility(watch), owners)
 
         return CommitViews(
-            lambda: past, present, now=self._database.clock.now, tick=state.tick, policy_view=put_eyes
+            lambda: past, present, now=self._database.clock.now, tick=state.tick, policy_view=apply_visibility
         )
 
     def _apply_visibility(
@@ -377,11 +377,11 @@ class Layer0Changes:
     @contextmanager
     def _without(self, watches: Iterable[Watch]) -> Iterator[None]:
         """Keep these watches out of the index, because they have been published to already."""
-        standing = list(watches)
-        for watch in standing:
+        indexed = list(watches)
+        for watch in indexed:
             self._watching.index_of(watch).remove(watch)
         yield
-        for watch in standing:
+        for watch in indexed:
             self._watching.index_of(watch).add(watch)
 
     def forget(self, watch: Watch) -> None:

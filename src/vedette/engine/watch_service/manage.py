@@ -268,8 +268,8 @@ class WatchManagement:
             (watch.shape, watch.constants),
             self._capture_again(request, watch, compiled, fresh),
         )
-        index, standing = self._watching.index_of(watch), not consumes and not watch.details.is_unindexed
-        if standing:
+        index, indexed = self._watching.index_of(watch), not consumes and not watch.details.is_unindexed
+        if indexed:
             index.remove(watch)
         watch.shape, watch.constants = fresh.shape, constants
         try:
@@ -279,12 +279,12 @@ class WatchManagement:
                 current_rows(watch, self._watching.watch_context(watch, graph))
         except VedetteError:
             watch.shape, watch.constants = former
-            if standing:
+            if indexed:
                 index.add(watch)
             raise
         self._watching.compiled_watches[watch.number, "altered"] = fresh
         fresh.attach_actions(watch)
-        if standing:
+        if indexed:
             index.add(watch)
         if not consumes:
             self._publish_filter_change(watch, seen)

@@ -97,8 +97,8 @@ def _literal_slot(node: Any) -> Any:
     """Replace lifted literals by their slot, and others by type and value: 1 is not true."""
     if not isinstance(node, Literal):
         return None
-    said = f"{type(node.value).__name__} {node.value!r}"
-    return Literal(f"{_PLACEHOLDER}{node.slot}" if node.slot is not None else said)
+    typed_value = f"{type(node.value).__name__} {node.value!r}"
+    return Literal(f"{_PLACEHOLDER}{node.slot}" if node.slot is not None else typed_value)
 
 
 def is_placeholder(reference: IdReference | SessionValue) -> bool:

@@ -181,22 +181,22 @@ class WatchService:
 
     def after_define(self, seen: dict[int, dict[Any, Any]], commit: Commit) -> None:
         """Recompile every shape for the new schema, move its watches over, and publish what changed for actors."""
-        not_standing = [
+        unindexed = [
             w for w in self.committed_index.watches.values() if w.has_details and w.details.is_unindexed
         ]
         for key, compiled in list(self.compiled_watches.items()):
-            away = [watch for watch in not_standing if watch.shape is compiled.shape]
-            standing = compiled.shape.key_index.all_watches()
-            actors = any(watch.actor is not None for watch in (*standing, *away))
+            away = [watch for watch in unindexed if watch.shape is compiled.shape]
+            indexed = compiled.shape.key_index.all_watches()
+            actors = any(watch.actor is not None for watch in (*indexed, *away))
             guarded = compiled.shape.checks_policies or (actors and bool(self.database.schema.policies))
             fresh = compile_watch(compiled.request, compiled.options, guarded=guarded)
             self.compiled_watches[key] = fresh
-            for watch in standing:
+            for watch in indexed:
                 self.index_of(watch).remove(watch)
-            for watch in (*standing, *away):
+            for watch in (*indexed, *away):
                 watch.shape = fresh.shape
                 fresh.attach_actions(watch)
-            for watch in standing:
+            for watch in indexed:
                 self.index_of(watch).add(watch)
         effects = CommitEffects(commit.tick, commit.sequence, timestamp_to_ms(commit.time))
         graph = self.database.state.graph

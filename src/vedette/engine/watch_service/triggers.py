@@ -87,10 +87,10 @@ class TriggerQueue:
 
     def _is_done_or_queued(self, firing: TriggerFiring) -> bool:
         """True if the firing has run or is queued."""
-        cursor, place = firing.watch.details.cursor or {}, (firing.sequence, firing.ordinal)
-        acted = place <= (cursor.get("fired", 0), cursor.get("done", 0))
+        cursor, position = firing.watch.details.cursor or {}, (firing.sequence, firing.ordinal)
+        acted = position <= (cursor.get("fired", 0), cursor.get("done", 0))
         return acted or any(
-            w.watch is firing.watch and (w.sequence, w.ordinal) == place for w in self._waiting
+            w.watch is firing.watch and (w.sequence, w.ordinal) == position for w in self._waiting
         )
 
     def run_pending(self, lock_scope: LockScope) -> None:

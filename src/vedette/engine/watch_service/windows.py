@@ -90,10 +90,10 @@ class WindowTimers:
             return []
         delta = Delta("window", None)
         delta.window = (start, end)
-        entries = [BufferedEvent(place, 0, tick, inner) for place, (tick, inner) in enumerate(held, 1)]
+        entries = [BufferedEvent(position, 0, tick, inner) for position, (tick, inner) in enumerate(held, 1)]
         if watch.shape.order:
             by_attribute = ordered(entries, tuple(descending for _, descending in watch.shape.order))
-            entries = [entry._replace(position=place) for place, entry in enumerate(by_attribute, 1)]
+            entries = [entry._replace(position=position) for position, entry in enumerate(by_attribute, 1)]
         delta.events = entries
         return [delta]
 

@@ -31,15 +31,15 @@ class SortedWatches(Generic[Item]):
         self.items: list[Item] = []
 
     def add(self, constant: Any, item: Item) -> None:
-        place = bisect_right(self.constants, constant)
-        self.constants.insert(place, constant)
-        self.items.insert(place, item)
+        position = bisect_right(self.constants, constant)
+        self.constants.insert(position, constant)
+        self.items.insert(position, item)
 
     def remove(self, constant: Any, item: Item) -> None:
-        place = bisect_left(self.constants, constant)
-        while self.items[place] is not item:
-            place += 1
-        del self.constants[place], self.items[place]
+        position = bisect_left(self.constants, constant)
+        while self.items[position] is not item:
+            position += 1
+        del self.constants[position], self.items[position]
 
 
 class KeyIndex(Generic[Item]):
@@ -98,9 +98,9 @@ class KeyIndex(Generic[Item]):
         held = self._entries.get(key)
         if held is None or value is None or value != value:  # noqa: PLR0124 - NaN is not equal to itself
             return ()
-        place = self._bisect(held.constants, value)
+        position = self._bisect(held.constants, value)
         items: list[Item] = held.items
-        return items[:place] if self._selects_lower_constants else items[place:]
+        return items[:position] if self._selects_lower_constants else items[position:]
 
     def sample(self, lock_scope: int) -> Item | None:
         """Some watch; different values of `turn` select different ones."""

@@ -41,8 +41,8 @@ def relevant_attributes(
         ):
             known = found.setdefault(base.register, {})
             if known is not None:
-                for name, place in part.index_by_type.items():
-                    known.setdefault(name, set()).add(place)
+                for name, position in part.index_by_type.items():
+                    known.setdefault(name, set()).add(position)
         else:
             pending.extend(resolved.child_expressions(part))
     return {slot: _frozen(places) for slot, places in found.items()}

@@ -111,7 +111,7 @@ class WatchShape:
         """True if a symmetric edge can match in either order: which one depends on each watch's conditions."""
         projections = watch.returns.projections if watch.returns is not None else ()
         looked_at = (*opened, *computed_expressions(watch.returns, watch.order), *watch.policy_conditions)
-        self._set_sight(watch, projections, guarded)
+        self._set_visibility(watch, projections, guarded)
         self.finder = AffectedMatchFinder(
             self.shared_pattern,
             [with_wildcard_targets(c) for c in looked_at],
@@ -166,7 +166,7 @@ class WatchShape:
         keys = self.returns.group_keys if self.returns is not None else ()
         return (*opened, *computed_expressions(self.returns, self.resolved.order), *keys)
 
-    def _set_sight(
+    def _set_visibility(
         self, watch: ResolvedWatch, projections: Sequence[ResolvedExpression], guarded: bool
     ) -> None:
         self.checks_policies = guarded
@@ -421,8 +421,10 @@ class WatchShape:
         ]
         self._result_slots = [call.register for call in returns.aggregates]
         held = {
-            key: resolved.AggregateCall("KEY", None, False, None, None, self.register_count + place, key.type)
-            for place, key in enumerate(keys)
+            key: resolved.AggregateCall(
+                "KEY", None, False, None, None, self.register_count + position, key.type
+            )
+            for position, key in enumerate(keys)
         }
         self._group_project = [
             chains.compile_expression(
