@@ -77,7 +77,7 @@ class _DiskStore:
     def append(self, batch: Batch) -> int:
         return self._disk.write(self._store, batch)
 
-    def facts(self) -> Any:
+    def info(self) -> Any:
         if self._disk.unreadable is not None:
             raise self._disk.unreadable
         return self._store.info()
