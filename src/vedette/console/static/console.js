@@ -3,8 +3,8 @@
 
 import { connect } from "./vedette.js";
 
-const MOST_ROWS = 200;
-const MOST_EVENTS = 100;
+const MAX_ROWS = 200;
+const MAX_EVENTS = 100;
 const place = (id) => document.getElementById(id);
 let session = null;
 
@@ -16,7 +16,7 @@ function make(name, text = "", ...children) {
   return element;
 }
 
-function say(words, state) {
+function showStatus(words, state) {
   place("status").textContent = words;
   place("status").dataset.state = state;
 }
@@ -25,16 +25,16 @@ function cell(value) {
   return typeof value === "string" ? value : JSON.stringify(value);
 }
 
-/** Create a table of at most MOST_ROWS rows. `fresh` marks new rows. */
+/** Create a table of at most MAX_ROWS rows. `fresh` marks new rows. */
 function tableOf(columns, rows, fresh = () => false) {
   const head = make("tr", "", ...columns.map((column) => make("th", column)));
-  const body = rows.slice(0, MOST_ROWS).map((row) => {
+  const body = rows.slice(0, MAX_ROWS).map((row) => {
     const line = make("tr", "", ...row.map((value) => make("td", cell(value))));
     if (fresh(row)) line.className = "fresh";
     return line;
   });
   const table = make("table", "", make("thead", "", head), make("tbody", "", ...body));
-  return rows.length > MOST_ROWS ? [table, make("p", `… and ${rows.length - MOST_ROWS} more`)] : [table];
+  return rows.length > MAX_ROWS ? [table, make("p", `… and ${rows.length - MAX_ROWS} more`)] : [table];
 }
 
 /** Rows that a watch currently matches, by content; equal rows are counted. */
@@ -121,7 +121,7 @@ async function follow(text) {
       const rows = matches.rows.map((row) => columns.map((column) => row[column]));
       const isFresh = (row) => fresh !== null && columns.every((column, n) => row[n] === fresh[column]);
       events.prepend(make("li", `${event.type} ${cell(event.match ?? event.reason ?? event.matches?.length ?? "")}`));
-      if (events.children.length > MOST_EVENTS) events.lastChild.remove();
+      if (events.children.length > MAX_EVENTS) events.lastChild.remove();
       content.replaceChildren(...tableOf(columns, rows, isFresh), events);
     }
     content.append(make("p", "the watch has ended"));
@@ -135,26 +135,26 @@ async function begin(event) {
   session?.close();
   session = null;
   const database = place("database").value || "default";
-  say("connecting …", "away");
+  showStatus("connecting …", "away");
   try {
     const { webSocketPort, secure } = await about;
     const address = `${secure ? "wss" : "ws"}://${location.hostname}:${webSocketPort}`;
     session = await connect(address, { database, token: place("token").value });
-    say(`connected to ${database}`, "here");
+    showStatus(`connected to ${database}`, "here");
   } catch (error) {
-    say(error.message, "away");
+    showStatus(error.message, "away");
   }
 }
 
 /** Show whether the client is connected; it reconnects automatically. */
-function look() {
+function showConnection() {
   if (session === null) return;
   const database = place("database").value || "default";
-  if (session.connected) say(`connected to ${database}`, "here");
-  else say("away: connecting again …", "away");
+  if (session.connected) showStatus(`connected to ${database}`, "here");
+  else showStatus("disconnected: reconnecting …", "away");
 }
 
-async function submitted(event) {
+async function onSubmit(event) {
   event?.preventDefault();
   const text = place("text").value.trim();
   if (!text) return;
@@ -169,9 +169,9 @@ about.then(({ tokens, databases }) => {
   place("text").value = databases?.includes("demo") ? "WATCH t: Task RETURN t.title, t.status" : "";
   if (!tokens) begin();
 });
-setInterval(look, 1000);
+setInterval(showConnection, 1000);
 place("connection").onsubmit = begin;
-place("statement").onsubmit = submitted;
+place("statement").onsubmit = onSubmit;
 place("text").onkeydown = (event) => {
-  if (event.key === "Enter" && (event.ctrlKey || event.metaKey)) submitted(event);
+  if (event.key === "Enter" && (event.ctrlKey || event.metaKey)) onSubmit(event);
 };

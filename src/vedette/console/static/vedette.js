@@ -10,7 +10,7 @@
 // emits { type: "resync", reason } and starts again. docs/reference/protocol.md documents the messages.
 
 const PATH = "/realtime/ws";
-const MOST_WAITING = 10_000;
+const MAX_BUFFERED_EVENTS = 10_000;
 
 /** An error of the server. `code` is stable; `retryable` is true if the same call may succeed later. */
 export class VedetteError extends Error {
@@ -228,7 +228,7 @@ export class Session {
 
   #introduced({ type, payload }) {
     if (type === "error" && payload.retryable) {
-      this.#socket.close(1000); // and comes back
+      this.#socket.close(1000); // the client then reconnects
       return;
     }
     if (type === "error") {
@@ -276,7 +276,7 @@ export class Session {
       return;
     }
     this.#watches.delete(id);
-    if (watch.standing) this.#manage(watch, "close"); // without what it should begin with it is of no use
+    if (watch.standing) this.#manage(watch, "close"); // the watch is useless without its snapshot
     watch.end(new VedetteError(payload));
   }
 
@@ -300,9 +300,9 @@ export class Watch {
   #error = null;
   #paused = false;
   #standing = false;
-  #anew = null; // why it begins anew, to be said when it stands again; "": there is nothing to say
-  #reliable = null; // { handle, seqs: position ▸ seq of what is not confirmed, confirmed: positions that are }
-  #credited = false; // the server sends only so much that is not confirmed
+  #resyncReason = null; // reason of a pending resync event; "": emit none
+  #reliable = null; // { handle, seqs: position ▸ seq of unconfirmed events, confirmed: confirmed positions }
+  #credited = false; // the server limits unconfirmed events
 
   constructor(id, asked, manage) {
     this.id = id;
@@ -338,7 +338,7 @@ export class Watch {
     if (position === undefined) return;
     this.#reliable.taken = undefined;
     this.#reliable.confirmed.add(position);
-    if (this.#reliable.confirmed.size > MOST_WAITING) {
+    if (this.#reliable.confirmed.size > MAX_BUFFERED_EVENTS) {
       this.#reliable.confirmed.delete(this.#reliable.confirmed.values().next().value);
     }
     const seq = this.#reliable.seqs.get(position);
@@ -349,7 +349,7 @@ export class Watch {
   #take() {
     const event = this.#events.shift();
     if (this.#reliable?.seqs.has(event.position)) this.#reliable.taken = event.position;
-    if (this.#paused && this.#events.length < MOST_WAITING / 5) {
+    if (this.#paused && this.#events.length < MAX_BUFFERED_EVENTS / 5) {
       this.#paused = false;
       this.#manage("resume");
     }
@@ -362,7 +362,7 @@ export class Watch {
       const taker = this.#taker;
       this.#taker = null;
       taker.resolve(this.#take());
-    } else if (this.#events.length >= MOST_WAITING && !this.#paused && !this.#credited) {
+    } else if (this.#events.length >= MAX_BUFFERED_EVENTS && !this.#paused && !this.#credited) {
       this.#paused = true;
       this.#manage("pause");
     }
@@ -385,16 +385,16 @@ export class Watch {
     }
     // An exclusive watch ended with the previous connection, unless it is durable.
     const lost = this.#standing && !this.#reliable && payload.mode !== "consume" ? "connection" : "";
-    const reason = this.#anew ?? lost;
+    const reason = this.#resyncReason ?? lost;
     this.#standing = true;
-    this.#anew = null;
+    this.#resyncReason = null;
     if (reason) this.#put({ type: "resync", reason });
   }
 
   beginAnew(reason) {
     this.#token = null;
     this.#chain.clear();
-    this.#anew = reason === "snapshot" ? (this.#anew ?? "") : reason;
+    this.#resyncReason = reason === "snapshot" ? (this.#resyncReason ?? "") : reason;
   }
 
   arrived(message) {
