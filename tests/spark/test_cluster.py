@@ -29,7 +29,10 @@ from vedette.pipeline.queries.changes import start_changes_query
 
 master, home = sys.argv[1], Path(sys.argv[2])
 context = PipelineConfig(
-    journal=str(home / "collections.db"), registry=str(home / "subscriptions.db"), index=home / "index", secret="s"
+    journal_url=str(home / "collections.db"),
+    registry_url=str(home / "subscriptions.db"),
+    index_folder=home / "index",
+    ingest_secret="s",
 )
 session = open_session(
     master, spark__executor__memory="512m", spark__cores__max="2", spark__task__maxFailures="8",
