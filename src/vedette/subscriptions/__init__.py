@@ -1,3 +1,3 @@
-"""Which subscriptions a change concerns, for millions of them: shapes, an index in files, a registry."""
+"""Find the subscriptions of a change, among millions: shapes, a memory-mapped index, the registry."""
 
 __all__: list[str] = []

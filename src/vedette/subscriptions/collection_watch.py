@@ -76,7 +76,7 @@ class AggregateColumn:
     """None for COUNT(*) and COUNT(o)."""
     where: Expression | None
     whole: bool = False
-    """COUNT(o): a document that changes in whatever way is another one to sliding windows."""
+    """COUNT(o): any change of a document counts as a change in sliding windows."""
     limit: int | None = None
 
     def canonical_form(self) -> list[Any]:
@@ -84,24 +84,25 @@ class AggregateColumn:
         fields = (self.column, self.name, self.distinct, self.operand, self.where, self.whole, self.limit)
         return ["aggregate", *map(canonical_form, fields)]
 
-    """Of COLLECT: the most values of a group that are told."""
+    """For COLLECT: maximum number of values of a group in an event."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CollectionWatch:
-    """A WATCH that the pipeline answers."""
+    """A WATCH that the pipeline can answer."""
 
     collections: tuple[str, ...]
     """One, or the members of a union."""
     condition: Expression
     columns: tuple[tuple[str, FieldPath], ...]
-    """Names of columns and what stands in them: a path as in `shapes`, () for the whole document."""
+    """Column names and their paths as in `shape`; () for the whole document."""
     aggregates: tuple[AggregateColumn, ...] = ()
-    """Told at the end of windows; `columns` are the group's key then."""
+    """Aggregates at the end of windows; `columns` is then the group key."""
     column_order: tuple[str, ...] = ()
-    """The names of all columns as they were written, where there are aggregates."""
+    """Names of all columns in the order they were written, if there are aggregates."""
     options: WatchOptions
-    """Checked. Windows are the pipeline's; `initial`, `ordering`, `buffer` and `on_full` are for whoever delivers."""
+    """Checked options. The pipeline handles windows; the gateway handles `initial`, `ordering`, `buffer` and
+    `on_full`."""
 
     @property
     def windowed(self) -> bool:
@@ -112,17 +113,17 @@ class CollectionWatch:
         return self.collections[0]
 
     def row(self, key: str, document: Mapping[str, Any], collection: str | None = None) -> dict[str, Any]:
-        """The row that RETURN makes of a document of a collection; without, of the only one."""
+        """The row that RETURN makes of a document. `collection` may be omitted if there is only one."""
         collection = collection or self.collection
         return {name: field_value(path, key, document, collection) for name, path in self.columns}
 
 
 _parsed = lru_cache(maxsize=256)(parse_statement)
-"""Thousands subscribe with the same text and parameters of their own."""
+"""Cached, because thousands subscribe with the same text."""
 
 
 def parse_collection_watch(source: str, params: Mapping[str, Value] | None = None) -> CollectionWatch:
-    """Raises ParseError for what is no statement, SubscriptionError E6204 for what the pipeline does not answer."""
+    """Raises ParseError for an invalid statement, SubscriptionError E6204 for one that the pipeline cannot answer."""
     statement = _parsed(source)
     if not isinstance(statement, Watch):
         raise _unsupported("this is no WATCH statement")
@@ -150,7 +151,8 @@ def parse_collection_watch(source: str, params: Mapping[str, Value] | None = Non
 
 
 def translate_condition(condition: Expression, variable: str) -> Expression:
-    """A condition of MEW over one document, without parameters, as a document filter; E6204 as for a watch."""
+    """Convert a MEW condition over one document, without parameters, to a document filter. Raises E6204 as for a
+    watch."""
     return _Translator(variable, {}).condition(condition)
 
 
@@ -172,7 +174,7 @@ _ENGINE_ONLY = {
 
 
 def _options(given: tuple[WatchOption, ...], reader: _Translator) -> WatchOptions:
-    """What is wrong is E8009, as in the engine; what is right and cannot be kept here is E6204."""
+    """An invalid option raises E8009, as in the engine; a valid one that the pipeline does not support raises E6204."""
     options = read_options(given, reader.constant)
     for name, words in _ENGINE_ONLY.items():
         if getattr(options, name) in words:
@@ -190,7 +192,7 @@ class _Translator:
         self._params = params
 
     def constant(self, node: Expression) -> Any:
-        """The value of an expression without variables: of options, and of parameters."""
+        """Value of an expression without variables, for options and parameters."""
         match node:
             case Binary(op="*", left=left, right=right):
                 factors = self.constant(left), self.constant(right)
@@ -341,7 +343,7 @@ class _Translator:
 
 
 _ID: FieldPath = ("doc", "id")
-"""Of a document: readers put its key there, unless it has a field of that name."""
+"""The key of a document, unless it has a field of that name."""
 
 
 def _is_null(operand: Expression) -> Expression:
@@ -349,9 +351,9 @@ def _is_null(operand: Expression) -> Expression:
 
 
 def field_value(path: FieldPath, key: str, document: Mapping[str, Any], collection: str) -> Any:
-    """What stands at a path of a document; null where nothing does."""
+    """The value at a path of a document; null if it is missing."""
     if len(path) == 2 and path != _ID:
-        return document.get(path[1])  # nearly all of them
+        return document.get(path[1])  # the usual case
     if path == WHOLE_DOCUMENT:
         return {"id": key, "_type": collection, **document}
     if path == ("id",) or (path == _ID and "id" not in document):

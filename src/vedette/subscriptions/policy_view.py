@@ -40,15 +40,15 @@ from vedette.subscriptions.collection_watch import translate_condition
 __all__ = ["MAX_HIDDEN_ATTRIBUTES", "TRUSTED_LIMITS", "DocumentView", "compile_view", "drop_attributes"]
 
 MAX_HIDDEN_ATTRIBUTES = 64
-"""Attributes of one collection that policies may hide: matching has a bit for each."""
+"""Maximum number of attributes of one collection that policies may hide: matching has one bit each."""
 TRUSTED_LIMITS = FilterLimits(source_bytes=16 << 20, depth=50, nodes=100_000, list_items=100_000)
-"""For filters that a gateway has accepted, by limits of its own, and for policies; the bound on steps stays."""
+"""Limits for filters that a gateway has accepted, and for policies; the step limit still applies."""
 _TRUE, _FALSE, _FAULT = Literal(True), Literal(False), Literal(None)
 _LOGIC = (Conditional, Call)
 
 
 def compile_view(rules: Sequence[ViewRule]) -> DocumentView:
-    """Raises SubscriptionError E6204 for conditions that the pipeline does not answer."""
+    """Raises SubscriptionError E6204 for conditions that the pipeline cannot answer."""
     about: dict[str | None, list[ViewRule]] = {None: []}
     for rule in rules:
         about.setdefault(rule.attribute, []).append(rule)
@@ -84,10 +84,10 @@ def _hidden(rules: Sequence[ViewRule]) -> Expression:
 class DocumentView:
     visible: Expression
     hidden: tuple[tuple[str, Expression], ...]
-    """Attributes and when they are hidden. Neither these conditions nor `visible` ever fail."""
+    """Attributes and the conditions under which they are hidden. These conditions and `visible` never fail."""
 
     def restrict(self, condition: Expression) -> Expression:
-        """True of a document exactly if it is visible and the condition is true of what is seen of it."""
+        """True if and only if the document is visible and the condition is true of its visible part."""
         return _all((self.visible, _ViewRewriter(dict(self.hidden)).condition(condition, failing=False)))
 
     def redact(self, collection: str, key: str, document: Mapping[str, Any]) -> Mapping[str, Any]:
@@ -134,7 +134,7 @@ def _not(part: Expression) -> Expression:
 
 
 def _true(condition: Expression) -> Expression:
-    """Whether a condition is true; never a fault."""
+    """True if a condition is true; never a fault."""
     match condition:
         case Binary(op="AND", left=left, right=right):
             return _all((_true(left), _true(right)))
@@ -182,7 +182,7 @@ def _is_there(operand: Expression) -> Expression:
 
 
 class _ViewRewriter:
-    """Rewrites a condition on what is seen of a document into one on the document."""
+    """Rewrites a condition on the visible part of a document into one on the whole document."""
 
     def __init__(self, hidden: Mapping[str, Expression]) -> None:
         self._hidden = hidden
@@ -208,7 +208,7 @@ class _ViewRewriter:
         return self._atom(node, failing=failing)
 
     def _atom(self, node: Expression, *, failing: bool) -> Expression:
-        """Whatever it asks of a document fails where something that it names is not there."""
+        """A condition fails if an attribute it names is missing."""
         self._check(node)
         names = dict.fromkeys(part.name for part in walk(node) if _is_field(part))
         hidden = _any(self._hidden[name] for name in names if name in self._hidden)
@@ -221,7 +221,7 @@ class _ViewRewriter:
         return _FAULT if hidden == _TRUE else Conditional(hidden, _FAULT, node)
 
     def _replaced(self, node: Expression) -> Expression:
-        """A condition inside a value may take a failure for an answer: each attribute is looked at by itself."""
+        """A nested condition may observe a failure, so each attribute is rewritten separately."""
 
         def seen(part: Any) -> Any:
             match part:

@@ -28,14 +28,14 @@ class Equality:
 
     path: FieldPath
     constant: Slot | ListSlot | bool
-    """True stands for a field that is itself the condition: `doc.active`."""
+    """True for a field that is itself the condition: `doc.active`."""
 
 
 @dataclass(frozen=True, slots=True)
 class Range:
     path: FieldPath
     is_lower_bound: bool
-    """The field is greater than the constant, or equal; otherwise less or equal."""
+    """The field is greater than or equal to the constant; otherwise less or equal."""
     constant: Slot
 
 
@@ -51,7 +51,7 @@ _NO_CONDITION: tuple[frozenset[_Atom], ...] = (frozenset(),)
 
 
 def key_alternatives(shape: Shape) -> tuple[KeyAlternative, ...]:
-    """At least one; an empty one among them means that the filter must always be looked at."""
+    """At least one; an empty one means that the filter is evaluated for every change."""
     return tuple(dict.fromkeys(map(_alternative, _implied(shape.tree))))
 
 
@@ -73,7 +73,7 @@ def _preference(atom: Equality) -> tuple[bool, str]:
 
 
 def _implied(node: Any) -> tuple[frozenset[_Atom], ...]:
-    """Alternatives as sets of atoms: if the node is true, all atoms of one of the sets hold."""
+    """Alternatives as sets of atoms: if the node is true, all atoms of one set hold."""
     match node:
         case Call(name="holds", arguments=(condition,)):
             return _implied(condition)
@@ -89,7 +89,7 @@ def _implied(node: Any) -> tuple[frozenset[_Atom], ...]:
 def _product(
     left: tuple[frozenset[_Atom], ...], right: tuple[frozenset[_Atom], ...]
 ) -> tuple[frozenset[_Atom], ...]:
-    """Both must hold. When there would be too many alternatives, those of one side alone are true as well."""
+    """Both must hold. If there would be too many alternatives, those of one side alone are still implied."""
     if len(left) * len(right) <= MAX_ALTERNATIVES:
         return tuple(one | other for one in left for other in right)
     return max(left, right, key=_selectivity)

@@ -1,8 +1,8 @@
-"""A filter taken apart: its shape, which many subscriptions share, and its constants, which are each one's own.
+"""A filter split into its shape, which many subscriptions share, and its constants.
 
     doc.status == 'paid' && doc.total > 100      doc.status == ①  && doc.total > ②      ('paid', 100)
 
-A shape is compiled and indexed once, however many subscriptions have it. A list of scalars is one constant.
+A shape is compiled and indexed once for all its subscriptions. A list of scalars is one constant.
 """
 
 from __future__ import annotations
@@ -43,16 +43,16 @@ __all__ = [
 ]
 
 MAX_LIST_KEYS = 16
-"""A list with more items is not expanded into keys (ruling 13)."""
+"""A list with more items is not expanded into keys."""
 
 Constant: TypeAlias = "Value | list[Value]"
 FieldPath: TypeAlias = tuple[str, ...]
-"""Where a value stands: ("doc", "address", "city"), ("id",), ("op",) …"""
+"""Path of a value: ("doc", "address", "city"), ("id",), ("op",) …"""
 
 
 @dataclass(frozen=True, slots=True)
 class Slot(Parameter):
-    """The place of a scalar constant: a parameter whose name is its number."""
+    """Placeholder of a scalar constant: a parameter named by its number."""
 
     @property
     def index(self) -> int:
@@ -64,10 +64,10 @@ class Slot(Parameter):
 
 @dataclass(frozen=True, slots=True)
 class ListSlot(Parameter):
-    """The place of a list of scalars."""
+    """Placeholder of a list of scalars."""
 
     long: bool = False
-    """More items than are expanded into keys."""
+    """True if the list has too many items to be expanded into keys."""
 
     @property
     def index(self) -> int:
@@ -79,17 +79,17 @@ class ListSlot(Parameter):
 
 @dataclass(frozen=True)
 class Shape:
-    """The tree with slots for constants. Two filters have one shape if the texts of their shapes are equal."""
+    """The tree with placeholders for constants. Two filters have one shape if their canonical texts are equal."""
 
     tree: Any
     constants: int
-    """How many there are."""
+    """Number of constants."""
     columns: tuple[tuple[str, FieldPath], ...] | None = None
-    """The columns of a WATCH: what they show decides which updates are worth telling."""
+    """Columns of a WATCH; they decide which updates are visible."""
     window: str = ""
-    """The window and the aggregates of a WATCH as text: what is told is another matter, so it is another shape."""
+    """Window and aggregates of a WATCH as text; part of the shape, because the events differ."""
     attribute_masks: tuple[tuple[str, Any], ...] = ()
-    """Attributes and the trees of the conditions under which policies hide them; with constants of the same row."""
+    """Attributes with the conditions under which policies hide them; their constants are in the same row."""
 
     @cached_property
     def fingerprint(self) -> str:
@@ -98,14 +98,14 @@ class Shape:
 
     @cached_property
     def depends_on_change(self) -> bool:
-        """Asks about the change itself (`op`, `before`), and so says nothing about a document at rest."""
+        """True if the filter reads the change itself (`op`, `before`), so it says nothing about a document alone."""
         return any(isinstance(node, Variable) and node.name in ("op", "before") for node in _walk(self.tree))
 
 
 def extract_constants(
     expression: Expression, hidden: Sequence[tuple[str, Expression]] = ()
 ) -> tuple[Shape, tuple[Constant, ...]]:
-    """Take the constants out of the tree of a filter, whose request is bound already, and of what policies hide."""
+    """Extract the constants of a filter with a bound request, and of its masks."""
     found: list[Constant] = []
 
     def replaced(node: Any) -> Any:
@@ -126,7 +126,7 @@ def extract_constants(
 
 
 def bind(shape: Shape, constants: tuple[Constant, ...]) -> Expression:
-    """The filter that `lift` took apart."""
+    """Restore the filter from its shape and constants."""
     return bind_tree(shape.tree, constants)
 
 
@@ -148,7 +148,7 @@ def bind_tree(tree: Any, constants: tuple[Constant, ...]) -> Expression:
 
 
 def as_path(node: Any) -> FieldPath | None:
-    """The path that a node spells, if it is one: fields of `doc` or `before`, or another variable itself."""
+    """The path of a node, if it is one: fields of `doc` or `before`, or a single variable."""
     match node:
         case Variable(name="id" | "collection" | "op" as name):
             return (name,)

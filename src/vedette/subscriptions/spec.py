@@ -1,4 +1,4 @@
-"""The forms in which a subscription says what it wants: a filter list, a CEL expression, a WATCH of one collection."""
+"""What a subscription asks for: a filter list, a CEL expression, or a WATCH over one collection."""
 
 from __future__ import annotations
 
@@ -35,11 +35,11 @@ __all__ = [
 
 
 EPOCH = timestamp_from_ms(0)
-"""When windows of a form without a time begin."""
+"""Start of windows for a spec without a time."""
 
 
 class SubscriptionSpec(msgspec.Struct, frozen=True, kw_only=True):
-    """What a subscription wants, as text that any process understands. Equal forms have one shape."""
+    """What a subscription asks for, as text that any process can read. Equal specs have one shape."""
 
     kind: Literal["filters", "cel", "watch"]
     source: str
@@ -47,19 +47,19 @@ class SubscriptionSpec(msgspec.Struct, frozen=True, kw_only=True):
     params: dict[str, Any] = {}
     """Parameters of a statement."""
     auth: dict[str, Any] | None = None
-    """`request.auth` at the moment of subscribing (ruling 16)."""
+    """`request.auth` at the time of the subscription."""
     time: datetime | None = None
-    """`request.time`, as well."""
+    """`request.time` at the time of the subscription."""
     sight: tuple[ViewRule, ...] | None = None
-    """What policies show whoever subscribed; None: everything."""
+    """View rules of the subscriber; None if it sees everything."""
     union: str = ""
-    """Of a watch with windows over several collections: subscriptions of one gateway with the same name are one."""
+    """For a windowed watch over several collections: subscriptions of one gateway with this name are one watch."""
 
 
 def spec_from_query(
     query: Mapping[str, Any], auth: dict[str, Any] | None = None, time: datetime | None = None
 ) -> SubscriptionSpec:
-    """The form of a query that `vedette.filters.collection_query.parse_query` has accepted."""
+    """The spec of a query that `vedette.filters.collection_query.parse_query` has accepted."""
     if query.get("filter") is not None:
         return SubscriptionSpec(kind="cel", source=str(query["filter"]), auth=auth, time=time)
     source = msgspec.json.encode(query.get("filters") or []).decode()
@@ -67,7 +67,7 @@ def spec_from_query(
 
 
 def filter_expression(form: SubscriptionSpec) -> Expression:
-    """The condition, with the request bound, through the actor's eyes; FilterError or SubscriptionError E6204."""
+    """The condition with the request bound and policies applied. Raises FilterError or SubscriptionError E6204."""
     match form.kind:
         case "filters":
             expression = parse_filters(msgspec.json.decode(form.source), TRUSTED_LIMITS)
@@ -91,7 +91,7 @@ def watch_of_spec(form: SubscriptionSpec) -> CollectionWatch | None:
 
 
 def split_constants(form: SubscriptionSpec) -> tuple[Shape, tuple[Constant, ...]]:
-    """The shape of a form, which many share, and its constants."""
+    """Split a spec into its shape and its constants."""
     sight, watch = view_of(form), watch_of_spec(form)
     shape, constants = extract_constants(filter_expression(form), sight.hidden if sight is not None else ())
     if watch is None:
@@ -99,7 +99,7 @@ def split_constants(form: SubscriptionSpec) -> tuple[Shape, tuple[Constant, ...]
     shape = replace(shape, columns=watch.columns)
     if not watch.windowed:
         return shape, constants
-    # Windows begin when the watch was made, and may be of several subscriptions: constants that no filter asks for.
+    # The start of windows and the union name are constants that no filter reads.
     window = watch.options.window
     text = canonical_text(("window", window.kind, window.duration, window.interval, watch.aggregates))
     shape = replace(shape, constants=shape.constants + 2, window=text)
@@ -108,5 +108,5 @@ def split_constants(form: SubscriptionSpec) -> tuple[Shape, tuple[Constant, ...]
 
 @lru_cache(maxsize=4096)
 def shape_of_spec(form_text: bytes) -> Shape:
-    """The shape of a form in its JSON encoding; the same for every process."""
+    """The shape of a spec in its JSON encoding; the same in every process."""
     return split_constants(msgspec.json.decode(form_text, type=SubscriptionSpec))[0]

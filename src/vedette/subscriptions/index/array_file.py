@@ -1,11 +1,11 @@
-"""A file of named arrays that is memory-mapped whole: nothing is read before it is looked at, workers share the pages.
+"""A file of named arrays that is memory-mapped as a whole: pages are read on access and shared between workers.
 
     8 bytes   magic, `VEDBLK` and the version as two digits
     8 bytes   length of the header, little-endian
     header    JSON: {"facts": …, "arrays": {name: [dtype, shape, offset]}}, offsets from the start of the data
     data      the arrays, each at a multiple of 64 bytes from the start of the file
 
-A file appears under its name only when it is complete and on the disk, and is never altered afterwards.
+A file gets its name only when it is complete and synced, and is never changed afterwards.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ _ALIGNMENT = 64
 
 
 class Blocks:
-    """An opened file: `facts` as they were written, arrays by name."""
+    """An opened file: `facts` as written, arrays by name."""
 
     def __init__(self, facts: dict[str, Any], arrays: dict[str, npt.NDArray[Any]]) -> None:
         self.facts = facts
@@ -62,7 +62,7 @@ def write_blocks(path: Path, facts: Mapping[str, Any], arrays: Mapping[str, npt.
 
 
 def open_blocks(path: Path) -> Blocks:
-    """Map the file; raises StoreError E6004 when it is not one of ours."""
+    """Map the file. Raises StoreError E6004 if it has another format."""
     with path.open("rb") as file:
         mapped = mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ)
     if mapped[: len(_MAGIC)] != _MAGIC:

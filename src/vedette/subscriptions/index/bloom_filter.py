@@ -1,7 +1,7 @@
-"""A segmented Bloom filter over hashes: k segments of bits, one bit in each per key.
+"""A segmented Bloom filter over hashes: k segments of bits, one bit per key in each.
 
-10 bits a key and 7 segments are wrong for about 0.8 % of the keys that are not there (seeds/realtime-watching.md §1).
-The places come from two independent halves of one mixed hash (ruling: an h2 equal to h1 degenerates).
+With 10 bits per key and 7 segments the false-positive rate is about 0.8 %. Bit positions come from two independent
+halves of one mixed hash, because equal halves would degenerate.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ SEGMENTS = 7
 
 
 def build_bloom(hashes: UInts) -> npt.NDArray[np.uint8]:
-    """The filter of these hashes: one row of bytes per segment."""
+    """Build the filter of these hashes: one row of bytes per segment."""
     bits = max(64, -(-len(hashes) * BITS_PER_KEY // SEGMENTS))
     filled = np.zeros((SEGMENTS, -(-bits // 8)), np.uint8)
     for segment, places in enumerate(_places(hashes, filled.shape[1] * 8)):
@@ -27,7 +27,7 @@ def build_bloom(hashes: UInts) -> npt.NDArray[np.uint8]:
 
 
 def may_contain(bloom: npt.NDArray[np.uint8], hashes: UInts) -> Bools:
-    """False only where a hash is certainly not among those it was built from."""
+    """False only if a hash is certainly not in the filter."""
     found = np.ones(len(hashes), np.bool_)
     for segment, places in enumerate(_places(hashes, bloom.shape[1] * 8)):
         found &= (bloom[segment][places >> np.uint64(3)] & _bit(places)) != 0
@@ -39,7 +39,7 @@ def _bit(places: UInts) -> npt.NDArray[np.uint8]:
 
 
 def _places(hashes: UInts, bits: int) -> list[UInts]:
-    """Double hashing; the second step is odd, so that it never stands still."""
+    """Double hashing; the step is odd, so that it visits all positions."""
     first = splitmix64(hashes)
     second = splitmix64(hashes ^ np.uint64(0xD6E8FEB86659FD93)) | np.uint64(1)
     with np.errstate(over="ignore"):

@@ -1,4 +1,4 @@
-"""Changes of one collection as rows to be looked up: an image before and an image after each make a row."""
+"""Changes of one collection as rows to look up: the image before and the image after are one row each."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ __all__ = ["DocumentChange", "ImageBatch"]
 
 
 class DocumentChange(NamedTuple):
-    """One change as matching sees it: decoded once, for all shapes."""
+    """One change, decoded once for all shapes."""
 
     offset: int
     key: str
@@ -25,7 +25,7 @@ class DocumentChange(NamedTuple):
 
 
 class ImageBatch:
-    """Rows of images; columns are made when a shape first asks for a field."""
+    """Rows of images; columns are built when a shape first needs a field."""
 
     def __init__(self, tenant: str, collection: str, changes: Sequence[DocumentChange]) -> None:
         self.tenant, self.collection = tenant, collection
@@ -37,9 +37,9 @@ class ImageBatch:
         rows = np.flatnonzero(there)
         self.change: Ints = rows >> 1
         self.after: Bools = (rows & 1).astype(np.bool_)
-        """Whether the row is the image after the change."""
+        """True if the row is the image after the change."""
         self.is_current_image: Bools = self.after | ~there[self.change, 1]
-        """Whether the row is the one that a filter about the change itself is asked of."""
+        """True if filters on the change itself are evaluated on this row."""
         self.offsets: Ints = np.array([change.offset for change in changes], np.int64)[self.change]
         self._numbers: list[int] = self.change.tolist()
         self._documents = [image for change in changes for image in change[3:] if image is not None]
@@ -68,7 +68,7 @@ class ImageBatch:
         return [self.collection] * len(self._numbers)
 
     def filter_environment(self, row: int) -> FilterInput:
-        """The same row for the closures."""
+        """The same row as input of a compiled filter."""
         change = self.changes[self._numbers[row]]
         return FilterInput(
             doc=self._documents[row],

@@ -1,8 +1,8 @@
 """Values of one field over many documents, or of one constant over many subscriptions, as numpy columns.
 
-A column holds any kinds of values side by side, because documents do. Three arrays say all about a scalar: its kind,
-64 bits (a whole number, a double's bits, a truth value, milliseconds), and for texts a piece of UTF-8. Lists and maps
-have a kind and nothing else: whoever must look inside does it in Python.
+A column holds values of any kind side by side, because documents do. A scalar is described by three arrays: its kind,
+64 bits (an integer, the bits of a double, a boolean, milliseconds), and for text a slice of UTF-8. Lists and maps
+have only a kind; their contents are evaluated in Python.
 
 Equality and order are those of vedette.filters.operators, for all pairs at once.
 """
@@ -49,11 +49,11 @@ UInts: TypeAlias = npt.NDArray[np.uint64]
 Bools: TypeAlias = npt.NDArray[np.bool_]
 
 NO_PARENT, MISSING, NULL, BOOL, INT, FLOAT, TEXT, TIMESTAMP, DURATION, LIST, MAP = range(11)
-"""Kinds. NO_BASE: there is nothing that could have the field. MISSING: there is, and it has not."""
+"""Kinds. NO_PARENT: the parent of the field does not exist. MISSING: the parent exists, the field does not."""
 
 
 class _Marker:
-    """Stands for a value that is not there."""
+    """Marker of a missing value."""
 
 
 class _Unreachable(_Marker):
@@ -75,7 +75,7 @@ _KIND_OF: dict[type, int] = {
     dict: MAP,
 }
 MAX_EXACT_INT = 2**53
-"""Whole numbers up to here are doubles, too."""
+"""Largest integer that is exact as a double."""
 
 
 @dataclass(frozen=True, slots=False, eq=False)
@@ -83,7 +83,7 @@ class Column:
     kinds: npt.NDArray[np.uint8]
     bits: Ints
     text_offsets: Ints
-    """One more than there are values, or empty when no value is a text."""
+    """One more than the number of values; empty if no value is text."""
     text_data: npt.NDArray[np.uint8]
 
     def __len__(self) -> int:
@@ -91,7 +91,7 @@ class Column:
 
     @cached_property
     def texts(self) -> pa.LargeStringArray:
-        """The texts; an empty one where the value is none."""
+        """The texts; empty where the value is not text."""
         count = len(self.kinds)
         offsets = self.text_offsets if len(self.text_offsets) else np.zeros(count + 1, np.int64)
         buffers = [None, pa.py_buffer(offsets), pa.py_buffer(self.text_data)]
@@ -99,7 +99,7 @@ class Column:
 
     @cached_property
     def hashes(self) -> UInts:
-        """Equal values have equal hashes, stable over processes and releases. Only meaningful where `keyed`."""
+        """Equal values have equal hashes, stable across processes and releases. Only meaningful where `keyed`."""
         numbers = (self.kinds == INT) | (self.kinds == FLOAT)
         words = self.bits.view(np.uint64) ^ (self.kinds.astype(np.uint64) << np.uint64(56))
         if numbers.any():
@@ -111,17 +111,17 @@ class Column:
 
     @cached_property
     def is_hashable(self) -> Bools:
-        """Where the value is a scalar that something can be equal to: no list, no map, not NaN, not missing."""
+        """True where the value is a scalar that can equal something: no list, map, NaN or missing value."""
         scalar = (self.kinds >= NULL) & (self.kinds <= DURATION)
         return scalar & ~((self.kinds == FLOAT) & np.isnan(self.doubles))
 
     @cached_property
     def doubles(self) -> npt.NDArray[np.float64]:
-        """Numbers as doubles (large whole ones rounded), moments as milliseconds."""
+        """Numbers as doubles (large integers rounded), timestamps as milliseconds."""
         return np.where(self.kinds == FLOAT, self.bits.view(np.float64), self.bits.astype(np.float64))
 
     def value(self, row: int) -> Any:
-        """One value as Python has it; of lists and maps, and of what is missing, there is none."""
+        """One value as a Python object; None for lists, maps and missing values."""
         bits = self.bits[row : row + 1]
         match int(self.kinds[row]):
             case 2:
@@ -195,7 +195,7 @@ _BITS: tuple[tuple[int, Callable[[Sequence[Any]], Ints]], ...] = (
 
 
 def extract_field(documents: Sequence[dict[str, Any] | None], path: Sequence[str]) -> list[Any]:
-    """What stands at a path in each document."""
+    """The values at a path of each document."""
     first, *rest = path
     try:
         values = [document[first] for document in documents]  # type: ignore[index]
@@ -209,11 +209,11 @@ def extract_field(documents: Sequence[dict[str, Any] | None], path: Sequence[str
 # --- hashes -----------------------------------------------------------------------------------------------------
 
 HASHED_TEXT_BYTES = 64
-"""Bytes; of a longer text only the first and last so many count, and its length."""
+"""Bytes; of a longer text only this many first and last bytes and its length are hashed."""
 
 
 def splitmix64(words: UInts) -> UInts:
-    """The finalizer of splitmix64: every bit of the input moves every bit of the output."""
+    """The finalizer of splitmix64: every input bit affects every output bit."""
     with np.errstate(over="ignore"):
         words = (words ^ (words >> np.uint64(30))) * np.uint64(0xBF58476D1CE4E5B9)
         words = (words ^ (words >> np.uint64(27))) * np.uint64(0x94D049BB133111EB)
@@ -227,14 +227,14 @@ def text_hashes(column: Column) -> UInts:
     heads = _words(column.text_data, starts, np.minimum(lengths, HASHED_TEXT_BYTES))
     found = _fold(heads, splitmix64(lengths.astype(np.uint64) + np.uint64(1)))
     if lengths.max(initial=0) > HASHED_TEXT_BYTES:
-        # A short text has no tail, whatever its neighbours have.
+        # A short text has no tail, whatever the other rows have.
         tails = np.where(lengths > HASHED_TEXT_BYTES, HASHED_TEXT_BYTES, 0)
         found = _fold(_words(column.text_data, ends - tails, tails), found)
     return found
 
 
 def _words(data: npt.NDArray[np.uint8], starts: Ints, lengths: Ints) -> UInts:
-    """The bytes of each row, filled up with zeros, as rows of 64-bit words."""
+    """The bytes of each row, padded with zeros, as rows of 64-bit words."""
     width = int(-(-lengths.max(initial=0) // 8) * 8)
     padded = np.zeros((len(starts), width), np.uint8)
     if width:
@@ -246,7 +246,7 @@ def _words(data: npt.NDArray[np.uint8], starts: Ints, lengths: Ints) -> UInts:
 
 def _fold(words: UInts, found: UInts) -> UInts:
     for place in range(words.shape[1]):
-        # Words of zeros at the end change nothing, so that a row's hash does not depend on its neighbours' length.
+        # Trailing zero words change nothing, so a row's hash does not depend on the length of other rows.
         column = words[:, place]
         folded = splitmix64(found * np.uint64(0x9E3779B97F4A7C15) ^ column)
         found = np.where(column == 0, found, folded)
@@ -261,7 +261,7 @@ def _numeric(kinds: npt.NDArray[np.uint8]) -> Bools:
 
 
 def equal(left: Column, right: Column) -> Bools:
-    """Row by row; false where a side is a list or a map, which only a list or map can equal."""
+    """Row by row; false where a side is a list or a map."""
     same_kind = left.kinds == right.kinds
     simple = same_kind & (left.kinds != FLOAT) & (left.kinds != TEXT) & (left.kinds < LIST)
     found = simple & (left.bits == right.bits)
@@ -283,7 +283,8 @@ _ORDERS: dict[str, tuple[Any, Any]] = {
 
 
 def compare_ordered(op: str, left: Column, right: Column) -> tuple[Bools, Bools]:
-    """Where `left op right` is true, and where there is no order: different families, lists, maps, nothing."""
+    """Where `left op right` is true, and where the values are not comparable: different families, lists, maps,
+    missing."""
     compare, compare_texts = _ORDERS[op]
     same_kind = left.kinds == right.kinds
     bits = same_kind & ((left.kinds == INT) | (left.kinds == TIMESTAMP) | (left.kinds == DURATION))
@@ -303,7 +304,7 @@ def _arrow(compare: Any, left: Column, right: Column) -> Bools:
 
 
 def _compare_numbers(compare: Any, left: Column, right: Column, where: Bools) -> Bools:
-    """As doubles; where a whole number is too large to be one, by Python, which is exact."""
+    """As doubles; integers too large for a double are compared exactly in Python."""
     found: Bools = compare(left.doubles, right.doubles)
     large = (left.kinds == INT) & (np.abs(left.doubles) >= MAX_EXACT_INT)
     large |= (right.kinds == INT) & (np.abs(right.doubles) >= MAX_EXACT_INT)

@@ -1,9 +1,9 @@
-"""Where the keys with a hash stand among very many, for many hashes at once.
+"""Map hashes to ranges of sorted keys, for many hashes at once.
 
-Keys are sorted by hash, and several may have one. Kept are the different hashes (`hash`) and where the keys of each
-begin (`first`); of a large table also, for every beginning of a hash, where the hashes that begin so begin (`start`),
-with as many bits as make one or two hashes to a beginning. A binary search in a large table waits for memory a dozen
-times, one wait after the other; this way it is two waits, and those of many hashes at once.
+Keys are sorted by hash, and several may share one. The table has the distinct hashes (`hash`) and the first key of
+each (`first`). A large table also has, for every hash prefix, the first hash with it (`start`), with enough bits for
+one or two hashes per prefix. A binary search in a large table waits for memory a dozen times in sequence; this lookup
+waits twice, for many hashes in parallel.
 """
 
 from __future__ import annotations
@@ -19,13 +19,13 @@ from vedette.subscriptions.index.columns import Ints, UInts
 __all__ = ["HashTable", "build_hash_table"]
 
 PREFIX_TABLE_MIN_HASHES = 4_096
-"""From so many hashes on they are found by their beginnings."""
+"""Number of hashes from which the prefix table is used."""
 LINEAR_PROBES = 3
-"""So many neighbours are looked at; a hash that stands further back is searched for."""
+"""Neighbours that are compared directly; a hash further away is found by binary search."""
 
 
 def build_hash_table(hashes: UInts) -> dict[str, npt.NDArray[Any]]:
-    """The arrays of a table of sorted hashes."""
+    """Build the arrays of a table from sorted hashes."""
     different, first = np.unique(hashes, return_index=True)
     arrays: dict[str, npt.NDArray[Any]] = {
         "hash": different,
@@ -48,7 +48,7 @@ class HashTable:
         self._last = len(self._hash) - 1
 
     def find_ranges(self, hashes: UInts) -> tuple[Ints, Ints]:
-        """For each hash the keys low:high that have it; low is high where none has."""
+        """For each hash the range low:high of its keys; empty if it is absent."""
         if self._last < 0:
             nowhere = np.zeros(len(hashes), np.int64)
             return nowhere, nowhere
@@ -57,11 +57,11 @@ class HashTable:
         return low, np.where(self._hash[places] == hashes, self._first[places + 1], low)
 
     def _search(self, hashes: UInts) -> Ints:
-        """The place of each hash or, where it is not there, any place."""
+        """The position of each hash, or any position if it is absent."""
         return np.minimum(np.searchsorted(self._hash, hashes), self._last)
 
     def _find_by_prefix(self, start: npt.NDArray[np.uint32], hashes: UInts) -> Ints:
-        """The same, by their beginnings."""
+        """The same with the prefix table."""
         shift = np.uint64(65 - len(start).bit_length())
         places = np.minimum(start[hashes >> shift], self._last).astype(np.int64)
         behind = np.flatnonzero(self._hash[places] < hashes)

@@ -1,7 +1,7 @@
-"""Which subscriptions a batch of changes concerns, and how: look-up, exact check, before beside after.
+"""Match a batch of changes: look up candidates, evaluate the exact filter, combine before and after.
 
-The answer is exact: whatever the index proposes is held against the whole filter. `scan` is the same without the index,
-and the property test wants both to agree on every filter and every change.
+The result is exact: every candidate is checked with its whole filter. `scan` is the same without the index, and a
+property test compares the two on every filter and change.
 """
 
 from __future__ import annotations
@@ -38,22 +38,22 @@ __all__ = [
 
 _clock = SystemClock()
 LEAVE, ENTER, UPDATE = 1, 2, 3
-"""Bits: 1 when the image before matched, 2 when the image after does."""
+"""Bit flags: 1 if the image before matched, 2 if the image after matches."""
 
 
 @dataclass(slots=True, kw_only=True)
 class MatchCounts:
-    """What matching did, to be summed up."""
+    """Counters of matching."""
 
     candidates: int = 0
     matched: int = 0
     faults: int = 0
     absent_keys: int = 0
-    """Keys asked for that no subscription has."""
+    """Looked-up keys that no subscription has."""
     false_positives: int = 0
-    """Of those, let through by a Bloom filter."""
+    """Of those, keys that passed a Bloom filter."""
     times: list[tuple[float, bytes]] = field(default_factory=list)
-    """Milliseconds of the exact check, and the form, of each shape that had candidates."""
+    """Milliseconds of the exact check, and the spec, of each shape with candidates."""
 
     def add(self, other: MatchCounts) -> None:
         self.candidates += other.candidates
@@ -65,7 +65,7 @@ class MatchCounts:
 
 
 class Match(NamedTuple):
-    """One subscription that one change concerns."""
+    """One subscription that matches one change."""
 
     change: int
     subscription: int
@@ -74,7 +74,7 @@ class Match(NamedTuple):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Matches:
-    """Row by row: a change, a subscription and its gateway, and how the change concerns it. Sorted by change."""
+    """Arrays, one row per match: change, subscription, gateway and transition. Sorted by change."""
 
     change: Ints
     number: Ints
@@ -84,7 +84,7 @@ class Matches:
     shape: npt.NDArray[np.int32]
     """Into `forms`."""
     hidden_before: UInts
-    """Attributes that policies hide from the subscriber, as bits in the order of the shape's `hidden`."""
+    """Attributes that policies hide from the subscriber, as bits in the order of the shape's masks."""
     hidden_after: UInts
     forms: tuple[bytes, ...]
     counts: MatchCounts
@@ -119,9 +119,9 @@ def match_segments(
     newer_than: int = -1,
     indexed: bool = True,
 ) -> Matches:
-    """The answer of all segments of a collection; `tombstones` are numbers of subscriptions that ended, sorted.
+    """Match all segments of a collection. `tombstones` are the sorted numbers of ended subscriptions.
 
-    `newer_than`: only subscriptions that came with a later version of the registry.
+    `newer_than` selects subscriptions added with a later version of the registry.
     """
     parts = [match_segment(segment, images, newer_than=newer_than, indexed=indexed) for segment in segments]
     found = parts[0] if len(parts) == 1 else _concatenated(parts)
@@ -155,7 +155,7 @@ def _concatenated(parts: Sequence[Matches]) -> Matches:
 def match_segment(
     segment: Segment, images: ImageBatch, *, newer_than: int = -1, indexed: bool = True
 ) -> Matches:
-    """The answer of one segment. Without the index every subscription is a candidate for every image."""
+    """Match one segment. Without the index, every subscription is a candidate for every image."""
     counts = MatchCounts()
     if indexed:
         looked_up = segment.find_candidates(images)
@@ -201,18 +201,18 @@ def match_segment(
 
 
 def match_by_scan(segments: Sequence[Segment], tombstones: Ints, images: ImageBatch) -> Matches:
-    """`match_segments` without the index: slow, and what the index is held against."""
+    """`match_segments` without the index: slow, the reference for tests."""
     return match_segments(segments, tombstones, images, indexed=False)
 
 
 def _merge_before_and_after(
     images: ImageBatch, pairs: Ints, rows: Ints, segment: Segment
 ) -> tuple[Ints, npt.NDArray[np.uint8]]:
-    """Put the answers about the images before and after one change together."""
+    """Combine the results for the images before and after one change."""
     keys = images.change[pairs] << 32 | rows
     sides = np.where(images.after[pairs], ENTER, LEAVE).astype(np.uint8)
     eventful = np.array([part.shape.depends_on_change for part in segment.shapes], np.bool_)
-    if eventful.any():  # a filter about the change: the change is what it is
+    if eventful.any():  # a filter on the change itself has one result
         about = eventful[np.searchsorted(segment.shape_starts, rows, "right") - 1]
         sides[about] = _transition_of_change(images)[images.change[pairs[about]]]
     order = np.argsort(keys, kind="stable")
@@ -236,7 +236,7 @@ def _mask(
     found: tuple[Ints, Ints, npt.NDArray[np.uint8]],
     chosen: Ints,
 ) -> None:
-    """Enter which attributes of the images are hidden, for the chosen matches of one shape."""
+    """Record which attributes of the images are hidden, for the selected matches of one shape."""
     changes, rows, reasons = found
     for side, bit in enumerate((LEAVE, ENTER)):
         concerned = chosen[(reasons[chosen] & bit) != 0]
@@ -247,7 +247,7 @@ def _mask(
 
 
 def _drop_hidden_updates(found: Matches, images: ImageBatch, segment: Segment) -> Matches:
-    """Leave out updates of which a subscriber sees nothing, where policies hide attributes from it."""
+    """Drop updates whose visible part did not change, where policies hide attributes."""
     masking = [part.shape_index for part in segment.shapes if part.shape.attribute_masks]
     if not masking:
         return found
@@ -268,7 +268,7 @@ def _drop_hidden_updates(found: Matches, images: ImageBatch, segment: Segment) -
 
 
 def _visible_value(shape: Shape, key: str, image: Mapping[str, Any] | None, bits: int) -> Any:
-    """What a subscriber with this shape sees of an image: the row of a WATCH, else the document."""
+    """The visible part of an image for this shape: the row of a WATCH, else the document."""
     document = redact_by_mask(shape, image or {}, bits)
     if shape.columns is None or shape.window:
         return document
@@ -291,7 +291,7 @@ def _transition_of_change(images: ImageBatch) -> npt.NDArray[np.uint8]:
 def _check_candidates(
     segment: Segment, images: ImageBatch, pairs: Ints, rows: Ints, counts: MatchCounts
 ) -> Bools:
-    """Which candidates are matches, by the whole filter."""
+    """Select the candidates that match the whole filter."""
     found = np.zeros(len(rows), np.bool_)
     shapes = np.searchsorted(segment.shape_starts, rows, "right") - 1
     order = np.argsort(shapes, kind="stable")

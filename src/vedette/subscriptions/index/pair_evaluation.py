@@ -1,4 +1,4 @@
-"""The trees of shapes over pairs of an image and a subscription: by column code, or pair by pair by the closures."""
+"""Evaluate shapes over pairs of image and subscription: vectorized, or pair by pair."""
 
 from __future__ import annotations
 
@@ -20,13 +20,13 @@ from vedette.subscriptions.spec import shape_of_spec
 __all__ = ["CONDITION", "evaluate_pairs"]
 
 CONDITION = -1
-"""The tree that a shape is true by; the others, from 0 on, hide its attributes."""
+"""The tree of the condition; the other trees, from 0 on, mask attributes."""
 
 
 def evaluate_pairs(
     segment: Segment, part: ShapeGroup, tree: int, images: ImageBatch, pairs: Ints, rows: Ints
 ) -> Truth:
-    """What a tree of a shape says about images beside rows of that shape, counted from its first."""
+    """Result of a tree of a shape for pairs of images and rows of that shape, numbered from its first."""
     program = _program(part.form, tree)
     if program is not None:
         return program(_SegmentPairs(segment, part, images, pairs, rows))
@@ -34,7 +34,7 @@ def evaluate_pairs(
 
 
 def _tree(form: bytes, tree: int) -> Any:
-    """The condition of a shape, or one of those that hide an attribute."""
+    """The condition of a shape, or of one of its masks."""
     shape = shape_of_spec(form)
     return shape.tree if tree == CONDITION else shape.attribute_masks[tree][1]
 
@@ -45,7 +45,7 @@ def _program(form: bytes, tree: int) -> Program | None:
 
 
 class _SegmentPairs:
-    """Images beside rows of one shape; columns are gathered once."""
+    """Pairs of images and rows of one shape; columns are gathered once."""
 
     def __init__(
         self, segment: Segment, part: ShapeGroup, images: ImageBatch, pairs: Ints, rows: Ints
@@ -76,7 +76,7 @@ class _SegmentPairs:
 def _evaluate_one_by_one(
     segment: Segment, part: ShapeGroup, tree: int, images: ImageBatch, pairs: Ints, rows: Ints
 ) -> Truth:
-    """Pair by pair, for filters that no column code is made of."""
+    """Pair by pair, for filters without a vectorized form."""
     true, fault = np.zeros(len(rows), np.bool_), np.zeros(len(rows), np.bool_)
     for place, (image, row) in enumerate(zip(pairs.tolist(), rows.tolist(), strict=True)):
         closure = _closure(part.form, tree, _RowConstants(segment, part, row))
@@ -87,12 +87,12 @@ def _evaluate_one_by_one(
 
 
 class _RowConstants:
-    """The constants of one row, told apart by where they stand, so that a compiled filter is found again."""
+    """The constants of one row as a cache key of its compiled filter."""
 
     __slots__ = ("_part", "_segment", "_where")
 
     def __init__(self, segment: Segment, part: ShapeGroup, row: int) -> None:
-        self._segment, self._part = ref(segment), part  # whoever remembers this keeps no segment mapped
+        self._segment, self._part = ref(segment), part  # the cache must not keep a segment mapped
         self._where = (segment.serial, part.shape_index, row)
 
     def __hash__(self) -> int:

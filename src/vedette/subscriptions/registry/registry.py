@@ -65,25 +65,25 @@ _COUNT = (
 
 
 class Quotas(NamedTuple):
-    """How many subscriptions there may be (surface.md, Wire)."""
+    """Quotas of subscriptions."""
 
     gateway: int = 200_000
     tenant: int = 1_000_000
     total: int = 2_000_000
     collection: int = 1_000_000
-    """Of one database: nobody fills the index of a collection alone (seeds/realtime-watching.md §2)."""
+    """Per database, so that none can fill the index of a collection alone."""
 
 
 class SubscriptionRequest(msgspec.Struct, frozen=True, kw_only=True):
-    """What a gateway asks for on behalf of a client."""
+    """A subscription that a gateway registers for a client."""
 
     id: str
-    """The gateway's own name of it."""
+    """Id chosen by the gateway."""
     tenant: str
     collection: str
     form: SubscriptionSpec
     boundary: int
-    """The offset of the snapshot; changes after it concern the subscription."""
+    """Offset of the snapshot; changes after it concern the subscription."""
     low_priority: bool = False
 
 
@@ -105,7 +105,7 @@ class Gateway(NamedTuple):
     number: int
     name: str
     address: str
-    """Where it takes deliveries: `host:port` or the path of a Unix socket."""
+    """Address for deliveries: `host:port` or the path of a Unix socket."""
     expires_ms: int
 
 
@@ -129,7 +129,7 @@ class SubscriptionRegistry:
     # --- gateways -------------------------------------------------------------------------------------------
 
     def acquire_lease(self, name: str, address: str, seconds: float) -> Gateway:
-        """Enter a gateway, or prolong its lease; it leaves when the lease runs out."""
+        """Add a gateway, or extend its lease; it is removed when the lease expires."""
         until = self._now() + int(seconds * 1000)
         with self._place.write() as rows:
             ((number,),) = rows.execute(
@@ -140,7 +140,7 @@ class SubscriptionRegistry:
         return Gateway(number, name, address, until)
 
     def gateways(self) -> list[Gateway]:
-        """Those whose lease has not run out, by number."""
+        """Gateways with a valid lease, by number."""
         with self._place.read() as rows:
             found = rows.execute(
                 "SELECT number, name, address, expires_ms FROM gateways WHERE expires_ms > ? ORDER BY number",
@@ -149,7 +149,7 @@ class SubscriptionRegistry:
         return [Gateway._make(row) for row in found]
 
     def set_fan_out(self, count: int) -> None:
-        """How many gateways get changes unfiltered, while the index is unsure; 0 is none."""
+        """Number of gateways that receive unfiltered changes while the index is unreliable; 0 is none."""
         with self._place.write() as rows:
             rows.execute(
                 "INSERT INTO meta VALUES ('fan_out', ?) ON CONFLICT (key) DO UPDATE SET value = excluded.value",
@@ -162,7 +162,7 @@ class SubscriptionRegistry:
         return int(found[0][0]) if found else 0
 
     def set_mode(self, partition: int, mode: PartitionMode) -> None:
-        """How changes of a partition are told while it is behind: shedding or degraded; normal ends it."""
+        """Set the mode of a lagging partition: shedding or degraded; normal ends it."""
         with self._place.write() as rows:
             rows.execute("DELETE FROM meta WHERE key = ?", (f"mode:{partition}",))
             if mode != "normal":
@@ -175,13 +175,13 @@ class SubscriptionRegistry:
         return {int(key.removeprefix("mode:")): _LAGGING[value] for key, value in found}
 
     def release_lease(self, name: str) -> None:
-        """A gateway goes in good order: its subscriptions end at once."""
+        """A gateway leaves gracefully: its subscriptions end immediately."""
         with self._place.write() as rows:
             for (number,) in rows.execute("SELECT number FROM gateways WHERE name = ?", (name,)):
                 self._remove(rows, number)
 
     def evict(self, number: int) -> None:
-        """Deliveries for a gateway were dropped. If it is alive after all it has another number when it joins again."""
+        """Deliveries for a gateway were dropped. If it is alive, it gets another number when it joins again."""
         with self._place.write() as rows:
             self._remove(rows, number)
 
@@ -192,9 +192,9 @@ class SubscriptionRegistry:
     # --- subscriptions --------------------------------------------------------------------------------------
 
     def register(self, gateway: str, requests: Sequence[SubscriptionRequest], seconds: float) -> list[int]:
-        """Enter subscriptions for a time and return their numbers; all or none.
+        """Add subscriptions for a time and return their numbers; all or none.
 
-        E6201 for an id that the gateway uses already, E6203 beyond a quota, E6204 and filter errors for forms.
+        Raises E6201 for an id in use, E6203 above a quota, E6204 and filter errors for invalid specs.
         """
         taken = [self._taken_apart(request) for request in requests]
         until = self._now() + int(seconds * 1000)
@@ -242,7 +242,8 @@ class SubscriptionRegistry:
         return int(found[0][0])
 
     def renew(self, gateway: str, seconds: float, ids: Sequence[str] | None = None) -> int:
-        """Prolong some or all subscriptions of a gateway; returns how many. E6202 when one named is not there."""
+        """Renew some or all subscriptions of a gateway. Returns their number. Raises E6202 if a named one does not
+        exist."""
         until = self._now() + int(seconds * 1000)
         with self._place.write() as rows:
             owner = self._gateway(rows, gateway)
@@ -266,19 +267,19 @@ class SubscriptionRegistry:
             raise SubscriptionError("E6202", text, fields={"id": id})
 
     def unregister(self, gateway: str, ids: Sequence[str]) -> None:
-        """End subscriptions; one that is not there is nothing (idempotent)."""
+        """End subscriptions. Idempotent."""
         with self._place.write() as rows:
             owner = self._gateway(rows, gateway)
             for id in ids:
                 self._end_where(rows, "gateway = ? AND id = ?", (owner, id))
 
     def expire(self) -> int:
-        """End what was not renewed in time; returns how many."""
+        """End subscriptions that were not renewed in time. Returns their number."""
         with self._place.write() as rows:
             return self._end_where(rows, "expires_ms <= ?", (self._now(),))
 
     def count(self, scope: str = "all") -> int:
-        """Subscriptions in force: `all`, `tenant:NAME`, `collection:TENANT/NAME` or `gateway:NUMBER`."""
+        """Number of active subscriptions: `all`, `tenant:NAME`, `collection:TENANT/NAME` or `gateway:NUMBER`."""
         with self._place.read() as rows:
             found = rows.execute("SELECT held FROM counts WHERE scope = ?", (scope,))
         return int(found[0][0]) if found else 0
@@ -290,18 +291,18 @@ class SubscriptionRegistry:
             return self._version(rows)
 
     def version_of(self, number: int) -> int:
-        """The version that a subscription came with; the latest when it has ended meanwhile and is forgotten."""
+        """The version with which a subscription was added; the latest if it has ended and was deleted."""
         with self._place.read() as rows:
             found = rows.execute("SELECT added FROM subscriptions WHERE number = ?", (number,))
             return int(found[0][0]) if found else self._version(rows)
 
     def bump_version(self) -> int:
-        """A new version with the same subscriptions, for an index that is built anew."""
+        """Create a new version with the same subscriptions, for a rebuilt index."""
         with self._place.write() as rows:
             return self._next_version(rows)
 
     def change_counter(self) -> object:
-        """Something that is different after anybody has written; cheap to ask."""
+        """A value that changes after any write; cheap to read."""
         return self._place.change_count()
 
     def collections(self, after: int = 0) -> list[tuple[str, str]]:
@@ -316,7 +317,7 @@ class SubscriptionRegistry:
     def added_between(
         self, tenant: str, collection: str, after: int, upto: int
     ) -> Iterator[RegisteredSubscription]:
-        """Subscriptions of a collection that came in these versions and are in force in the last of them."""
+        """Subscriptions of a collection that were added in these versions and are active in the last."""
         number = 0
         while True:
             with self._place.read() as rows:
@@ -344,7 +345,7 @@ class SubscriptionRegistry:
         return sorted(number for (number,) in found)
 
     def delete_ended(self, upto: int) -> None:
-        """Drop the rows of subscriptions that ended in or before that version: no index file shows them any more."""
+        """Delete the rows of subscriptions that ended in or before that version; no index file has them."""
         with self._place.write() as rows:
             rows.execute("DELETE FROM subscriptions WHERE ended <= ?", (upto,))
 

@@ -1,8 +1,8 @@
-"""Values of documents on their way into aggregates and back. Documents hold anything, aggregates were made for the
-typed attributes of the graph: nothing that somebody writes into a document may break the windows of all the others.
+"""Convert document values for aggregates and back. Documents hold values that aggregates of typed attributes do not
+expect; no document may break the windows of others.
 
-    maps          have no hash: as keys of groups, under DISTINCT and COLLECT something stands for them that has one
-    durations     are summed as milliseconds, in a place of their own: a number and a duration have no sum
+    maps          are not hashable: in group keys, DISTINCT and COLLECT a hashable wrapper replaces them
+    durations     are summed as milliseconds, separately: a number and a duration have no sum
 """
 
 from __future__ import annotations
@@ -17,20 +17,20 @@ __all__ = ["from_hashable", "merge_sums", "milliseconds", "to_hashable"]
 
 
 class _Frozen(NamedTuple):
-    """Stands for a part of a value that holds a map. Equal parts, and only those, are equal: True is not 1, and NaN is
-    itself, or a group could not be left again."""
+    """Hashable form of a value that contains a map. Only equal values are equal: True is not 1, and NaN equals
+    itself, because otherwise a group could never be left."""
 
     kind: str
     parts: tuple[Any, ...]
 
 
 def to_hashable(value: Any) -> Any:
-    """The value, or what stands for it where it holds a map."""
+    """The value, or its hashable form if it contains a map."""
     return _frozen(value) if _holds_map(value) else value
 
 
 def from_hashable(value: Any) -> Any:
-    """What `hashable` was given; also of a list of such."""
+    """The original of `hashable`; also for a list of values."""
     if isinstance(value, list):
         return [from_hashable(item) for item in value]
     if not isinstance(value, _Frozen):
@@ -64,8 +64,8 @@ def milliseconds(value: Any) -> int | None:
 
 
 def merge_sums(numbers: Any, durations: Any) -> Any:
-    """The result of SUM or AVG: of the numbers, where there are any, else of the durations, which came in milliseconds.
-    Null for more than a duration can be."""
+    """Result of SUM or AVG: of the numbers if there are any, else of the durations in milliseconds. Null if it
+    exceeds the range of a duration."""
     if numbers is not None or durations is None:
         return numbers
     try:

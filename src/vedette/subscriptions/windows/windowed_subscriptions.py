@@ -1,4 +1,4 @@
-"""Which subscriptions of a version of the index have windows: all that ends windows and begins them needs to know."""
+"""The windowed subscriptions of an index version, with what is needed to start and end their windows."""
 
 from __future__ import annotations
 
@@ -24,14 +24,14 @@ class WindowedSubscription(NamedTuple):
     tenant: str
     collection: str
     form: str
-    """An example of its shape, in JSON: the window and the aggregates are in it, its own constants are not."""
+    """An example of its shape, in JSON: window and aggregates, without its own constants."""
     created: datetime
-    """When its windows begin."""
+    """Start of its windows."""
     boundary: int
     added: int
     union: str
     state_owner: int
-    """The number by which its windows are told: its own, or the least of those that make one watch with it."""
+    """The number under which its windows are delivered: its own, or the smallest of its union."""
 
     @property
     def watch(self) -> CollectionWatch:
@@ -48,7 +48,7 @@ def watch_of_json(form: str) -> CollectionWatch:
 
 @lru_cache(maxsize=8)
 def windowed_subscriptions(folder: Path, version: int) -> dict[int, WindowedSubscription]:
-    """By number. Opens only collections that have some; most versions have none, and cost nothing."""
+    """By number. Opens only collections with windows; most versions have none and cost nothing."""
     index = open_version(folder, version)
     found: dict[int, WindowedSubscription] = {}
     for tenant, held in index.manifest.collections.items():

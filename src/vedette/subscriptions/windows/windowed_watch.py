@@ -37,7 +37,7 @@ Document = Mapping[str, Any]
 
 
 class WindowChange(NamedTuple):
-    """A change of one document as a windowed watch sees it: an image where the watch's condition holds, else None."""
+    """A change of one document: each image is set if the watch's condition holds, else None."""
 
     offset: int
     partition: int
@@ -50,7 +50,7 @@ class WindowChange(NamedTuple):
 
 
 class WindowEvent(NamedTuple):
-    """What a window end tells. `position` counts them, for each watch, from 1."""
+    """The event of a window end. `position` counts events per watch, from 1."""
 
     position: int
     type: str
@@ -61,36 +61,36 @@ class WindowEvent(NamedTuple):
     matches: list[dict[str, Any]] | None = None
     events: list[dict[str, Any]] | None = None
     dropped: int = 0
-    """Events of the window that were more than it holds."""
+    """Events of the window above its limit."""
 
 
 MAX_WINDOW_EVENTS = 100_000
-"""That a window without aggregates holds: one over a busy collection must not fill the memory of the workers."""
+"""Maximum events of a window without aggregates, which bounds the memory of the workers."""
 
 
 @dataclass(slots=True)
 class _Held:
-    """All that is kept between batches."""
+    """State kept between batches."""
 
     window: WindowState
     calls: tuple[_Kind, ...]
     groups: Groups
     joined: dict[str, int] = field(default_factory=dict)
-    """By collection: the offset of its snapshot."""
+    """Collection to the offset of its snapshot."""
     pending: list[tuple[datetime, int, WindowChange]] = field(default_factory=list)
     """Changes of windows that have not ended, by time and offset."""
     latest: dict[int, datetime] = field(default_factory=dict)
-    """By partition: the time of its last change."""
+    """Partition to the time of its last change."""
     touched: dict[tuple[str, str], Contribution] = field(default_factory=dict)
-    """Sliding aggregates: what was added or changed lately, by collection and key."""
+    """Sliding aggregates: recently added or changed documents, by collection and key."""
     told: dict[Any, dict[str, Any]] = field(default_factory=dict)
     """The groups of the last window."""
     position: int = 0
     late: int = 0
     kept: int = 0
-    """Without aggregates: events that the last window told, and a sliding one may tell again."""
+    """Without aggregates: events of the last window that a sliding window may repeat."""
     dropped: int = 0
-    """Without aggregates: those since the last window end that were too many."""
+    """Without aggregates: dropped events since the last window end."""
 
 
 class _Kind(NamedTuple):
@@ -100,7 +100,7 @@ class _Kind(NamedTuple):
 
 
 class WindowedWatch:
-    """One subscription. `held` is its state, which outlives this object; everything else is made anew."""
+    """One subscription. `held` is its state and outlives this object; everything else is rebuilt."""
 
     def __init__(self, form: CollectionWatch, created: datetime, held: _Held | None = None) -> None:
         self._form = form
@@ -117,7 +117,7 @@ class WindowedWatch:
     # --- in
 
     def load_snapshot(self, collection: str, offset: int, documents: Iterable[tuple[str, Document]]) -> None:
-        """The documents (key, image) of a collection that match, at an offset of the journal."""
+        """Load the matching documents (key, image) of a collection at a journal offset."""
         self.state.joined[collection] = offset
         for key, document in documents:
             self.state.groups.change(self._contribution(collection, key, document), 1)
@@ -132,7 +132,7 @@ class WindowedWatch:
             held.late += 1
             moment = opened
         if self._form.aggregates and not self._sliding and moment < window.end:
-            self._aggregate(change, moment)  # which only asks what is there at the end
+            self._aggregate(change, moment)  # reads only the documents at the end
         elif not self._form.aggregates and len(held.pending) + held.kept >= MAX_WINDOW_EVENTS:
             held.dropped += 1
         else:
@@ -141,7 +141,7 @@ class WindowedWatch:
     # --- out
 
     def advance(self, watermark: datetime) -> list[WindowEvent]:
-        """End the windows that are over."""
+        """End the windows that are due."""
         found: list[WindowEvent] = []
         while self.state.window.end <= watermark:
             self._apply(self.state.window.end)
@@ -149,7 +149,7 @@ class WindowedWatch:
         return found
 
     def _apply(self, end: datetime) -> None:
-        """Changes of before the window's end, in order."""
+        """Changes before the window's end, in order."""
         held = self.state
         count = 0
         for moment, _, change in held.pending:
@@ -209,7 +209,7 @@ class WindowedWatch:
         return [WindowEvent(self._next(), "window", start, end, events=events, dropped=dropped)]
 
     def _grouped(self) -> list[WindowEvent]:
-        """Every group is told at every window end; the first time all of them as `initial`."""
+        """Every group has an event at every window end; the first time all of them as `initial`."""
         held, window = self.state, self.state.window
         groups = held.groups
         if self._sliding:
@@ -256,7 +256,8 @@ class WindowedWatch:
     # --- aggregates
 
     def _taken(self, collection: str, key: str, document: Document) -> tuple[Contribution, list[Document]]:
-        """What groups and aggregates take from a document: one that looks the same to them has not changed."""
+        """The values that groups and aggregates read from a document; if they are equal, the document has not
+        changed."""
         parts = self._contribution(collection, key, document)
         whole = [
             document
@@ -274,7 +275,7 @@ class WindowedWatch:
 
 
 def _calls(aggregates: Sequence[AggregateColumn]) -> tuple[_Kind, ...]:
-    """What is kept of a group: of SUM and AVG two, one for numbers and one for durations."""
+    """Accumulators of a group: SUM and AVG have two, for numbers and for durations."""
     found: list[_Kind] = []
     for column in aggregates:
         found += [_Kind(column.name, column.distinct, column.limit)] * (2 if column.name in _SUMS else 1)
@@ -282,7 +283,7 @@ def _calls(aggregates: Sequence[AggregateColumn]) -> tuple[_Kind, ...]:
 
 
 def _values(aggregates: Sequence[AggregateColumn], results: Iterable[Any]) -> dict[str, Any]:
-    """By column, what was kept by `_calls`."""
+    """By column, the accumulators of `_calls`."""
     left = iter(results)
     return {
         column.column: merge_sums(next(left), next(left))
@@ -309,7 +310,7 @@ def _part(column: AggregateColumn, collection: str, key: str, document: Document
     if column.operand is None:
         return True, None
     value = field_value(column.operand, key, document, collection)
-    if column.name == "COLLECT":  # keeps nulls, too
+    if column.name == "COLLECT":  # keeps nulls too
         return True, ((collection, key), to_hashable(value))
     return value is not None and _fits(column.name, value), to_hashable(value)
 
@@ -318,7 +319,7 @@ _SUMS = ("SUM", "AVG")
 
 
 def _fits(name: str, value: Any) -> bool:
-    """Documents hold anything: what cannot be summed or ordered with the others is passed over, as null is."""
+    """Values that cannot be summed or compared with the others are skipped, like null."""
     number = isinstance(value, int | float) and not isinstance(value, bool)
     if name in _SUMS:
         return number or isinstance(value, timedelta)
@@ -331,7 +332,7 @@ def _compiled(condition: Expression) -> DocumentFilter:
 
 
 def window_ends_between(form: CollectionWatch, created: datetime, before_ms: int, now_ms: int) -> bool:
-    """Whether a window ends when the watermark goes from one moment to the other."""
+    """True if a window ends between the two watermarks."""
     interval = form.options.window.interval // timedelta(milliseconds=1) or 1
     begin = timestamp_to_ms(created)
     return (now_ms - begin) // interval > max(
