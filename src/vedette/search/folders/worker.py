@@ -168,7 +168,7 @@ class IngestWorker:
                 if error.code != "E4505":
                     raise
                 expired.append(claim)
-        for claim in expired:  # the lease ended while we worked: somebody else does it again, and the same
+        for claim in expired:  # the lease expired; another worker repeats the task
             log.warning(
                 "A claim expired before its task was finished; the task runs again",
                 extra={
