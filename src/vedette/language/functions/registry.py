@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from typing import Any, TypeAlias
 
 from vedette.errors import QueryError
-from vedette.language.functions import number_functions, text_functions, time_functions
+from vedette.language.functions import scalar
 from vedette.language.functions.formats import FORMATS
 from vedette.language.types import (
     ANY_VALUE,
@@ -129,17 +129,17 @@ def _text_functions() -> list[Function]:
     text = ("String",)
     substring = _signature("substring", ("String", "Int", "Int"), STRING)
     return [
-        _fixed_arity("length", ("String|List",), INT, text_functions.length),
-        _fixed_arity("len", ("String|List",), INT, text_functions.length),
-        _fixed_arity("lower", text, STRING, text_functions.lower),
-        _fixed_arity("upper", text, STRING, text_functions.upper),
-        _fixed_arity("trim", text, STRING, text_functions.trim),
-        _fixed_arity("contains", text * 2, BOOL, text_functions.contains),
-        _fixed_arity("starts_with", text * 2, BOOL, text_functions.starts_with),
-        _fixed_arity("ends_with", text * 2, BOOL, text_functions.ends_with),
-        Function(name="substring", arity=(2, 3), result_type=substring, call=text_functions.substring),
-        _fixed_arity("replace", text * 3, STRING, text_functions.replace),
-        _fixed_arity("split", text * 2, list_of(STRING), text_functions.split),
+        _fixed_arity("length", ("String|List",), INT, scalar.length),
+        _fixed_arity("len", ("String|List",), INT, scalar.length),
+        _fixed_arity("lower", text, STRING, scalar.lower),
+        _fixed_arity("upper", text, STRING, scalar.upper),
+        _fixed_arity("trim", text, STRING, scalar.trim),
+        _fixed_arity("contains", text * 2, BOOL, scalar.contains),
+        _fixed_arity("starts_with", text * 2, BOOL, scalar.starts_with),
+        _fixed_arity("ends_with", text * 2, BOOL, scalar.ends_with),
+        Function(name="substring", arity=(2, 3), result_type=substring, call=scalar.substring),
+        _fixed_arity("replace", text * 3, STRING, scalar.replace),
+        _fixed_arity("split", text * 2, list_of(STRING), scalar.split),
         *(_fixed_arity(f"is_{name}", text, BOOL, test) for name, test in FORMATS.items()),
     ]
 
@@ -147,26 +147,23 @@ def _text_functions() -> list[Function]:
 def _number_functions() -> list[Function]:
     number = ("Int|Float",)
     return [
-        _fixed_arity("abs", ("Int|Float|Duration",), _first, number_functions.absolute),
-        _fixed_arity("min", (_ORDERED, _ORDERED), _common_type("min"), number_functions.minimum),
-        _fixed_arity("max", (_ORDERED, _ORDERED), _common_type("max"), number_functions.maximum),
-        _fixed_arity("floor", number, INT, number_functions.floor),
-        _fixed_arity("ceil", number, INT, number_functions.ceil),
-        _fixed_arity("round", number, INT, number_functions.round_half_up),
-        _fixed_arity("is_nan", number, BOOL, number_functions.is_nan),
+        _fixed_arity("abs", ("Int|Float|Duration",), _first, scalar.absolute),
+        _fixed_arity("min", (_ORDERED, _ORDERED), _common_type("min"), scalar.minimum),
+        _fixed_arity("max", (_ORDERED, _ORDERED), _common_type("max"), scalar.maximum),
+        _fixed_arity("floor", number, INT, scalar.floor),
+        _fixed_arity("ceil", number, INT, scalar.ceil),
+        _fixed_arity("round", number, INT, scalar.round_half_up),
+        _fixed_arity("is_nan", number, BOOL, scalar.is_nan),
     ]
 
 
 def _time_functions() -> list[Function]:
     return [
-        _fixed_arity("timestamp", ("String",), TIMESTAMP, time_functions.timestamp),
+        _fixed_arity("timestamp", ("String",), TIMESTAMP, scalar.timestamp),
+        *(_fixed_arity(name, ("Timestamp",), INT, part) for name, part in scalar.TIMESTAMP_FIELDS.items()),
         *(
-            _fixed_arity(name, ("Timestamp",), INT, part)
-            for name, part in time_functions.TIMESTAMP_FIELDS.items()
-        ),
-        *(
-            _fixed_arity(f"to_{unit}", ("Duration",), INT, time_functions.duration_in(unit))
-            for unit in time_functions.MILLISECONDS_PER_UNIT
+            _fixed_arity(f"to_{unit}", ("Duration",), INT, scalar.duration_in(unit))
+            for unit in scalar.MILLISECONDS_PER_UNIT
         ),
     ]
 
