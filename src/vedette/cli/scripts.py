@@ -9,7 +9,7 @@ from typing import Literal, TypeAlias
 from vedette.errors import VedetteError
 from vedette.language.diagnostics import Diagnostic, Span
 from vedette.language.parser.declarations import DeclarationParser
-from vedette.language.parser.limits import DEFAULT_PARSER_LIMITS, ParserLimits
+from vedette.language.parser.lexer import DEFAULT_PARSER_LIMITS, ParserLimits
 from vedette.language.parser.recovery import ErrorRecovery
 from vedette.language.parser.statements import StatementParser
 from vedette.language.syntax.declarations import Declaration

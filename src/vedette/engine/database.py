@@ -31,7 +31,7 @@ from vedette.errors import ConstraintViolation, StoreError, VedetteError, WatchE
 from vedette.graph.graph import Graph
 from vedette.language.compile.execution_context import ExecutionContext
 from vedette.language.parser import parse_declarations
-from vedette.language.parser.limits import DEFAULT_PARSER_LIMITS
+from vedette.language.parser.lexer import DEFAULT_PARSER_LIMITS
 from vedette.language.schema.extend import extend_schema
 from vedette.language.schema.layer0 import layer0_schema
 from vedette.language.schema.model import Schema

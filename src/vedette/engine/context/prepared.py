@@ -7,7 +7,7 @@ from typing import Any
 
 from vedette.errors import AnalysisError, InvalidStatement
 from vedette.language.parser import parse_template
-from vedette.language.parser.limits import ParserLimits
+from vedette.language.parser.lexer import ParserLimits
 from vedette.language.parser.template import extract_literals
 from vedette.language.resolve.expressions import type_of_class
 from vedette.language.resolve.scope import AnalysisContext

@@ -15,8 +15,7 @@ from __future__ import annotations
 from typing import NoReturn
 
 from vedette.language.diagnostics import Diagnostic, Span
-from vedette.language.parser.lexer import Token, tokenize
-from vedette.language.parser.limits import DEFAULT_PARSER_LIMITS, ParserLimits
+from vedette.language.parser.lexer import DEFAULT_PARSER_LIMITS, ParserLimits, Token, tokenize
 from vedette.language.syntax.grammar import NON_CALLABLE_KEYWORDS, RESERVED_KEYWORDS
 from vedette.values import INT_MAX
 

@@ -8,11 +8,11 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
+from dataclasses import dataclass
 from typing import Final, NamedTuple
 
 from vedette.errors import ParseError
 from vedette.language.diagnostics import Diagnostic, Span
-from vedette.language.parser.limits import DEFAULT_PARSER_LIMITS, ParserLimits
 from vedette.language.parser.literals import (
     DURATION,
     END_OF_WORD,
@@ -27,9 +27,24 @@ from vedette.language.parser.literals import (
 )
 from vedette.values import Value
 
-__all__ = ["LITERAL_KINDS", "LexerResult", "Token", "tokenize"]
+__all__ = ["DEFAULT_PARSER_LIMITS", "LITERAL_KINDS", "LexerResult", "ParserLimits", "Token", "tokenize"]
 
 LITERAL_KINDS = frozenset(LITERAL_PARSERS)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ParserLimits:
+    """What a text may cost. Beyond the first two it is E1003, beyond the third E1004."""
+
+    max_source_characters: int = 1_048_576
+    max_tokens: int = 250_000
+    max_depth: int = 200
+    """Levels of nesting, of the text and of the tree: each operator of a chain `a OR b OR c` is one level too."""
+    max_diagnostics: int = 20
+    """Mistakes collected before the parser gives up on a text."""
+
+
+DEFAULT_PARSER_LIMITS = ParserLimits()
 
 
 class Token(NamedTuple):

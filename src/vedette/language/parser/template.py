@@ -14,7 +14,7 @@ from __future__ import annotations
 import re
 from typing import Final, NamedTuple
 
-from vedette.language.parser.limits import DEFAULT_PARSER_LIMITS
+from vedette.language.parser.lexer import DEFAULT_PARSER_LIMITS
 from vedette.language.parser.literals import (
     DURATION,
     FLOAT_PATTERN,

@@ -13,7 +13,7 @@ from vedette.language.parser import (
     parse_statement,
     parse_watch_options,
 )
-from vedette.language.parser.limits import ParserLimits
+from vedette.language.parser.lexer import ParserLimits
 from vedette.language.syntax.statements import Tick
 
 

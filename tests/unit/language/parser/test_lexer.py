@@ -7,8 +7,7 @@ from datetime import UTC, datetime, timedelta
 import pytest
 
 from vedette.errors import ParseError
-from vedette.language.parser.lexer import tokenize
-from vedette.language.parser.limits import ParserLimits
+from vedette.language.parser.lexer import ParserLimits, tokenize
 
 
 def kinds(text: str) -> list[str]:
