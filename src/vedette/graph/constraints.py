@@ -13,7 +13,7 @@ from vedette.language.compile.affected_matches import AffectedMatchFinder, Eleme
 from vedette.language.compile.execution_context import ExecutionContext, Row
 from vedette.language.compile.expressions import CompiledExpression
 from vedette.language.compile.patterns import PatternCompiler
-from vedette.language.plan.planner import PlanContext
+from vedette.language.plan.steps import PlanContext
 from vedette.language.resolve.patterns import PatternResolver
 from vedette.language.resolve.scope import AnalysisContext, ExpressionSite, Scope
 from vedette.language.syntax.declarations import ConstraintDeclaration

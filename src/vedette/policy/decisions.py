@@ -10,7 +10,7 @@ from vedette.errors import VedetteError
 from vedette.language.compile.execution_context import ExecutionContext, Row
 from vedette.language.compile.expressions import CompiledExpression
 from vedette.language.compile.patterns import PatternCompiler
-from vedette.language.plan.planner import PlanContext
+from vedette.language.plan.steps import PlanContext
 from vedette.language.resolve.patterns import PatternResolver
 from vedette.language.resolve.scope import AnalysisContext, ExpressionSite, Scope
 from vedette.language.resolve.tree import ContextFunction, ResolvedExpression, registers_read, walk_expression

@@ -13,7 +13,7 @@ from vedette.graph.value_builders import compile_value_builders
 from vedette.language.compile.affected_matches import ElementChange
 from vedette.language.compile.execution_context import ExecutionContext
 from vedette.language.compile.patterns import PatternCompiler
-from vedette.language.plan.planner import PlanContext
+from vedette.language.plan.steps import PlanContext
 from vedette.language.schema.model import EdgeType, NodeType, Schema
 
 __all__ = ["pad_elements"]

@@ -23,7 +23,7 @@ from vedette.graph.transaction import ChangeCounts, Transaction
 from vedette.graph.type_layout import SchemaLayout
 from vedette.language.compile.affected_matches import ElementChange
 from vedette.language.compile.execution_context import ExecutionContext
-from vedette.language.plan.planner import PlanContext
+from vedette.language.plan.steps import PlanContext
 from vedette.language.schema.model import EdgeType, Schema
 
 __all__ = ["Commit", "GraphState"]

@@ -8,7 +8,7 @@ from vedette.errors import VedetteError
 from vedette.graph.constraints import Constraint, compile_constraint
 from vedette.graph.rules import Rule, compile_rule
 from vedette.graph.type_layout import SchemaLayout
-from vedette.language.plan.planner import PlanContext
+from vedette.language.plan.steps import PlanContext
 from vedette.language.schema.model import Schema
 from vedette.policy.collection_policies import CollectionPolicy, compile_collection_policy
 from vedette.policy.decisions import Policy, compile_policy

@@ -14,7 +14,7 @@ from vedette.graph.value_builders import missing_value_warnings
 from vedette.language.compile.expressions import CompiledExpression
 from vedette.language.compile.patterns import PatternCompiler, StepWrapper
 from vedette.language.compile.queries import BindingQuery, RowQuery
-from vedette.language.plan.planner import Plan
+from vedette.language.plan.steps import Plan
 from vedette.language.resolve.actions import ResolvedLink, ResolvedSpawn, resolve_action
 from vedette.language.resolve.patterns import PatternResolver
 from vedette.language.resolve.queries import resolve_blocks, resolve_return

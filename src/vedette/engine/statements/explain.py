@@ -13,8 +13,19 @@ from vedette.engine.statements.explain_watch import explain_watch
 from vedette.errors import InvalidStatement
 from vedette.language.compile.execution_context import Row
 from vedette.language.compile.patterns import RowConsumer
-from vedette.language.plan import planner as steps
-from vedette.language.plan.planner import Plan, PlanStep
+from vedette.language.plan.steps import (
+    BindEdgeTargets,
+    CheckType,
+    ExpandEdges,
+    FilterRows,
+    FollowPath,
+    Plan,
+    PlanStep,
+    ScanEdges,
+    ScanNodes,
+    SeekById,
+    SeekByIndex,
+)
 from vedette.language.resolve.explain import explain_expression, explain_target, variable_names
 from vedette.language.syntax import statements as ast
 
@@ -112,30 +123,30 @@ def _estimate(request: StatementRequest, estimate: float) -> float | None:
 
 def _describe(step: PlanStep, names: Mapping[int, str]) -> tuple[str, str]:
     match step:
-        case steps.SeekById():
+        case SeekById():
             return "by id", f"{step.node.name}.id = {explain_expression(step.key)}"
-        case steps.SeekByIndex():
+        case SeekByIndex():
             return (
                 "index",
                 f"{step.node.name}: {step.owner}.{step.attribute} = {explain_expression(step.key)}",
             )
-        case steps.ScanNodes():
+        case ScanNodes():
             return "scan", f"{step.node.name}: {_names(step.node.types)}"
-        case steps.ScanEdges():
+        case ScanEdges():
             return "scan edges", _names(step.edge.edge_types)
-        case steps.ExpandEdges():
+        case ExpandEdges():
             return (
                 "expand",
                 f"{_names(step.edge.edge_types)} from {explain_target(step.edge.targets[step.position], names)}",
             )
-        case steps.BindEdgeTargets():
+        case BindEdgeTargets():
             return "unfold", _names(step.edge.edge_types)
-        case steps.FollowPath():
+        case FollowPath():
             ends = f"{explain_target(step.path.source, names)} to {explain_target(step.path.target, names)}"
             return "follow", f"{step.path.edge} {ends}, {step.path.min_depth}..{step.path.max_depth} edges"
-        case steps.CheckType():
+        case CheckType():
             return "check type", f"{step.node.name}: {_names(step.node.types)}"
-        case steps.FilterRows():
+        case FilterRows():
             return "filter", explain_expression(step.condition)
 
 

@@ -19,7 +19,7 @@ from vedette.element import Element, View
 from vedette.language.compile import paths
 from vedette.language.compile.execution_context import ExecutionContext, Row
 from vedette.language.compile.patterns import PatternCompiler, RowConsumer, symmetric_pairs
-from vedette.language.plan.planner import ScanEdges, ScanNodes
+from vedette.language.plan.steps import ScanEdges, ScanNodes
 from vedette.language.resolve import tree as resolved
 from vedette.language.resolve.tree import (
     ResolvedEdge,

@@ -14,7 +14,8 @@ from vedette.language.compile import paths
 from vedette.language.compile.execution_context import Row
 from vedette.language.compile.expressions import CompiledExpression, compile_condition, compile_id
 from vedette.language.functions.aggregates import apply_collect_limit
-from vedette.language.plan.planner import (
+from vedette.language.plan.planner import plan_pattern
+from vedette.language.plan.steps import (
     BindEdgeTargets,
     CheckType,
     ExpandEdges,
@@ -27,7 +28,6 @@ from vedette.language.plan.planner import (
     ScanNodes,
     SeekById,
     SeekByIndex,
-    plan_pattern,
 )
 from vedette.language.resolve import tree as resolved
 from vedette.language.resolve.tree import ResolvedEdge, ResolvedExpression, ResolvedNode, ResolvedPattern

@@ -20,7 +20,7 @@ from vedette.language.compile.patterns import PatternCompiler, symmetric_pairs
 from vedette.language.compile.queries import BindingQuery, element_to_dict
 from vedette.language.functions.aggregates import accumulator_factory
 from vedette.language.functions.comparison import distinct_key
-from vedette.language.plan.planner import PlanContext
+from vedette.language.plan.steps import PlanContext
 from vedette.language.resolve import tree as resolved
 from vedette.language.resolve.queries import ResolvedQuery, ResolvedReturn
 from vedette.language.resolve.tree import (
