@@ -29,9 +29,10 @@ from vedette.language.compile.expressions import CompiledExpression
 from vedette.language.compile.patterns import PatternCompiler
 from vedette.language.plan.steps import PlanContext
 from vedette.language.printer import print_expression
+from vedette.language.resolve.analysis import registers_read
 from vedette.language.resolve.patterns import PatternResolver
 from vedette.language.resolve.scope import AnalysisContext, Scope
-from vedette.language.resolve.tree import ResolvedExpression, ResolvedPatternAggregate, registers_read
+from vedette.language.resolve.tree import ResolvedExpression, ResolvedPatternAggregate
 from vedette.language.syntax.declarations import OperationPattern, PolicyDeclaration
 from vedette.language.syntax.expressions import (
     Attribute,

@@ -11,9 +11,10 @@ from vedette.language.compile.execution_context import ExecutionContext, Row
 from vedette.language.compile.expressions import CompiledExpression
 from vedette.language.compile.patterns import PatternCompiler
 from vedette.language.plan.steps import PlanContext
+from vedette.language.resolve.analysis import registers_read, walk_expression
 from vedette.language.resolve.patterns import PatternResolver
 from vedette.language.resolve.scope import AnalysisContext, ExpressionSite, Scope
-from vedette.language.resolve.tree import ContextFunction, ResolvedExpression, registers_read, walk_expression
+from vedette.language.resolve.tree import ContextFunction, ResolvedExpression
 from vedette.language.resolve.types import find_attribute, resolve_type
 from vedette.language.syntax.declarations import OperationPattern, PolicyDeclaration
 from vedette.language.syntax.expressions import NamedType, TypeExpression

@@ -12,6 +12,7 @@ from dataclasses import replace
 from typing import TypeGuard
 
 from vedette.language.resolve import tree as resolved
+from vedette.language.resolve.analysis import registers_read, transform_expression, walk_expression
 from vedette.language.resolve.patterns import PatternResolver
 from vedette.language.resolve.scope import Scope
 from vedette.language.resolve.tree import (
@@ -54,8 +55,7 @@ class PolicyDependencies:
         self.conditions += self._about(pattern.elements)
         for condition in (*pattern.where, *conditions):
             if any(
-                isinstance(p, (ResolvedExists, ResolvedPatternAggregate))
-                for p in resolved.walk_expression(condition)
+                isinstance(p, (ResolvedExists, ResolvedPatternAggregate)) for p in walk_expression(condition)
             ):
                 self.conditions.append(self._seen(condition))
             self._add_rescan_types(self._followed(condition))
@@ -83,7 +83,7 @@ class PolicyDependencies:
             where = (*map(self._seen, part.pattern.where), *self._about(part.pattern.elements))
             return replace(part, pattern=ResolvedPattern(part.pattern.elements, where))
 
-        return resolved.transform_expression(condition, change)
+        return transform_expression(condition, change)
 
     # --- unbound elements -------------------------------------------------------------------------------------
 
@@ -93,7 +93,7 @@ class PolicyDependencies:
                 slot = self._resolver.frame.allocate_register()
                 condition = self._condition(policy, operation, slot)
                 self.rescan_types.update(mentioned_types(condition))
-                if slot in resolved.registers_read(condition):
+                if slot in registers_read(condition):
                     self.rescan_types.add(name)
 
     def _unbound(self, element: resolved.ResolvedPart) -> Iterator[str]:
@@ -125,7 +125,7 @@ class PolicyDependencies:
 
     def _followed(self, condition: ResolvedExpression) -> Iterator[str]:
         """Types that references lead to: `t.owner.name` is null if the owner is hidden."""
-        for part in resolved.walk_expression(condition):
+        for part in walk_expression(condition):
             base = getattr(part, "base", None)
             if base is not None and not isinstance(base, VariableRef):
                 yield from self._of(base.type if base.type.is_reference else node_type())
@@ -161,7 +161,7 @@ class PolicyDependencies:
 
 def mentioned_types(condition: ResolvedExpression) -> Iterator[str]:
     """Every type that the condition reads beyond its own element."""
-    for part in resolved.walk_expression(condition):
+    for part in walk_expression(condition):
         if isinstance(part, (ResolvedExists, ResolvedPatternAggregate)):
             for element in part.pattern.elements:
                 match element:

@@ -10,9 +10,10 @@ from vedette.errors import WatchError
 from vedette.graph.actions import CompiledAction, compile_action
 from vedette.language.compile.patterns import PatternCompiler
 from vedette.language.resolve.actions import resolve_action
+from vedette.language.resolve.analysis import split_conjuncts
 from vedette.language.resolve.queries import ResolvedReturn, resolve_return
 from vedette.language.resolve.scope import AnalysisContext, ExpressionSite, Scope
-from vedette.language.resolve.tree import ResolvedExpression, ResolvedPattern, split_conjuncts
+from vedette.language.resolve.tree import ResolvedExpression, ResolvedPattern
 from vedette.language.syntax import statements as ast
 from vedette.language.syntax.declarations import PolicyDeclaration
 from vedette.language.syntax.expressions import Expression

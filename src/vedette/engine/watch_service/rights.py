@@ -10,7 +10,8 @@ from vedette.engine.watch_service.compile import CompiledWatch
 from vedette.errors import PolicyError, WatchError
 from vedette.language.compile.execution_context import ExecutionContext
 from vedette.language.parser.redaction import redact_literals
-from vedette.language.resolve.tree import AttributeAccess, ResolvedEdge, ResolvedNode, walk_expression
+from vedette.language.resolve.analysis import walk_expression
+from vedette.language.resolve.tree import AttributeAccess, ResolvedEdge, ResolvedNode
 from vedette.policy.decisions import condition_holds
 from vedette.policy.guard import PolicyGuard
 

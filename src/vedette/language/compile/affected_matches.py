@@ -21,6 +21,7 @@ from vedette.language.compile.execution_context import ExecutionContext, Row
 from vedette.language.compile.patterns import PatternCompiler, RowConsumer, symmetric_pairs
 from vedette.language.plan.steps import ScanEdges, ScanNodes
 from vedette.language.resolve import tree as resolved
+from vedette.language.resolve.analysis import child_expressions, walk_expression
 from vedette.language.resolve.tree import (
     ResolvedEdge,
     ResolvedExpression,
@@ -319,7 +320,7 @@ class AffectedMatchFinder:
 
     def _anchor_followed(self, condition: ResolvedExpression) -> None:
         """`t.owner.name` looks at an element that is no part of the pattern: any change of its type concerns all."""
-        for part in resolved.walk_expression(condition):
+        for part in walk_expression(condition):
             base = getattr(part, "base", None)
             if base is None or isinstance(base, resolved.VariableRef):
                 continue
@@ -416,7 +417,7 @@ def _nested_patterns(condition: ResolvedExpression) -> Iterator[ResolvedPattern]
     if isinstance(condition, (resolved.ResolvedExists, resolved.ResolvedPatternAggregate)):
         yield condition.pattern
         return
-    for part in resolved.child_expressions(condition):
+    for part in child_expressions(condition):
         yield from _nested_patterns(part)
 
 

@@ -30,6 +30,7 @@ from vedette.language.plan.steps import (
     SeekByIndex,
 )
 from vedette.language.resolve import tree as resolved
+from vedette.language.resolve.analysis import registers_read
 from vedette.language.resolve.tree import ResolvedEdge, ResolvedExpression, ResolvedNode, ResolvedPattern
 from vedette.language.schema.model import Schema
 
@@ -85,7 +86,7 @@ class PatternCompiler:
     def _nested(
         self, condition: resolved.ResolvedExists | resolved.ResolvedPatternAggregate
     ) -> CompiledExpression:
-        outer = resolved.registers_read(condition)
+        outer = registers_read(condition)
         if isinstance(condition, resolved.ResolvedExists):
             return self.compile_pattern(condition.pattern, _stop, outer=outer)
         return self._fold(condition, outer)

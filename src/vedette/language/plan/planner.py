@@ -21,6 +21,7 @@ from vedette.language.plan.steps import (
     SeekById,
     SeekByIndex,
 )
+from vedette.language.resolve.analysis import can_raise, registers_read, walk_expression
 from vedette.language.resolve.tree import (
     AttributeAccess,
     BinaryOperation,
@@ -34,9 +35,6 @@ from vedette.language.resolve.tree import (
     ResolvedPattern,
     ResolvedPatternAggregate,
     VariableRef,
-    can_raise,
-    registers_read,
-    walk_expression,
 )
 from vedette.language.types import NULL
 

@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from vedette.language.resolve import tree as resolved
+from vedette.language.resolve.analysis import walk_expression
 from vedette.language.resolve.tree import ResolvedExpression
 
 __all__ = ["explain_expression", "explain_target", "variable_names"]
@@ -22,7 +23,7 @@ def variable_names(pattern: resolved.ResolvedPattern) -> dict[int, str]:
     """Register ▸ variable, for the pattern and for every variable of an outer pattern that it mentions."""
     names = {
         part.register: part.name
-        for part in resolved.walk_expression(resolved.ResolvedExists(pattern))
+        for part in walk_expression(resolved.ResolvedExists(pattern))
         if isinstance(part, resolved.VariableRef)
     }
     for element in pattern.elements:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from vedette.language.resolve import tree as resolved
+from vedette.language.resolve.analysis import split_conjuncts
 from vedette.language.resolve.expressions import ExpressionResolver
 from vedette.language.resolve.scope import QUERY_SITE, AnalysisContext, ExpressionSite, Scope
 from vedette.language.resolve.tree import (
@@ -51,7 +52,7 @@ class PatternResolver(ExpressionResolver):
             if isinstance(element, EdgePattern):
                 self._edge(element, scope, elements)
         condition = self.resolve_condition(where, scope)
-        return ResolvedPattern(tuple(elements), resolved.split_conjuncts(condition))
+        return ResolvedPattern(tuple(elements), split_conjuncts(condition))
 
     def declared_variables(self, scope: Scope) -> list[resolved.VariableRef]:
         """The variables that `*` means: those that were declared, not merely named as targets."""

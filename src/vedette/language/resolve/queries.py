@@ -6,6 +6,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from vedette.language.resolve import tree as resolved
+from vedette.language.resolve.analysis import child_expressions, registers_read, walk_expression
 from vedette.language.resolve.patterns import PatternResolver
 from vedette.language.resolve.scope import Scope
 from vedette.language.resolve.tree import AggregateCall, ResolvedExpression, ResolvedPattern
@@ -65,7 +66,7 @@ def outer_registers(query: ResolvedQuery) -> frozenset[int]:
     own: set[int] = set()
     for pattern in (query.pattern, *query.optional):
         nested = resolved.ResolvedExists(pattern)
-        used |= resolved.registers_read(nested)
+        used |= registers_read(nested)
         own |= bound_registers(pattern)
     return frozenset(used - own)
 
@@ -171,11 +172,11 @@ def _fixed_by(condition: ResolvedExpression, keys: list[ResolvedExpression]) -> 
         return True
     if isinstance(condition, resolved.VariableRef):
         return False
-    return all(_fixed_by(part, keys) for part in resolved.child_expressions(condition))
+    return all(_fixed_by(part, keys) for part in child_expressions(condition))
 
 
 def _has_aggregate(condition: ResolvedExpression) -> bool:
-    return any(isinstance(part, AggregateCall) for part in resolved.walk_expression(condition))
+    return any(isinstance(part, AggregateCall) for part in walk_expression(condition))
 
 
 def _amount(

@@ -10,14 +10,9 @@ from collections.abc import Sequence
 from dataclasses import replace
 
 from vedette.language.resolve import tree as resolved
+from vedette.language.resolve.analysis import can_raise, transform_expression, walk_expression
 from vedette.language.resolve.queries import ResolvedReturn
-from vedette.language.resolve.tree import (
-    BinaryOperation,
-    ConstantRef,
-    ResolvedExpression,
-    ResolvedPattern,
-    can_raise,
-)
+from vedette.language.resolve.tree import BinaryOperation, ConstantRef, ResolvedExpression, ResolvedPattern
 
 __all__ = [
     "can_be_shared",
@@ -82,7 +77,7 @@ def classify_conditions(
 
 
 def _reads(condition: ResolvedExpression, attributes: frozenset[str]) -> bool:
-    parts = resolved.walk_expression(condition)
+    parts = walk_expression(condition)
     return any(
         isinstance(p, (resolved.AttributeAccess, resolved.DynamicAttributeAccess)) and p.name in attributes
         for p in parts
@@ -98,9 +93,7 @@ def can_be_shared(condition: ResolvedExpression, guarded: bool, masked: frozense
         return False
     if not guarded:
         return True
-    return not _reads(condition, masked) and not any(
-        map(reads_unbound_elements, resolved.walk_expression(condition))
-    )
+    return not _reads(condition, masked) and not any(map(reads_unbound_elements, walk_expression(condition)))
 
 
 def reads_unbound_elements(part: ResolvedExpression) -> bool:
@@ -132,13 +125,13 @@ def _has_comparable_types(side: ResolvedExpression, constant: ConstantRef, kinds
 
 
 def mentions_constant(condition: ResolvedExpression) -> bool:
-    return any(isinstance(part, ConstantRef) for part in resolved.walk_expression(condition))
+    return any(isinstance(part, ConstantRef) for part in walk_expression(condition))
 
 
 def depends_on_time(condition: ResolvedExpression) -> bool:
     return any(
         isinstance(part, resolved.ContextFunction) and part.name in _TIME
-        for part in resolved.walk_expression(condition)
+        for part in walk_expression(condition)
     )
 
 
@@ -150,7 +143,7 @@ def with_wildcard_targets(condition: ResolvedExpression) -> ResolvedExpression:
             return replace(part, pattern=_open_targets(part.pattern))
         return None
 
-    return resolved.transform_expression(condition, change)
+    return transform_expression(condition, change)
 
 
 def _open_targets(pattern: ResolvedPattern) -> ResolvedPattern:

@@ -9,6 +9,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from typing import Any
 
 from vedette.language.resolve import tree as resolved
+from vedette.language.resolve.analysis import walk_expression
 from vedette.language.resolve.tree import (
     ResolvedEdge,
     ResolvedExpression,
@@ -40,7 +41,7 @@ def _elements(pattern: ResolvedPattern, conditions: Iterable[ResolvedExpression]
     """The elements of the pattern and of all patterns nested in the conditions."""
     yield from pattern.elements
     for condition in conditions:
-        for part in resolved.walk_expression(condition):
+        for part in walk_expression(condition):
             if isinstance(part, (resolved.ResolvedExists, resolved.ResolvedPatternAggregate)):
                 yield from part.pattern.elements
 
@@ -68,7 +69,7 @@ def is_incremental(
         return False
     if any(isinstance(condition, resolved.VariableRef) for condition in counted):
         return False
-    parts = (part for condition in (*tested, *counted) for part in resolved.walk_expression(condition))
+    parts = (part for condition in (*tested, *counted) for part in walk_expression(condition))
     return not any(
         _reads_unbound_elements(part) or getattr(part, "name", None) in VOLATILE_ATTRIBUTES for part in parts
     )

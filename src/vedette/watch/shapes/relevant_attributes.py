@@ -6,6 +6,7 @@ from collections.abc import Iterable, Mapping
 from typing import Final
 
 from vedette.language.resolve import tree as resolved
+from vedette.language.resolve.analysis import child_expressions
 from vedette.language.resolve.tree import ResolvedExpression, ResolvedPattern
 
 __all__ = ["RelevantAttributes", "relevant_attributes"]
@@ -26,7 +27,7 @@ def relevant_attributes(
         for element in pattern.elements
         if isinstance(element, (resolved.ResolvedNode, resolved.ResolvedEdge))
     }
-    pending = [*pattern.where, *resolved.child_expressions(resolved.ResolvedExists(pattern)), *conditions]
+    pending = [*pattern.where, *child_expressions(resolved.ResolvedExists(pattern)), *conditions]
     while pending:
         part = pending.pop()
         base = getattr(part, "base", None)
@@ -44,7 +45,7 @@ def relevant_attributes(
                 for name, position in part.index_by_type.items():
                     known.setdefault(name, set()).add(position)
         else:
-            pending.extend(resolved.child_expressions(part))
+            pending.extend(child_expressions(part))
     return {slot: _frozen(places) for slot, places in found.items()}
 
 

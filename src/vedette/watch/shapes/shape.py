@@ -22,14 +22,9 @@ from vedette.language.functions.aggregates import accumulator_factory
 from vedette.language.functions.comparison import distinct_key
 from vedette.language.plan.steps import PlanContext
 from vedette.language.resolve import tree as resolved
+from vedette.language.resolve.analysis import can_raise, transform_expression, walk_expression
 from vedette.language.resolve.queries import ResolvedQuery, ResolvedReturn
-from vedette.language.resolve.tree import (
-    ResolvedEdge,
-    ResolvedExpression,
-    ResolvedNode,
-    ResolvedPattern,
-    can_raise,
-)
+from vedette.language.resolve.tree import ResolvedEdge, ResolvedExpression, ResolvedNode, ResolvedPattern
 from vedette.language.syntax.statements import Watch
 from vedette.values import is_nan
 from vedette.watch.aggregates import Contribution, are_incremental
@@ -428,7 +423,7 @@ class WatchShape:
         }
         self._group_project = [
             chains.compile_expression(
-                resolved.transform_expression(p, lambda part: held.get(part) if part in keys else None)
+                transform_expression(p, lambda part: held.get(part) if part in keys else None)
             )
             for p in returns.projections
         ]
@@ -449,7 +444,7 @@ class WatchShape:
         nested = any(
             isinstance(part, (resolved.ResolvedExists, resolved.ResolvedPatternAggregate))
             for condition in (*looked_at, *closed)
-            for part in resolved.walk_expression(condition)
+            for part in walk_expression(condition)
         )
         if len(elements) != 1 or not isinstance(elements[0], ResolvedNode) or nested or self.finder.wide:
             return None
