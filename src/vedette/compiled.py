@@ -25,6 +25,7 @@ COMPILED_MODULES = (
     "vedette.values",
     "vedette.language.compile.affected_matches",
     "vedette.language.compile.execution_context",
+    "vedette.language.compile.union_view",
     "vedette.graph.actions",
     "vedette.graph.graph",
     "vedette.graph.overlay",

@@ -9,10 +9,11 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from vedette.errors import ConstraintViolation
-from vedette.language.compile.affected_matches import AffectedMatchFinder, ElementChange
+from vedette.language.compile.affected_matches import AffectedMatchFinder
 from vedette.language.compile.execution_context import ExecutionContext, Row
 from vedette.language.compile.expressions import CompiledExpression
 from vedette.language.compile.patterns import PatternCompiler
+from vedette.language.compile.union_view import ElementChange
 from vedette.language.plan.steps import PlanContext
 from vedette.language.resolve.patterns import PatternResolver
 from vedette.language.resolve.scope import AnalysisContext, ExpressionSite, Scope

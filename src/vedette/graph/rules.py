@@ -16,10 +16,11 @@ from vedette.errors import RuleError
 from vedette.graph.actions import ActionWriter, CompiledAction, compile_action
 from vedette.graph.transaction import Transaction, differs
 from vedette.graph.type_layout import SchemaLayout
-from vedette.language.compile.affected_matches import AffectedMatchFinder, ElementChange
+from vedette.language.compile.affected_matches import AffectedMatchFinder
 from vedette.language.compile.execution_context import ExecutionContext, Row
 from vedette.language.compile.expressions import CompiledExpression
 from vedette.language.compile.patterns import PatternCompiler
+from vedette.language.compile.union_view import ElementChange
 from vedette.language.plan.steps import PlanContext
 from vedette.language.resolve.actions import resolve_action
 from vedette.language.resolve.patterns import PatternResolver

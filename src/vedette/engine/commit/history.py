@@ -11,7 +11,7 @@ from vedette.element import Element
 from vedette.engine.state.graph_state import Commit, GraphState
 from vedette.errors import StoreError
 from vedette.graph.overlay import Overlay
-from vedette.language.compile.affected_matches import ElementChange
+from vedette.language.compile.union_view import ElementChange
 from vedette.storage.element_codec import ElementCodec
 from vedette.storage.seam import JournalRow, Store
 from vedette.values import approximate_bytes, timestamp_from_ms

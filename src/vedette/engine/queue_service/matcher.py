@@ -13,8 +13,8 @@ from typing import TYPE_CHECKING, Any
 
 from vedette.engine.state.graph_state import Commit
 from vedette.errors import VedetteError
-from vedette.language.compile.affected_matches import ElementChange
 from vedette.language.compile.execution_context import ExecutionContext, Row
+from vedette.language.compile.union_view import ElementChange
 from vedette.queue.entry import Delivery, QueuedMatch
 from vedette.queue.match_queue import Consumer, MatchQueue
 from vedette.watch.delta import REMOVED, Delta, value_key

@@ -10,9 +10,9 @@ from vedette.element import Element
 from vedette.graph.graph import Graph
 from vedette.graph.type_layout import SchemaLayout
 from vedette.graph.value_builders import compile_value_builders
-from vedette.language.compile.affected_matches import ElementChange
 from vedette.language.compile.execution_context import ExecutionContext
 from vedette.language.compile.patterns import PatternCompiler
+from vedette.language.compile.union_view import ElementChange
 from vedette.language.plan.steps import PlanContext
 from vedette.language.schema.model import EdgeType, NodeType, Schema
 

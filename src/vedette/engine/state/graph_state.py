@@ -21,8 +21,8 @@ from vedette.graph.overlay import Overlay
 from vedette.graph.rules import Rule, fire_rules
 from vedette.graph.transaction import ChangeCounts, Transaction
 from vedette.graph.type_layout import SchemaLayout
-from vedette.language.compile.affected_matches import ElementChange
 from vedette.language.compile.execution_context import ExecutionContext
+from vedette.language.compile.union_view import ElementChange
 from vedette.language.plan.steps import PlanContext
 from vedette.language.schema.model import EdgeType, Schema
 

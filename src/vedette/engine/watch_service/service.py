@@ -31,8 +31,8 @@ from vedette.engine.watch_service.windows import WindowTimers
 from vedette.errors import VedetteError, WatchError
 from vedette.graph.overlay import Overlay
 from vedette.graph.transaction import Transaction
-from vedette.language.compile.affected_matches import ElementChange
 from vedette.language.compile.execution_context import ExecutionContext
+from vedette.language.compile.union_view import ElementChange
 from vedette.policy.actor_view import ActorView
 from vedette.values import timestamp_to_ms
 from vedette.watch.buffer import BufferedEvent, EventBuffer

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 from vedette.element import Element
 from vedette.graph.overlay import Overlay
 from vedette.graph.transaction import Transaction
-from vedette.language.compile.affected_matches import ElementChange
+from vedette.language.compile.union_view import ElementChange
 
 if TYPE_CHECKING:
     from vedette.engine.database import Database

@@ -11,14 +11,13 @@ on a view that still shows what the changes deleted, to find the outer bindings 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from functools import cached_property
-from itertools import chain as chain_iterables
 from typing import Any
 
 from vedette.element import Element, View
 from vedette.language.compile import paths
 from vedette.language.compile.execution_context import ExecutionContext, Row
 from vedette.language.compile.patterns import PatternCompiler, RowConsumer, symmetric_pairs
+from vedette.language.compile.union_view import ElementChange, UnionView
 from vedette.language.plan.steps import ScanEdges, ScanNodes
 from vedette.language.resolve import tree as resolved
 from vedette.language.resolve.analysis import child_expressions, walk_expression
@@ -31,10 +30,7 @@ from vedette.language.resolve.tree import (
     ResolvedPattern,
 )
 
-__all__ = ["AffectedMatchFinder", "ElementChange", "UnionView"]
-
-ElementChange = tuple[Element | None, Element | None]
-"""An element before and after."""
+__all__ = ["AffectedMatchFinder"]
 
 _Anchor = Callable[[ExecutionContext, Element, "_ChangeSet", dict[Any, Row]], None]
 _Places = frozenset[int] | None
@@ -55,48 +51,6 @@ class _ChangeSet:
         if self._union is None:
             self._union = UnionView(self._view, self._changes)
         return self._union
-
-
-class UnionView:
-    """A view that also shows what the changes deleted, and what they have yet to create."""
-
-    def __init__(self, view: View, changes: Sequence[ElementChange]) -> None:
-        self._view = view
-        self._changes = changes
-
-    @cached_property
-    def _more(self) -> dict[str, Element]:
-        come_and_gone = (
-            before or after for before, after in self._changes if before is None or after is None
-        )
-        return {e.id: e for e in come_and_gone if e is not None and self._view.get(e.id) is None}
-
-    @cached_property
-    def _ends(self) -> dict[tuple[str, int, str], list[Element]]:
-        """By end: a commit of many elements must not look at all of them for each."""
-        found: dict[tuple[str, int, str], list[Element]] = {}
-        for element in self._more.values():
-            for position, target in enumerate(element.targets or ()):
-                found.setdefault((element.type, position, target), []).append(element)
-        return found
-
-    def get(self, id: str) -> Element | None:
-        return self._view.get(id) or self._more.get(id)
-
-    def scan(self, types: tuple[str, ...]) -> Iterable[Element]:
-        return chain_iterables(self._view.scan(types), [e for e in self._more.values() if e.type in types])
-
-    def lookup(self, owner: str, attribute: str, value: Any) -> Iterable[Element]:
-        return self._view.lookup(owner, attribute, value)
-
-    def edges_at(self, edge: str, position: int, id: str) -> Iterable[Element]:
-        here = self._view.edges_at(edge, position, id)
-        more = self._ends.get((edge, position, id))
-        return here if more is None else chain_iterables(here, more)
-
-    def incident(self, id: str) -> Iterable[Element]:
-        more = [e for e in self._more.values() if e.targets is not None and id in e.targets]
-        return chain_iterables(self._view.incident(id), more)
 
 
 def _differ(before: Element, after: Element, places: frozenset[int]) -> bool:

@@ -9,8 +9,8 @@ from collections.abc import Iterable, Sequence
 from typing import Any
 
 from vedette.errors import VedetteError
-from vedette.language.compile.affected_matches import ElementChange
 from vedette.language.compile.execution_context import ExecutionContext, Row
+from vedette.language.compile.union_view import ElementChange
 from vedette.values import timestamp_from_ms
 from vedette.watch.buffer import AppendResult
 from vedette.watch.delta import ADDED, CHANGED, REMOVED, Delta, value_key

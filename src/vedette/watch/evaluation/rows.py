@@ -12,8 +12,8 @@ from typing import Any, cast
 from vedette.element import Element, View
 from vedette.errors import VedetteError
 from vedette.gil import interruptible
-from vedette.language.compile.affected_matches import ElementChange
 from vedette.language.compile.execution_context import ExecutionContext, Row
+from vedette.language.compile.union_view import ElementChange
 from vedette.watch.delta import ADDED, CHANGED, REMOVED, Delta, values_equal
 from vedette.watch.shapes.shape import WatchShape
 from vedette.watch.watch import Watch
