@@ -12,7 +12,7 @@ from vedette.engine.statements.compile import CompiledMutation, CompiledQuery, c
 from vedette.engine.statements.explain_watch import explain_watch
 from vedette.errors import InvalidStatement
 from vedette.language.compile.execution_context import Row
-from vedette.language.compile.patterns import RowConsumer
+from vedette.language.compile.steps import RowConsumer
 from vedette.language.plan.steps import (
     BindEdgeTargets,
     CheckType,

@@ -16,7 +16,8 @@ from typing import Any
 from vedette.element import Element, View
 from vedette.language.compile import paths
 from vedette.language.compile.execution_context import ExecutionContext, Row
-from vedette.language.compile.patterns import PatternCompiler, RowConsumer, symmetric_pairs
+from vedette.language.compile.patterns import PatternCompiler, symmetric_pairs
+from vedette.language.compile.steps import RowConsumer
 from vedette.language.compile.union_view import ElementChange, UnionView
 from vedette.language.plan.steps import ScanEdges, ScanNodes
 from vedette.language.resolve import tree as resolved

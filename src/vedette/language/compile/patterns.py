@@ -6,13 +6,29 @@ returns True when somebody further down has seen enough (EXISTS, LIMIT), and the
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable
 from typing import Any
 
 from vedette.element import Element
 from vedette.language.compile import paths
 from vedette.language.compile.execution_context import Row
 from vedette.language.compile.expressions import CompiledExpression, compile_condition, compile_id
+from vedette.language.compile.steps import (
+    EdgeTargetMatcher,
+    RowConsumer,
+    bind_edge_targets,
+    check_type,
+    expand_edges,
+    expand_symmetric,
+    expand_to_one,
+    filter_rows,
+    register_id,
+    scan_edges,
+    scan_nodes,
+    scan_nulls,
+    seek_by_id,
+    seek_by_index,
+)
 from vedette.language.functions.aggregates import apply_collect_limit
 from vedette.language.plan.planner import plan_pattern
 from vedette.language.plan.steps import (
@@ -31,16 +47,12 @@ from vedette.language.plan.steps import (
 )
 from vedette.language.resolve import tree as resolved
 from vedette.language.resolve.analysis import registers_read
-from vedette.language.resolve.tree import ResolvedEdge, ResolvedExpression, ResolvedNode, ResolvedPattern
-from vedette.language.schema.model import Schema
+from vedette.language.resolve.tree import ResolvedEdge, ResolvedExpression, ResolvedPattern
 
-__all__ = ["PatternCompiler", "RowConsumer", "StepWrapper", "symmetric_pairs"]
+__all__ = ["PatternCompiler", "StepWrapper", "symmetric_pairs"]
 
-RowConsumer = Callable[[Row], bool]
 StepWrapper = Callable[[Plan, int, RowConsumer], RowConsumer]
 """Wraps the step at an index of a plan; PROFILE counts with it."""
-
-_CHARGE_EVERY_CANDIDATES = 4096
 
 
 class PatternCompiler:
@@ -156,23 +168,23 @@ class PatternCompiler:
     def _step(self, step: PlanStep, bound: frozenset[int], then: RowConsumer) -> RowConsumer:
         match step:
             case FilterRows():
-                return _filter(self.compile_expression(step.condition), then)
+                return filter_rows(self.compile_expression(step.condition), then)
             case CheckType():
-                return _check_type(step.node.register, frozenset(step.node.types), then)
+                return check_type(step.node.register, frozenset(step.node.types), then)
             case SeekById():
-                return _by_id(
+                return seek_by_id(
                     step.node.register, frozenset(step.node.types), self.compile_element_id(step.key), then
                 )
             case SeekByIndex():
                 return self._by_index(step, then)
             case ScanNodes():
-                return _scan(step.node.register, step.node.types, then)
+                return scan_nodes(step.node.register, step.node.types, then)
             case ScanEdges():
-                return _scan_edges(step.edge, self._targets(step.edge, None, bound), then)
+                return scan_edges(step.edge, self._targets(step.edge, None, bound), then)
             case ExpandEdges():
                 return self._expand(step, bound, then)
             case BindEdgeTargets():
-                return _unfold(step.edge, self._targets(step.edge, None, bound), then)
+                return bind_edge_targets(step.edge, self._targets(step.edge, None, bound), then)
             case FollowPath():
                 return self._follow(step, bound, then)
 
@@ -183,8 +195,8 @@ class PatternCompiler:
             set(schema.concrete_subtypes(frozenset({step.owner}))) if owner is not None else {step.owner}
         )
         types = None if covered <= set(node.types) else frozenset(node.types)
-        nulls = _scan_nulls(node, step.attribute, schema, then)
-        return _lookup(
+        nulls = scan_nulls(node, step.attribute, schema, then)
+        return seek_by_index(
             node.register, step.owner, step.attribute, self.compile_element_id(step.key), types, nulls, then
         )
 
@@ -199,7 +211,7 @@ class PatternCompiler:
             if not isinstance(target, int):
                 checks.append((position, self.compile_element_id(target)))
             elif target in bound or target in fresh:
-                checks.append((position, _register_id(target)))
+                checks.append((position, register_id(target)))
             else:
                 fresh.add(target)
                 binds.append((position, target))
@@ -213,18 +225,18 @@ class PatternCompiler:
         edge, position = step.edge, step.position
         target = edge.targets[position]
         assert target is not None
-        anchor = _register_id(target) if isinstance(target, int) else self.compile_element_id(target)
+        anchor = register_id(target) if isinstance(target, int) else self.compile_element_id(target)
         targets = self._targets(edge, position, bound)
         if edge.symmetric:
-            return _expand_symmetric(edge, position, anchor, targets, then)
+            return expand_symmetric(edge, position, anchor, targets, then)
         if (
             len(edge.edge_types) == 1
             and len(targets.binds) == 1
             and not targets.checks
             and not targets.late_checks
         ):
-            return _expand_to_one(edge, position, anchor, targets.binds[0], then)
-        return _expand(edge, position, anchor, targets, then)
+            return expand_to_one(edge, position, anchor, targets.binds[0], then)
+        return expand_edges(edge, position, anchor, targets, then)
 
     def _follow(self, step: FollowPath, bound: frozenset[int], then: RowConsumer) -> RowConsumer:
         path = step.path
@@ -241,36 +253,8 @@ class PatternCompiler:
         if end is None:
             return None
         if isinstance(end, int):
-            return _register_id(end) if end in bound else end
+            return register_id(end) if end in bound else end
         return self.compile_element_id(end)
-
-
-class EdgeTargetMatcher:
-    """For each candidate edge: targets to compare first, registers to bind, then comparisons among what was bound."""
-
-    __slots__ = ("binds", "checks", "late_checks")
-
-    def __init__(
-        self,
-        checks: tuple[tuple[int, CompiledExpression], ...],
-        binds: tuple[tuple[int, int], ...],
-        repeated: tuple[tuple[int, CompiledExpression], ...],
-    ) -> None:
-        self.checks = checks
-        self.binds = binds
-        self.late_checks = repeated
-
-    def match(self, row: Row, targets: tuple[str, ...]) -> bool:
-        for position, closure in self.checks:
-            if targets[position] != closure(row):
-                return False
-        get = row[0].view.get
-        for position, slot in self.binds:
-            element = get(targets[position])
-            if element is None:
-                return False
-            row[slot] = element
-        return all(targets[position] == closure(row) for position, closure in self.late_checks)
 
 
 def symmetric_pairs(pattern: ResolvedPattern, outer: frozenset[int]) -> list[tuple[int, int, int]]:
@@ -293,10 +277,6 @@ def _reads_fresh(edge: ResolvedEdge, position: int, fresh: set[int]) -> bool:
     return edge.targets[position] in fresh
 
 
-def _register_id(slot: int) -> CompiledExpression:
-    return lambda row: None if (element := row[slot]) is None else element.id
-
-
 def _creation_order(element: Element) -> tuple[int, str]:
     """Elements in the order of their creation: ids count up."""
     return len(element.id), element.id
@@ -304,223 +284,3 @@ def _creation_order(element: Element) -> tuple[int, str]:
 
 def _stop(row: Row) -> bool:
     return True
-
-
-# --- the steps --------------------------------------------------------------------------------------------------
-
-
-def _filter(condition: CompiledExpression, then: RowConsumer) -> RowConsumer:
-    def step(row: Row) -> bool:
-        return then(row) if condition(row) else False
-
-    return step
-
-
-def _check_type(slot: int, types: frozenset[str], then: RowConsumer) -> RowConsumer:
-    def step(row: Row) -> bool:
-        element = row[slot]
-        return then(row) if element is not None and element.type in types else False
-
-    return step
-
-
-def _by_id(slot: int, types: frozenset[str], key: CompiledExpression, then: RowConsumer) -> RowConsumer:
-    def step(row: Row) -> bool:
-        id = key(row)
-        element = row[0].view.get(id) if type(id) is str else None
-        if element is None or element.type not in types:
-            return False
-        row[slot] = element
-        return then(row)
-
-    return step
-
-
-def _lookup(
-    slot: int,
-    owner: str,
-    attribute: str,
-    key: CompiledExpression,
-    types: frozenset[str] | None,
-    nulls: RowConsumer,
-    then: RowConsumer,
-) -> RowConsumer:
-    def step(row: Row) -> bool:
-        value = key(row)
-        if value is None:
-            return nulls(row)
-        seen = 0
-        for element in row[0].view.lookup(owner, attribute, value):
-            seen += 1
-            if types is None or element.type in types:
-                row[slot] = element
-                if then(row):
-                    row[0].charge(seen)
-                    return True
-        row[0].charge(seen)
-        return False
-
-    return step
-
-
-def _scan_nulls(node: ResolvedNode, attribute: str, schema: Schema, then: RowConsumer) -> RowConsumer:
-    """Two nulls are equal (§2.3.1), but no index holds them."""
-    places = {name: (schema.nodes.get(name) or schema.edges[name]).layout[attribute] for name in node.types}
-    slot = node.register
-
-    def unset(row: Row) -> bool:
-        element = row[slot]
-        return then(row) if element.values[places[element.type]] is None else False
-
-    return _scan(slot, node.types, unset)
-
-
-def _scan(slot: int, types: tuple[str, ...], then: RowConsumer) -> RowConsumer:
-    def step(row: Row) -> bool:
-        context = row[0]
-        seen = 0
-        for element in context.view.scan(types):
-            seen += 1
-            if seen == _CHARGE_EVERY_CANDIDATES:
-                context.charge(seen)
-                seen = 0
-            row[slot] = element
-            if then(row):
-                context.charge(seen)
-                return True
-        context.charge(seen)
-        return False
-
-    return step
-
-
-def _orientations(edge: ResolvedEdge, candidate: Element) -> Iterable[tuple[str, ...]]:
-    """The orders in which a candidate's targets may stand for the pattern's arguments."""
-    targets = candidate.targets
-    assert targets is not None
-    if edge.symmetric and targets[0] != targets[1]:
-        return targets, targets[::-1]
-    return (targets,)
-
-
-def _scan_edges(edge: ResolvedEdge, targets: EdgeTargetMatcher, then: RowConsumer) -> RowConsumer:
-    slot = edge.register
-
-    def step(row: Row) -> bool:
-        context = row[0]
-        seen = 0
-        for candidate in context.view.scan(edge.edge_types):
-            seen += 1
-            if seen == _CHARGE_EVERY_CANDIDATES:
-                context.charge(seen)
-                seen = 0
-            for ends in _orientations(edge, candidate):
-                row[slot] = candidate
-                if targets.match(row, ends) and then(row):
-                    context.charge(seen)
-                    return True
-        context.charge(seen)
-        return False
-
-    return step
-
-
-def _unfold(edge: ResolvedEdge, targets: EdgeTargetMatcher, then: RowConsumer) -> RowConsumer:
-    slot, names = edge.register, frozenset(edge.edge_types)
-
-    def step(row: Row) -> bool:
-        candidate = row[slot]
-        if candidate is None or candidate.type not in names:
-            return False
-        return any(targets.match(row, ends) and then(row) for ends in _orientations(edge, candidate))
-
-    return step
-
-
-def _expand_to_one(
-    edge: ResolvedEdge, position: int, anchor: CompiledExpression, bind: tuple[int, int], then: RowConsumer
-) -> RowConsumer:
-    """The commonest step: from one bound end of an edge to its one free end."""
-    slot, name = edge.register, edge.edge_types[0]
-    other, target_slot = bind
-
-    def step(row: Row) -> bool:
-        id = anchor(row)
-        if type(id) is not str:
-            return False
-        view = row[0].view
-        get = view.get
-        seen = 0
-        for candidate in view.edges_at(name, position, id):
-            seen += 1
-            element = get(candidate.targets[other])
-            if element is not None:
-                row[slot] = candidate
-                row[target_slot] = element
-                if then(row):
-                    row[0].charge(seen)
-                    return True
-        row[0].charge(seen)
-        return False
-
-    return step
-
-
-def _expand(
-    edge: ResolvedEdge,
-    position: int,
-    anchor: CompiledExpression,
-    targets: EdgeTargetMatcher,
-    then: RowConsumer,
-) -> RowConsumer:
-    slot = edge.register
-
-    def step(row: Row) -> bool:
-        id = anchor(row)
-        if type(id) is not str:
-            return False
-        view = row[0].view
-        seen = 0
-        for name in edge.edge_types:
-            for candidate in view.edges_at(name, position, id):
-                seen += 1
-                if targets.match(row, candidate.targets):
-                    row[slot] = candidate
-                    if then(row):
-                        row[0].charge(seen)
-                        return True
-        row[0].charge(seen)
-        return False
-
-    return step
-
-
-def _expand_symmetric(
-    edge: ResolvedEdge,
-    position: int,
-    anchor: CompiledExpression,
-    targets: EdgeTargetMatcher,
-    then: RowConsumer,
-) -> RowConsumer:
-    slot, name = edge.register, edge.edge_types[0]
-
-    def step(row: Row) -> bool:
-        id = anchor(row)
-        if type(id) is not str:
-            return False
-        view = row[0].view
-        found = [(c, c.targets) for c in view.edges_at(name, position, id)]
-        found += [
-            (c, c.targets[::-1])
-            for c in view.edges_at(name, 1 - position, id)
-            if c.targets[0] != c.targets[1]
-        ]
-        row[0].charge(len(found))
-        for candidate, ends in found:
-            if targets.match(row, ends):
-                row[slot] = candidate
-                if then(row):
-                    return True
-        return False
-
-    return step

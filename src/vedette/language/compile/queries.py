@@ -9,7 +9,8 @@ from vedette.element import Element
 from vedette.errors import QueryError
 from vedette.language.compile.execution_context import ExecutionContext, Row
 from vedette.language.compile.expressions import CompiledExpression
-from vedette.language.compile.patterns import PatternCompiler, RowConsumer
+from vedette.language.compile.patterns import PatternCompiler
+from vedette.language.compile.steps import RowConsumer
 from vedette.language.functions.aggregates import accumulator_factory
 from vedette.language.functions.comparison import distinct_key
 from vedette.language.resolve.queries import ResolvedQuery, ResolvedReturn, bound_registers

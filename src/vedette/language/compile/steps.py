@@ -1,0 +1,281 @@
+"""The closures of the plan steps: seek, scan, expand and filter."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+
+from vedette.element import Element
+from vedette.language.compile.execution_context import Row
+from vedette.language.compile.expressions import CompiledExpression
+from vedette.language.resolve.tree import ResolvedEdge, ResolvedNode
+from vedette.language.schema.model import Schema
+
+__all__ = [
+    "EdgeTargetMatcher",
+    "RowConsumer",
+    "bind_edge_targets",
+    "check_type",
+    "expand_edges",
+    "expand_symmetric",
+    "expand_to_one",
+    "filter_rows",
+    "register_id",
+    "scan_edges",
+    "scan_nodes",
+    "scan_nulls",
+    "seek_by_id",
+    "seek_by_index",
+]
+
+RowConsumer = Callable[[Row], bool]
+
+_CHARGE_EVERY_CANDIDATES = 4096
+
+
+class EdgeTargetMatcher:
+    """For each candidate edge: targets to compare first, registers to bind, then comparisons among what was bound."""
+
+    __slots__ = ("binds", "checks", "late_checks")
+
+    def __init__(
+        self,
+        checks: tuple[tuple[int, CompiledExpression], ...],
+        binds: tuple[tuple[int, int], ...],
+        repeated: tuple[tuple[int, CompiledExpression], ...],
+    ) -> None:
+        self.checks = checks
+        self.binds = binds
+        self.late_checks = repeated
+
+    def match(self, row: Row, targets: tuple[str, ...]) -> bool:
+        for position, closure in self.checks:
+            if targets[position] != closure(row):
+                return False
+        get = row[0].view.get
+        for position, slot in self.binds:
+            element = get(targets[position])
+            if element is None:
+                return False
+            row[slot] = element
+        return all(targets[position] == closure(row) for position, closure in self.late_checks)
+
+
+def register_id(slot: int) -> CompiledExpression:
+    return lambda row: None if (element := row[slot]) is None else element.id
+
+
+def filter_rows(condition: CompiledExpression, then: RowConsumer) -> RowConsumer:
+    def step(row: Row) -> bool:
+        return then(row) if condition(row) else False
+
+    return step
+
+
+def check_type(slot: int, types: frozenset[str], then: RowConsumer) -> RowConsumer:
+    def step(row: Row) -> bool:
+        element = row[slot]
+        return then(row) if element is not None and element.type in types else False
+
+    return step
+
+
+def seek_by_id(slot: int, types: frozenset[str], key: CompiledExpression, then: RowConsumer) -> RowConsumer:
+    def step(row: Row) -> bool:
+        id = key(row)
+        element = row[0].view.get(id) if type(id) is str else None
+        if element is None or element.type not in types:
+            return False
+        row[slot] = element
+        return then(row)
+
+    return step
+
+
+def seek_by_index(
+    slot: int,
+    owner: str,
+    attribute: str,
+    key: CompiledExpression,
+    types: frozenset[str] | None,
+    nulls: RowConsumer,
+    then: RowConsumer,
+) -> RowConsumer:
+    def step(row: Row) -> bool:
+        value = key(row)
+        if value is None:
+            return nulls(row)
+        seen = 0
+        for element in row[0].view.lookup(owner, attribute, value):
+            seen += 1
+            if types is None or element.type in types:
+                row[slot] = element
+                if then(row):
+                    row[0].charge(seen)
+                    return True
+        row[0].charge(seen)
+        return False
+
+    return step
+
+
+def scan_nulls(node: ResolvedNode, attribute: str, schema: Schema, then: RowConsumer) -> RowConsumer:
+    """Two nulls are equal (§2.3.1), but no index holds them."""
+    places = {name: (schema.nodes.get(name) or schema.edges[name]).layout[attribute] for name in node.types}
+    slot = node.register
+
+    def unset(row: Row) -> bool:
+        element = row[slot]
+        return then(row) if element.values[places[element.type]] is None else False
+
+    return scan_nodes(slot, node.types, unset)
+
+
+def scan_nodes(slot: int, types: tuple[str, ...], then: RowConsumer) -> RowConsumer:
+    def step(row: Row) -> bool:
+        context = row[0]
+        seen = 0
+        for element in context.view.scan(types):
+            seen += 1
+            if seen == _CHARGE_EVERY_CANDIDATES:
+                context.charge(seen)
+                seen = 0
+            row[slot] = element
+            if then(row):
+                context.charge(seen)
+                return True
+        context.charge(seen)
+        return False
+
+    return step
+
+
+def _orientations(edge: ResolvedEdge, candidate: Element) -> Iterable[tuple[str, ...]]:
+    """The orders in which a candidate's targets may stand for the pattern's arguments."""
+    targets = candidate.targets
+    assert targets is not None
+    if edge.symmetric and targets[0] != targets[1]:
+        return targets, targets[::-1]
+    return (targets,)
+
+
+def scan_edges(edge: ResolvedEdge, targets: EdgeTargetMatcher, then: RowConsumer) -> RowConsumer:
+    slot = edge.register
+
+    def step(row: Row) -> bool:
+        context = row[0]
+        seen = 0
+        for candidate in context.view.scan(edge.edge_types):
+            seen += 1
+            if seen == _CHARGE_EVERY_CANDIDATES:
+                context.charge(seen)
+                seen = 0
+            for ends in _orientations(edge, candidate):
+                row[slot] = candidate
+                if targets.match(row, ends) and then(row):
+                    context.charge(seen)
+                    return True
+        context.charge(seen)
+        return False
+
+    return step
+
+
+def bind_edge_targets(edge: ResolvedEdge, targets: EdgeTargetMatcher, then: RowConsumer) -> RowConsumer:
+    slot, names = edge.register, frozenset(edge.edge_types)
+
+    def step(row: Row) -> bool:
+        candidate = row[slot]
+        if candidate is None or candidate.type not in names:
+            return False
+        return any(targets.match(row, ends) and then(row) for ends in _orientations(edge, candidate))
+
+    return step
+
+
+def expand_to_one(
+    edge: ResolvedEdge, position: int, anchor: CompiledExpression, bind: tuple[int, int], then: RowConsumer
+) -> RowConsumer:
+    """The commonest step: from one bound end of an edge to its one free end."""
+    slot, name = edge.register, edge.edge_types[0]
+    other, target_slot = bind
+
+    def step(row: Row) -> bool:
+        id = anchor(row)
+        if type(id) is not str:
+            return False
+        view = row[0].view
+        get = view.get
+        seen = 0
+        for candidate in view.edges_at(name, position, id):
+            seen += 1
+            element = get(candidate.targets[other])
+            if element is not None:
+                row[slot] = candidate
+                row[target_slot] = element
+                if then(row):
+                    row[0].charge(seen)
+                    return True
+        row[0].charge(seen)
+        return False
+
+    return step
+
+
+def expand_edges(
+    edge: ResolvedEdge,
+    position: int,
+    anchor: CompiledExpression,
+    targets: EdgeTargetMatcher,
+    then: RowConsumer,
+) -> RowConsumer:
+    slot = edge.register
+
+    def step(row: Row) -> bool:
+        id = anchor(row)
+        if type(id) is not str:
+            return False
+        view = row[0].view
+        seen = 0
+        for name in edge.edge_types:
+            for candidate in view.edges_at(name, position, id):
+                seen += 1
+                if targets.match(row, candidate.targets):
+                    row[slot] = candidate
+                    if then(row):
+                        row[0].charge(seen)
+                        return True
+        row[0].charge(seen)
+        return False
+
+    return step
+
+
+def expand_symmetric(
+    edge: ResolvedEdge,
+    position: int,
+    anchor: CompiledExpression,
+    targets: EdgeTargetMatcher,
+    then: RowConsumer,
+) -> RowConsumer:
+    slot, name = edge.register, edge.edge_types[0]
+
+    def step(row: Row) -> bool:
+        id = anchor(row)
+        if type(id) is not str:
+            return False
+        view = row[0].view
+        found = [(c, c.targets) for c in view.edges_at(name, position, id)]
+        found += [
+            (c, c.targets[::-1])
+            for c in view.edges_at(name, 1 - position, id)
+            if c.targets[0] != c.targets[1]
+        ]
+        row[0].charge(len(found))
+        for candidate, ends in found:
+            if targets.match(row, ends):
+                row[slot] = candidate
+                if then(row):
+                    return True
+        return False
+
+    return step
