@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from vedette.language.functions.aggregates import accumulator_factory
+from vedette.language.compile.queries import accumulator_factory
 from vedette.language.resolve.tree import AggregateCall, FixedValue
 from vedette.language.types import ANY_VALUE, INT
 from vedette.watch.aggregates import INCREMENTAL_AGGREGATES, Groups, are_incremental

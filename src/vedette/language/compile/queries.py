@@ -11,13 +11,13 @@ from vedette.language.compile.execution_context import ExecutionContext, Row
 from vedette.language.compile.expressions import CompiledExpression
 from vedette.language.compile.patterns import PatternCompiler
 from vedette.language.compile.steps import RowConsumer
-from vedette.language.functions.aggregates import accumulator_factory
+from vedette.language.functions.aggregates import accumulator_for
 from vedette.language.functions.comparison import distinct_key
 from vedette.language.resolve.queries import ResolvedQuery, ResolvedReturn, bound_registers
-from vedette.language.resolve.tree import ResolvedExpression, ResolvedPattern
+from vedette.language.resolve.tree import AggregateCall, ResolvedExpression, ResolvedPattern
 from vedette.language.schema.model import Schema
 
-__all__ = ["BindingQuery", "RowQuery", "element_to_dict"]
+__all__ = ["BindingQuery", "RowQuery", "accumulator_factory", "element_to_dict"]
 
 _NO_LIMIT = 1 << 62
 
@@ -221,6 +221,32 @@ class _Grouping:
         for slot, (_, result) in zip(self._slots, states, strict=True):
             row[slot] = result()
         return tuple([part(row) for part in self._project])
+
+
+def accumulator_factory(
+    call: AggregateCall, operand: Callable[[Row], Any] | None, where: Callable[[Row], Any] | None
+) -> Callable[[], tuple[Callable[[Row], None], Callable[[], Any]]]:
+    """Return a function that makes, for one group, the pair (add a row, result).
+
+    `operand` and `where` are the compiled parts of the call; no operand is COUNT(*). Nulls are skipped, except by
+    COUNT(*) and COLLECT.
+    """
+    keeps_null = call.name == "COLLECT" or operand is None
+
+    def make() -> tuple[Callable[[Row], None], Callable[[], Any]]:
+        accumulator = accumulator_for(call.name, limit=call.limit, distinct=call.distinct)
+        add = accumulator.add
+
+        def add_row(row: Row) -> None:
+            if where is not None and not where(row):
+                return
+            value = operand(row) if operand is not None else True
+            if keeps_null or value is not None:
+                add(value)
+
+        return add_row, accumulator.result
+
+    return make
 
 
 # --- rows -------------------------------------------------------------------------------------------------------

@@ -12,15 +12,13 @@ from fractions import Fraction
 from typing import Any, Protocol
 
 from vedette.errors import QueryError
-from vedette.language.compile.execution_context import Row
 from vedette.language.functions.comparison import distinct_key
-from vedette.language.resolve.tree import AggregateCall
 from vedette.values import is_nan, wrap_int
 
 __all__ = [
     "DEFAULT_COLLECT_LIMIT",
     "Accumulator",
-    "accumulator_factory",
+    "accumulator_for",
     "apply_collect_limit",
     "exact_average",
     "exact_sum",
@@ -179,8 +177,14 @@ class _Distinct:
         return self.inner.result()
 
 
-def accumulator_for(call: AggregateCall) -> Accumulator:
-    match call.name:
+def accumulator_for(name: str, *, limit: int | None = None, distinct: bool = False) -> Accumulator:
+    """Return an empty accumulator for the aggregate `name` in upper case; `limit` is COLLECT's."""
+    accumulator = _plain_accumulator(name, limit)
+    return _Distinct(accumulator) if distinct else accumulator
+
+
+def _plain_accumulator(name: str, limit: int | None) -> Accumulator:
+    match name:
         case "COUNT":
             return _Count()
         case "SUM":
@@ -191,26 +195,4 @@ def accumulator_for(call: AggregateCall) -> Accumulator:
             return _MinMax(lambda value, best: value < best)
         case "MAX":
             return _MinMax(lambda value, best: value > best)
-    return _Collect(call.limit)
-
-
-def accumulator_factory(
-    call: AggregateCall, operand: Callable[[Row], Any] | None, where: Callable[[Row], Any] | None
-) -> Callable[[], tuple[Callable[[Row], None], Callable[[], Any]]]:
-    """A factory of (add a row, result) pairs, one for each group."""
-    keeps_null = call.name == "COLLECT" or operand is None
-
-    def make() -> tuple[Callable[[Row], None], Callable[[], Any]]:
-        accumulator = _Distinct(accumulator_for(call)) if call.distinct else accumulator_for(call)
-        add = accumulator.add
-
-        def add_row(row: Row) -> None:
-            if where is not None and not where(row):
-                return
-            value = operand(row) if operand is not None else True
-            if keeps_null or value is not None:
-                add(value)
-
-        return add_row, accumulator.result
-
-    return make
+    return _Collect(limit)

@@ -17,8 +17,7 @@ from vedette.element import Element
 from vedette.language.compile.affected_matches import AffectedMatchFinder
 from vedette.language.compile.execution_context import Row
 from vedette.language.compile.patterns import PatternCompiler, symmetric_pairs
-from vedette.language.compile.queries import BindingQuery, element_to_dict
-from vedette.language.functions.aggregates import accumulator_factory
+from vedette.language.compile.queries import BindingQuery, accumulator_factory, element_to_dict
 from vedette.language.functions.comparison import distinct_key
 from vedette.language.plan.steps import PlanContext
 from vedette.language.resolve import tree as resolved
