@@ -27,7 +27,8 @@ from tests.properties.test_subscription_index import (
     entry,
 )
 from vedette.errors import FilterError, SubscriptionError
-from vedette.filters.document_filter import FilterInput, compile_filter
+from vedette.filters.document_filter import compile_filter
+from vedette.filters.inputs import FilterInput
 from vedette.policy.collection_policies import ViewRule
 from vedette.subscriptions.index.change_batch import DocumentChange, ImageBatch
 from vedette.subscriptions.index.matcher import (

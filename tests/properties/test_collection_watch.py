@@ -10,7 +10,8 @@ from hypothesis import strategies as st
 
 import vedette
 from vedette.errors import SubscriptionError
-from vedette.filters.document_filter import FilterInput, compile_filter
+from vedette.filters.document_filter import compile_filter
+from vedette.filters.inputs import FilterInput
 from vedette.subscriptions.collection_watch import parse_collection_watch
 
 TYPE = "node N { a: Int?, b: Float?, c: String?, d: Bool?, e: Int? }"

@@ -11,7 +11,8 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 import vedette
-from vedette.filters.document_filter import FilterInput, compile_filter
+from vedette.filters.document_filter import compile_filter
+from vedette.filters.inputs import FilterInput
 from vedette.subscriptions.collection_watch import CollectionWatch, parse_collection_watch
 from vedette.subscriptions.windows.windowed_watch import (
     WindowChange,

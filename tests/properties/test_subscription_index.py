@@ -15,7 +15,8 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 
 from vedette.errors import FilterError
-from vedette.filters.document_filter import FilterInput, compile_filter
+from vedette.filters.document_filter import compile_filter
+from vedette.filters.inputs import FilterInput
 from vedette.subscriptions.index.change_batch import DocumentChange, ImageBatch
 from vedette.subscriptions.index.matcher import ENTER, LEAVE, match_by_scan, match_segments
 from vedette.subscriptions.index.segment import Segment, SegmentEntry, write_segment

@@ -11,7 +11,7 @@ from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any
 
-from vedette.filters.evaluator import FilterRequest
+from vedette.filters.inputs import FilterRequest
 from vedette.language.syntax.expressions import (
     Attribute,
     Binary,

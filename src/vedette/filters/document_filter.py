@@ -8,46 +8,17 @@ A filter is pure: the same environment always gives the same answer, and time co
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from dataclasses import dataclass, field
-from enum import StrEnum
 
 from vedette.errors import FilterError
-from vedette.filters.evaluator import (
-    Evaluator,
-    FilterRequest,
-    MeteredInput,
-    StepLimitExceeded,
-    compile_evaluator,
-)
+from vedette.filters.evaluator import Evaluator, compile_evaluator
+from vedette.filters.inputs import FilterInput, FilterOutcome, MeteredInput, StepLimitExceeded
 from vedette.filters.limits import DEFAULT_FILTER_LIMITS, FilterLimits, check_limits
 from vedette.filters.operators import EvaluationError
 from vedette.language.syntax.expressions import Expression
 from vedette.values import Value
 
-__all__ = ["DocumentFilter", "FilterInput", "FilterOutcome", "FilterRequest", "compile_filter"]
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class FilterInput:
-    """What the variables of a filter stand for (spec/pipeline.md §1.7). Values are canonical (`values.py`)."""
-
-    doc: Mapping[str, Value] | None
-    """The image that is asked about: the new one, or the old one to learn whether a document leaves."""
-    id: str = ""
-    collection: str = ""
-    op: str = ""
-    """`create`, `update` or `delete`."""
-    before: Mapping[str, Value] | None = None
-    request: FilterRequest = FilterRequest()
-
-
-class FilterOutcome(StrEnum):
-    """What a filter says about a change; `FAILED` is no match, and worth counting."""
-
-    MATCH = "match"
-    NO_MATCH = "no_match"
-    FAILED = "failed"
+__all__ = ["DocumentFilter", "compile_filter"]
 
 
 @dataclass(frozen=True, slots=True)

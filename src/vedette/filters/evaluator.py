@@ -9,9 +9,9 @@ true settles it. Comparisons with a constant, which is what nearly all filters a
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from datetime import datetime, timedelta
-from typing import Any, NamedTuple, Protocol, TypeAlias
+from typing import Any, NamedTuple, TypeAlias
 
 from vedette.errors import FilterError
 from vedette.filters import operators as values
@@ -29,66 +29,12 @@ from vedette.language.syntax.expressions import (
     Unary,
     Variable,
 )
-from vedette.values import Value
 
 __all__ = [
-    "Bindings",
     "CompiledFilter",
     "Evaluator",
-    "FilterRequest",
-    "MeteredInput",
-    "StepLimitExceeded",
     "compile_evaluator",
 ]
-
-
-class FilterRequest(NamedTuple):
-    """Who subscribed, and when: fixed at the moment of subscribing, so that a filter always answers the same."""
-
-    auth: Mapping[str, Value] | None = None
-    """`userId`, `roles` and `claims`; None when nobody is signed in."""
-    time: datetime | None = None
-
-
-class Bindings(Protocol):
-    """What the variables of a filter stand for."""
-
-    @property
-    def doc(self) -> Mapping[str, Value] | None: ...
-    @property
-    def id(self) -> str: ...
-    @property
-    def collection(self) -> str: ...
-    @property
-    def op(self) -> str: ...
-    @property
-    def before(self) -> Mapping[str, Value] | None: ...
-    @property
-    def request(self) -> FilterRequest: ...
-
-
-class StepLimitExceeded(Exception):
-    """The steps of an evaluation are used up. Not a Fault: nothing may absorb it."""
-
-
-class MeteredInput:
-    """The bindings of one evaluation together with the steps that are left to it."""
-
-    __slots__ = ("before", "collection", "doc", "id", "op", "request", "steps")
-
-    def __init__(self, bindings: Bindings, steps: int) -> None:
-        self.doc = bindings.doc
-        self.id = bindings.id
-        self.collection = bindings.collection
-        self.op = bindings.op
-        self.before = bindings.before
-        self.request = bindings.request
-        self.steps = steps
-
-    def charge(self, steps: int) -> None:
-        self.steps -= steps
-        if self.steps < 0:
-            raise StepLimitExceeded
 
 
 Evaluator: TypeAlias = Callable[[Any], Any]

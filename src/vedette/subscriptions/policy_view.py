@@ -20,7 +20,8 @@ from typing import Any
 
 from vedette.errors import SubscriptionError
 from vedette.filters.cel_parser import join_balanced
-from vedette.filters.document_filter import DocumentFilter, FilterInput, compile_filter
+from vedette.filters.document_filter import DocumentFilter, compile_filter
+from vedette.filters.inputs import FilterInput
 from vedette.filters.limits import FilterLimits
 from vedette.language.parser import parse_expression
 from vedette.language.syntax.expressions import (

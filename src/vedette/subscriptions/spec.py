@@ -13,8 +13,8 @@ import msgspec
 from vedette.errors import SubscriptionError
 from vedette.filters.bind_request import bind_request
 from vedette.filters.cel_parser import parse_cel
-from vedette.filters.document_filter import FilterRequest
 from vedette.filters.filter_list import parse_filters
+from vedette.filters.inputs import FilterRequest
 from vedette.language.syntax.canonical import canonical_text
 from vedette.language.syntax.expressions import Expression
 from vedette.policy.collection_policies import ViewRule

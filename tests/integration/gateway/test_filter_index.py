@@ -12,7 +12,8 @@ from tests.properties.test_subscription_index import DOCUMENTS, EXPRESSIONS
 from tests.support.gateway_wire import Wire
 from vedette.errors import FilterError
 from vedette.filters.cel_parser import parse_cel
-from vedette.filters.document_filter import DocumentFilter, FilterInput, compile_filter
+from vedette.filters.document_filter import DocumentFilter, compile_filter
+from vedette.filters.inputs import FilterInput
 from vedette.gateway.streams.filter_index import FilterIndex
 from vedette.gateway.streams.stream import FilterStream
 

@@ -6,7 +6,7 @@ import json
 from typing import Any
 
 from tests.support.paths import DATA
-from vedette.filters.document_filter import FilterInput, FilterRequest
+from vedette.filters.inputs import FilterInput, FilterRequest
 from vedette.filters.literals import parse_rfc3339
 
 __all__ = ["cel_cases", "cel_environment", "load"]

@@ -24,7 +24,8 @@ from hypothesis import strategies as st
 
 from vedette.errors import FilterError
 from vedette.filters.cel_parser import parse_cel
-from vedette.filters.document_filter import FilterInput, compile_filter
+from vedette.filters.document_filter import compile_filter
+from vedette.filters.inputs import FilterInput
 from vedette.filters.limits import FilterLimits
 
 DOCUMENT: dict[str, Any] = {

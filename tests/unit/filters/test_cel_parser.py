@@ -10,7 +10,8 @@ import pytest
 from tests.unit.filters.filter_cases import cel_cases, cel_environment, load
 from vedette.errors import FilterError, SettingsError
 from vedette.filters.cel_parser import parse_cel
-from vedette.filters.document_filter import FilterInput, FilterOutcome, compile_filter
+from vedette.filters.document_filter import compile_filter
+from vedette.filters.inputs import FilterInput, FilterOutcome
 from vedette.filters.limits import FilterLimits, check_limits
 from vedette.language.syntax.expressions import (
     Attribute,

@@ -12,14 +12,9 @@ from tests.unit.filters.filter_cases import cel_cases, cel_environment
 from vedette.errors import FilterError
 from vedette.filters.bind_request import bind_request
 from vedette.filters.cel_parser import parse_cel
-from vedette.filters.document_filter import (
-    DocumentFilter,
-    FilterInput,
-    FilterOutcome,
-    FilterRequest,
-    compile_filter,
-)
+from vedette.filters.document_filter import DocumentFilter, compile_filter
 from vedette.filters.filter_list import parse_filters
+from vedette.filters.inputs import FilterInput, FilterOutcome, FilterRequest
 from vedette.filters.limits import FilterLimits
 from vedette.language.syntax.expressions import (
     Attribute,

@@ -9,8 +9,9 @@ import pytest
 
 from tests.unit.filters.filter_cases import load
 from vedette.errors import FilterError
-from vedette.filters.document_filter import FilterInput, FilterOutcome, compile_filter
+from vedette.filters.document_filter import compile_filter
 from vedette.filters.filter_list import parse_filters
+from vedette.filters.inputs import FilterInput, FilterOutcome
 from vedette.filters.limits import FilterLimits
 from vedette.language.syntax.expressions import Attribute, Binary, Call, ListLiteral, Literal, Variable
 

@@ -14,8 +14,9 @@ from hypothesis import strategies as st
 from vedette.errors import FilterError
 from vedette.filters.cel_parser import parse_cel
 from vedette.filters.collection_query import parse_query
-from vedette.filters.document_filter import FilterInput, FilterOutcome, compile_filter
+from vedette.filters.document_filter import compile_filter
 from vedette.filters.filter_list import OPERATORS, parse_filters
+from vedette.filters.inputs import FilterInput, FilterOutcome
 from vedette.filters.limits import FilterLimits
 
 WHOLE = st.integers(-(2**63), 2**63 - 1) | st.sampled_from([0, 1, 2**53, 2**53 + 1])

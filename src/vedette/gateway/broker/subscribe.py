@@ -13,7 +13,8 @@ from vedette.engine.statements.queue import as_consumer
 from vedette.errors import FilterError, InvalidStatement, WatchError
 from vedette.filters.bind_request import bind_request
 from vedette.filters.collection_query import CollectionQuery, parse_query
-from vedette.filters.document_filter import FilterRequest, compile_filter
+from vedette.filters.document_filter import compile_filter
+from vedette.filters.inputs import FilterRequest
 from vedette.gateway.collections.queries import (
     has_external_type,
     is_external,

@@ -23,7 +23,7 @@ from typing import Any, NamedTuple
 
 from vedette.clock import Clock
 from vedette.errors import PipelineError, SourceError, VedetteError
-from vedette.filters.document_filter import FilterInput
+from vedette.filters.inputs import FilterInput
 from vedette.gateway.collections.snapshot import DocumentPredicate, Documents, PartitionPosition, documents_at
 from vedette.gateway.collections.stream import CollectionRequest, SavedCollectionStream
 from vedette.sources.journal.seam import CollectionJournal, open_journal

@@ -19,7 +19,8 @@ import msgspec
 
 from vedette.change import Event
 from vedette.filters.collection_query import CollectionQuery
-from vedette.filters.document_filter import DocumentFilter, FilterInput
+from vedette.filters.document_filter import DocumentFilter
+from vedette.filters.inputs import FilterInput
 from vedette.gateway.collections.snapshot import PartitionPosition
 from vedette.gateway.streams.stream import Stream
 from vedette.gateway.wire.messages import to_wire

@@ -17,7 +17,8 @@ import msgspec
 
 from vedette.change import Event
 from vedette.engine.session.watch_feed import WatchFeed
-from vedette.filters.document_filter import DocumentFilter, FilterInput
+from vedette.filters.document_filter import DocumentFilter
+from vedette.filters.inputs import FilterInput
 from vedette.gateway.streams.filter_index import FilterIndex
 from vedette.gateway.streams.replay_window import StreamHistory
 from vedette.gateway.wire.crc32c import crc32c

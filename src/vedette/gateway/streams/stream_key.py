@@ -10,7 +10,7 @@ import msgspec
 
 from vedette.filters.bind_request import bind_request
 from vedette.filters.collection_query import CollectionQuery
-from vedette.filters.document_filter import FilterRequest
+from vedette.filters.inputs import FilterRequest
 from vedette.gateway.collections.queries import request_auth
 from vedette.gateway.wire.messages import to_wire
 from vedette.gateway.wire.resume_token import subscription_hash

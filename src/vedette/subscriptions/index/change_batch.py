@@ -7,7 +7,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from vedette.filters.document_filter import FilterInput
+from vedette.filters.inputs import FilterInput
 from vedette.subscriptions.index.columns import Bools, Column, Ints, build_column, extract_field
 from vedette.subscriptions.shape import FieldPath
 

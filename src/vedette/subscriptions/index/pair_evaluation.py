@@ -8,7 +8,8 @@ from weakref import ref
 
 import numpy as np
 
-from vedette.filters.document_filter import DocumentFilter, FilterOutcome, compile_filter
+from vedette.filters.document_filter import DocumentFilter, compile_filter
+from vedette.filters.inputs import FilterOutcome
 from vedette.subscriptions.index.change_batch import ImageBatch
 from vedette.subscriptions.index.columns import Column, Ints
 from vedette.subscriptions.index.segment import Segment, ShapeGroup

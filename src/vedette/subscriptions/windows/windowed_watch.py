@@ -22,7 +22,8 @@ from datetime import datetime, timedelta
 from functools import cache
 from typing import Any, NamedTuple
 
-from vedette.filters.document_filter import DocumentFilter, FilterInput, compile_filter
+from vedette.filters.document_filter import DocumentFilter, compile_filter
+from vedette.filters.inputs import FilterInput
 from vedette.language.syntax.expressions import Call, Expression
 from vedette.subscriptions.collection_watch import AggregateColumn, CollectionWatch, field_value
 from vedette.subscriptions.windows.hashable_values import from_hashable, merge_sums, milliseconds, to_hashable
