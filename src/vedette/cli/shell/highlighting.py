@@ -11,16 +11,9 @@ from prompt_toolkit.formatted_text import StyleAndTextTuples
 from prompt_toolkit.formatted_text.utils import split_lines
 from prompt_toolkit.lexers import Lexer
 
-from vedette.language.parser.literals import (
-    DURATION,
-    FLOAT_PATTERN,
-    INT_PATTERN,
-    NAME_PATTERN,
-    STRING_PATTERN,
-    TIMESTAMP,
-)
+from vedette.language.parser.literals import DURATION, FLOAT_PATTERN, INT_PATTERN, STRING_PATTERN, TIMESTAMP
 from vedette.language.syntax.expressions import AGGREGATE_FUNCTIONS
-from vedette.language.syntax.grammar import DECLARATION_KEYWORDS, RESERVED_KEYWORDS
+from vedette.language.syntax.grammar import DECLARATION_KEYWORDS, NAME_PATTERN, RESERVED_KEYWORDS
 
 __all__ = ["STYLES", "MewLexer", "highlight"]
 

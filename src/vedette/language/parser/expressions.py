@@ -30,31 +30,17 @@ from vedette.language.syntax.expressions import (
     Unary,
     Variable,
 )
-from vedette.language.syntax.grammar import RESERVED_KEYWORDS
+from vedette.language.syntax.grammar import (
+    MINUS_PRECEDENCE,
+    NOT_PRECEDENCE,
+    POSTFIX_PRECEDENCE,
+    PRECEDENCE,
+    RESERVED_KEYWORDS,
+)
 from vedette.values import INT_MAX, INT_MIN
 
-__all__ = [
-    "COMPARISON_PRECEDENCE",
-    "MINUS_PRECEDENCE",
-    "NOT_PRECEDENCE",
-    "POSTFIX_PRECEDENCE",
-    "PRECEDENCE",
-    "ExpressionParser",
-]
+__all__ = ["ExpressionParser"]
 
-NOT_PRECEDENCE, COMPARISON_PRECEDENCE, MINUS_PRECEDENCE, POSTFIX_PRECEDENCE = 4, 5, 8, 9
-PRECEDENCE: Mapping[str, int] = {
-    "??": 1,
-    "OR": 2,
-    "AND": 3,
-    **dict.fromkeys(
-        ("=", "!=", "<", "<=", ">", ">=", "IS", "IN", "STARTS", "ENDS", "CONTAINS"), COMPARISON_PRECEDENCE
-    ),
-    **dict.fromkeys(("+", "-", "++"), 6),
-    **dict.fromkeys(("*", "/", "%"), 7),
-    **dict.fromkeys((".", ":"), POSTFIX_PRECEDENCE),
-}
-"""How tightly an infix or postfix operator binds; NOT and unary minus stand between."""
 _WORDS = frozenset({"OR", "AND", "IS", "IN", "STARTS", "ENDS", "CONTAINS"})
 _CONSTANTS: Mapping[str, bool | None] = {"TRUE": True, "FALSE": False, "NULL": None}
 _ADVICE: Mapping[str, str] = {

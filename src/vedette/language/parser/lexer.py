@@ -20,11 +20,11 @@ from vedette.language.parser.literals import (
     FORBIDDEN_CHARACTERS,
     INT_PATTERN,
     LITERAL_PARSERS,
-    NAME_PATTERN,
     STRING_PATTERN,
     TIMESTAMP,
     parse_string,
 )
+from vedette.language.syntax.grammar import NAME_PATTERN
 from vedette.values import Value
 
 __all__ = ["DEFAULT_PARSER_LIMITS", "LITERAL_KINDS", "LexerResult", "ParserLimits", "Token", "tokenize"]

@@ -20,7 +20,6 @@ __all__ = [
     "FORBIDDEN_CHARACTERS",
     "INT_PATTERN",
     "LITERAL_PARSERS",
-    "NAME_PATTERN",
     "STRING_PATTERN",
     "TIMESTAMP",
     "parse_duration",
@@ -34,7 +33,6 @@ FORBIDDEN_CHARACTERS: Final = r"\x00-\x08\x0b\x0c\x0e-\x1f\x7f\ud800-\udfff"
 """Characters that no text may contain: control characters but tab, line feed and return; halves of surrogate pairs."""
 END_OF_WORD: Final = r"(?![A-Za-z0-9_])"
 
-NAME_PATTERN: Final = r"[A-Za-z_][A-Za-z0-9_]*+"
 _STRING_BODY: Final = rf'[^"\\\n\r{FORBIDDEN_CHARACTERS}]*+'
 STRING_PATTERN: Final = rf'"{_STRING_BODY}(?:\\[^\n\r{FORBIDDEN_CHARACTERS}]{_STRING_BODY})*+"'
 INT_PATTERN: Final = r"[0-9]++(?![A-Za-z_])"

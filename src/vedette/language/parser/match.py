@@ -7,6 +7,7 @@ from typing import NoReturn
 
 from vedette.language.parser.patterns import PatternParser
 from vedette.language.syntax.expressions import Expression, OrderTerm, Projection
+from vedette.language.syntax.grammar import ACTION_KEYWORDS
 from vedette.language.syntax.statements import (
     Action,
     AlterWatch,
@@ -19,10 +20,9 @@ from vedette.language.syntax.statements import (
     Return,
 )
 
-__all__ = ["ACTION_KEYWORDS", "WALK_UNSUPPORTED", "MatchParser"]
+__all__ = ["WALK_UNSUPPORTED", "MatchParser"]
 
 WALK_UNSUPPORTED = "WALK is not available; use a transitive edge, `edge+(a, b)`"
-ACTION_KEYWORDS = frozenset({"SPAWN", "KILL", "LINK", "UNLINK", "SET"})
 
 
 class MatchParser(PatternParser):

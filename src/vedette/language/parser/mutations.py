@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 
-from vedette.language.parser.match import ACTION_KEYWORDS, MatchParser
+from vedette.language.parser.match import MatchParser
 from vedette.language.syntax.expressions import Variable
+from vedette.language.syntax.grammar import ACTION_KEYWORDS
 from vedette.language.syntax.statements import (
     Action,
     Assignment,

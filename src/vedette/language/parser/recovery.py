@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import dataclasses
 from collections.abc import Callable
 from typing import TypeVar
 
@@ -10,6 +9,7 @@ from vedette.errors import InvalidStatement, ParseError, VedetteError, WatchErro
 from vedette.language.diagnostics import Diagnostic, Span
 from vedette.language.parser.cursor import ParseFailure, TokenCursor
 from vedette.language.parser.lexer import Token
+from vedette.language.syntax.visit import find_node_below
 
 __all__ = ["ErrorRecovery", "error_from"]
 
@@ -21,7 +21,6 @@ _NEVER_BEFORE = frozenset({".", ":", "::", "=", ",", ")", "]", "[", "->", "<"})
 _FOLLOWED_BY = {"END": "SESSION", **dict.fromkeys(("PAUSE", "RESUME", "CANCEL", "ALTER"), "WATCH")}
 _STATEMENT_LEVELS = 10
 """Levels of a statement around its expressions, which the parser does not count."""
-_FIELDS: dict[type, tuple[str, ...]] = {}
 
 
 class ErrorRecovery:
@@ -85,7 +84,7 @@ class ErrorRecovery:
         cursor = self.cursor
         if cursor.index - start <= cursor.limits.max_depth:
             return
-        place = _node_below(tree, cursor.limits.max_depth + _STATEMENT_LEVELS)
+        place = find_node_below(tree, cursor.limits.max_depth + _STATEMENT_LEVELS)
         if place is not None:
             raise cursor.error_at(*self.too_deep(place))
 
@@ -109,31 +108,3 @@ def error_from(diagnostics: list[Diagnostic]) -> VedetteError:
 
 def _at_line_start(source: str, token: Token) -> bool:
     return token.start == 0 or source[token.start - 1] == "\n"
-
-
-def _node_below(tree: object, levels: int) -> Span | None:
-    """The place of a node deeper than that, found without recursion."""
-    stack: list[tuple[object, int]] = [(tree, 1)]
-    while stack:
-        node, level = stack.pop()
-        if isinstance(node, tuple):
-            stack.extend((item, level) for item in node)
-            continue
-        names = _fields(type(node))
-        if names and level > levels:
-            return node.span  # type: ignore[attr-defined, no-any-return]
-        stack.extend((getattr(node, name), level + 1) for name in names)
-    return None
-
-
-def _fields(kind: type) -> tuple[str, ...]:
-    names = _FIELDS.get(kind)
-    if names is None:
-        names = _FIELDS[kind] = _find_fields(kind)
-    return names
-
-
-def _find_fields(kind: type) -> tuple[str, ...]:
-    if not dataclasses.is_dataclass(kind):
-        return ()
-    return tuple(field.name for field in dataclasses.fields(kind) if field.name != "span")

@@ -8,7 +8,7 @@ from __future__ import annotations
 from vedette.language.parser.cursor import ParseFailure
 from vedette.language.parser.mutations import MutationParser
 from vedette.language.syntax.expressions import Attribute, Expression, OrderTerm, Variable
-from vedette.language.syntax.grammar import RESERVED_KEYWORDS
+from vedette.language.syntax.grammar import EXPRESSION_VALUED_OPTIONS, RESERVED_KEYWORDS
 from vedette.language.syntax.statements import (
     Ack,
     Action,
@@ -23,10 +23,7 @@ from vedette.language.syntax.statements import (
     WatchOption,
 )
 
-__all__ = ["EXPRESSION_VALUED_OPTIONS", "WatchParser"]
-
-EXPRESSION_VALUED_OPTIONS = frozenset({"filter", "serialize_by"})
-"""Options whose value is always an expression, even when it looks like a word: `filter: subscribed_to(s, c)`."""
+__all__ = ["WatchParser"]
 
 
 class WatchParser(MutationParser):

@@ -6,7 +6,6 @@ import re
 from collections.abc import Iterable
 from typing import Any
 
-from vedette.language.parser.literals import NAME_PATTERN
 from vedette.language.printer.expressions import (
     print_expression,
     print_pattern,
@@ -29,6 +28,7 @@ from vedette.language.syntax.declarations import (
     RuleDeclaration,
 )
 from vedette.language.syntax.expressions import TypeExpression
+from vedette.language.syntax.grammar import NAME_PATTERN
 
 __all__ = ["print_declaration", "print_declarations"]
 

@@ -7,13 +7,6 @@ import re
 from collections.abc import Iterable
 from datetime import datetime, timedelta
 
-from vedette.language.parser.expressions import (
-    COMPARISON_PRECEDENCE,
-    MINUS_PRECEDENCE,
-    NOT_PRECEDENCE,
-    POSTFIX_PRECEDENCE,
-    PRECEDENCE,
-)
 from vedette.language.syntax.expressions import (
     Aggregate,
     AnyType,
@@ -44,6 +37,13 @@ from vedette.language.syntax.expressions import (
     UnionType,
     Variable,
     Wildcard,
+)
+from vedette.language.syntax.grammar import (
+    COMPARISON_PRECEDENCE,
+    MINUS_PRECEDENCE,
+    NOT_PRECEDENCE,
+    POSTFIX_PRECEDENCE,
+    PRECEDENCE,
 )
 from vedette.values import Value, duration_to_text, timestamp_to_text
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from vedette.language.parser.watches import EXPRESSION_VALUED_OPTIONS
 from vedette.language.printer.expressions import (
     print_expression,
     print_order_term,
@@ -22,6 +21,7 @@ from vedette.language.syntax.expressions import (
     Projection,
     Variable,
 )
+from vedette.language.syntax.grammar import EXPRESSION_VALUED_OPTIONS
 from vedette.language.syntax.statements import (
     Ack,
     Action,

@@ -14,7 +14,6 @@ from vedette.values import Value
 
 __all__ = [
     "AGGREGATE_FUNCTIONS",
-    "COMPARISONS",
     "Aggregate",
     "AnyType",
     "Attribute",
@@ -48,7 +47,6 @@ __all__ = [
 ]
 
 AGGREGATE_FUNCTIONS = frozenset({"COUNT", "SUM", "AVG", "MIN", "MAX", "COLLECT"})
-COMPARISONS = frozenset({"=", "!=", "<", "<=", ">", ">="})
 
 
 def _span() -> Span:
