@@ -39,9 +39,9 @@ def slots(tree: Any) -> dict[int, Value]:
         if isinstance(node, tuple):
             stack.extend(node)
         elif isinstance(node, Literal):
-            if node.slot is not None:
-                assert node.slot not in found
-                found[node.slot] = node.value
+            if node.literal_index is not None:
+                assert node.literal_index not in found
+                found[node.literal_index] = node.value
         elif dataclasses.is_dataclass(node):
             stack.extend(getattr(node, field.name) for field in dataclasses.fields(node))
     return found

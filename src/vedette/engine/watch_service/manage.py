@@ -56,8 +56,8 @@ class WatchManagement:
         captured = dict(zip(resolved.captures, watch.constants[given:], strict=True))
 
         def own(node: Any) -> Any:
-            if isinstance(node, Literal) and node.slot is not None:
-                return Literal(watch.constants[node.slot])
+            if isinstance(node, Literal) and node.literal_index is not None:
+                return Literal(watch.constants[node.literal_index])
             if isinstance(node, IdReference) and is_placeholder(node):
                 id = captured[SessionValue("reference", str(node.name))]
                 return IdReference(id, quoted=not id.isidentifier())

@@ -98,7 +98,7 @@ def _literal_slot(node: Any) -> Any:
     if not isinstance(node, Literal):
         return None
     typed_value = f"{type(node.value).__name__} {node.value!r}"
-    return Literal(f"{_PLACEHOLDER}{node.slot}" if node.slot is not None else typed_value)
+    return Literal(f"{_PLACEHOLDER}{node.literal_index}" if node.literal_index is not None else typed_value)
 
 
 def is_placeholder(reference: IdReference | SessionValue) -> bool:

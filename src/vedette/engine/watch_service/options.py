@@ -36,7 +36,7 @@ def option_evaluator(request: StatementRequest) -> Callable[[Expression], Any]:
 
     def value(expression: Expression) -> Any:
         if isinstance(expression, Literal):
-            return request.constants[expression.slot] if expression.slot is not None else expression.value
+            return request.constants[expression.literal_index] if expression.literal_index is not None else expression.value
         state = request.database.state
         frame = request.prepared.frame(request.signature, state.schema)
         resolved = PatternResolver(frame, ExpressionSite(actor=False)).resolve(expression, Scope(frame))
@@ -98,8 +98,8 @@ def _inline_constants(request: StatementRequest, expression: Expression) -> Expr
     """The expression with the constants of the ALTER statement inlined, because they are not the watch's."""
 
     def change(node: Any) -> Any:
-        if isinstance(node, Literal) and node.slot is not None:
-            return Literal(request.constants[node.slot], span=node.span)
+        if isinstance(node, Literal) and node.literal_index is not None:
+            return Literal(request.constants[node.literal_index], span=node.span)
         if isinstance(node, Parameter):
             index = request.prepared.literals + request.prepared.parameters.index(node.name)
             value = request.constants[index]

@@ -103,7 +103,7 @@ class ExpressionParser(TypeParser, ABC):
 
     def literal(self, _floor: int = 0) -> Literal:
         token = self.check_int(self.advance())
-        return Literal(token.value, slot=token.literal_index, span=Span(token.start, token.end))
+        return Literal(token.value, literal_index=token.literal_index, span=Span(token.start, token.end))
 
     def parameter(self, _floor: int = 0) -> Parameter:
         token = self.advance()

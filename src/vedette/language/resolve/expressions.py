@@ -122,13 +122,13 @@ class ExpressionResolver:
     def _literal(self, literal: syntax.Literal, scope: Scope) -> ResolvedExpression:
         type_ = type_of_class(type(literal.value))
         if (
-            literal.slot is None
+            literal.literal_index is None
             or not self.frame.literals_extracted
             or literal.value is None
             or type_ is BOOL
         ):
             return FixedValue(literal.value, type_)
-        return resolved.ConstantRef(literal.slot, type_)
+        return resolved.ConstantRef(literal.literal_index, type_)
 
     def _list(self, expression: syntax.ListLiteral, scope: Scope) -> ResolvedExpression:
         items = tuple(self.resolve(item, scope) for item in expression.items)

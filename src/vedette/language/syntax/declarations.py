@@ -5,8 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import TypeAlias
 
-from vedette.language.diagnostics import NO_SPAN, Span
-from vedette.language.syntax.expressions import Expression, Pattern, TypeExpression
+from vedette.language.diagnostics import Span
+from vedette.language.syntax.expressions import Expression, Pattern, TypeExpression, span_field
 from vedette.language.syntax.statements import Action
 
 __all__ = [
@@ -25,10 +25,6 @@ __all__ = [
 ]
 
 
-def _span() -> Span:
-    return field(default=NO_SPAN, compare=False, repr=False, kw_only=True)
-
-
 @dataclass(frozen=True, slots=True)
 class Modifier:
     """One modifier of an attribute or an edge.
@@ -42,7 +38,7 @@ class Modifier:
 
     name: str
     value: object = None
-    span: Span = _span()
+    span: Span = span_field()
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,7 +49,7 @@ class AliasDeclaration:
     type: TypeExpression
     modifiers: tuple[Modifier, ...] = ()
     doc: str | None = field(default=None, compare=False)
-    span: Span = _span()
+    span: Span = span_field()
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,7 +61,7 @@ class AttributeDeclaration:
     modifiers: tuple[Modifier, ...] = ()
     default: Expression | None = None
     doc: str | None = field(default=None, compare=False)
-    span: Span = _span()
+    span: Span = span_field()
 
 
 @dataclass(frozen=True, slots=True)
@@ -77,14 +73,14 @@ class NodeDeclaration:
     attributes: tuple[AttributeDeclaration, ...] = ()
     modifiers: frozenset[str] = frozenset()
     doc: str | None = field(default=None, compare=False)
-    span: Span = _span()
+    span: Span = span_field()
 
 
 @dataclass(frozen=True, slots=True)
 class EdgeParameter:
     name: str
     type: TypeExpression
-    span: Span = _span()
+    span: Span = span_field()
 
 
 @dataclass(frozen=True, slots=True)
@@ -94,7 +90,7 @@ class EdgeDeclaration:
     attributes: tuple[AttributeDeclaration, ...] = ()
     modifiers: tuple[Modifier, ...] = ()
     doc: str | None = field(default=None, compare=False)
-    span: Span = _span()
+    span: Span = span_field()
 
 
 @dataclass(frozen=True, slots=True)
@@ -106,7 +102,7 @@ class ConstraintDeclaration:
     soft: bool = False
     message: str | None = None
     doc: str | None = field(default=None, compare=False)
-    span: Span = _span()
+    span: Span = span_field()
 
 
 @dataclass(frozen=True, slots=True)
@@ -119,7 +115,7 @@ class RuleDeclaration:
     manual: bool = False
     inherit_authority: bool = False
     doc: str | None = field(default=None, compare=False)
-    span: Span = _span()
+    span: Span = span_field()
 
 
 @dataclass(frozen=True, slots=True)
@@ -135,7 +131,7 @@ class OperationPattern:
     """SET's second argument or the `.attr` suffix; None is any."""
     second: tuple[str | None, TypeExpression | None] | None = None
     """LINK(_, t: Task): variable and type of the second argument."""
-    span: Span = _span()
+    span: Span = span_field()
 
 
 @dataclass(frozen=True, slots=True)
@@ -147,7 +143,7 @@ class PolicyDeclaration:
     priority: int = 0
     message: str | None = None
     doc: str | None = field(default=None, compare=False)
-    span: Span = _span()
+    span: Span = span_field()
 
 
 @dataclass(frozen=True, slots=True)
@@ -158,7 +154,7 @@ class OntologyDeclaration:
     parents: tuple[str, ...]
     declarations: tuple[Declaration, ...]
     doc: str | None = field(default=None, compare=False)
-    span: Span = _span()
+    span: Span = span_field()
 
 
 Declaration: TypeAlias = (

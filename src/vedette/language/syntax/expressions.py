@@ -44,12 +44,14 @@ __all__ = [
     "UnionType",
     "Variable",
     "Wildcard",
+    "span_field",
 ]
 
 AGGREGATE_FUNCTIONS = frozenset({"COUNT", "SUM", "AVG", "MIN", "MAX", "COLLECT"})
 
 
-def _span() -> Span:
+def span_field() -> Span:
+    """Declare the field `span` of a node: keyword-only, and left out of comparison and `repr`."""
     return field(default=NO_SPAN, compare=False, repr=False, kw_only=True)
 
 
@@ -61,12 +63,12 @@ class NamedType:
     """A scalar, a node type, an edge type or an alias; `shop::orders` when qualified."""
 
     name: str
-    span: Span = _span()
+    span: Span = span_field()
 
 
 @dataclass(frozen=True, slots=True)
 class AnyType:
-    span: Span = _span()
+    span: Span = span_field()
 
 
 @dataclass(frozen=True, slots=True)
@@ -74,19 +76,19 @@ class EdgeReferenceType:
     """`edge<causes>`; `edge<any>` has the edge None."""
 
     edge: str | None
-    span: Span = _span()
+    span: Span = span_field()
 
 
 @dataclass(frozen=True, slots=True)
 class OptionalType:
     inner: TypeExpression
-    span: Span = _span()
+    span: Span = span_field()
 
 
 @dataclass(frozen=True, slots=True)
 class UnionType:
     members: tuple[TypeExpression, ...]
-    span: Span = _span()
+    span: Span = span_field()
 
 
 TypeExpression: TypeAlias = NamedType | AnyType | EdgeReferenceType | OptionalType | UnionType
@@ -100,14 +102,14 @@ class Literal:
     """A constant. `slot` is its ordinal among the literals of the text, when it was lifted out (`lifting.py`)."""
 
     value: Value
-    slot: int | None = field(default=None, compare=False, repr=False, kw_only=True)
-    span: Span = _span()
+    literal_index: int | None = field(default=None, compare=False, repr=False, kw_only=True)
+    span: Span = span_field()
 
 
 @dataclass(frozen=True, slots=True)
 class ListLiteral:
     items: tuple[Expression, ...]
-    span: Span = _span()
+    span: Span = span_field()
 
 
 @dataclass(frozen=True, slots=True)
@@ -116,7 +118,7 @@ class Parameter:
 
     name: str
     optional: bool = False
-    span: Span = _span()
+    span: Span = span_field()
 
 
 @dataclass(frozen=True, slots=True)
@@ -125,13 +127,13 @@ class IdReference:
 
     name: str | Parameter
     quoted: bool = False
-    span: Span = _span()
+    span: Span = span_field()
 
 
 @dataclass(frozen=True, slots=True)
 class Variable:
     name: str
-    span: Span = _span()
+    span: Span = span_field()
 
 
 @dataclass(frozen=True, slots=True)
@@ -140,7 +142,7 @@ class Attribute:
 
     base: Expression
     name: str
-    span: Span = _span()
+    span: Span = span_field()
 
 
 @dataclass(frozen=True, slots=True)
@@ -149,7 +151,7 @@ class Index:
 
     base: Expression
     key: Expression
-    span: Span = _span()
+    span: Span = span_field()
 
 
 @dataclass(frozen=True, slots=True)
@@ -158,7 +160,7 @@ class TypeTest:
 
     base: Expression
     type: str
-    span: Span = _span()
+    span: Span = span_field()
 
 
 @dataclass(frozen=True, slots=True)
@@ -167,7 +169,7 @@ class Unary:
 
     op: str
     operand: Expression
-    span: Span = _span()
+    span: Span = span_field()
 
 
 @dataclass(frozen=True, slots=True)
@@ -177,7 +179,7 @@ class Binary:
     op: str
     left: Expression
     right: Expression
-    span: Span = _span()
+    span: Span = span_field()
 
 
 @dataclass(frozen=True, slots=True)
@@ -187,7 +189,7 @@ class Conditional:
     test: Expression
     then: Expression
     otherwise: Expression
-    span: Span = _span()
+    span: Span = span_field()
 
 
 @dataclass(frozen=True, slots=True)
@@ -196,7 +198,7 @@ class Call:
 
     name: str
     arguments: tuple[Expression, ...]
-    span: Span = _span()
+    span: Span = span_field()
 
 
 @dataclass(frozen=True, slots=True)
@@ -210,7 +212,7 @@ class Aggregate:
     where: Expression | None = None
     limit: int | None = None
     """COLLECT only: `[limit: n]`; -1 is `[limit: none]`, None the default limit."""
-    span: Span = _span()
+    span: Span = span_field()
 
 
 @dataclass(frozen=True, slots=True)
@@ -225,14 +227,14 @@ class PatternAggregate:
     pattern: Pattern
     where: Expression | None = None
     limit: int | None = None
-    span: Span = _span()
+    span: Span = span_field()
 
 
 @dataclass(frozen=True, slots=True)
 class Exists:
     pattern: Pattern
     where: Expression | None = None
-    span: Span = _span()
+    span: Span = span_field()
 
 
 Expression: TypeAlias = (
@@ -261,7 +263,7 @@ Expression: TypeAlias = (
 class Wildcard:
     """`_`, or `*` in UNLINK: any one element."""
 
-    span: Span = _span()
+    span: Span = span_field()
 
 
 EdgeTarget: TypeAlias = Variable | IdReference | Parameter | Call | Wildcard
@@ -273,7 +275,7 @@ class NodePattern:
 
     variable: str
     type: TypeExpression
-    span: Span = _span()
+    span: Span = span_field()
 
 
 @dataclass(frozen=True, slots=True)
@@ -290,7 +292,7 @@ class EdgePattern:
     max_depth: int | None = None
     written_as_reference: bool = False
     """Written as `alias: edge<…>(…)`."""
-    span: Span = _span()
+    span: Span = span_field()
 
 
 PatternPart: TypeAlias = NodePattern | EdgePattern
@@ -301,7 +303,7 @@ class Pattern:
     """Elements that must hold together; none at all (`()`) matches once."""
 
     elements: tuple[PatternPart, ...]
-    span: Span = _span()
+    span: Span = span_field()
 
 
 @dataclass(frozen=True, slots=True)
@@ -310,11 +312,11 @@ class Projection:
 
     expression: Expression | None
     alias: str | None = None
-    span: Span = _span()
+    span: Span = span_field()
 
 
 @dataclass(frozen=True, slots=True)
 class OrderTerm:
     expression: Expression
     descending: bool = False
-    span: Span = _span()
+    span: Span = span_field()

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import TypeAlias
 
-from vedette.language.diagnostics import NO_SPAN, Span
+from vedette.language.diagnostics import Span
 from vedette.language.syntax.expressions import EdgeTarget as PatternTarget
 from vedette.language.syntax.expressions import (
     Expression,
@@ -15,6 +15,7 @@ from vedette.language.syntax.expressions import (
     Projection,
     TypeExpression,
     Variable,
+    span_field,
 )
 
 __all__ = [
@@ -61,10 +62,6 @@ __all__ = [
 ]
 
 
-def _span() -> Span:
-    return field(default=NO_SPAN, compare=False, repr=False, kw_only=True)
-
-
 # --- reading ----------------------------------------------------------------------------------------------------
 
 
@@ -74,7 +71,7 @@ class MatchBlock:
 
     pattern: Pattern
     where: Expression | None = None
-    span: Span = _span()
+    span: Span = span_field()
 
 
 @dataclass(frozen=True, slots=True)
@@ -85,7 +82,7 @@ class Return:
     limit: Expression | None = None
     """A Literal of an Int, or a Parameter."""
     offset: Expression | None = None
-    span: Span = _span()
+    span: Span = span_field()
 
 
 @dataclass(frozen=True, slots=True)
@@ -95,7 +92,7 @@ class Match:
     blocks: tuple[MatchBlock, ...]
     optional: tuple[MatchBlock, ...]
     returns: Return
-    span: Span = _span()
+    span: Span = span_field()
 
 
 @dataclass(frozen=True, slots=True)
@@ -105,7 +102,7 @@ class MatchMutate:
     blocks: tuple[MatchBlock, ...]
     optional: tuple[MatchBlock, ...]
     actions: tuple[Action, ...]
-    span: Span = _span()
+    span: Span = span_field()
 
 
 @dataclass(frozen=True, slots=True)
@@ -115,26 +112,26 @@ class MatchManage:
     blocks: tuple[MatchBlock, ...]
     optional: tuple[MatchBlock, ...]
     action: ManageWatch | AlterWatch
-    span: Span = _span()
+    span: Span = span_field()
 
 
 @dataclass(frozen=True, slots=True)
 class Inspect:
     target: IdReference
     projections: tuple[Projection, ...] = ()
-    span: Span = _span()
+    span: Span = span_field()
 
 
 @dataclass(frozen=True, slots=True)
 class Explain:
     statement: Statement
-    span: Span = _span()
+    span: Span = span_field()
 
 
 @dataclass(frozen=True, slots=True)
 class Profile:
     statement: Statement
-    span: Span = _span()
+    span: Span = span_field()
 
 
 # --- writing ----------------------------------------------------------------------------------------------------
@@ -145,7 +142,7 @@ class Subquery:
     """`{ MATCH … RETURN v }` in the place of a target."""
 
     match: Match
-    span: Span = _span()
+    span: Span = span_field()
 
 
 @dataclass(frozen=True, slots=True)
@@ -154,7 +151,7 @@ class EdgesByTargets:
 
     edge: str
     targets: tuple[PatternTarget, ...]
-    span: Span = _span()
+    span: Span = span_field()
 
 
 MutationTarget: TypeAlias = IdReference | Variable | Subquery | EdgesByTargets
@@ -164,7 +161,7 @@ MutationTarget: TypeAlias = IdReference | Variable | Subquery | EdgesByTargets
 class Assignment:
     name: str
     expression: Expression
-    span: Span = _span()
+    span: Span = span_field()
 
 
 @dataclass(frozen=True, slots=True)
@@ -174,7 +171,7 @@ class ReturningItem:
     name: str
     attribute: str | None = None
     alias: str | None = None
-    span: Span = _span()
+    span: Span = span_field()
 
 
 @dataclass(frozen=True, slots=True)
@@ -182,7 +179,7 @@ class Returning:
     """No items is `RETURNING *`."""
 
     items: tuple[ReturningItem, ...] = ()
-    span: Span = _span()
+    span: Span = span_field()
 
 
 @dataclass(frozen=True, slots=True)
@@ -192,14 +189,14 @@ class SpawnItem:
     variable: str | None
     type: TypeExpression
     assignments: tuple[Assignment, ...] = ()
-    span: Span = _span()
+    span: Span = span_field()
 
 
 @dataclass(frozen=True, slots=True)
 class Spawn:
     items: tuple[SpawnItem, ...]
     returning: Returning | None = None
-    span: Span = _span()
+    span: Span = span_field()
 
 
 @dataclass(frozen=True, slots=True)
@@ -209,7 +206,7 @@ class Kill:
     target: MutationTarget
     cascade: bool | None = None
     returning: Returning | None = None
-    span: Span = _span()
+    span: Span = span_field()
 
 
 LinkTarget: TypeAlias = SpawnItem | Subquery | Expression
@@ -223,14 +220,14 @@ class Link:
     assignments: tuple[Assignment, ...] = ()
     if_not_exists: bool = False
     returning: Returning | None = None
-    span: Span = _span()
+    span: Span = span_field()
 
 
 @dataclass(frozen=True, slots=True)
 class Unlink:
     target: MutationTarget
     returning: Returning | None = None
-    span: Span = _span()
+    span: Span = span_field()
 
 
 @dataclass(frozen=True, slots=True)
@@ -242,7 +239,7 @@ class Set:
     block: bool = False
     """Written with braces."""
     returning: Returning | None = None
-    span: Span = _span()
+    span: Span = span_field()
 
 
 Action: TypeAlias = Spawn | Kill | Link | Unlink | Set
@@ -256,49 +253,49 @@ class Begin:
     """`isolation` is `READ COMMITTED` or `SERIALIZABLE`; None is the default, READ COMMITTED."""
 
     isolation: str | None = None
-    span: Span = _span()
+    span: Span = span_field()
 
 
 @dataclass(frozen=True, slots=True)
 class Commit:
-    span: Span = _span()
+    span: Span = span_field()
 
 
 @dataclass(frozen=True, slots=True)
 class Rollback:
     savepoint: str | None = None
-    span: Span = _span()
+    span: Span = span_field()
 
 
 @dataclass(frozen=True, slots=True)
 class Savepoint:
     name: str
-    span: Span = _span()
+    span: Span = span_field()
 
 
 @dataclass(frozen=True, slots=True)
 class BeginSession:
     actor: IdReference | Variable
-    span: Span = _span()
+    span: Span = span_field()
 
 
 @dataclass(frozen=True, slots=True)
 class EndSession:
-    span: Span = _span()
+    span: Span = span_field()
 
 
 @dataclass(frozen=True, slots=True)
 class Tick:
     amount: Expression | None = None
     """An Int, possibly negated (then refused with E9001), or a Parameter; None is one tick."""
-    span: Span = _span()
+    span: Span = span_field()
 
 
 @dataclass(frozen=True, slots=True)
 class Trigger:
     rule: str
     where: Expression | None = None
-    span: Span = _span()
+    span: Span = span_field()
 
 
 # --- watches ----------------------------------------------------------------------------------------------------
@@ -310,7 +307,7 @@ class OptionValue:
 
     name: str
     arguments: tuple[OrderTerm, ...] = ()
-    span: Span = _span()
+    span: Span = span_field()
 
 
 @dataclass(frozen=True, slots=True)
@@ -319,7 +316,7 @@ class WatchOption:
 
     name: str
     value: OptionValue | Expression | None
-    span: Span = _span()
+    span: Span = span_field()
 
 
 @dataclass(frozen=True, slots=True)
@@ -331,28 +328,28 @@ class Watch:
     returns: Return | None = None
     name: str | None = None
     """`name = WATCH …`. A trailing AS is the alias of the last projection and names the handle too (A5)."""
-    span: Span = _span()
+    span: Span = span_field()
 
 
 @dataclass(frozen=True, slots=True)
 class Ack:
     delivery: Expression
     """A Literal of a String, a Parameter or an IdReference."""
-    span: Span = _span()
+    span: Span = span_field()
 
 
 @dataclass(frozen=True, slots=True)
 class Nack:
     delivery: Expression
     options: tuple[WatchOption, ...] = ()
-    span: Span = _span()
+    span: Span = span_field()
 
 
 @dataclass(frozen=True, slots=True)
 class Extend:
     delivery: Expression
     options: tuple[WatchOption, ...] = ()
-    span: Span = _span()
+    span: Span = span_field()
 
 
 @dataclass(frozen=True, slots=True)
@@ -361,7 +358,7 @@ class Redrive:
 
     target: Expression
     watch: bool = False
-    span: Span = _span()
+    span: Span = span_field()
 
 
 @dataclass(frozen=True, slots=True)
@@ -370,14 +367,14 @@ class ManageWatch:
 
     operation: str
     handle: Expression
-    span: Span = _span()
+    span: Span = span_field()
 
 
 @dataclass(frozen=True, slots=True)
 class AlterWatch:
     handle: Expression
     options: tuple[WatchOption, ...]
-    span: Span = _span()
+    span: Span = span_field()
 
 
 Statement: TypeAlias = (
