@@ -10,11 +10,12 @@ import typer
 
 from vedette.cli.errors import traceback_wanted
 from vedette.cli.output.display import Display
-from vedette.cli.scripts import DeclarationPart, Part, relocate
+from vedette.cli.scripts import relocate
 from vedette.clock import Clock
 from vedette.engine.session.session import Session
 from vedette.errors import PolicyError, VedetteError
 from vedette.language.diagnostics import Diagnostic, line_and_column
+from vedette.language.parser.source_file import DeclarationPart, SourcePart
 from vedette.language.schema.model import EdgeType, NodeType, Schema
 
 __all__ = ["changed_names", "define_text", "error_position", "report_errors", "run_part"]
@@ -22,7 +23,7 @@ __all__ = ["changed_names", "define_text", "error_position", "report_errors", "r
 
 def run_part(
     session: Session,
-    part: Part,
+    part: SourcePart,
     source: str,
     display: Display,
     *,

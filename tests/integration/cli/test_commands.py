@@ -242,7 +242,7 @@ def test_hostile_text_cannot_drive_the_terminal(cli: Cli) -> None:
 
 
 def test_a_mistake_of_ours_is_called_one(cli: Cli, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("vedette.cli.scripts.read_script", {}.__getitem__)
+    monkeypatch.setattr("vedette.language.parser.source_file.parse_source_file", {}.__getitem__)
     done = cli("parse", "commit work")
     assert done.exit_code == 1
     assert done.stderr.startswith("internal error: KeyError: 'commit work'\nThis is a mistake in Vedette.")

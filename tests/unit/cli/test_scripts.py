@@ -5,10 +5,11 @@ from __future__ import annotations
 import pytest
 
 from tests.unit.language.parser.corpus import Case, accepted_ontologies, accepted_scripts, rejected_scripts
-from vedette.cli.scripts import DeclarationPart, StatementPart, check_completeness, read_script, relocate
+from vedette.cli.scripts import check_completeness, relocate
 from vedette.errors import AnalysisError, VedetteError
 from vedette.language.diagnostics import Diagnostic, Span
 from vedette.language.parser import parse_declarations, parse_script, parse_statement
+from vedette.language.parser.source_file import DeclarationPart, StatementPart, parse_source_file
 
 MIXED = """\
 -- a file
@@ -23,7 +24,7 @@ LINK has(#p, #t)
 
 
 def test_parts_keep_their_order_and_declarations_stand_together() -> None:
-    parts = read_script(MIXED)
+    parts = parse_source_file(MIXED)
     assert [type(part).__name__ for part in parts] == [
         *[
             "DeclarationPart",
@@ -46,7 +47,7 @@ def test_parts_keep_their_order_and_declarations_stand_together() -> None:
 
 @pytest.mark.parametrize("case", accepted_scripts(), ids=str)
 def test_statements_are_what_the_parser_reads(case: Case) -> None:
-    parts = read_script(case.text)
+    parts = parse_source_file(case.text)
     assert tuple(part.tree for part in parts if isinstance(part, StatementPart)) == parse_script(case.text)
     for part in parts:
         assert isinstance(part, StatementPart)
@@ -55,7 +56,7 @@ def test_statements_are_what_the_parser_reads(case: Case) -> None:
 
 @pytest.mark.parametrize("case", accepted_ontologies(), ids=str)
 def test_declarations_are_what_the_parser_reads(case: Case) -> None:
-    parts = read_script(case.text)
+    parts = parse_source_file(case.text)
     trees = tuple(tree for part in parts if isinstance(part, DeclarationPart) for tree in part.trees)
     assert trees == parse_declarations(case.text)
 
@@ -98,14 +99,14 @@ def test_what_more_text_could_still_make_right_is_open(text: str, reading: str) 
 def test_all_mistakes_of_a_text_are_found_at_once() -> None:
     text = "node Task { title String }\nMATCH t: Task RETUR t\nSPAWN p: Person\nedge has(\n"
     with pytest.raises(VedetteError) as caught:
-        read_script(text)
+        parse_source_file(text)
     places = [(d.line, d.column) for d in caught.value.diagnostics if isinstance(d, Diagnostic)]
     assert places == [(1, 19), (2, 15), (5, 1)]
 
 
 def test_an_error_of_a_part_points_into_the_whole_text() -> None:
     source = "BEGIN;\n  MATCH t: Task RETURN t.x"
-    part = read_script(source)[1]
+    part = parse_source_file(source)[1]
     mistake = Diagnostic(code="E2002", message="no x", span=Span(21, 24), source=part.text)
     elsewhere = Diagnostic(code="E2002", message="no y", span=Span(0, 1), source="another text")
     error = AnalysisError("E2002", "no x", fields={"line": 1, "column": 22}, diagnostics=[mistake, elsewhere])

@@ -10,13 +10,14 @@ from vedette.cli.data_access import open_database_session
 from vedette.cli.errors import CommandFailed, format_internal_error, traceback_wanted
 from vedette.cli.output.display import Display
 from vedette.cli.script_runner import run_part
-from vedette.cli.scripts import StatementPart, read_script, relocate
+from vedette.cli.scripts import relocate
 from vedette.cli.shell.dot_commands import run_dot_command
 from vedette.cli.shell.watches import HeldWatches
 from vedette.clock import Clock, SystemClock
 from vedette.engine.context.result import Result
 from vedette.engine.data_directory import Vedette
 from vedette.errors import VedetteError
+from vedette.language.parser.source_file import StatementPart, parse_source_file
 from vedette.language.syntax.statements import Watch
 
 __all__ = ["ShellSession"]
@@ -72,7 +73,7 @@ class ShellSession:
 
     def run(self, text: str) -> None:
         """Run every part of the text, and show after each what it made known to the watches held here."""
-        for part in read_script(text):
+        for part in parse_source_file(text):
             if isinstance(part, StatementPart) and isinstance(part.tree, Watch):
                 self._start_watch(part, text)
             else:

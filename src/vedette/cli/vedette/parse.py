@@ -10,8 +10,8 @@ import typer
 from vedette.cli.options import JsonOption, read_text
 
 if TYPE_CHECKING:
-    from vedette.cli.scripts import Part
     from vedette.errors import VedetteError
+    from vedette.language.parser.source_file import SourcePart
 
 __all__ = ["parse"]
 
@@ -36,12 +36,12 @@ def parse(
     from vedette.cli.output.display import TableDisplay
     from vedette.cli.output.json_output import json_line
     from vedette.cli.script_runner import error_position
-    from vedette.cli.scripts import read_script
     from vedette.errors import VedetteError
+    from vedette.language.parser.source_file import parse_source_file
 
     name, text = _text_of(source)
     try:
-        parts = read_script(text)
+        parts = parse_source_file(text)
     except VedetteError as error:
         if json:
             print(json_line({"errors": _mistakes(error)}))
@@ -69,8 +69,8 @@ def _is_file(source: str) -> bool:
         return False
 
 
-def _canonical(part: Part) -> str:
-    from vedette.cli.scripts import DeclarationPart
+def _canonical(part: SourcePart) -> str:
+    from vedette.language.parser.source_file import DeclarationPart
     from vedette.language.printer import print_declarations, print_statement
 
     return (
@@ -80,9 +80,9 @@ def _canonical(part: Part) -> str:
     )
 
 
-def _record(part: Part, source: str) -> dict[str, Any]:
-    from vedette.cli.scripts import DeclarationPart
+def _record(part: SourcePart, source: str) -> dict[str, Any]:
     from vedette.language.diagnostics import line_and_column
+    from vedette.language.parser.source_file import DeclarationPart
 
     line, column = line_and_column(source, part.first_token_offset)
     trees = part.trees if isinstance(part, DeclarationPart) else (part.tree,)

@@ -41,14 +41,14 @@ def run(
     from vedette.cli.output.display import display_for
     from vedette.cli.parameters import read_parameters
     from vedette.cli.script_runner import report_errors, run_part
-    from vedette.cli.scripts import read_script
+    from vedette.language.parser.source_file import parse_source_file
 
     display = display_for(json=json)
     params = read_parameters(param or [])
     scripts = []
     for name, text in [(name, read_text(name)) for name in files]:
         with report_errors(display, name, text):
-            scripts.append((name, text, read_script(text)))
+            scripts.append((name, text, parse_source_file(text)))
     with open_session(data, database, actor, display=display) as session:
         for name, text, parts in scripts:
             for part in parts:

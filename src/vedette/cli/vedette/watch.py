@@ -15,11 +15,11 @@ from vedette.cli.options import DEFAULT_DATA, ActorOption, DatabaseOption, DataO
 if TYPE_CHECKING:
     from vedette.change import Event
     from vedette.cli.output.display import Display
-    from vedette.cli.scripts import Part
     from vedette.cli.vedette.watch_printer import WatchPrinter
     from vedette.clock import Clock
     from vedette.engine.session.session import Session
     from vedette.engine.session.watch_handle import WatchHandle
+    from vedette.language.parser.source_file import SourcePart
 
 __all__ = ["watch"]
 
@@ -148,24 +148,24 @@ def _shown(as_json: bool, display: Display, clock: Clock) -> Callable[[Event], N
 
 # --- what is run beside it ----------------------------------------------------------------------------------------
 
-_Work = list[tuple[str, str, "Part"]]
+_Work = list[tuple[str, str, "SourcePart"]]
 """The name of a file, its text, and a part of it."""
 
 
 def _read(files: list[str], display: Display) -> _Work:
     from vedette.cli.script_runner import report_errors
-    from vedette.cli.scripts import read_script
+    from vedette.language.parser.source_file import parse_source_file
 
     work: _Work = []
     for name in files:
         text = read_text(name)
         with report_errors(display, name, text):
-            work += [(name, text, part) for part in read_script(text)]
+            work += [(name, text, part) for part in parse_source_file(text)]
     return work
 
 
 def _leading_declarations(work: _Work) -> _Work:
-    from vedette.cli.scripts import DeclarationPart
+    from vedette.language.parser.source_file import DeclarationPart
 
     first = next(
         (i for i, (_, _, part) in enumerate(work) if not isinstance(part, DeclarationPart)), len(work)

@@ -62,7 +62,11 @@ def resolve_id(request: StatementRequest, expression: Expression) -> str:
             request.prepared.literals + request.prepared.parameters.index(expression.name)
         ]
     elif isinstance(expression, Literal):
-        value = request.constants[expression.literal_index] if expression.literal_index is not None else expression.value
+        value = (
+            request.constants[expression.literal_index]
+            if expression.literal_index is not None
+            else expression.value
+        )
     if not isinstance(value, str):
         raise AnalysisError("E2003", f"A String with an id is required here, not {value!r}")
     return value

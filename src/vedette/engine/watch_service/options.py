@@ -36,7 +36,11 @@ def option_evaluator(request: StatementRequest) -> Callable[[Expression], Any]:
 
     def value(expression: Expression) -> Any:
         if isinstance(expression, Literal):
-            return request.constants[expression.literal_index] if expression.literal_index is not None else expression.value
+            return (
+                request.constants[expression.literal_index]
+                if expression.literal_index is not None
+                else expression.value
+            )
         state = request.database.state
         frame = request.prepared.frame(request.signature, state.schema)
         resolved = PatternResolver(frame, ExpressionSite(actor=False)).resolve(expression, Scope(frame))

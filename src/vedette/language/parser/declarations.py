@@ -33,14 +33,15 @@ class DeclarationParser(TypeDeclarationParser):
         while self.token.kind != "end":
             if self.accept(";"):
                 continue
-            if self.token.symbol == "ONTOLOGY":
-                declaration: Declaration | None = recovery.parse_or_skip(self.ontology)
-            else:
-                declaration = recovery.parse_or_skip(self.declaration)
+            declaration = recovery.parse_or_skip(self.parse_declaration_or_ontology)
             if declaration is not None:
                 found.append(declaration)
         recovery.finish()
         return tuple(found)
+
+    def parse_declaration_or_ontology(self) -> Declaration:
+        """Parse a declaration at the top level of a text, where `ontology Name { … }` is allowed too."""
+        return self.ontology() if self.token.symbol == "ONTOLOGY" else self.declaration()
 
     def ontology(self) -> OntologyDeclaration:
         start, doc = self.token.start, self.docs.get(self.index)

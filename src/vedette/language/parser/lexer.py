@@ -7,12 +7,12 @@ duration) carries its ordinal among the literals of the text: `lifting.py` finds
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Final, NamedTuple
 
-from vedette.errors import ParseError
-from vedette.language.diagnostics import Diagnostic, Span
+from vedette.errors import InvalidStatement, ParseError, VedetteError, WatchError
+from vedette.language.diagnostics import NO_SPAN, Diagnostic, DiagnosticCollector, Span
 from vedette.language.parser.literals import (
     DURATION,
     END_OF_WORD,
@@ -27,7 +27,15 @@ from vedette.language.parser.literals import (
 from vedette.language.syntax.grammar import NAME_PATTERN
 from vedette.values import Value
 
-__all__ = ["DEFAULT_PARSER_LIMITS", "LITERAL_KINDS", "LexerResult", "ParserLimits", "Token", "tokenize"]
+__all__ = [
+    "DEFAULT_PARSER_LIMITS",
+    "LITERAL_KINDS",
+    "LexerResult",
+    "ParserLimits",
+    "Token",
+    "parse_error",
+    "tokenize",
+]
 
 LITERAL_KINDS = frozenset(LITERAL_PARSERS)
 
@@ -115,31 +123,43 @@ _CHARACTER_HINTS: Mapping[str, tuple[str, str]] = {
 
 
 def tokenize(text: str, limits: ParserLimits = DEFAULT_PARSER_LIMITS) -> LexerResult:
-    """Raises ParseError with every lexical mistake in the text."""
+    """Split a text into tokens; raise one ParseError that carries every lexical error."""
     if len(text) > limits.max_source_characters:
-        advice = f"the text has {len(text):,} characters; the limit is {limits.max_source_characters:,}"
-        raise _error([Diagnostic(code="E1003", message=advice, span=Span(0, 0), source=text[:200])])
-    if _FORBIDDEN.search(text):
-        raise _error(_forbidden(text, limits))
-    scan = _Lexer(text, limits)
-    scan.run()
-    if scan.diagnostics:
-        raise _error(scan.diagnostics)
+        message = f"the text has {len(text):,} characters; the limit is {limits.max_source_characters:,}"
+        raise parse_error([Diagnostic(code="E1003", message=message, span=NO_SPAN, source=text[:200])])
+    collector = DiagnosticCollector(text, limits.max_diagnostics)
+    _report_forbidden_characters(text, collector)
+    collector.raise_first(parse_error)
+    lexer = _Lexer(text, limits, collector)
+    lexer.run()
+    collector.raise_first(parse_error)
     last = len(text)
-    scan.tokens.extend([Token("end", "", "", None, last, last, -1)] * 4)
-    return LexerResult(tuple(scan.tokens), scan.docs, tuple(scan.literals))
+    lexer.tokens.extend([Token("end", "", "", None, last, last, -1)] * 4)
+    return LexerResult(tuple(lexer.tokens), lexer.doc_comments, tuple(lexer.literals))
+
+
+def parse_error(diagnostics: Sequence[Diagnostic]) -> VedetteError:
+    """Build the error for these diagnostics. The code of the first one decides the class."""
+    first = diagnostics[0]
+    error_class: type[VedetteError] = ParseError
+    if first.code.startswith("E11"):
+        error_class = InvalidStatement
+    elif first.code.startswith("E8"):
+        error_class = WatchError
+    fields = {"line": first.line, "column": first.column}
+    return error_class(first.code, first.message, fields=fields, diagnostics=diagnostics)
 
 
 class _Lexer:
-    __slots__ = ("diagnostics", "docs", "limits", "literals", "text", "tokens")
+    __slots__ = ("collector", "doc_comments", "limits", "literals", "text", "tokens")
 
-    def __init__(self, text: str, limits: ParserLimits) -> None:
+    def __init__(self, text: str, limits: ParserLimits, collector: DiagnosticCollector) -> None:
         self.text = text
         self.limits = limits
+        self.collector = collector
         self.tokens: list[Token] = []
-        self.docs: dict[int, str] = {}
+        self.doc_comments: dict[int, str] = {}
         self.literals: list[Value] = []
-        self.diagnostics: list[Diagnostic] = []
 
     def run(self) -> None:
         text, tokens, most = self.text, self.tokens, self.limits.max_tokens
@@ -157,7 +177,7 @@ class _Lexer:
                 return
             elif kind != "comment":
                 self.other(kind, piece, start, end)
-                if len(self.diagnostics) >= self.limits.max_diagnostics:
+                if self.collector.is_full:
                     return
             if len(tokens) > most:
                 self.report("E1003", f"the text has more than {most:,} tokens", start, end)
@@ -173,7 +193,8 @@ class _Lexer:
             self.tokens.append(Token("param", "", piece, piece[1:].rstrip("?"), start, end, -1))
         elif kind == "doc":
             index, line = len(self.tokens), piece[3:].removeprefix(" ").rstrip()
-            self.docs[index] = f"{self.docs[index]}\n{line}" if index in self.docs else line
+            docs = self.doc_comments
+            docs[index] = f"{docs[index]}\n{line}" if index in docs else line
         elif kind == "bad":
             code, advice = _CHARACTER_HINTS.get(
                 piece, ("E1005", "it has no place outside of strings and comments")
@@ -201,28 +222,18 @@ class _Lexer:
         self.tokens.append(Token("id", "", piece, name, start, end, -1))
 
     def report(self, code: str, message: str, start: int, end: int) -> None:
-        self.diagnostics.append(
-            Diagnostic(code=code, message=message, span=Span(start, end), source=self.text)
-        )
+        self.collector.report(code, message, Span(start, end))
 
 
-def _forbidden(text: str, limits: ParserLimits) -> list[Diagnostic]:
-    found = []
+def _report_forbidden_characters(text: str, collector: DiagnosticCollector) -> None:
     for match in _FORBIDDEN.finditer(text):
         message = (
-            f"the character {_display(match[0])} may not stand in a text; in a string write it as an escape"
+            f"the character {_display(match[0])} is not allowed in a text; in a string, write it as an escape"
         )
-        found.append(Diagnostic(code="E1005", message=message, span=Span(*match.span()), source=text))
-        if len(found) == limits.max_diagnostics:
-            break
-    return found
+        collector.report("E1005", message, Span(*match.span()))
+        if collector.is_full:
+            return
 
 
 def _display(character: str) -> str:
     return character if character.isprintable() else f"U+{ord(character):04X}"
-
-
-def _error(diagnostics: list[Diagnostic]) -> ParseError:
-    first = diagnostics[0]
-    fields = {"line": first.line, "column": first.column}
-    return ParseError(first.code, first.message, fields=fields, diagnostics=diagnostics)

@@ -5,13 +5,12 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import TypeVar
 
-from vedette.errors import InvalidStatement, ParseError, VedetteError, WatchError
-from vedette.language.diagnostics import Diagnostic, Span
+from vedette.language.diagnostics import Diagnostic, DiagnosticCollector, Span
 from vedette.language.parser.cursor import ParseFailure, TokenCursor
-from vedette.language.parser.lexer import Token
+from vedette.language.parser.lexer import Token, parse_error
 from vedette.language.syntax.visit import find_node_below
 
-__all__ = ["ErrorRecovery", "error_from"]
+__all__ = ["ErrorRecovery"]
 
 Tree = TypeVar("Tree")
 
@@ -26,10 +25,16 @@ _STATEMENT_LEVELS = 10
 class ErrorRecovery:
     """Collects the mistakes of one text; after each it takes the text up at the next `;` or starting word."""
 
-    def __init__(self, cursor: TokenCursor, words: frozenset[str]) -> None:
+    def __init__(
+        self,
+        cursor: TokenCursor,
+        start_keywords: frozenset[str],
+        collector: DiagnosticCollector | None = None,
+    ) -> None:
+        """`collector` is given where two parsers read one text."""
         self.cursor = cursor
-        self.words = words
-        self.diagnostics: list[Diagnostic] = []
+        self.start_keywords = start_keywords
+        self.collector = collector or DiagnosticCollector(cursor.source, cursor.limits.max_diagnostics)
 
     def parse_or_skip(self, read: Callable[[], Tree]) -> Tree | None:
         """The tree, or None when a mistake was noted. Raises when there are too many."""
@@ -37,23 +42,23 @@ class ErrorRecovery:
         try:
             tree = read()
             self.check_tree_depth(tree, start)
-        except ParseFailure as mistake:
-            self.note(mistake.diagnostic)
+        except ParseFailure as failure:
+            self.report(failure.diagnostic)
         except RecursionError:
-            self.note(self.cursor.error_at(*self.too_deep(self.cursor.token.span)).diagnostic)
+            self.report(self.too_deep(self.cursor.token.span).diagnostic)
         else:
             return tree
         self.skip_to_next_start(start)
         return None
 
-    def note(self, diagnostic: Diagnostic) -> None:
-        self.diagnostics.append(diagnostic)
-        if len(self.diagnostics) >= self.cursor.limits.max_diagnostics:
+    def report(self, diagnostic: Diagnostic) -> None:
+        self.collector.add(diagnostic)
+        if self.collector.is_full:
             self.finish()
 
     def finish(self) -> None:
-        if self.diagnostics:
-            raise error_from(self.diagnostics)
+        """Raise one error that carries every diagnostic, if there are any."""
+        self.collector.raise_first(parse_error)
 
     def skip_to_next_start(self, start: int) -> None:
         """Skip from the mistake to where something new seems to start."""
@@ -64,7 +69,7 @@ class ErrorRecovery:
         if index == start:
             nesting, index = _NESTING.get(tokens[start].symbol, 0), start + 1
         while tokens[index].kind != "end" and tokens[index].symbol != ";":
-            if tokens[index].symbol in self.words and self.is_start(index, nesting):
+            if tokens[index].symbol in self.start_keywords and self.is_start(index, nesting):
                 break
             nesting = max(0, nesting + _NESTING.get(tokens[index].symbol, 0))
             index += 1
@@ -80,30 +85,22 @@ class ErrorRecovery:
         return nesting == 0 or _at_line_start(self.cursor.source, token)
 
     def check_tree_depth(self, tree: object, start: int) -> None:
-        """A chain such as `a OR b OR c` is no nesting for the parser, but for everyone who walks the tree."""
+        """Reject a tree deeper than `max_depth` (E1004).
+
+        `a OR b OR c` costs the parser no recursion but makes a deep tree, and later stages recurse over it. A tree
+        cannot be deeper than its number of tokens, so short texts need no check.
+        """
         cursor = self.cursor
         if cursor.index - start <= cursor.limits.max_depth:
             return
-        place = find_node_below(tree, cursor.limits.max_depth + _STATEMENT_LEVELS)
-        if place is not None:
-            raise cursor.error_at(*self.too_deep(place))
+        span = find_node_below(tree, cursor.limits.max_depth + _STATEMENT_LEVELS)
+        if span is not None:
+            raise self.too_deep(span)
 
-    def too_deep(self, place: Span) -> tuple[str, Span, str]:
+    def too_deep(self, span: Span) -> ParseFailure:
         most = self.cursor.limits.max_depth
-        advice = "use IN [ … ], or group a long chain of operators by parentheses"
-        return f"this is nested more than {most} levels deep; {advice}", place, "E1004"
-
-
-def error_from(diagnostics: list[Diagnostic]) -> VedetteError:
-    """The first mistake leads and decides the class."""
-    first = diagnostics[0]
-    kind: type[VedetteError] = ParseError
-    if first.code.startswith("E11"):
-        kind = InvalidStatement
-    elif first.code.startswith("E8"):
-        kind = WatchError
-    fields = {"line": first.line, "column": first.column}
-    return kind(first.code, first.message, fields=fields, diagnostics=diagnostics)
+        advice = "use IN [ … ], or group a long chain of operators with parentheses"
+        return self.cursor.error_at(f"this is nested more than {most} levels deep; {advice}", span, "E1004")
 
 
 def _at_line_start(source: str, token: Token) -> bool:

@@ -13,7 +13,7 @@ from vedette.errors import (
     TimeError,
     VedetteError,
 )
-from vedette.language.diagnostics import Diagnostic, Span
+from vedette.language.diagnostics import Diagnostic, DiagnosticCollector, Span
 from vedette.language.resolve.tree import VariableRef
 from vedette.language.schema.model import Schema
 from vedette.language.types import Type
@@ -63,24 +63,27 @@ class AnalysisContext:
     """Whether anything in the statement is of the engine's own types, which no graph holds."""
     register_count: int = 1
     """Registers in use; register 0 is the context."""
-    diagnostics: list[Diagnostic] = field(default_factory=list)
+    diagnostics: DiagnosticCollector = field(init=False)
+
+    def __post_init__(self) -> None:
+        self.diagnostics = DiagnosticCollector(self.source, MAX_STATEMENT_DIAGNOSTICS)
 
     def allocate_register(self) -> int:
         self.register_count += 1
         return self.register_count - 1
 
     def report(self, code: str, message: str, span: Span) -> None:
-        if len(self.diagnostics) < MAX_STATEMENT_DIAGNOSTICS:
-            self.diagnostics.append(Diagnostic(code=code, message=message, span=span, source=self.source))
+        self.diagnostics.report(code, message, span)
 
     def raise_if_any(self) -> None:
-        """Raise one error that shows every mistake found, the first one leading."""
-        if not self.diagnostics:
-            return
-        self.diagnostics.sort(key=lambda diagnostic: diagnostic.span.start)
-        first = self.diagnostics[0]
-        kind = _CLASSES.get(first.code[:3], AnalysisError)
-        raise kind(first.code, first.message, diagnostics=self.diagnostics)
+        """Raise one error that carries every diagnostic in the order of the text, if there are any."""
+        self.diagnostics.raise_first(_analysis_error, sort=True)
+
+
+def _analysis_error(diagnostics: Sequence[Diagnostic]) -> VedetteError:
+    first = diagnostics[0]
+    error_class = _CLASSES.get(first.code[:3], AnalysisError)
+    return error_class(first.code, first.message, diagnostics=diagnostics)
 
 
 @dataclass(slots=True)

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from typing import TypeVar
 
 from vedette.errors import AnalysisError
-from vedette.language.diagnostics import Diagnostic, Span
+from vedette.language.diagnostics import Diagnostic, DiagnosticCollector, Span
 from vedette.language.schema.model import Schema
 from vedette.language.syntax.declarations import (
     AliasDeclaration,
@@ -21,9 +21,9 @@ from vedette.language.syntax.declarations import (
 )
 from vedette.language.types import SCALARS
 
-__all__ = ["DiagnosticCollector", "SchemaDraft", "collect_declarations"]
+__all__ = ["SchemaDraft", "collect_declarations"]
 
-_MOST_PROBLEMS = 100
+_MAX_DIAGNOSTICS = 100
 _Named = TypeVar(
     "_Named",
     AliasDeclaration,
@@ -35,37 +35,12 @@ _Named = TypeVar(
 )
 
 
-class DiagnosticCollector:
-    """Everything wrong with a text, raised together at the end."""
-
-    def __init__(self, source: str) -> None:
-        self.source = source
-        self.found: list[Diagnostic] = []
-
-    def report(self, code: str, message: str, span: Span) -> None:
-        if len(self.found) < _MOST_PROBLEMS:
-            self.found.append(Diagnostic(code=code, message=message, span=span, source=self.source))
-
-    def raise_any(self) -> None:
-        if not self.found:
-            return
-        found = sorted(self.found, key=lambda problem: problem.span.start)
-        text = found[0].message
-        if len(found) > 1:
-            text += f" (and {len(found) - 1} more)"
-        problems = [
-            {"code": each.code, "message": each.message, "line": each.line, "column": each.column}
-            for each in found
-        ]
-        raise AnalysisError(found[0].code, text, fields={"problems": problems}, diagnostics=found)
-
-
 @dataclass(slots=True, kw_only=True)
 class SchemaDraft:
     """The schema so far and the declarations of one text that are to be added, each name once."""
 
     schema: Schema
-    problems: DiagnosticCollector
+    diagnostics: DiagnosticCollector
     layer0: bool
     ontologies: dict[str, OntologyDeclaration] = field(default_factory=dict)
     aliases: dict[str, AliasDeclaration] = field(default_factory=dict)
@@ -76,7 +51,11 @@ class SchemaDraft:
     policies: dict[str, PolicyDeclaration] = field(default_factory=dict)
 
     def report(self, code: str, message: str, span: Span) -> None:
-        self.problems.report(code, message, span)
+        self.diagnostics.report(code, message, span)
+
+    def raise_if_any(self) -> None:
+        """Raise one AnalysisError that lists every diagnostic in the order of the text, if there are any."""
+        self.diagnostics.raise_first(_schema_error, sort=True)
 
     def unqualified_name(self, name: str) -> str:
         """`Onto::Task` is `Task`: the declarations of all ontologies stand in one namespace."""
@@ -100,11 +79,24 @@ class SchemaDraft:
         return True
 
 
+def _schema_error(diagnostics: Sequence[Diagnostic]) -> AnalysisError:
+    text = diagnostics[0].message
+    if len(diagnostics) > 1:
+        text += f" (and {len(diagnostics) - 1} more)"
+    problems = [
+        {"code": each.code, "message": each.message, "line": each.line, "column": each.column}
+        for each in diagnostics
+    ]
+    return AnalysisError(diagnostics[0].code, text, fields={"problems": problems}, diagnostics=diagnostics)
+
+
 def collect_declarations(
     schema: Schema, declarations: Iterable[Declaration], source: str, *, layer0: bool
 ) -> SchemaDraft:
     """Sort the declarations by kind; reports duplicates, reserved names and names that shadow another kind's."""
-    draft = SchemaDraft(schema=schema, problems=DiagnosticCollector(source), layer0=layer0)
+    draft = SchemaDraft(
+        schema=schema, diagnostics=DiagnosticCollector(source, _MAX_DIAGNOSTICS), layer0=layer0
+    )
     _group_by_kind(draft, declarations)
     _check_ontologies(draft)
     _check_shadowing(draft)

@@ -69,7 +69,7 @@ def extend_schema(
         rules=_merged(draft, schema.rules, draft.rules, "rule"),
         policies=_merged(draft, schema.policies, draft.policies, "policy"),
     )
-    draft.problems.raise_any()
+    draft.raise_if_any()
     return schema if extended == schema else replace(extended, version=schema.version + 1)
 
 

@@ -108,7 +108,7 @@ def test_literals_know_their_slots() -> None:
     while stack:
         node = stack.pop(0)
         if isinstance(node, Literal):
-            found.append((node.value, node.slot))
+            found.append((node.value, node.literal_index))
         elif isinstance(node, Binary):
             stack += [node.left, node.right]
         else:
@@ -116,7 +116,7 @@ def test_literals_know_their_slots() -> None:
     assert sorted(found, key=lambda pair: pair[1] or 0) == [(5, 0), ("x", 1), (1.5, 2)]
     constant = parse_expression("true")
     assert isinstance(constant, Literal)
-    assert constant.slot is None
+    assert constant.literal_index is None
 
 
 def test_the_least_integer() -> None:
