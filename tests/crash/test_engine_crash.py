@@ -43,12 +43,12 @@ def start_writer(location: str, seed: int) -> subprocess.Popen[str]:
     return subprocess.Popen(command, cwd=ROOT, env=environment, stdout=subprocess.PIPE, text=True)
 
 
-def write_and_kill(location: str, chance: random.Random, *, early: bool) -> list[dict[str, Any]]:
+def write_and_kill(location: str, rng: random.Random, *, early: bool) -> list[dict[str, Any]]:
     """What the writer said before it was killed, while it was opening (`early`) or while it wrote."""
-    with start_writer(location, chance.randrange(2**32)) as writer:
+    with start_writer(location, rng.randrange(2**32)) as writer:
         assert writer.stdout is not None
         first = [] if early else [writer.stdout.readline()]
-        time.sleep(chance.uniform(0, 0.6) if early else chance.uniform(0, 0.4))
+        time.sleep(rng.uniform(0, 0.6) if early else rng.uniform(0, 0.4))
         writer.kill()
         lines = [json.loads(line) for line in first + writer.stdout.readlines()]
         assert writer.wait(PATIENCE) == -signal.SIGKILL, "it did not live to be killed"
@@ -175,10 +175,10 @@ class Ledger:
 def test_killed_at_random_moments(location: str, rounds: int) -> None:
     seed = random.SystemRandom().randrange(2**32)
     print(f"seed {seed}")
-    chance = random.Random(seed)
+    rng = random.Random(seed)
     ledger = Ledger()
     for number in range(rounds):
-        ledger.hear(write_and_kill(location, chance, early=number % 4 == 1))
+        ledger.hear(write_and_kill(location, rng, early=number % 4 == 1))
         with vedette.open(location) as db:
             ledger.check(db)
     assert len(ledger.told_ticks) > 10 * rounds, "hardly anything was told, so hardly anything was shown"

@@ -53,13 +53,13 @@ class Ledger:
 
 @pytest.mark.parametrize("seed", [1, 2])
 def test_killed_again_and_again(tmp_path: Path, seed: int) -> None:
-    chance, ledger = random.Random(seed), Ledger()
+    rng, ledger = random.Random(seed), Ledger()
     for turn in range(4):
         first = turn * ROUND
         command = [sys.executable, str(RUNNER), str(tmp_path), str(first)]
         with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as process:
             assert process.stdout is not None
-            lines = [process.stdout.readline() for _ in range(chance.randrange(2, 60))]
+            lines = [process.stdout.readline() for _ in range(rng.randrange(2, 60))]
             process.kill()
             text = "".join(lines) + process.stdout.read()
         whole = text[: text.rindex("\n") + 1].splitlines()

@@ -91,13 +91,13 @@ def places(tmp_path: Path) -> tuple[Path, Path]:
 
 @pytest.mark.parametrize("seed", SEEDS)
 def test_the_daemon_is_killed_again_and_again(places: tuple[Path, Path], seed: int, tmp_path: Path) -> None:
-    (root, data), chance = places, random.Random(seed)
+    (root, data), rng = places, random.Random(seed)
     for _ in range(2):
-        storm(root, chance, 60)
+        storm(root, rng, 60)
         with started(DAEMON, data) as process:
             said(process, "Watching the folders")
-            storm(root, chance, 60)
-            Event().wait(chance.random() * 0.5)  # by chance: anywhere is a good place to die
+            storm(root, rng, 60)
+            Event().wait(rng.random() * 0.5)  # by chance: anywhere is a good place to die
             process.kill()
     calmed(root, data)
     assert content(data / "vectors") == rebuilt(root, tmp_path / "clean")
@@ -107,24 +107,24 @@ def test_the_daemon_is_killed_again_and_again(places: tuple[Path, Path], seed: i
 @pytest.mark.timeout(900)
 @pytest.mark.parametrize("seed", SEEDS)
 def test_the_spark_driver_is_killed(places: tuple[Path, Path], seed: int, tmp_path: Path) -> None:
-    (root, data), chance = places, random.Random(seed)
+    (root, data), rng = places, random.Random(seed)
     for number in range(400):  # more than the daemon does by itself at once
-        (root / f"{number}.txt").write_text(f"text {number}\n" * chance.randrange(1, 200))
+        (root / f"{number}.txt").write_text(f"text {number}\n" * rng.randrange(1, 200))
     for turn in range(2 if SOAK else 1):
-        storm(root, chance, 100)
+        storm(root, rng, 100)
         with started(SPARK_DAEMON, data, VEDETTE_FILES_ON_SPARK="auto") as process:
             said(process, "batch")
             if turn == 0:
                 (java,) = [pid for pid in children_of(process.pid) if "java" in command_of(pid)]
                 os.kill(java, signal.SIGKILL)  # Spark alone: the daemon goes on without it
                 wait_for(data, lambda found: len(found) > 200)
-            Event().wait(chance.random())  # anywhere from the start of a job to the next one's
+            Event().wait(rng.random())  # anywhere from the start of a job to the next one's
             assert process.poll() is None
             process.kill()
             process.communicate()
         for path in root.glob("[0-9]*.txt"):
-            if chance.random() < 0.7:
-                path.write_text(f"changed {chance.random()}\n" * chance.randrange(1, 200))
+            if rng.random() < 0.7:
+                path.write_text(f"changed {rng.random()}\n" * rng.randrange(1, 200))
     calmed(root, data)
     assert content(data / "vectors") == rebuilt(root, tmp_path / "clean")
 

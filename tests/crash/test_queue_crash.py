@@ -130,17 +130,17 @@ def start_worker(
 
 
 def work_and_kill(
-    location: Path, path: Path, numbers: tuple[int, int], growth: int, chance: random.Random
+    location: Path, path: Path, numbers: tuple[int, int], growth: int, rng: random.Random
 ) -> None:
     """Let it go on until the ledger has grown by so many bytes, and a moment longer; by none: while it opens."""
     size = path.stat().st_size
     end = time.monotonic() + PATIENCE
-    with start_worker(location, path, numbers, chance.randrange(2**32)) as worker:
+    with start_worker(location, path, numbers, rng.randrange(2**32)) as worker:
         while path.stat().st_size < size + growth:
             assert worker.poll() is None, "it did not live to be killed"
             assert time.monotonic() < end, "nothing happens any more"
             time.sleep(0.005)
-        time.sleep(chance.uniform(0, 0.05 if growth else 0.6))
+        time.sleep(rng.uniform(0, 0.05 if growth else 0.6))
         worker.kill()
 
 
@@ -166,15 +166,15 @@ def drain(db: vedette.Vedette, ledger: Ledger) -> None:
 def test_killed_at_random_moments(tmp_path: Path, kills: int, jobs: int) -> None:
     seed = random.SystemRandom().randrange(2**32)
     print(f"seed {seed}")
-    chance = random.Random(seed)
+    rng = random.Random(seed)
     location, path = tmp_path / "data", tmp_path / "ledger"
     path.touch()
     ledger, first = Ledger(), 0
     for number in range(kills):
         last = jobs * (number + 1) // kills
         early = number % 4 == 1 and number + 1 < kills
-        growth = 0 if early else max(1_000, int((last - first) * chance.uniform(15, 55)))
-        work_and_kill(location, path, (first, last), growth, chance)
+        growth = 0 if early else max(1_000, int((last - first) * rng.uniform(15, 55)))
+        work_and_kill(location, path, (first, last), growth, rng)
         ledger.read(path)
         with vedette.open(location) as db:
             first = ledger.check(db)

@@ -69,11 +69,11 @@ def check(store: Store, tick: int) -> None:
 def test_killed_at_random_moments(location: str, rounds: int) -> None:
     seed = random.SystemRandom().randrange(2**32)
     print(f"seed {seed}")
-    chance = random.Random(seed)
+    rng = random.Random(seed)
     boots: list[int] = []
     acknowledged: set[int] = set()
     for _ in range(rounds):
-        boot, acks = write_and_kill(location, chance.randrange(2**32), chance.uniform(0, 0.25))
+        boot, acks = write_and_kill(location, rng.randrange(2**32), rng.uniform(0, 0.25))
         assert acknowledged.isdisjoint(acks), "a tick was given twice"
         acknowledged |= acks
         home = open_catalog(location)

@@ -281,11 +281,11 @@ def test_a_damaged_file_is_refused_in_plain_words(path: Path, damage: Callable[[
 
 def test_bytes_flipped_anywhere_raise_nothing_foreign(path: Path) -> None:
     whole = path.read_bytes()
-    chance = random.Random(1)
+    rng = random.Random(1)
     for _ in range(60):
         spoiled = bytearray(whole)
-        for _ in range(chance.choice([1, 8, 200])):
-            spoiled[chance.randrange(len(spoiled))] ^= 1 << chance.randrange(8)
+        for _ in range(rng.choice([1, 8, 200])):
+            spoiled[rng.randrange(len(spoiled))] ^= 1 << rng.randrange(8)
         for file in path.parent.iterdir():
             file.unlink()
         path.write_bytes(spoiled)
@@ -304,14 +304,14 @@ def test_a_torn_log_gives_a_prefix_of_whole_batches(tmp_path: Path) -> None:
         store.append(batch(tick))
     log = source.with_name(f"{source.name}-wal").read_bytes()
     file = source.read_bytes()
-    chance = random.Random(2)
+    rng = random.Random(2)
     found = set()
     for number in range(40):
         copy = tmp_path / f"copy{number}.sqlite"
         copy.write_bytes(file)
-        torn = bytearray(log[: chance.randrange(len(log))])
+        torn = bytearray(log[: rng.randrange(len(log))])
         if number % 2 and torn:
-            torn[chance.randrange(len(torn)) :] = b"\xa5" * 300  # the end was not written, but something was
+            torn[rng.randrange(len(torn)) :] = b"\xa5" * 300  # the end was not written, but something was
         copy.with_name(f"{copy.name}-wal").write_bytes(torn)
         again = SqliteStore(copy)
         found.add(check(again))

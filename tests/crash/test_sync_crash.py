@@ -68,36 +68,33 @@ def runner(tmp_path: Path) -> Iterator[Runner]:
     made.close()
 
 
-def storm(root: Path, chance: random.Random) -> None:
-    for _ in range(chance.randint(3, 12)):
-        path = root / f"{chance.randrange(40)}.md"
-        if chance.random() < 0.25 and path.exists():
+def storm(root: Path, rng: random.Random) -> None:
+    for _ in range(rng.randint(3, 12)):
+        path = root / f"{rng.randrange(40)}.md"
+        if rng.random() < 0.25 and path.exists():
             path.unlink()
-        elif chance.random() < 0.2 and path.exists():
-            path.rename(root / f"{chance.randrange(40)}.md")
+        elif rng.random() < 0.2 and path.exists():
+            path.rename(root / f"{rng.randrange(40)}.md")
         else:
-            lines = [
-                f"# {chance.random()}\n{'word ' * chance.randrange(600)}"
-                for _ in range(chance.randrange(1, 6))
-            ]
+            lines = [f"# {rng.random()}\n{'word ' * rng.randrange(600)}" for _ in range(rng.randrange(1, 6))]
             path.write_text("\n".join(lines))
 
 
 @pytest.mark.parametrize("seed", [1, 2])
 def test_killed_again_and_again(tmp_path: Path, runner: Runner, seed: int) -> None:
-    chance, root, data = random.Random(seed), tmp_path / "root", tmp_path / "data"
+    rng, root, data = random.Random(seed), tmp_path / "root", tmp_path / "data"
     root.mkdir()
     with HandshakeTables(data / "handshake.db") as tables:
         tables.add_watch(WatchFolderConfig(watch_id="w", path=str(root), collection="docs"))
     for _ in range(5):
-        storm(root, chance)
+        storm(root, rng)
         runner.start()
-        for _ in range(chance.randrange(3)):  # a batch further
+        for _ in range(rng.randrange(3)):  # a batch further
             if runner.line() == "done":
                 break
-        Event().wait(chance.random() * 0.05)  # anywhere is a good place to die
+        Event().wait(rng.random() * 0.05)  # anywhere is a good place to die
         runner.end("kill")
-    storm(root, chance)
+    storm(root, rng)
     for _ in range(2):  # the second finds what was written too recently to be sure of
         runner.start()
         assert runner.end("wait") == 0

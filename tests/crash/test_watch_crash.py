@@ -100,15 +100,15 @@ def start(location: Path, ledger: Path, last: int) -> subprocess.Popen[bytes]:
     return subprocess.Popen(command, cwd=ROOT, env=environment)
 
 
-def work_and_kill(location: Path, path: Path, last: int, chance: random.Random) -> None:
+def work_and_kill(location: Path, path: Path, last: int, rng: random.Random) -> None:
     """Let it go on until the ledger has grown by so much, and a moment longer."""
-    goal = path.stat().st_size + chance.choice((0, 400, 2_000, 5_000))
+    goal = path.stat().st_size + rng.choice((0, 400, 2_000, 5_000))
     end = time.monotonic() + PATIENCE
     with start(location, path, last) as process:
         while path.stat().st_size < goal and process.poll() is None:
             assert time.monotonic() < end, "nothing happens any more"
             time.sleep(0.002)
-        time.sleep(chance.uniform(0, 0.05))
+        time.sleep(rng.uniform(0, 0.05))
         process.kill()
 
 
@@ -117,11 +117,11 @@ def work_and_kill(location: Path, path: Path, last: int, chance: random.Random) 
 def test_killed_at_random_moments(tmp_path: Path, kills: int, tasks: int) -> None:
     seed = random.SystemRandom().randrange(2**32)
     print(f"seed {seed}")
-    chance = random.Random(seed)
+    rng = random.Random(seed)
     location, path, ledger = tmp_path / "data", tmp_path / "ledger", Ledger()
     path.touch()
     for number in range(kills):
-        work_and_kill(location, path, tasks * (number + 1) // kills, chance)
+        work_and_kill(location, path, tasks * (number + 1) // kills, rng)
         ledger.read(path)
     ledger.drained = False
     assert start(location, path, tasks).wait(PATIENCE) == 0

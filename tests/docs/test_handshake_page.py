@@ -7,12 +7,12 @@ import re
 from tests.support.paths import DOCS
 from vedette.handshake import circuit_breaker as circuit
 from vedette.handshake import health
+from vedette.handshake.circuit_breaker import SINK_BREAKER
 from vedette.handshake.config import BackoffConfig, CircuitConfig, DegradationConfig, PatternConfig
 from vedette.handshake.degradation import DegradationLevel, polling_multiplier
 from vedette.handshake.error_patterns import PatternType
 from vedette.handshake.failures import FAILURE_POLICIES, FailureKind
 from vedette.handshake.retry import backoff_milliseconds
-from vedette.handshake.sink import SINK_BREAKER
 
 PAGE = (DOCS / "reference" / "handshake.md").read_text(encoding="utf-8")
 

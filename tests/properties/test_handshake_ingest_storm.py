@@ -62,7 +62,7 @@ class IngestStorm(FileStorm):
 
     def _open(self) -> None:
         super()._open()
-        self.tables = HandshakeTables(self.base / "handshake.db", clock=self.clock, chance=Random(1))
+        self.tables = HandshakeTables(self.base / "handshake.db", clock=self.clock, rng=Random(1))
         self.feed = FolderIntake("w", self.tables, self.queue, self.clock)
         self.drain = IngestWorker(
             self.tables,
@@ -71,7 +71,7 @@ class IngestStorm(FileStorm):
             self.clock,
             worker_id="me",
             batch=3,
-            chance=Random(1),
+            rng=Random(1),
         )
 
     def put_file(self, name: str, data: bytes | None) -> None:

@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule
 
-from vedette.handshake.capacity import Capacity, RefusalReason, release, request, withdrawn
+from vedette.handshake.capacity import Capacity, RefusalReason, release, request
 from vedette.handshake.circuit_breaker import CircuitState
 from vedette.handshake.config import CircuitConfig, CoordinatorConfig, DegradationConfig, HealthConfig
 from vedette.handshake.degradation import (
@@ -44,7 +44,7 @@ class HealthMachine(RuleBasedStateMachine):
     def __init__(self) -> None:
         super().__init__()
         self.now = START
-        self.chance = Random(3)
+        self.rng = Random(3)
         self.health = WatchHealth()
         self.row_of_errors = self.row_of_successes = self.total = 0
         self.window: list[datetime] = []
@@ -53,7 +53,7 @@ class HealthMachine(RuleBasedStateMachine):
     @rule(network=st.booleans())
     def fail(self, network: bool) -> None:
         before = self.health
-        self.health = record_error(before, self.now, "x", SMALL, self.chance, network=network)
+        self.health = record_error(before, self.now, "x", SMALL, self.rng, network=network)
         self.row_of_errors, self.row_of_successes, self.total = self.row_of_errors + 1, 0, self.total + 1
         self.window.append(self.now)
         recent = [moment for moment in self.window if self.now - moment < timedelta(hours=1)]
@@ -70,7 +70,7 @@ class HealthMachine(RuleBasedStateMachine):
         self.health = record_success(before, self.now, SMALL)
         self.row_of_errors, self.row_of_successes = 0, self.row_of_successes + 1
         if before.circuit.state is CircuitState.HALF_OPEN:
-            closed = before.circuit.passed_trials == 2
+            closed = before.circuit.successful_probes == 2
             assert (self.health.circuit.state is CircuitState.CLOSED) == closed
             if closed:
                 self.window.clear()
@@ -182,7 +182,7 @@ class CapacityMachine(RuleBasedStateMachine):
 
     @rule(watch=WATCHES)
     def withdraw(self, watch: str) -> None:
-        self.capacity = withdrawn(self.capacity, watch, 0, CAPACITY)
+        self.capacity = release(self.capacity, watch, CAPACITY.max_per_watch, 0, CAPACITY)
         self.held.pop(watch, None)
         self._judge(sum(self.held.values()))
 

@@ -24,7 +24,7 @@ def main() -> None:
                 print(int(tables.system_state.request_capacity(sys.argv[4], 1, 0).granted), flush=True)
             elif verb == "wait":  # a step for every line that comes in
                 sys.stdin.readline()
-                print(tables.refresh_watch("w").health.consecutive_errors, tables.data_version(), flush=True)
+                print(tables.refresh_watch("w").health.consecutive_errors, flush=True)
 
 
 main()

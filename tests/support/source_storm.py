@@ -27,8 +27,8 @@ def append_in_pieces(monkeypatch: pytest.MonkeyPatch, reader: ModuleType) -> Non
 class SourceStorm(ABC):
     """One storm over the source of a shop."""
 
-    def __init__(self, shop: Any, chance: Random) -> None:
-        self.shop, self.chance = shop, chance
+    def __init__(self, shop: Any, rng: Random) -> None:
+        self.shop, self.rng = shop, rng
         self.reader: Any = None
         self.settled = False
         self._whole_append, self._failing = shop.journal.append, ""
@@ -57,7 +57,7 @@ class SourceStorm(ABC):
         """One look of the loop, as it is or failing."""
         if self.reader is None or self.reader_is_cut_off():
             self.reader, self.settled = self.shop.reader(), False
-        self._failing = self.chance.choice(["", "", "before", "after"]) if failing is None else failing
+        self._failing = self.rng.choice(["", "", "before", "after"]) if failing is None else failing
         self.reader._look_again = 0.0
         try:
             _poll_once(self.reader, self.shop.journal, self.shop.source, settled=self.settled)
@@ -82,7 +82,7 @@ class SourceStorm(ABC):
         """Anything in any order; then so many looks that nothing disturbs, and the journal is right."""
         try:
             for _ in range(times):
-                self.chance.choice(acts)()
+                self.rng.choice(acts)()
             for _ in range(looks):
                 self.look("")
             self.compare()

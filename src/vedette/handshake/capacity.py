@@ -1,41 +1,42 @@
-"""Who may put how much into the queue: seeds/watch-queue-handshake.md, Coordination Protocol.
+"""Admission to the file queue: how many tasks each folder watch may queue.
 
-Theory of operation. A watch asks before it queues and gives back when its task is done. What is in use is the
-larger of what was granted and what the queue holds (others may fill it too, ruling 20). From the high watermark on
-the coordinator throttles, until use falls below the low one: then only watches that hold less than `min_per_watch`
-get more, so that a large folder cannot starve a small one. Beyond the total, or beyond one watch's share,
-everything is refused.
+Theory of operation. A watch requests capacity before it queues tasks and releases it when a task ends. The space in use
+is the larger of the granted space and the queue depth, because other producers may fill the queue too. At the high
+watermark throttling begins; it ends when use falls below the low watermark. While throttling, only watches below
+`min_per_watch` are granted more, so that a large folder cannot starve a small one. Requests beyond the total capacity
+or the share of one watch are refused. A refused watch keeps its paths and asks again; nothing is dropped
+(docs/design/decisions/0053-handshake-capacity.md).
 
-A refusal drops nothing: the watch keeps the path and asks again (ruling 19).
-
-The functions take the whole state and return the next; whoever stores it does so in one step (`tables.ledger`), which
-makes request and release atomic across threads and processes.
+The functions take the complete state and return the next one. `tables.system_state` stores it in one transaction, which
+makes requests and releases atomic across threads and processes.
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
+from enum import StrEnum
 
-from vedette.handshake.config import CoordinatorConfig, refuse_unless
+from vedette.handshake.config import CoordinatorConfig
+from vedette.handshake.validation import require
 
-__all__ = ["Capacity", "Grant", "RefusalReason", "reconcile", "release", "request", "withdrawn"]
+__all__ = ["Capacity", "Grant", "RefusalReason", "reconcile", "release", "request"]
 
 
-class RefusalReason:
-    """Why a request was refused: words for logs and for `wqm`."""
+class RefusalReason(StrEnum):
+    """Why a request was refused, as logs and `wqm` show it."""
 
     FULL = "the queue is full"
     THROTTLED = "the queue is above its high watermark"
-    SHARE = "the watch holds its whole share"
+    SHARE = "the watch has reached its share of the queue"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Capacity:
-    """What the watches hold now."""
+    """How much of the queue each watch uses."""
 
     tasks_by_watch: Mapping[str, int] = field(default_factory=dict)
-    """By watch; only those that hold something."""
+    """Queued tasks by watch id; watches without tasks are not listed."""
     throttling: bool = False
 
     @property
@@ -43,25 +44,28 @@ class Capacity:
         return sum(self.tasks_by_watch.values())
 
     def validate(self, config: CoordinatorConfig) -> None:
-        """Raises when this is a state that no sequence of requests and releases leads to."""
+        """Raise AssertionError if no sequence of requests and releases leads to this state."""
         assert all(0 < count <= config.max_per_watch for count in self.tasks_by_watch.values()), self
         assert self.allocated <= config.total_capacity, self
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Grant:
-    """The answer to a request: all that was asked for, or nothing and why."""
+    """The answer to a request: everything that was requested, or nothing with a reason."""
 
     granted: bool
     capacity: Capacity
-    reason: str | None = None
+    reason: RefusalReason | None = None
 
 
 def request(
     capacity: Capacity, watch_id: str, count: int, queue_depth: int, config: CoordinatorConfig
 ) -> Grant:
-    """`queue_depth`: tasks in the queue now, whoever put them there."""
-    refuse_unless(count > 0, "count", count, "a whole number from 1")
+    """Request space for `count` tasks.
+
+    `queue_depth` is the number of queued tasks, including those of other producers.
+    """
+    require(count > 0, "count", count, "a whole number from 1")
     used = max(capacity.allocated, queue_depth)
     now = replace(capacity, throttling=_throttling(capacity.throttling, used, config))
     holds = capacity.tasks_by_watch.get(watch_id, 0)
@@ -78,25 +82,20 @@ def request(
 def release(
     capacity: Capacity, watch_id: str, count: int, queue_depth: int, config: CoordinatorConfig
 ) -> Capacity:
-    """Give back; more than is held gives back all, of an unknown watch nothing: a release must never fail."""
-    refuse_unless(count >= 0, "count", count, "a whole number from 0")
+    """Release the space of `count` tasks. Never fails: a larger count releases all, an unknown watch nothing."""
+    require(count >= 0, "count", count, "a whole number from 0")
     left = max(0, capacity.tasks_by_watch.get(watch_id, 0) - count)
     others = {watch: held for watch, held in capacity.tasks_by_watch.items() if watch != watch_id}
     kept = {**others, watch_id: left} if left else others
     return _update_throttling(replace(capacity, tasks_by_watch=kept), queue_depth, config)
 
 
-def withdrawn(capacity: Capacity, watch_id: str, queue_depth: int, config: CoordinatorConfig) -> Capacity:
-    """A watch is gone, and all it held with it."""
-    return release(capacity, watch_id, capacity.tasks_by_watch.get(watch_id, 0), queue_depth, config)
-
-
 def reconcile(
     capacity: Capacity, held: Mapping[str, int], queue_depth: int, config: CoordinatorConfig
 ) -> Capacity:
-    """What each watch has in the queue is what it holds: for a start, and now and then.
+    """Replace the counts by the actual number of queued tasks per watch, at start and periodically.
 
-    A task that was put twice is one task, and a lost worker releases nothing; so counts drift, and are set right here.
+    Counts drift, because a task that is put twice is one task and a lost worker releases nothing.
     """
     kept = {watch: count for watch, count in held.items() if count > 0}
     return _update_throttling(replace(capacity, tasks_by_watch=kept), queue_depth, config)

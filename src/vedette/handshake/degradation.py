@@ -1,21 +1,22 @@
-"""Doing less when there is too much to do: seeds/watch-queue-handshake.md, Graceful Degradation.
+"""Graceful degradation: reduce work under load.
 
-Theory of operation. Each check looks at queue depth, throughput and memory; the worst of the three is the level
-that load asks for (ruling 12). A worse level is taken at once. A better one is earned: after the cooldown at a
-level, so many better checks in a row lead one level down, where the cooldown begins anew (ruling 14); a check that
-is not better starts the count again. Throughput counts only when the queue has had work for a whole window: an idle
-system is not slow.
+Theory of operation. Each check looks at queue depth, throughput and memory; the highest of the three levels is the
+target. A higher target is applied at once. A lower one takes time: after the cooldown at a level, `recovery_steps`
+consecutive better checks lower the level by one, and the cooldown starts again. A check that is not better restarts the
+count. Throughput counts only when the queue was non-empty for a whole window, so an idle system is not slow.
 
-       asked level worse: at once, to that level
+       higher target: at once, to that level
     normal ⇄ light ⇄ moderate ⇄ severe ⇄ critical
-       asked level better: one down, after 60 s and 3 better checks
+       lower target: one level, after 60 s and 3 better checks
 
-What a level does: it stretches the drain interval, the debounce flush and the scan interval of polling watches, and
-it pauses watches by their effective priority. A disabled watch is not paused: it does not run anyway (ruling 15).
+A level multiplies the interval of the ingest worker, the debounce and the scan interval of polling watches, and pauses
+watches by their effective priority. A disabled watch is not paused, because it does not run
+(docs/design/decisions/0054-handshake-degradation.md).
 """
 
 from __future__ import annotations
 
+from collections import deque
 from collections.abc import Iterable
 from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
@@ -28,6 +29,7 @@ __all__ = [
     "DegradationLevel",
     "LoadObservation",
     "PauseDecision",
+    "ThroughputMeter",
     "apply_observation",
     "decide_pauses",
     "level_for_load",
@@ -49,49 +51,46 @@ class DegradationLevel(IntEnum):
         return self.name.lower()
 
 
-L = DegradationLevel
-
-
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LoadObservation:
     queue_depth: int
     throughput: float | None = None
-    """Tasks per second over the window; None when the queue had no work for a part of it."""
+    """Tasks per second over the window; None if the queue was empty during part of it."""
     memory_usage: float = 0.0
     """Share of the machine's memory, from 0 to 1."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Degradation:
-    """Kept in `system_state` under `graceful_degradation_state`."""
+    """The current level. Stored in `system_state` under `graceful_degradation_state`."""
 
     level: DegradationLevel
     entered_at: datetime
     last_check_at: datetime | None = None
-    """None when nobody has looked at the load yet."""
+    """None before the first check."""
     queue_depth: int = 0
     throughput: float | None = None
     memory_usage: float = 0.0
     paused_watch_ids: tuple[str, ...] = ()
     polling_interval_multiplier: float = 1.0
     recovery_step: int = 0
-    """Better checks in a row, since the cooldown at this level was over."""
+    """Consecutive better checks since the cooldown at this level ended."""
 
     @staticmethod
     def initial(now: datetime) -> Degradation:
-        """How everything begins."""
-        return Degradation(level=L.NORMAL, entered_at=now)
+        """The state before the first check."""
+        return Degradation(level=DegradationLevel.NORMAL, entered_at=now)
 
     def validate(self, config: DegradationConfig) -> None:
-        """Raises when this is a state that no sequence of checks leads to."""
+        """Raise AssertionError if no sequence of checks leads to this state."""
         assert 0 <= self.recovery_step < config.recovery_steps, self
-        assert self.level is not L.NORMAL or self.recovery_step == 0, self
+        assert self.level is not DegradationLevel.NORMAL or self.recovery_step == 0, self
         assert self.polling_interval_multiplier == polling_multiplier(self.level, config), self
-        assert self.level >= L.MODERATE or not self.paused_watch_ids, self
+        assert self.level >= DegradationLevel.MODERATE or not self.paused_watch_ids, self
 
 
 def level_for_load(load: LoadObservation, config: DegradationConfig) -> DegradationLevel:
-    """The level that this load asks for: the worst of queue, throughput and memory."""
+    """Return the highest of the levels for queue depth, throughput and memory."""
     return max(
         _by_depth(load.queue_depth, config),
         _by_throughput(load.throughput, config),
@@ -102,7 +101,7 @@ def level_for_load(load: LoadObservation, config: DegradationConfig) -> Degradat
 def apply_observation(
     state: Degradation, load: LoadObservation, now: datetime, config: DegradationConfig
 ) -> Degradation:
-    """The state after a check, with those paused so far; who is to be paused from now on, `pausing` says."""
+    """Return the state after a check. Paused watches are unchanged; call `decide_pauses` next."""
     asked = level_for_load(load, config)
     seen = replace(
         state,
@@ -119,22 +118,22 @@ def apply_observation(
         return seen
     if state.recovery_step + 1 < config.recovery_steps:
         return replace(seen, recovery_step=state.recovery_step + 1)
-    return _enter_level(seen, L(state.level - 1), now, config)
+    return _enter_level(seen, DegradationLevel(state.level - 1), now, config)
 
 
 def polling_multiplier(level: DegradationLevel, config: DegradationConfig) -> float:
     return {
-        L.NORMAL: 1.0,
-        L.LIGHT: config.polling_interval_light,
-        L.MODERATE: config.polling_interval_moderate,
-        L.SEVERE: config.polling_interval_severe,
-        L.CRITICAL: config.polling_interval_critical,
+        DegradationLevel.NORMAL: 1.0,
+        DegradationLevel.LIGHT: config.polling_interval_light,
+        DegradationLevel.MODERATE: config.polling_interval_moderate,
+        DegradationLevel.SEVERE: config.polling_interval_severe,
+        DegradationLevel.CRITICAL: config.polling_interval_critical,
     }[level]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PauseDecision:
-    """Who is paused now, and who that changes."""
+    """The watches that are paused now, and the difference from before."""
 
     state: Degradation
     newly_paused: tuple[str, ...]
@@ -144,11 +143,11 @@ class PauseDecision:
 def decide_pauses(
     state: Degradation, watches: Iterable[tuple[str, int]], config: DegradationConfig
 ) -> PauseDecision:
-    """`watches`: id and effective priority of every enabled watch; who is not among them is not paused."""
+    """Decide which watches are paused. `watches` has the id and effective priority of every enabled watch."""
     highest = {
-        L.MODERATE: config.pause_priority_moderate,
-        L.SEVERE: config.pause_priority_severe,
-        L.CRITICAL: config.pause_priority_critical,
+        DegradationLevel.MODERATE: config.pause_priority_moderate,
+        DegradationLevel.SEVERE: config.pause_priority_severe,
+        DegradationLevel.CRITICAL: config.pause_priority_critical,
     }.get(state.level, -1)
     paused = {watch_id for watch_id, priority in watches if priority <= highest}
     before = set(state.paused_watch_ids)
@@ -173,24 +172,54 @@ def _enter_level(
 
 def _by_depth(depth: int, config: DegradationConfig) -> DegradationLevel:
     bounds = (
-        (config.queue_depth_critical, L.CRITICAL),
-        (config.queue_depth_severe, L.SEVERE),
-        (config.queue_depth_moderate, L.MODERATE),
-        (config.queue_depth_light, L.LIGHT),
+        (config.queue_depth_critical, DegradationLevel.CRITICAL),
+        (config.queue_depth_severe, DegradationLevel.SEVERE),
+        (config.queue_depth_moderate, DegradationLevel.MODERATE),
+        (config.queue_depth_light, DegradationLevel.LIGHT),
     )
-    return next((level for bound, level in bounds if depth >= bound), L.NORMAL)
+    return next((level for bound, level in bounds if depth >= bound), DegradationLevel.NORMAL)
 
 
 def _by_throughput(throughput: float | None, config: DegradationConfig) -> DegradationLevel:
     if throughput is None:
-        return L.NORMAL
+        return DegradationLevel.NORMAL
     share = throughput / config.throughput_target
     if share < config.throughput_critical:
-        return L.SEVERE
-    return L.MODERATE if share < config.throughput_warning else L.NORMAL
+        return DegradationLevel.SEVERE
+    return DegradationLevel.MODERATE if share < config.throughput_warning else DegradationLevel.NORMAL
 
 
 def _by_memory(usage: float, config: DegradationConfig) -> DegradationLevel:
     if usage >= config.memory_critical:
-        return L.SEVERE
-    return L.MODERATE if usage >= config.memory_warning else L.NORMAL
+        return DegradationLevel.SEVERE
+    return DegradationLevel.MODERATE if usage >= config.memory_warning else DegradationLevel.NORMAL
+
+
+class ThroughputMeter:
+    """Measures tasks per second. `rate` is None until the queue has been non-empty for a whole window."""
+
+    def __init__(self, window_seconds: float) -> None:
+        self._window = timedelta(seconds=window_seconds)
+        self._completions: deque[tuple[datetime, int]] = deque()
+        self._busy_since: datetime | None = None
+
+    def add_completed(self, count: int, now: datetime) -> None:
+        self._completions.append((now, count))
+        self._drop_expired(now)
+
+    def observe_backlog(self, tasks: int, now: datetime) -> None:
+        """Report the number of queued and claimed tasks. An empty queue ends the busy period."""
+        if tasks <= 0:
+            self._busy_since = None
+        elif self._busy_since is None:
+            self._busy_since = now
+
+    def rate(self, now: datetime) -> float | None:
+        if self._busy_since is None or now - self._busy_since < self._window:
+            return None
+        self._drop_expired(now)
+        return sum(count for _, count in self._completions) / self._window.total_seconds()
+
+    def _drop_expired(self, now: datetime) -> None:
+        while self._completions and now - self._completions[0][0] >= self._window:
+            self._completions.popleft()

@@ -1,10 +1,12 @@
-"""What failures have in common: seeds/watch-queue-handshake.md, Error Pattern Detection.
+"""Error patterns: properties that several failures share.
 
-Each failure that is charged to a watch counts for several keys: its file, its type, its hour of the day (UTC), and a
-network or permission error by its name. Confidence is the count by its threshold, at most 1; from the threshold on a
-pattern is systematic. Only a file that fails again and again is acted upon, with an exclusion; the others are shown.
+Each failure that is charged to a watch counts for several patterns: its file, its file type, its hour of the day (UTC),
+and the error type of a network or permission error. The confidence is the count divided by the threshold, at most 1;
+from the threshold on, the pattern is systematic. A systematic file pattern excludes the file; the others are only
+shown.
 
-`file_repeated` counts failures in a row: when the file succeeds, its row is forgotten (ruling 18).
+`file_repeated` counts consecutive failures: a success of the file deletes its pattern
+(docs/design/decisions/0056-handshake-error-patterns.md).
 """
 
 from __future__ import annotations
@@ -20,8 +22,8 @@ from vedette.handshake.failures import Failure, FailureKind
 
 __all__ = ["ADVICE_BY_PATTERN", "ErrorPattern", "PatternKey", "PatternType", "add_occurrence", "pattern_keys"]
 
-MESSAGE_CHARACTERS = 500
-"""Of the last message, kept with the pattern of a file."""
+MAX_MESSAGE_CHARACTERS = 500
+"""Length of the last message that the pattern of a file keeps."""
 
 
 class PatternType(StrEnum):
@@ -33,11 +35,11 @@ class PatternType(StrEnum):
 
 
 ADVICE_BY_PATTERN: Mapping[PatternType, str] = {
-    PatternType.FILE_REPEATED: "the file is excluded until somebody lifts it: wqm watch exclusions",
-    PatternType.FILE_TYPE: "look at what files of this type have in common, or ignore them",
-    PatternType.TIME_BASED: "look at what runs at this hour",
-    PatternType.NETWORK: "backoff is doubled; look at the network file system or server",
-    PatternType.PERMISSION: "give the daemon's user the right to read these files",
+    PatternType.FILE_REPEATED: "the file is excluded; `wqm watch exclusions` lists and removes exclusions",
+    PatternType.FILE_TYPE: "check what files of this type have in common, or ignore the type",
+    PatternType.TIME_BASED: "check what else runs at this hour",
+    PatternType.NETWORK: "backoff is doubled; check the network file system or server",
+    PatternType.PERMISSION: "allow the daemon's user to read these files",
 }
 
 
@@ -57,13 +59,13 @@ class ErrorPattern:
     confidence_score: float
     """From 0 to 1."""
     last_message: str | None = None
-    """Of a file only."""
+    """Only for patterns of a file."""
 
 
 def pattern_keys(failure: Failure) -> tuple[PatternKey, ...]:
-    """Everything that this failure counts for."""
+    """Return all patterns that the failure counts for."""
     keys = [PatternKey(PatternType.TIME_BASED, f"hour_{failure.at.astimezone(UTC).hour:02}")]
-    if failure.path:  # a source has no files
+    if failure.path:  # failures of a source have no path
         suffix = PurePosixPath(failure.path).suffix.lower()
         keys = [
             PatternKey(PatternType.FILE_REPEATED, failure.path),
@@ -80,7 +82,7 @@ def pattern_keys(failure: Failure) -> tuple[PatternKey, ...]:
 def add_occurrence(
     pattern: ErrorPattern | None, key: PatternKey, failure: Failure, config: PatternConfig
 ) -> ErrorPattern:
-    """The pattern with one more occurrence; `pattern` is None for the first."""
+    """Return the pattern with one more occurrence. `pattern` is None for the first."""
     count = 1 if pattern is None else pattern.occurrence_count + 1
     threshold = getattr(config, key.type)
     is_file = key.type is PatternType.FILE_REPEATED
@@ -91,6 +93,6 @@ def add_occurrence(
         last_seen_at=failure.at,
         is_systematic=count >= threshold,
         confidence_score=min(1.0, count / threshold),
-        last_message=failure.message[:MESSAGE_CHARACTERS] if is_file else None,
+        last_message=failure.message[:MAX_MESSAGE_CHARACTERS] if is_file else None,
     )
     return first if pattern is None else replace(first, first_seen_at=pattern.first_seen_at)

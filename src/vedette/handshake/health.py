@@ -1,21 +1,22 @@
-"""The health of one watch: seeds/watch-queue-handshake.md, Health Status Transitions, as ruled in spec/handshake.md.
+"""The health of one folder watch or source.
 
-Theory of operation. Errors in a row make a watch worse: from `degraded_at` (1) degraded, from `backoff_at` (3) it
-backs off, and when its circuit opens (20 in a row or 50 an hour) it is disabled. One success ends the row; health
-then climbs a step at a time: backoff ▸ degraded at the first success, degraded ▸ healthy after five. An open
-circuit sets `enabled` to False, `disabled_by` to "circuit"; after the cooldown it is half open, which shows as
-backoff with one trial in flight; three good trials restore the watch as degraded. `reset` (wqm watch reset-errors)
-closes the circuit and keeps `enabled`; `enable` takes a watch up again, whoever disabled it.
+Theory of operation. Consecutive errors lower the health of a watch: from `degraded_at` (1) it is degraded, from
+`backoff_at` (3) it waits between files, and when its circuit breaker opens (20 consecutive errors, or 50 within an
+hour) it is disabled. One success clears the consecutive errors. Health then improves one step at a time: backoff to
+degraded at the first success, degraded to healthy after five. An open circuit sets `enabled` to False and `disabled_by`
+to "circuit". After the cooldown the circuit is half open: the status is backoff, and one probe runs at a time. Three
+successful probes restore the watch as degraded. `reset_errors` (wqm watch reset-errors) closes the circuit and keeps
+`enabled`; `enable` enables the watch again, also one that a user disabled.
 
               error 1-2            error 3-19            circuit opens
     healthy ───────────▶ degraded ───────────▶ backoff ────────────────▶ disabled
        ▲  ◀───────────────   ▲ ◀───────────────   ▲  ◀──────────────────    │
-       │   5 successes       │     1 success      │       cooled             │
+       │   5 successes       │     1 success      │    cooldown ended        │
        └─────────────────────┴── reset, enable ───┴──────────────────────────┘
 
-Health says how its files fare; `enabled` says whether somebody wants it watched. A user may disable a healthy
-watch. Only what its own files did counts here: a sink that is down (`vedette.handshake.failures`) is never charged
-to a watch.
+`health_status` says how the files of a watch fare; `enabled` says whether the watch is active. A user may disable a
+healthy watch. Only failures in the fault domain of the watch count (`vedette.handshake.failures`); an unavailable sink
+does not. docs/design/decisions/0051-handshake-health-and-breakers.md has the reasons for the thresholds.
 """
 
 from __future__ import annotations
@@ -35,7 +36,7 @@ from vedette.handshake.circuit_breaker import (
     record_breaker_success,
     reset_breaker,
 )
-from vedette.handshake.config import CircuitConfig, HealthConfig
+from vedette.handshake.config import HealthConfig
 from vedette.handshake.retry import backoff_delay
 
 __all__ = [
@@ -64,46 +65,48 @@ class HealthStatus(StrEnum):
 
 
 class HealthEvent(StrEnum):
-    FEW_ERRORS = "few errors"
-    """An error, with fewer in a row than `backoff_at`."""
-    MANY_ERRORS = "many errors"
-    """An error, with at least `backoff_at` in a row and the circuit closed."""
-    OPENED = "opened"
-    """An error that opens the circuit, or that comes while it is open."""
+    ERROR_BELOW_BACKOFF = "error below backoff"
+    """An error with fewer than `backoff_at` consecutive errors."""
+    ERROR_AT_BACKOFF = "error at backoff"
+    """An error with at least `backoff_at` consecutive errors and the circuit closed."""
+    CIRCUIT_OPENED = "circuit opened"
+    """An error that opens the circuit, or that arrives while it is open."""
     SUCCESS = "success"
-    ENOUGH_SUCCESSES = "enough successes"
-    """The success that makes `success_reset_count` in a row, with the circuit closed."""
-    COOLED = "cooled"
-    CLOSED = "closed"
-    """The last of the trials passed."""
+    RECOVERED = "recovered"
+    """The success number `success_reset_count` in a row, with the circuit closed."""
+    COOLDOWN_ENDED = "cooldown ended"
+    CIRCUIT_CLOSED = "circuit closed"
+    """The last probe succeeded."""
     RESET = "reset"
 
 
-H, S = HealthStatus, HealthEvent
-
 TRANSITIONS: Mapping[tuple[HealthStatus, HealthEvent], HealthStatus] = {
-    (H.HEALTHY, S.FEW_ERRORS): H.DEGRADED,
-    (H.HEALTHY, S.MANY_ERRORS): H.BACKOFF,  # with degraded_at and backoff_at of one's own
-    (H.HEALTHY, S.OPENED): H.DISABLED,  # the fiftieth error of an hour may be the first in a row
-    (H.HEALTHY, S.SUCCESS): H.HEALTHY,
-    (H.HEALTHY, S.ENOUGH_SUCCESSES): H.HEALTHY,
-    (H.HEALTHY, S.RESET): H.HEALTHY,
-    (H.DEGRADED, S.FEW_ERRORS): H.DEGRADED,
-    (H.DEGRADED, S.MANY_ERRORS): H.BACKOFF,
-    (H.DEGRADED, S.OPENED): H.DISABLED,
-    (H.DEGRADED, S.SUCCESS): H.DEGRADED,
-    (H.DEGRADED, S.ENOUGH_SUCCESSES): H.HEALTHY,
-    (H.DEGRADED, S.RESET): H.HEALTHY,
-    (H.BACKOFF, S.MANY_ERRORS): H.BACKOFF,
-    (H.BACKOFF, S.OPENED): H.DISABLED,
-    (H.BACKOFF, S.SUCCESS): H.DEGRADED,
-    (H.BACKOFF, S.ENOUGH_SUCCESSES): H.DEGRADED,  # with success_reset_count = 1: still one step at a time
-    (H.BACKOFF, S.CLOSED): H.DEGRADED,
-    (H.BACKOFF, S.RESET): H.HEALTHY,
-    (H.DISABLED, S.OPENED): H.DISABLED,
-    (H.DISABLED, S.SUCCESS): H.DISABLED,  # what was under way when the circuit opened
-    (H.DISABLED, S.COOLED): H.BACKOFF,
-    (H.DISABLED, S.RESET): H.HEALTHY,
+    (HealthStatus.HEALTHY, HealthEvent.ERROR_BELOW_BACKOFF): HealthStatus.DEGRADED,
+    # Possible with custom thresholds
+    (HealthStatus.HEALTHY, HealthEvent.ERROR_AT_BACKOFF): HealthStatus.BACKOFF,
+    # The 50th error within an hour may be the first consecutive one
+    (HealthStatus.HEALTHY, HealthEvent.CIRCUIT_OPENED): HealthStatus.DISABLED,
+    (HealthStatus.HEALTHY, HealthEvent.SUCCESS): HealthStatus.HEALTHY,
+    (HealthStatus.HEALTHY, HealthEvent.RECOVERED): HealthStatus.HEALTHY,
+    (HealthStatus.HEALTHY, HealthEvent.RESET): HealthStatus.HEALTHY,
+    (HealthStatus.DEGRADED, HealthEvent.ERROR_BELOW_BACKOFF): HealthStatus.DEGRADED,
+    (HealthStatus.DEGRADED, HealthEvent.ERROR_AT_BACKOFF): HealthStatus.BACKOFF,
+    (HealthStatus.DEGRADED, HealthEvent.CIRCUIT_OPENED): HealthStatus.DISABLED,
+    (HealthStatus.DEGRADED, HealthEvent.SUCCESS): HealthStatus.DEGRADED,
+    (HealthStatus.DEGRADED, HealthEvent.RECOVERED): HealthStatus.HEALTHY,
+    (HealthStatus.DEGRADED, HealthEvent.RESET): HealthStatus.HEALTHY,
+    (HealthStatus.BACKOFF, HealthEvent.ERROR_AT_BACKOFF): HealthStatus.BACKOFF,
+    (HealthStatus.BACKOFF, HealthEvent.CIRCUIT_OPENED): HealthStatus.DISABLED,
+    (HealthStatus.BACKOFF, HealthEvent.SUCCESS): HealthStatus.DEGRADED,
+    # With success_reset_count = 1: still one step at a time
+    (HealthStatus.BACKOFF, HealthEvent.RECOVERED): HealthStatus.DEGRADED,
+    (HealthStatus.BACKOFF, HealthEvent.CIRCUIT_CLOSED): HealthStatus.DEGRADED,
+    (HealthStatus.BACKOFF, HealthEvent.RESET): HealthStatus.HEALTHY,
+    (HealthStatus.DISABLED, HealthEvent.CIRCUIT_OPENED): HealthStatus.DISABLED,
+    # A file that was in flight when the circuit opened
+    (HealthStatus.DISABLED, HealthEvent.SUCCESS): HealthStatus.DISABLED,
+    (HealthStatus.DISABLED, HealthEvent.COOLDOWN_ENDED): HealthStatus.BACKOFF,
+    (HealthStatus.DISABLED, HealthEvent.RESET): HealthStatus.HEALTHY,
 }
 
 
@@ -114,40 +117,49 @@ class DisabledBy(StrEnum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class WatchHealth:
-    """What happened to a watch: the error tracking fields of the seed, and what the machines need beside them."""
+    """The health of one folder watch or source."""
 
     health_status: HealthStatus = HealthStatus.HEALTHY
     consecutive_successes: int = 0
     total_errors: int = 0
-    """Never reset, and never part of a verdict."""
+    """Never reset, and not used for any decision."""
     last_error_at: datetime | None = None
     last_error_message: str | None = None
     backoff_until: datetime | None = None
-    """Set in backoff and disabled only (ruling 3); disabled, it is when the circuit has cooled."""
+    """Set in backoff and disabled only. While disabled, the end of the cooldown."""
     last_success_at: datetime | None = None
     circuit: CircuitBreaker = field(default_factory=CircuitBreaker)
     enabled: bool = True
     disabled_by: DisabledBy | None = None
-    """None exactly while it is enabled."""
+    """None if and only if the watch is enabled."""
 
     @property
     def consecutive_errors(self) -> int:
         return self.circuit.consecutive_errors
 
     def validate(self, config: HealthConfig) -> None:
-        """Raises when this is a state that no sequence of events leads to."""
-        self.circuit.validate(effective_circuit(config))
+        """Raise AssertionError if no sequence of events leads to this state."""
+        self.circuit.validate(config.effective_circuit)
         assert self.enabled == (self.disabled_by is None), self
         assert self.total_errors >= self.consecutive_errors, self
-        assert (self.circuit.state is CircuitState.OPEN) == (self.health_status is H.DISABLED), self
+        assert (self.circuit.state is CircuitState.OPEN) == (self.health_status is HealthStatus.DISABLED), (
+            self
+        )
         assert self.circuit.state is CircuitState.CLOSED or not self.enabled, self
-        assert self.circuit.state is not CircuitState.HALF_OPEN or self.health_status is H.BACKOFF, self
-        assert self.backoff_until is None or self.health_status in {H.BACKOFF, H.DISABLED}, self
+        assert (
+            self.circuit.state is not CircuitState.HALF_OPEN or self.health_status is HealthStatus.BACKOFF
+        ), self
+        assert self.backoff_until is None or self.health_status in {
+            HealthStatus.BACKOFF,
+            HealthStatus.DISABLED,
+        }, self
         assert not (self.consecutive_errors and self.consecutive_successes), self
-        if self.health_status is H.HEALTHY:
+        if self.health_status is HealthStatus.HEALTHY:
             assert self.consecutive_errors < config.degraded_at, self
         if self.circuit.state is CircuitState.CLOSED:
-            assert (self.consecutive_errors >= config.backoff_at) == (self.health_status is H.BACKOFF), self
+            assert (self.consecutive_errors >= config.backoff_at) == (
+                self.health_status is HealthStatus.BACKOFF
+            ), self
 
 
 def record_error(
@@ -155,12 +167,12 @@ def record_error(
     now: datetime,
     message: str,
     config: HealthConfig,
-    chance: Random,
+    rng: Random,
     *,
     network: bool = False,
 ) -> WatchHealth:
-    """One of its files failed, and it is the watch's own fault."""
-    circuit = record_breaker_failure(health.circuit, now, effective_circuit(config))
+    """Record a failed file whose failure is charged to the watch."""
+    circuit = record_breaker_failure(health.circuit, now, config.effective_circuit)
     worse = replace(
         health,
         circuit=circuit,
@@ -170,19 +182,19 @@ def record_error(
         last_error_message=message,
     )
     if circuit.state is not CircuitState.CLOSED:
-        return _opened(worse, config)
+        return _open_circuit(worse, config)
     errors = circuit.consecutive_errors
     if errors < config.degraded_at:
         return worse
     if errors < config.backoff_at:
-        return _moved(worse, S.FEW_ERRORS)
-    delay = backoff_delay(errors, config.backoff, chance, network=network)
-    return replace(_moved(worse, S.MANY_ERRORS), backoff_until=now + delay)
+        return _transition(worse, HealthEvent.ERROR_BELOW_BACKOFF)
+    delay = backoff_delay(errors, config.backoff, rng, network=network)
+    return replace(_transition(worse, HealthEvent.ERROR_AT_BACKOFF), backoff_until=now + delay)
 
 
 def record_success(health: WatchHealth, now: datetime, config: HealthConfig) -> WatchHealth:
-    """One of its files was processed. Also before `backoff_until`: what was under way counts the same (ruling 6)."""
-    circuit = record_breaker_success(health.circuit, now, effective_circuit(config))
+    """Record a processed file. A file that was in flight before `backoff_until` counts the same."""
+    circuit = record_breaker_success(health.circuit, now, config.effective_circuit)
     better = replace(
         health,
         circuit=circuit,
@@ -192,55 +204,56 @@ def record_success(health: WatchHealth, now: datetime, config: HealthConfig) -> 
     before, after = health.circuit.state, circuit.state
     if before is CircuitState.HALF_OPEN:
         if after is CircuitState.HALF_OPEN:
-            return better  # still backoff, with trials to come
-        restored = _moved(better, S.CLOSED)
+            return better  # still in backoff; more probes follow
+        restored = _transition(better, HealthEvent.CIRCUIT_CLOSED)
         by_user = health.disabled_by is DisabledBy.USER
         return restored if by_user else replace(restored, enabled=True, disabled_by=None)
     enough = after is CircuitState.CLOSED and better.consecutive_successes >= config.success_reset_count
-    return _moved(better, S.ENOUGH_SUCCESSES if enough else S.SUCCESS)
+    return _transition(better, HealthEvent.RECOVERED if enough else HealthEvent.SUCCESS)
 
 
 def end_cooldown(health: WatchHealth, now: datetime, config: HealthConfig) -> WatchHealth:
-    """Half open when the cooldown is over and the circuit, not the user, disabled it; else as it was."""
+    """Return the watch half open if its circuit, not a user, disabled it and the cooldown has ended."""
     if health.disabled_by is not DisabledBy.CIRCUIT:
         return health
-    circuit = end_breaker_cooldown(health.circuit, now, effective_circuit(config))
+    circuit = end_breaker_cooldown(health.circuit, now, config.effective_circuit)
     if circuit.state is health.circuit.state:
         return health
-    return _moved(replace(health, circuit=circuit), S.COOLED)
+    return _transition(replace(health, circuit=circuit), HealthEvent.COOLDOWN_ENDED)
 
 
 def reset_errors(health: WatchHealth, now: datetime) -> WatchHealth:
-    """Healthy, circuit closed; totals, the last error and `enabled` stay."""
-    return _moved(
-        replace(health, circuit=reset_breaker(health.circuit, now), consecutive_successes=0), S.RESET
+    """Make the watch healthy and close its circuit. Totals, the last error and `enabled` are kept."""
+    return _transition(
+        replace(health, circuit=reset_breaker(health.circuit, now), consecutive_successes=0),
+        HealthEvent.RESET,
     )
 
 
 def enable(health: WatchHealth, now: datetime) -> WatchHealth:
-    """Watched again. What its circuit held against it is forgotten; a mere backoff is not."""
+    """Enable the watch. An open circuit is reset; a backoff without an open circuit is kept."""
     closed = health.circuit.state is CircuitState.CLOSED
     return replace(health if closed else reset_errors(health, now), enabled=True, disabled_by=None)
 
 
 def disable(health: WatchHealth) -> WatchHealth:
-    """Not watched until somebody enables it: no trial runs by itself."""
+    """Disable the watch until a user enables it. No probe runs meanwhile."""
     return replace(health, enabled=False, disabled_by=DisabledBy.USER)
 
 
 class AdmissionVerdict(StrEnum):
     PROCEED = "proceed"
-    PROBE = "trial"
-    """One file, to see whether the circuit may close."""
+    PROBE = "probe"
+    """One file, to test whether the circuit may close."""
     WAIT = "wait"
-    """Not yet: see `until`."""
+    """Not yet: see `Admission.retry_at`."""
     REFUSED = "refused"
-    """Not before somebody enables it."""
+    """Not before a user enables the watch."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Admission:
-    """Whether files of a watch may be processed now. What may not is deferred, never dropped."""
+    """Whether files of a watch may be processed now. Refused files are deferred, never dropped."""
 
     verdict: AdmissionVerdict
     reason: str
@@ -252,42 +265,40 @@ class Admission:
 
 
 def check_admission(health: WatchHealth, now: datetime, in_flight: int, config: HealthConfig) -> Admission:
-    """Ask `end_cooldown` first, so that a cooled circuit is half open. `in_flight`: its files under way now."""
-    V = AdmissionVerdict
+    """Decide whether a file of the watch may be processed.
+
+    Call `end_cooldown` first, so that a circuit whose cooldown has ended is half open. `in_flight` is the number of the
+    watch's files that are being processed.
+    """
     if health.disabled_by is DisabledBy.USER:
-        return Admission(verdict=V.REFUSED, reason="disabled by hand")
+        return Admission(verdict=AdmissionVerdict.REFUSED, reason="disabled by a user")
     match health.circuit.state:
         case CircuitState.OPEN:
-            moment = cooldown_ends_at(health.circuit, effective_circuit(config))
-            return Admission(verdict=V.WAIT, reason="its circuit is open", retry_at=moment)
+            moment = cooldown_ends_at(health.circuit, config.effective_circuit)
+            return Admission(verdict=AdmissionVerdict.WAIT, reason="the circuit is open", retry_at=moment)
         case CircuitState.HALF_OPEN if in_flight > 0:
-            return Admission(verdict=V.WAIT, reason="a trial is under way")
+            return Admission(verdict=AdmissionVerdict.WAIT, reason="a probe is in flight")
         case CircuitState.HALF_OPEN:
-            return Admission(verdict=V.PROBE, reason="its circuit is half open")
+            return Admission(verdict=AdmissionVerdict.PROBE, reason="the circuit is half open")
     if not health.enabled:
-        return Admission(verdict=V.REFUSED, reason="its circuit was reset; it waits to be enabled")
+        return Admission(
+            verdict=AdmissionVerdict.REFUSED, reason="the circuit was reset; the watch is not enabled"
+        )
     if health.backoff_until is not None and now < health.backoff_until:
-        return Admission(verdict=V.WAIT, reason="it backs off", retry_at=health.backoff_until)
-    return Admission(verdict=V.PROCEED, reason=health.health_status)
+        return Admission(verdict=AdmissionVerdict.WAIT, reason="in backoff", retry_at=health.backoff_until)
+    return Admission(verdict=AdmissionVerdict.PROCEED, reason=health.health_status)
 
 
-def _opened(health: WatchHealth, config: HealthConfig) -> WatchHealth:
+def _open_circuit(health: WatchHealth, config: HealthConfig) -> WatchHealth:
     opened = replace(
-        _moved(health, S.OPENED), backoff_until=cooldown_ends_at(health.circuit, effective_circuit(config))
+        _transition(health, HealthEvent.CIRCUIT_OPENED),
+        backoff_until=cooldown_ends_at(health.circuit, config.effective_circuit),
     )
     by_user = health.disabled_by is DisabledBy.USER
     return opened if by_user else replace(opened, enabled=False, disabled_by=DisabledBy.CIRCUIT)
 
 
-def _moved(health: WatchHealth, signal: HealthEvent) -> WatchHealth:
-    status = TRANSITIONS[health.health_status, signal]
-    waits = status is H.DISABLED or signal is S.MANY_ERRORS
+def _transition(health: WatchHealth, event: HealthEvent) -> WatchHealth:
+    status = TRANSITIONS[health.health_status, event]
+    waits = status is HealthStatus.DISABLED or event is HealthEvent.ERROR_AT_BACKOFF
     return replace(health, health_status=status, backoff_until=health.backoff_until if waits else None)
-
-
-def effective_circuit(config: HealthConfig) -> CircuitConfig:
-    return (
-        config.circuit
-        if config.legacy_disable_at is None
-        else replace(config.circuit, consecutive_errors=config.legacy_disable_at)
-    )

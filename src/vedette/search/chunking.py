@@ -11,7 +11,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-from vedette.handshake.config import refuse_unless
+from vedette.handshake.validation import require
 from vedette.search.document import Document, SourceSpan
 
 __all__ = ["Chunk", "ChunkingConfig", "split_document"]
@@ -25,13 +25,9 @@ class ChunkingConfig:
     """Maximum characters that are repeated in the next chunk of the same section."""
 
     def __post_init__(self) -> None:
-        refuse_unless(
-            self.max_characters >= 1, "max_characters", self.max_characters, "a whole number from 1"
-        )
+        require(self.max_characters >= 1, "max_characters", self.max_characters, "a whole number from 1")
         fits = 0 <= self.overlap_characters <= self.max_characters // 2
-        refuse_unless(
-            fits, "overlap_characters", self.overlap_characters, "from 0 to half of 'max_characters'"
-        )
+        require(fits, "overlap_characters", self.overlap_characters, "from 0 to half of 'max_characters'")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

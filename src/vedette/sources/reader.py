@@ -88,8 +88,8 @@ class SourceHealth(Protocol):
 class QuickRetries:
     """Keeps nothing on disk: delays double up to one minute."""
 
-    def __init__(self, chance: Random) -> None:
-        self._chance, self._failures = chance, 0
+    def __init__(self, rng: Random) -> None:
+        self._rng, self._failures = rng, 0
 
     def seconds_until_allowed(self) -> float:
         return 0.0
@@ -99,7 +99,7 @@ class QuickRetries:
 
     def record_failure(self, _error: VedetteError) -> float:
         self._failures += 1
-        return quick_pause(self._failures, self._chance)
+        return quick_pause(self._failures, self._rng)
 
     def unregister(self) -> None:
         pass
@@ -311,7 +311,7 @@ def _log_failure(source: Source, error: VedetteError) -> None:
     log.warning("Source %s could not be read and is retried: %s", source.name, error, extra=extra)
 
 
-def quick_pause(failures: int, chance: Random) -> float:
+def quick_pause(failures: int, rng: Random) -> float:
     """Delay after this number of consecutive failures."""
     grown = FIRST_PAUSE_SECONDS * 2.0 ** min(failures - 1, 20)
-    return min(grown, LONGEST_PAUSE_SECONDS) * (0.9 + 0.2 * chance.random())
+    return min(grown, LONGEST_PAUSE_SECONDS) * (0.9 + 0.2 * rng.random())

@@ -144,12 +144,12 @@ class ReaderSupervisor:
         self,
         journal: str,
         clock: Clock,
-        chance: Random,
-        care: Callable[[Source, Random], SourceHealth] = lambda _, chance: QuickRetries(chance),
+        rng: Random,
+        care: Callable[[Source, Random], SourceHealth] = lambda _, rng: QuickRetries(rng),
     ) -> None:
         """`care` returns the health of a source and decides when it may be read."""
         self._journal = open_journal(journal, clock)
-        self._clock, self._chance, self._care = clock, chance, care
+        self._clock, self._rng, self._care = clock, rng, care
         self._threads: dict[str, _ReaderThread] = {}
 
     def reconcile(self) -> None:
@@ -174,17 +174,17 @@ class ReaderSupervisor:
 
     def _start(self, source: Source) -> None:
         stop = Flag()
-        chance = Random(self._chance.random())  # noqa: S311 - jitter
+        rng = Random(self._rng.random())  # noqa: S311 - jitter
         thread = Thread(
-            target=self._read, args=(source, stop, chance), name=f"source {source.name}", daemon=True
+            target=self._read, args=(source, stop, rng), name=f"source {source.name}", daemon=True
         )
         self._threads[source.name] = _ReaderThread(source, thread, stop)
         thread.start()
 
-    def _read(self, source: Source, stop: Flag, chance: Random) -> None:
+    def _read(self, source: Source, stop: Flag, rng: Random) -> None:
         """The thread of one reader, with its own journal connection. A reader that cannot be opened is retried."""
         journal = open_journal(self._journal.address, self._clock)
-        care = self._care(source, chance)
+        care = self._care(source, rng)
         while not stop.is_set():
             try:
                 pause = care.seconds_until_allowed()

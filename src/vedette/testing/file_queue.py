@@ -11,8 +11,8 @@ from typing import ParamSpec, TypeVar
 
 from vedette.clock import Clock
 from vedette.errors import FolderError
-from vedette.handshake.failures import MAX_REDELIVERIES
-from vedette.handshake.fairness import PriorityRotation
+from vedette.handshake.priority import PriorityRotation
+from vedette.handshake.retry import MAX_REDELIVERIES
 from vedette.search.file_queue.tasks import ClaimedTask, FileOperation, FileTask, TaskStatus, TaskView
 
 __all__ = ["MemoryFileQueue"]

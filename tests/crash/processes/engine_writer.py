@@ -68,26 +68,26 @@ class Hand:
 
     def __init__(self, name: str, seed: int) -> None:
         self.name = name
-        self.chance = random.Random(seed)
+        self.rng = random.Random(seed)
         self.alive: dict[str, int] = {}
         self.count = 0
 
     def steps(self) -> Iterator[tuple[str, str, dict[str, object]]]:
         while True:
             self.count += 1
-            what = self.chance.random()
+            what = self.rng.random()
             if what < 0.05:
                 yield "regret", REGRET, {"tag": f"regret {self.name}.{self.count}"}
             elif what < 0.5 or not self.alive:
                 tag = f"{self.name}.{self.count}"
-                yield "spawn", SPAWN, {"tag": tag, "pad": "x" * self.chance.choice([0, 10, 3_000])}
+                yield "spawn", SPAWN, {"tag": tag, "pad": "x" * self.rng.choice([0, 10, 3_000])}
                 self.alive[tag] = 0
             elif what < 0.8:
-                tag = self.chance.choice(list(self.alive))
+                tag = self.rng.choice(list(self.alive))
                 self.alive[tag] += 1
                 yield "change", CHANGE, {"tag": tag, "version": self.alive[tag]}
             else:
-                tag = self.chance.choice(list(self.alive))
+                tag = self.rng.choice(list(self.alive))
                 del self.alive[tag]
                 yield "kill", KILL, {"tag": tag}
 

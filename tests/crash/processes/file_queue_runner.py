@@ -28,7 +28,7 @@ def say(*words: object) -> None:
 
 
 def main() -> None:
-    data, first, chance = Path(sys.argv[1]), int(sys.argv[2]), Random(int(sys.argv[2]))
+    data, first, rng = Path(sys.argv[1]), int(sys.argv[2]), Random(int(sys.argv[2]))
     with (
         vedette.open(data) as home,
         EngineFileQueue(home.database(QUEUE_DATABASE), data / FILE_NAME) as queue,
@@ -40,10 +40,10 @@ def main() -> None:
             for claim in queue.claim(2, "runner"):
                 mine = int(claim.task.path[1:])
                 say("took", mine, claim.task.operation)
-                if chance.random() < 0.3 and claim.task.operation is FileOperation.INGEST:
+                if rng.random() < 0.3 and claim.task.operation is FileOperation.INGEST:
                     queue.put([task(mine, FileOperation.DELETE)])  # it changed while we worked on it
                     say("deleted", mine)
-                if chance.random() < 0.2:
+                if rng.random() < 0.2:
                     queue.nack(claim.claim_id, error="later", counts_attempt=False)
                     say("back", mine)
                 else:

@@ -17,28 +17,28 @@ EMBEDDER = HashingEmbedder()
 _NAMES = 60
 
 
-def storm(root: Path, chance: random.Random, times: int) -> None:
+def storm(root: Path, rng: random.Random, times: int) -> None:
     """Creates, writes in parts, renames, moves and deletions of trees, damaged files."""
     for _ in range(times):
-        path = root / f"{chance.randrange(4)}" / f"{chance.randrange(_NAMES)}.md"
+        path = root / f"{rng.randrange(4)}" / f"{rng.randrange(_NAMES)}.md"
         path.parent.mkdir(exist_ok=True)
-        act = chance.random()
+        act = rng.random()
         if act < 0.15:
             path.unlink(missing_ok=True)
         elif act < 0.25 and path.exists():
-            path.rename(path.with_name(f"{chance.randrange(_NAMES)}.md"))
+            path.rename(path.with_name(f"{rng.randrange(_NAMES)}.md"))
         elif act < 0.28:
-            target = root / f"{chance.randrange(4)}"
+            target = root / f"{rng.randrange(4)}"
             if not target.exists():
                 path.parent.rename(target)
         elif act < 0.30:
             shutil.rmtree(path.parent)
         elif act < 0.35:
-            path.with_suffix(".pdf").write_bytes(b"%PDF-1.4 damaged " + chance.randbytes(8))
+            path.with_suffix(".pdf").write_bytes(b"%PDF-1.4 damaged " + rng.randbytes(8))
         else:
             with path.open("w") as file:
-                for _ in range(chance.randrange(1, 4)):
-                    file.write(f"# {chance.random()}\n{'word ' * chance.randrange(400)}\n")
+                for _ in range(rng.randrange(1, 4)):
+                    file.write(f"# {rng.random()}\n{'word ' * rng.randrange(400)}\n")
                     file.flush()
 
 

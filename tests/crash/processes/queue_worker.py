@@ -74,14 +74,14 @@ def produce(db: Vedette, ledger: Ledger, numbers: range) -> None:
             ledger.write(*(f"made {n}" for n in batch))
 
 
-def work(db: Vedette, ledger: Ledger, chance: random.Random) -> None:
+def work(db: Vedette, ledger: Ledger, rng: random.Random) -> None:
     """Sessions come and go, some of them without a word."""
     while True:
         session = db.session()
         handle = session.watch(WATCH)
-        for _ in range(chance.randrange(20, 60)):
+        for _ in range(rng.randrange(20, 60)):
             event = handle.next(0.05)
-            events = [] if event is None else [event, *handle.poll(chance.randrange(1, 8))]
+            events = [] if event is None else [event, *handle.poll(rng.randrange(1, 8))]
             for each in events:
                 if each.type == "consumed":
                     do(session, handle, ledger, each)
@@ -89,7 +89,7 @@ def work(db: Vedette, ledger: Ledger, chance: random.Random) -> None:
         for event in held:
             ledger.write(f"begun {number_of(event)} {event.attributes['attempt']}")
         ledger.write(*(f"ending {number_of(event)}" for event in held))
-        lost = chance.random() < 0.3
+        lost = rng.random() < 0.3
         session.close(lost=lost)
         with db.session() as reader:
             reader.execute("MATCH e: Effect WHERE e.n = -1 RETURN e")  # returns when what it saw is durable
@@ -133,14 +133,14 @@ def start(name: str, run: Callable[[], None]) -> None:
 
 
 def main(location: str, ledger_path: str, first: str, last: str, seed: str) -> None:
-    chance = random.Random(int(seed))
+    rng = random.Random(int(seed))
     ledger = Ledger(ledger_path)
     db = vedette.open(location)
     db.define(ONTOLOGY)
     ledger.write("started")
     start("producer", partial(produce, db, ledger, range(int(first), int(last))))
     for number in range(WORKERS):
-        start(f"worker {number}", partial(work, db, ledger, random.Random(chance.random())))
+        start(f"worker {number}", partial(work, db, ledger, random.Random(rng.random())))
 
 
 if __name__ == "__main__":

@@ -63,15 +63,15 @@ class Writer:
         facts = self.store.open_for_writing()
         self.boot, self.tick = facts.boot_count, facts.sequence
         self.alive = [record.id for record in self.store.elements()]
-        self.chance = random.Random(seed)
+        self.rng = random.Random(seed)
         self.lock = Lock()
         self.gate = GroupCommitLogWriter(self.store, encode=encode, tick=facts.sequence)
 
     def submit(self) -> int:
         with self.lock:
             self.tick += 1
-            new = [f"{self.boot}-{self.tick}-{number}" for number in range(self.chance.randint(1, 8))]
-            old = self.chance.sample(self.alive, min(len(self.alive), self.chance.randint(0, 6)))
+            new = [f"{self.boot}-{self.tick}-{number}" for number in range(self.rng.randint(1, 8))]
+            old = self.rng.sample(self.alive, min(len(self.alive), self.rng.randint(0, 6)))
             changed, gone = old[::2], old[1::2]
             self.gate.append(self.tick, Commit(self.tick, self.boot, (*new, *changed), tuple(gone)))
             self.alive = [id for id in self.alive if id not in gone] + new

@@ -60,9 +60,9 @@ def test_transfers_conserve_the_total(db: Vedette, isolation: str) -> None:
         setup.execute("SPAWN a: Account { name = $name, balance = $n }", name=str(number), n=start)
     over = Event()
 
-    def transfer(session: Session, chance: random.Random) -> None:
-        source, target = map(str, chance.sample(range(accounts), 2))
-        amount = chance.randint(1, 50)
+    def transfer(session: Session, rng: random.Random) -> None:
+        source, target = map(str, rng.sample(range(accounts), 2))
+        amount = rng.randint(1, 50)
         session.execute(f"BEGIN {isolation}")
         if isolation == "SERIALIZABLE":  # what was read decides what is written
             balances = dict(session.execute("MATCH a: Account RETURN a.name, a.balance").rows)
@@ -82,9 +82,9 @@ def test_transfers_conserve_the_total(db: Vedette, isolation: str) -> None:
         session.execute("COMMIT")
 
     def write(seed: int) -> int:
-        chance = random.Random(seed)
+        rng = random.Random(seed)
         with db.session() as session:
-            return sum(retried(session, lambda s: transfer(s, chance)) for _ in range(transfers))
+            return sum(retried(session, lambda s: transfer(s, rng)) for _ in range(transfers))
 
     def look() -> None:
         with db.session() as session:

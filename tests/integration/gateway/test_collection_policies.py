@@ -363,32 +363,32 @@ def shown(office: Office, actor: str, documents: dict[str, dict[str, Any]]) -> d
 
 async def whatever_happens(office: Office, seed: int) -> None:
     """Documents, rights, lines and batches come and go; what an actor was told is what it would be shown now."""
-    chance = Random(seed)
+    rng = Random(seed)
     documents: dict[str, dict[str, Any]] = {}
     people = (office.ann, office.bob)
     watching: list[Onlooker] = []
 
     def write() -> None:
         batch: list[tuple[str, dict[str, Any] | None]] = []
-        for _ in range(chance.randint(1, 8)):
-            key = f"k{chance.randrange(6)}"
-            if chance.random() < 0.15:
+        for _ in range(rng.randint(1, 8)):
+            key = f"k{rng.randrange(6)}"
+            if rng.random() < 0.15:
                 documents.pop(key, None)
                 batch.append((key, None))
                 continue
             documents[key] = {
-                "owner": chance.choice((*people, "x")),
-                "team": chance.choice(("red", "blue", None)),
-                "region": chance.choice(("north", "south")),
-                "locked": chance.random() < 0.2,
-                "price": chance.randrange(4),
+                "owner": rng.choice((*people, "x")),
+                "team": rng.choice(("red", "blue", None)),
+                "region": rng.choice(("north", "south")),
+                "locked": rng.random() < 0.2,
+                "price": rng.randrange(4),
             }
             batch.append((key, documents[key]))
         office.write(*batch)
 
     def change_rights() -> None:
-        who, team = chance.choice(people), chance.choice(("red", "blue"))
-        match chance.randrange(5):
+        who, team = rng.choice(people), rng.choice(("red", "blue"))
+        match rng.randrange(5):
             case 0:
                 office.do("SPAWN m: Member { who = $who, team = $team }", who=who, team=team)
             case 1:
@@ -397,10 +397,10 @@ async def whatever_happens(office: Office, seed: int) -> None:
                 office.do(
                     "MATCH p: Person WHERE p.id = $who SET p.region = $region",
                     who=who,
-                    region=chance.choice(("north", "south")),
+                    region=rng.choice(("north", "south")),
                 )
             case 3:
-                admin = chance.random() < 0.3
+                admin = rng.random() < 0.3
                 office.do("MATCH p: Person WHERE p.id = $who SET p.admin = $admin", who=who, admin=admin)
             case _:
                 office.do('MATCH p: Person WHERE p.id = $who SET p.name = "another"', who=who)
@@ -412,9 +412,7 @@ async def whatever_happens(office: Office, seed: int) -> None:
     ):
         clients = {office.ann: one, office.bob: two}
         for _ in range(50):
-            match chance.choice(
-                ("write", "write", "batch", "batch", "rights", "rights", "die", "come", "cut")
-            ):
+            match rng.choice(("write", "write", "batch", "batch", "rights", "rights", "die", "come", "cut")):
                 case "write":
                     write()
                 case "batch":
@@ -423,11 +421,11 @@ async def whatever_happens(office: Office, seed: int) -> None:
                     change_rights()
                 case "die":
                     write()
-                    office.pipeline.crash_after_changes = chance.randint(1, 3)
+                    office.pipeline.crash_after_changes = rng.randint(1, 3)
                     await asyncio.to_thread(office.pipeline.step)
                 case "come" if len(watching) < 8:
-                    actor = chance.choice(people)
-                    order = chance.choice(("", " [ordering: causal]"))
+                    actor = rng.choice(people)
+                    order = rng.choice(("", " [ordering: causal]"))
                     text = f"WATCH o: shop::orders{order} RETURN o.id, o.price"
                     watching.append(Onlooker(office, clients[actor].watch(text), actor))
                 case "cut":

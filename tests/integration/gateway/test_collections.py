@@ -193,20 +193,20 @@ class Follower:
 
 async def whatever_happens(shop: Shop, seed: int) -> None:
     """Subscribers come, join and go; batches die in the middle and run again; lines break; a picture stays true."""
-    chance = Random(seed)
+    rng = Random(seed)
     documents: dict[str, int] = {}
     followers: list[Follower] = []
 
     def write() -> None:
         batch: list[tuple[str, dict[str, Any] | None]] = []
-        for _ in range(chance.randint(1, 12)):
-            key = f"k{chance.randrange(8)}"
-            if chance.random() < 0.2:
+        for _ in range(rng.randint(1, 12)):
+            key = f"k{rng.randrange(8)}"
+            if rng.random() < 0.2:
                 documents.pop(key, None)
                 batch.append((key, None))
             else:
-                documents[key] = chance.randrange(10)
-                batch.append((key, {"n": documents[key], "noise": chance.random()}))
+                documents[key] = rng.randrange(10)
+                batch.append((key, {"n": documents[key], "noise": rng.random()}))
         shop.write(*batch)
 
     async with (
@@ -215,7 +215,7 @@ async def whatever_happens(shop: Shop, seed: int) -> None:
         connect(shop.server.url) as whole,
     ):
         for _ in range(60):
-            match chance.choice(
+            match rng.choice(
                 ("write", "write", "batch", "batch", "hidden", "die", "come", "come", "go", "cut")
             ):
                 case "write":
@@ -226,11 +226,11 @@ async def whatever_happens(shop: Shop, seed: int) -> None:
                     await asyncio.to_thread(shop.pipeline.step, publish=False)
                 case "die":
                     write()
-                    shop.pipeline.crash_after_changes = chance.randint(1, 4)
+                    shop.pipeline.crash_after_changes = rng.randint(1, 4)
                     await asyncio.to_thread(shop.pipeline.step)
                 case "come":
-                    least, order = chance.choice((0, 5)), chance.choice(("", " [ordering: causal]"))
-                    client = chance.choice((broken, whole))
+                    least, order = rng.choice((0, 5)), rng.choice(("", " [ordering: causal]"))
+                    client = rng.choice((broken, whole))
                     text = f"WATCH o: shop::orders WHERE o.n >= {least}{order} RETURN o.id, o.n"
                     followers.append(Follower(client.watch(text), least, causal=bool(order)))
                 case "go":

@@ -103,7 +103,7 @@ class SparkDriver:
             return self._plan()
         lines = [line for line in self._lines if line]
         if lines:
-            self._storm.arrive(*self._storm.chance.choice(lines).pop(0))
+            self._storm.arrive(*self._storm.rng.choice(lines).pop(0))
         elif self._checkpoint.committed > self._batch:
             self.ended = True
         else:
@@ -150,11 +150,11 @@ class Follower:
         """Subscribe, or go on where it was."""
         if self.gateway not in self._storm.gateways:
             self.gateway, self._moved = (
-                self._storm.chance.choice(self._storm.gateways),
+                self._storm.rng.choice(self._storm.gateways),
                 self._token is not None,
             )
         wire = self.gateway.wire
-        self._client = client = wire.client(gateway=self._storm.chance.randrange(len(wire.boards)))
+        self._client = client = wire.client(gateway=self._storm.rng.randrange(len(wire.boards)))
         if self._token is not None:
             seqs = {str(partition): seq for partition, seq in self._chain.seqs.items()}
             client.send("resume", id="s", token=self._token, lastSeq=seqs)
@@ -169,7 +169,7 @@ class Follower:
         if client is None:
             return
         received = client.mailbox.received
-        for _ in range(self._storm.chance.randint(0, len(received))):
+        for _ in range(self._storm.rng.randint(0, len(received))):
             self._take(received.popleft())
             if self._client is not client:
                 return
@@ -297,8 +297,8 @@ class Gateway:
 
 
 class Storm:
-    def __init__(self, chance: Random, directory: Path, *, losses: bool) -> None:
-        self.chance, self.losses = chance, losses
+    def __init__(self, rng: Random, directory: Path, *, losses: bool) -> None:
+        self.rng, self.losses = rng, losses
         self._home = directory
         self.journal = open_journal(directory)
         self.journal.add_source(Source(name="shop", kind="mongodb", address="mongodb://there", partitions=3))
@@ -327,18 +327,18 @@ class Storm:
     # --- what may happen ------------------------------------------------------------------------------------------
 
     def perhaps_write(self) -> None:
-        if self.chance.random() < 0.3:
+        if self.rng.random() < 0.3:
             self.write()
 
     def write(self) -> None:
         events = []
-        for _ in range(self.chance.randint(1, 5)):
-            key = f"k{self.chance.randrange(4)}"
+        for _ in range(self.rng.randint(1, 5)):
+            key = f"k{self.rng.randrange(4)}"
             document: dict[str, Any] | None = None
-            if self.chance.random() < 0.25:
+            if self.rng.random() < 0.25:
                 self.documents.pop(key, None)
             else:
-                self.documents[key] = self.chance.randrange(10)
+                self.documents[key] = self.rng.randrange(10)
                 document = {"n": self.documents[key]}
             self._written += 1
             events.append(
@@ -353,15 +353,15 @@ class Storm:
         self.journal.append("shop", events, None)
 
     def come(self) -> None:
-        self.followers.append(Follower(self, self.chance.choice((0, 5)), causal=self.chance.random() < 0.3))
+        self.followers.append(Follower(self, self.rng.choice((0, 5)), causal=self.rng.random() < 0.3))
 
     def cut(self) -> None:
         if self.followers:
-            self.chance.choice(self.followers).cut()
+            self.rng.choice(self.followers).cut()
 
     def renew(self) -> None:
         """A gateway's process is renewed: everybody there is cut off, and comes back to another one."""
-        gateway = self.chance.choice(self.gateways)
+        gateway = self.rng.choice(self.gateways)
         self._cut_all(gateway)
         gateway.wire.boards.clear()
         gateway.wire.gateway()
@@ -375,7 +375,7 @@ class Storm:
     def leave(self) -> None:
         """One of several ends in good order; what is on its way to it is for nobody."""
         if len(self.gateways) > 1:
-            gateway = self.chance.choice(self.gateways)
+            gateway = self.rng.choice(self.gateways)
             gateway.work()
             self._cut_all(gateway)
             gateway.registrar.leave()
@@ -389,7 +389,7 @@ class Storm:
 
     def read(self) -> None:
         if self.followers:
-            self.chance.choice(self.followers).read()
+            self.rng.choice(self.followers).read()
 
     def publish(self) -> None:
         self._compactor.publish()
@@ -400,7 +400,7 @@ class Storm:
 
     def kill(self) -> None:
         """A new driver begins. The one before goes on for a while, or is gone at once."""
-        if self.chance.random() < 0.5:
+        if self.rng.random() < 0.5:
             self.drivers.clear()
         self.drivers = [*self.drivers[-1:], SparkDriver(self)]
 
@@ -422,7 +422,7 @@ class Storm:
         del self.drivers[:-1]
 
     def drive(self) -> bool:
-        driver = self.chance.choice(self.drivers)
+        driver = self.rng.choice(self.drivers)
         went = driver.step()
         if driver.ended:
             self.drivers.remove(driver)
@@ -446,10 +446,10 @@ class Storm:
         assert isinstance(frame, Deliver | Complete)
         changes = frame.changes if isinstance(frame, Deliver) else []
         while changes:
-            size = self.chance.randint(1, 4)
+            size = self.rng.randint(1, 4)
             yield Deliver(number=1, changes=changes[:size])
             changes = changes[size:]
-        if isinstance(frame, Complete) and self.chance.random() < 0.7:  # nobody waits until it is heard
+        if isinstance(frame, Complete) and self.rng.random() < 0.7:  # nobody waits until it is heard
             yield frame
 
     def arrive(self, gateway: Gateway, frame: Deliver | Complete) -> None:
@@ -482,16 +482,16 @@ class Storm:
 @given(st.integers(0, 2**32), st.booleans())
 @settings(max_examples=60)
 def test_every_picture_is_true_whatever_comes_in_between(seed: int, losses: bool):
-    chance = Random(seed)
+    rng = Random(seed)
     with TemporaryDirectory() as directory:
-        storm = Storm(chance, Path(directory), losses=losses)
+        storm = Storm(rng, Path(directory), losses=losses)
         happenings = [
             *[storm.drive] * 8, *[storm.read] * 3, *[storm.work] * 2, storm.publish, storm.write, storm.write,
             storm.come, storm.cut, storm.renew, storm.kill, storm.bury, storm.tell, storm.join, storm.leave,
             *[storm.pass_over] * losses,
         ]  # fmt: skip
-        for _ in range(chance.randint(10, 120)):
-            chance.choice(happenings)()
+        for _ in range(rng.randint(10, 120)):
+            rng.choice(happenings)()
         storm.settle()
         for follower in storm.followers:
             expected = {key: n for key, n in storm.documents.items() if n >= follower.least}

@@ -25,17 +25,17 @@ KEYS = (1, "1", "a", 2.5, True, "b\0c")
 
 class Storm(SourceStorm):
     def write(self) -> None:
-        collection, key = self.shop.db[self.chance.choice(NAMES)], self.chance.choice(KEYS)
-        match self.chance.randrange(8):
+        collection, key = self.shop.db[self.rng.choice(NAMES)], self.rng.choice(KEYS)
+        match self.rng.randrange(8):
             case 0 | 1 | 2:
-                collection.replace_one({"_id": key}, {"n": self.chance.randrange(99)}, upsert=True)
+                collection.replace_one({"_id": key}, {"n": self.rng.randrange(99)}, upsert=True)
             case 3 | 4:
                 collection.update_one({"_id": key}, {"$inc": {"n": 1}})
             case 5:
                 collection.delete_one({"_id": key})
             case 6:
                 collection.insert_many([{"n": n} for n in range(5)])
-            case _ if self.chance.random() < 0.3:
+            case _ if self.rng.random() < 0.3:
                 collection.drop()
 
     def lose(self) -> None:

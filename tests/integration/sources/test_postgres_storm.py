@@ -24,16 +24,16 @@ BIG = "(SELECT string_agg(md5(m::text || {n}), '') FROM generate_series(1, 120) 
 
 
 class Storm(SourceStorm):
-    def __init__(self, shop: Shop, chance: Random) -> None:
-        super().__init__(shop, chance)
+    def __init__(self, shop: Shop, rng: Random) -> None:
+        super().__init__(shop, rng)
         self.tables = ["orders"]
         self.statements: list[str] = []
 
     # --- what happens
 
     def rows(self, table: str) -> str:
-        n = self.chance.randrange(8)
-        return self.chance.choice(
+        n = self.rng.randrange(8)
+        return self.rng.choice(
             [
                 f"INSERT INTO {table} (id, status, notes) VALUES ({n}, 'a', {BIG.format(n=n)}) ON CONFLICT DO NOTHING",
                 f"INSERT INTO {table} (id, status) SELECT g, 'b' FROM generate_series(1, 12) g ON CONFLICT DO NOTHING",
@@ -46,20 +46,20 @@ class Storm(SourceStorm):
         )
 
     def form(self, table: str) -> str:
-        return self.chance.choice(
+        return self.rng.choice(
             [
                 f"ALTER TABLE {table} REPLICA IDENTITY FULL",
                 f"ALTER TABLE {table} REPLICA IDENTITY DEFAULT",
-                f"ALTER TABLE {table} ADD COLUMN c{self.chance.randrange(10**6)} int DEFAULT 1",
-                f"ALTER TABLE {table} RENAME TO t{self.chance.randrange(10**6)}",
-                f"CREATE TABLE t{self.chance.randrange(10**6)} (id int PRIMARY KEY, status text, notes text)",
+                f"ALTER TABLE {table} ADD COLUMN c{self.rng.randrange(10**6)} int DEFAULT 1",
+                f"ALTER TABLE {table} RENAME TO t{self.rng.randrange(10**6)}",
+                f"CREATE TABLE t{self.rng.randrange(10**6)} (id int PRIMARY KEY, status text, notes text)",
             ]
         )
 
     def write(self) -> None:
-        statements = [self.rows(self.chance.choice(self.tables)) for _ in range(self.chance.randrange(1, 5))]
-        if self.chance.random() < 0.15:
-            statements = [self.form(self.chance.choice(self.tables))]
+        statements = [self.rows(self.rng.choice(self.tables)) for _ in range(self.rng.randrange(1, 5))]
+        if self.rng.random() < 0.15:
+            statements = [self.form(self.rng.choice(self.tables))]
         self.statements += statements
         with suppress(psycopg.errors.UniqueViolation), self.shop.db.transaction():
             for statement in statements:
@@ -77,7 +77,7 @@ class Storm(SourceStorm):
         name = (self.shop.name,)
         with suppress(psycopg.Error):
             self.shop.db.execute(
-                self.chance.choice(
+                self.rng.choice(
                     [
                         "SELECT pg_drop_replication_slot(%s)",
                         "SELECT pg_replication_slot_advance(%s, pg_current_wal_flush_lsn())",

@@ -134,9 +134,9 @@ class _Author:
     def __init__(self, choices: Choices, *, policies: bool, lasting: bool = False) -> None:
         self.choices = choices
         self.lasting = lasting
-        self.immediate = not lasting and choices.chance(20)
+        self.immediate = not lasting and choices.rng(20)
         """Whether some watches see statements before they are committed."""
-        self.ontology = draw_ontology(choices, rules=choices.chance(25), policies=policies)
+        self.ontology = draw_ontology(choices, rules=choices.rng(25), policies=policies)
         self.policies = policies
         self.first_ontology = self.ontology
         self.alive: Named = {}
@@ -171,12 +171,12 @@ class _Author:
 
     def follow(self, query: Query) -> None:
         values = tuple(self.choices.one(hole.options) for hole in query.holes)
-        actor = self.choices.one((None, *self.actors)) if self.policies or self.choices.chance(10) else None
-        initial = "none" if self.choices.chance(10) else "full"
-        immediate = self.immediate and self.choices.chance(60)
+        actor = self.choices.one((None, *self.actors)) if self.policies or self.choices.rng(10) else None
+        initial = "none" if self.choices.rng(10) else "full"
+        immediate = self.immediate and self.choices.rng(60)
         number = len(self.follows)
         made = Follow(number, query, values, actor, initial, immediate=immediate, reliable=self.lasting)
-        if self.lasting and self.choices.chance(40):
+        if self.lasting and self.choices.rng(40):
             made = replace(made, lazy=True)
         self.follows.append(made)
         self.steps.append(made)
@@ -197,7 +197,7 @@ class _Author:
             watch=1,
             manage=2,
             since=1,
-            define=1 if self.choices.chance(50) else 0,
+            define=1 if self.choices.rng(50) else 0,
             restart=2 if self.lasting else 0,
         )
         match form:
@@ -208,7 +208,7 @@ class _Author:
             case "restart":
                 self.steps += [Do(session, "ROLLBACK") for session in sorted(self._open)]
                 self._open.clear()
-                self.steps.append(Restart(self.choices.chance(50)))
+                self.steps.append(Restart(self.choices.rng(50)))
             case "several":
                 self.transaction(self.choices.number(0, WRITERS - 1))
             case "interleaved":
@@ -253,11 +253,11 @@ class _Author:
         self.steps.append(Do(session, "BEGIN"))
         for _ in range(self.choices.number(1, 4)):
             self.steps.append(Do(session, self.change()))
-        if self.choices.chance(20):
+        if self.choices.rng(20):
             self.steps.append(Do(session, "SAVEPOINT here"))
             self.steps += [Do(session, self.change()), Do(session, "ROLLBACK TO here")]
             self.steps.append(Do(session, self.change()))
-        self.steps.append(Do(session, "ROLLBACK" if self.choices.chance(15) else "COMMIT"))
+        self.steps.append(Do(session, "ROLLBACK" if self.choices.rng(15) else "COMMIT"))
 
     def interleave(self, session: int) -> None:
         """A transaction that stays open while others go on."""
@@ -280,7 +280,7 @@ class _Author:
                 return self.link()
             case "unlink" if edges := self._edges():
                 name = self.choices.one(edges)
-                if self.choices.chance(15):
+                if self.choices.rng(15):
                     kind = self.ontology.edge(self.alive[name])
                     return f"UNLINK {kind.name}({', '.join('_' for _ in kind.parameters)})"
                 self.alive.pop(name)
@@ -309,11 +309,11 @@ class _Author:
         if kind in VALUES:
             return literal(self.choices.one(VALUES[kind]))
         fitting = [name for name, its in self.alive.items() if its in self.ontology.concrete(kind)]
-        return f"#{self.choices.one(fitting)}" if fitting and self.choices.chance(80) else "null"
+        return f"#{self.choices.one(fitting)}" if fitting and self.choices.rng(80) else "null"
 
     def _block(self, kind: str, percent: int) -> str:
         attributes = self.ontology.attributes(kind)
-        chosen = [name for name in attributes if self.choices.chance(percent)]
+        chosen = [name for name in attributes if self.choices.rng(percent)]
         inside = ", ".join(f"{name} = {self._value(attributes[name])}" for name in chosen)
         return f" {{ {inside} }}" if inside else ""
 
@@ -321,7 +321,7 @@ class _Author:
         kind = self.choices.one([kind.name for kind in self.ontology.nodes if not kind.abstract])
         block = self._block(kind, 75)
         text = f"SPAWN {self._name('n', kind)}: {kind}{block}"
-        if self.choices.chance(10):
+        if self.choices.rng(10):
             text += f", SPAWN {self._name('n', kind)}: {kind}{block}"
         return text
 
@@ -333,7 +333,7 @@ class _Author:
             if not fitting:
                 return self.spawn()
             targets.append(f"#{self.choices.one(fitting)}")
-        unless = "IF NOT EXISTS " if self.choices.chance(10) else ""
+        unless = "IF NOT EXISTS " if self.choices.rng(10) else ""
         block = self._block(kind.name, 75)
         return f"LINK {unless}{kind.name}({', '.join(targets)}) AS {self._name('e', kind.name)}{block}"
 

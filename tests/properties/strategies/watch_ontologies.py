@@ -42,7 +42,7 @@ class Choices:
                 return name
         raise AssertionError
 
-    def chance(self, percent: int) -> bool:
+    def rng(self, percent: int) -> bool:
         return self.number(0, 99) >= 100 - percent
 
     def some(self, options: Sequence[T], most: int) -> list[T]:
@@ -179,10 +179,10 @@ def draw_ontology(choices: Choices, *, rules: bool, policies: bool) -> Ontology:
 def _nodes(choices: Choices) -> tuple[NodeKind, ...]:
     found: list[NodeKind] = []
     for name in ("A", "B", "C")[: choices.one((1, 1, 2, 2, 3))]:
-        parents = tuple(choices.some([kind.name for kind in found], 2)) if choices.chance(60) else ()
+        parents = tuple(choices.some([kind.name for kind in found], 2)) if choices.rng(60) else ()
         found.append(NodeKind(name, parents))
     inherited = any("A" in kind.parents for kind in found)
-    if inherited and choices.chance(30):
+    if inherited and choices.rng(30):
         found[0] = NodeKind("A", abstract=True)
     return tuple(_with_attributes(choices, found))
 
@@ -215,17 +215,17 @@ def _declared(owned: dict[str, list[tuple[str, str, str]]], name: str) -> bool:
 def _edges(choices: Choices, nodes: tuple[NodeKind, ...]) -> tuple[EdgeKind, ...]:
     types = [kind.name for kind in nodes] + ["any"]
     found = [EdgeKind("to", (choices.one(types), choices.one(types)), _modifiers(choices))]
-    if choices.chance(45):
+    if choices.rng(45):
         weighted = (("w", "Int", ""), ("f", "Float", ""))
         found.append(EdgeKind("has", (choices.one(types), choices.one(types)), (), weighted))
-    if choices.chance(45):
+    if choices.rng(45):
         same = choices.one(types)
         found.append(EdgeKind("near", (same, same), ("symmetric",), (("w", "Int", ""),)))
-    if choices.chance(25):
+    if choices.rng(25):
         found.append(EdgeKind("flag", (choices.one(types),)))
-    if choices.chance(20):
+    if choices.rng(20):
         found.append(EdgeKind("tri", (choices.one(types), choices.one(types), choices.one(types))))
-    if choices.chance(35):
+    if choices.rng(35):
         target = choices.one([f"edge<{kind.name}>" for kind in found])
         found.append(EdgeKind("on", (target, choices.one(types))))
     return tuple(found)
@@ -263,10 +263,10 @@ _MAY_WATCH = "policy watching: ON META SPAWN(_Watch) ALLOW IF true"
 def _policies(choices: Choices, ontology: Ontology) -> list[str]:
     found = [_MAY_WATCH]
     for kind in ontology.nodes:
-        if choices.chance(80):
+        if choices.rng(80):
             found += draw_node_policy(choices, ontology, kind.name, len(found))
     for edge in ontology.edges:
-        if choices.chance(25):
+        if choices.rng(25):
             verdict = choices.one(("ALLOW", "DENY"))
             about = ("e.w > 1",) if edge.attributes else ()
             condition = choices.one((*about, _about_actor(choices, ontology)))

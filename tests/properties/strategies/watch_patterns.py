@@ -115,9 +115,9 @@ class PatternWriter:
     def node(self) -> str:
         names = [kind.name for kind in self.ontology.nodes]
         types: tuple[str, ...] = (self.choices.one(names),)
-        if self.choices.chance(15):
+        if self.choices.rng(15):
             types = ("any",)
-        elif len(names) > 1 and self.choices.chance(20):
+        elif len(names) > 1 and self.choices.rng(20):
             types = tuple(dict.fromkeys((*types, self.choices.one(names))))
         return self.declare(types)
 
@@ -130,7 +130,7 @@ class PatternWriter:
     def edge(self) -> str:
         kind = self.choices.one(self.ontology.edges)
         text = f"{kind.name}({', '.join(self.targets(kind))})"
-        if self.choices.chance(30):
+        if self.choices.rng(30):
             name = self.fresh()
             self.own.append(Variable(name, (kind.name,), frozenset({kind.name}), is_edge=True))
             text += f" AS {name}"
@@ -166,7 +166,7 @@ class PatternWriter:
         )
         match form:
             case "known":
-                near = [v for v in known if v not in self.own] if self.choices.chance(50) else known
+                near = [v for v in known if v not in self.own] if self.choices.rng(50) else known
                 return self.choices.one(near or known).name
             case "wild":
                 return "_"
@@ -208,15 +208,15 @@ class PatternWriter:
     def exists(self) -> str:
         inner = PatternWriter(self.choices, self.ontology, self.named, outer=self)
         pattern = inner.pattern(2)
-        where = f" WHERE {inner.condition(1)}" if self.choices.chance(50) else ""
+        where = f" WHERE {inner.condition(1)}" if self.choices.rng(50) else ""
         return f"{self.choices.one(('', 'NOT '))}EXISTS({pattern}{where})"
 
     def fold(self, name: str) -> str:
         inner = PatternWriter(self.choices, self.ontology, self.named, outer=self)
         pattern = inner.node()
-        if self.choices.chance(80):
+        if self.choices.rng(80):
             pattern += f", {inner.edge()}"
-        where = f" WHERE {inner.condition(1)}" if self.choices.chance(40) else ""
+        where = f" WHERE {inner.condition(1)}" if self.choices.rng(40) else ""
         return f"{name}({pattern}{where})"
 
     def count(self) -> str:
@@ -246,15 +246,15 @@ class PatternWriter:
         if not readable:
             return self.other()
         followed = self.followed()
-        text, kind = self.choices.one(followed if followed and self.choices.chance(20) else readable)
+        text, kind = self.choices.one(followed if followed and self.choices.rng(20) else readable)
         if kind == "Bool":
             return f"{text} {self.choices.one(('=', '!='))} {self.choices.one(('true', 'false'))}"
         alike = [other for other, its in readable if its == kind and other != text]
-        if alike and self.choices.chance(20):
+        if alike and self.choices.rng(20):
             return f"{text} {self.choices.one(('=', '!=', '<', '>='))} {self.choices.one(alike)}"
         op = self.choices.one(("=", "=", "=", ">", "<", ">=", "<=", "!="))
         constant = self.hole(VALUES[kind][:-1])
-        return f"{constant} {op} {text}" if self.choices.chance(15) else f"{text} {op} {constant}"
+        return f"{constant} {op} {text}" if self.choices.rng(15) else f"{text} {op} {constant}"
 
     def other(self) -> str:
         nodes = [variable for variable in self.variables if not variable.is_edge]
@@ -267,7 +267,7 @@ class PatternWriter:
             case "among" if readable:
                 text, kind = self.choices.one(readable)
                 values = VALUES[kind]
-                if self.choices.chance(50):
+                if self.choices.rng(50):
                     items = ", ".join(self.hole(values[:-1]) for _ in range(2))
                     return f"{text} IN [{items}]"
                 return f"{text} IN {self.hole((values[:2], values[1:3], values[:1], ()))}"

@@ -72,8 +72,8 @@ class Query:
 def draw_query(choices: Choices, ontology: Ontology, named: Named) -> Query:
     writer = PatternWriter(choices, ontology, named)
     pattern = "()" if choices.number(0, 39) == 39 else writer.pattern(choices.one((1, 1, 2, 2, 3, 4)))
-    where = writer.condition() if choices.chance(60) else None
-    narrowed = writer.condition(1) if choices.chance(12) else None
+    where = writer.condition() if choices.rng(60) else None
+    narrowed = writer.condition(1) if choices.rng(12) else None
     if pattern == "()":
         returns: tuple[str, ...] = (f"{writer.count()} AS c0", f"{writer.exists()} AS c1")
         return Query(pattern, where, narrowed, returns, (), tuple(writer.holes), "rows")
@@ -81,11 +81,11 @@ def draw_query(choices: Choices, ontology: Ontology, named: Named) -> Query:
     returns, keys = _groups(writer) if kind == "groups" else (_rows(writer, kind), 0)
     readable = writer.readable("Int", "String")
     order = None
-    if kind == "rows" and readable and choices.chance(15):
+    if kind == "rows" and readable and choices.rng(15):
         order = f"{choices.one(readable)[0]} {choices.one(('ASC', 'DESC'))}"
     variables = tuple(variable.name for variable in writer.own)
     given = len(writer.holes)
-    other = writer.condition(1) if choices.chance(30) else None
+    other = writer.condition(1) if choices.rng(30) else None
     holes = tuple(hole if hole.number < given else replace(hole, form="literal") for hole in writer.holes)
     return Query(pattern, where, narrowed, returns, variables, holes, kind, keys, order, other)
 
@@ -96,7 +96,7 @@ def draw_query(choices: Choices, ontology: Ontology, named: Named) -> Query:
 def _rows(writer: PatternWriter, kind: str) -> tuple[str, ...]:
     choices = writer.choices
     found = [f"{_value(writer)} AS c{place}" for place in range(choices.number(1, 3))]
-    if kind == "rows" and writer.own and choices.chance(60):
+    if kind == "rows" and writer.own and choices.rng(60):
         ids = [f"{variable.name}.id AS ids{place}" for place, variable in enumerate(writer.own)]
         found += [*ids, "1 AS ids_end"]
     return tuple(found)
@@ -182,8 +182,8 @@ def _aggregate(writer: PatternWriter) -> str:
         case "distinct" if scalars:
             return f"COUNT(DISTINCT {choices.one(scalars)[0]})"
         case "number" if numbers:
-            where = f" WHERE {writer.condition(1)}" if choices.chance(25) else ""
-            distinct = "DISTINCT " if choices.chance(20) else ""
+            where = f" WHERE {writer.condition(1)}" if choices.rng(25) else ""
+            distinct = "DISTINCT " if choices.rng(20) else ""
             return f"{choices.one(('SUM', 'AVG'))}({distinct}{choices.one(numbers)[0]}{where})"
         case "extreme" if scalars:
             return f"{choices.one(('MIN', 'MAX'))}({choices.one(scalars)[0]})"

@@ -28,7 +28,7 @@ from vedette.handshake.error_patterns import (
     pattern_keys,
 )
 from vedette.handshake.exclusions import Exclusion, ExclusionType, exclusion_from_pattern, find_exclusion
-from vedette.handshake.failures import Failure, FailureKind, FaultDomain, classify_failure, decide_retry
+from vedette.handshake.failures import Failure, FailureKind, FaultDomain, classify_failure
 from vedette.handshake.health import (
     AdmissionVerdict,
     DisabledBy,
@@ -43,7 +43,7 @@ from vedette.handshake.health import (
     reset_errors,
 )
 from vedette.handshake.priority import effective_priority
-from vedette.handshake.retry import backoff_delay, backoff_milliseconds
+from vedette.handshake.retry import backoff_delay, backoff_milliseconds, decide_retry
 
 NOW = datetime(2024, 1, 1, 12, tzinfo=UTC)
 CONFIG = HealthConfig()
@@ -83,8 +83,8 @@ def test_a_network_error_doubles_the_backoff_within_the_cap(errors: int, seconds
 
 
 def test_jitter_goes_both_ways_and_may_exceed_the_cap() -> None:
-    chance = Random(7)
-    seconds = [backoff_delay(50, BackoffConfig(), chance).total_seconds() for _ in range(500)]
+    rng = Random(7)
+    seconds = [backoff_delay(50, BackoffConfig(), rng).total_seconds() for _ in range(500)]
     assert 270 <= min(seconds) < 280
     assert 320 < max(seconds) <= 330
 

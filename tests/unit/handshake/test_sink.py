@@ -5,13 +5,14 @@ from __future__ import annotations
 from datetime import UTC, datetime, timedelta
 
 from vedette.handshake.circuit_breaker import (
+    SINK_BREAKER,
     CircuitBreaker,
     CircuitState,
+    admit_tasks,
     record_breaker_failure,
     record_breaker_success,
 )
-from vedette.handshake.sink import SINK_BREAKER, admit_tasks
-from vedette.handshake.throughput import ThroughputMeter
+from vedette.handshake.degradation import ThroughputMeter
 
 NOW = datetime(2024, 1, 1, tzinfo=UTC)
 

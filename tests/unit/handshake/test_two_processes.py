@@ -56,17 +56,16 @@ def test_no_capacity_is_granted_twice(file: Path) -> None:
 
 
 def test_a_reset_acts_on_a_running_daemon_at_once(file: Path) -> None:
-    daemon = start(file, "wait", 3)
+    daemon = start(file, "wait", 2)
     assert daemon.stdin is not None
     assert daemon.stdout is not None
 
-    def ask() -> tuple[int, int]:
+    def errors_seen_by_daemon() -> int:
         assert daemon.stdin is not None
         assert daemon.stdout is not None
         daemon.stdin.write("\n")
         daemon.stdin.flush()
-        errors, version = daemon.stdout.readline().split()
-        return int(errors), int(version)
+        return int(daemon.stdout.readline())
 
     with HandshakeTables(file, health=HealthConfig()) as command_line:
         for number in range(4):
@@ -80,13 +79,9 @@ def test_a_reset_acts_on_a_running_daemon_at_once(file: Path) -> None:
                     kind=FailureKind.DATA,
                 ),
             )
-        errors, before = ask()
-        assert errors == 4
+        assert errors_seen_by_daemon() == 4
         command_line.reset_errors("w")
-        errors, after = ask()
-        assert errors == 0
-        assert after != before, "the daemon can tell that somebody else wrote"
-        assert ask() == (0, after)
+        assert errors_seen_by_daemon() == 0
     finish(daemon)
 
 

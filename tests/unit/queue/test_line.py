@@ -135,19 +135,19 @@ class SerialLineMachine(LineMachine):
 @settings(max_examples=10, deadline=None)
 def test_a_line_of_many_blocks(seed: int, ranks: int) -> None:
     """Long enough that blocks are split, used up and thrown together."""
-    chance = Random(seed)
+    rng = Random(seed)
     line, waiting = SortedLine(), []
     for number in range(6_000):
-        who = Stander(number, (chance.randrange(ranks),))
+        who = Stander(number, (rng.randrange(ranks),))
         line.add(who)
         waiting.append(who)
         if number % 3 == 0:
-            expected = nsmallest(chance.randrange(1, 4), waiting, key=lambda who: who.turn)
+            expected = nsmallest(rng.randrange(1, 4), waiting, key=lambda who: who.turn)
             assert line.pop(len(expected)) == expected
             for who in expected:
                 waiting.remove(who)
         elif number % 7 == 0:
-            line.remove(waiting.pop(chance.randrange(len(waiting))))
+            line.remove(waiting.pop(rng.randrange(len(waiting))))
     line.validate()
     assert line.pop(len(waiting) + 1) == sorted(waiting, key=lambda who: who.turn)
     assert line.pop(1) == []

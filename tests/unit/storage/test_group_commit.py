@@ -546,9 +546,9 @@ def test_no_wake_up_is_lost(seed: int) -> None:
             told[1][1] += 1
 
     def session(number: int) -> None:
-        chance = random.Random(seed * 100 + number)
+        rng = random.Random(seed * 100 + number)
         for _ in range(150):
-            match chance.choice(["wait", "wait", "callback", "hasty"]):
+            match rng.choice(["wait", "wait", "callback", "hasty"]):
                 case "wait":
                     writer.commit()
                 case "callback":
@@ -558,7 +558,7 @@ def test_no_wake_up_is_lost(seed: int) -> None:
                 case "hasty":
                     tick = writer.submit()
                     try:
-                        gate.wait_durable(tick, chance.choice([0, 0.0001, 0.001]))
+                        gate.wait_durable(tick, rng.choice([0, 0.0001, 0.001]))
                     except TimeoutError:
                         gate.wait_durable(tick, PATIENCE)
 

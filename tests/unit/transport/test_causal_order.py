@@ -43,7 +43,7 @@ BATCHES = st.lists(st.lists(st.integers(1, 4), max_size=6), max_size=6)
 
 
 @given(BATCHES, st.integers(1, 3), st.randoms(use_true_random=False), st.booleans())
-def test_in_the_order_of_the_journal_whatever_the_pace(batches, shares, chance, retried):
+def test_in_the_order_of_the_journal_whatever_the_pace(batches, shares, rng, retried):
     """Partitions of different shares arrive interleaved at will; a batch may come twice, from its beginning."""
     desk, hold, offset = ChangeReceiver(), CausalBuffer[int](), 0
     handed: list[int] = []
@@ -59,7 +59,7 @@ def test_in_the_order_of_the_journal_whatever_the_pace(batches, shares, chance, 
                 for share, line in enumerate(frames):
                     line.append(Complete(offset=offset, share=share, shares=shares, version=1))
             while any(frames):
-                line = chance.choice([line for line in frames if line])
+                line = rng.choice([line for line in frames if line])
                 for output in desk.receive(line.pop(0)):
                     if isinstance(output, BatchCompleted):
                         handed += hold.release_up_to(output.offset)

@@ -167,9 +167,9 @@ def _server_starts_daemon(directory: Path) -> bool:
 def find_watch(tables: HandshakeTables, named: str) -> WatchRow:
     """By its id or its path; the path may be relative, as the shell completes it."""
     from vedette.errors import FolderError
-    from vedette.handshake.config import is_text
+    from vedette.handshake.validation import is_utf8
 
-    if not is_text(named):
+    if not is_utf8(named):
         raise CommandFailed(f"No watch is called {named!r}: names are UTF-8. `wqm watch list` shows all.")
     try:
         return tables.find_watch(named)

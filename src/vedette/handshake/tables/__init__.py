@@ -1,8 +1,7 @@
-"""The handshake's state in SQLite: one truth for the daemon, the command line and a curious person.
+"""The state of the handshake in SQLite, shared by the daemon, the command line and any SQLite tool.
 
-`HandshakeTables` is the way in. Each verb applies a machine to the rows it concerns inside one transaction, so that
-what two processes do at the same time is as if one came after the other, and a reset is never overwritten by a
-stale copy.
+`HandshakeTables` applies a state machine to its rows inside one transaction. Concurrent changes by two processes are
+serialised, and a reset is never overwritten with an older state.
 """
 
 from vedette.handshake.tables.handshake_db import HandshakeTables

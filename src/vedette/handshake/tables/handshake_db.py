@@ -1,4 +1,4 @@
-"""`handshake.db`: watches, their health, error patterns and exclusions; every verb is one transaction."""
+"""`handshake.db`: folder watches, their health, error patterns and exclusions. Every method is one transaction."""
 
 from __future__ import annotations
 
@@ -19,8 +19,6 @@ from vedette.handshake.config import (
     HealthConfig,
     PatternConfig,
     WatchFolderConfig,
-    refuse_collection,
-    refuse_unless,
 )
 from vedette.handshake.error_patterns import ErrorPattern, PatternType, add_occurrence, pattern_keys
 from vedette.handshake.exclusions import Exclusion, exclusion_from_pattern
@@ -38,14 +36,15 @@ from vedette.handshake.tables import sql
 from vedette.handshake.tables.rows import (
     WatchRow,
     config_values,
-    exclusion_from,
+    exclusion_from_row,
     health_values,
-    pattern_from,
+    pattern_from_row,
     timestamp_text,
     watch_from_row,
 )
 from vedette.handshake.tables.schema import APPLICATION_ID, MIGRATIONS
 from vedette.handshake.tables.system_state import SystemState
+from vedette.handshake.validation import check_collection_name, require
 from vedette.storage.sqlite.shared_file import SharedFile
 
 __all__ = ["FILE_NAME", "HandshakeTables", "RecordedOutcomes"]
@@ -56,19 +55,20 @@ FILE_NAME = "handshake.db"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RecordedOutcomes:
-    """What became of a watch by what its files did."""
+    """The effect of recorded file outcomes on a watch."""
 
     health: WatchHealth
-    excluded: tuple[Exclusion, ...]
-    """Files that failed so often in a row that they are left alone from now on."""
-    opened: bool
-    """Whether its circuit opened by this."""
+    new_exclusions: tuple[Exclusion, ...]
+    """Exclusions of files that failed too often in a row."""
+    circuit_opened: bool
+    """True if the circuit breaker opened."""
 
 
 class HandshakeTables:
-    """The tables in `path`, made when it is not there. Any number of processes may have them open.
+    """The tables of `handshake.db`. Several processes may use them at the same time.
 
-    The usual mistake: to read a row, decide, and write later. Every verb here reads and writes in one transaction.
+    Every method reads, decides and writes in one transaction. Do not read a row, decide, and write it later: another
+    process may have changed the row.
     """
 
     def __init__(
@@ -78,26 +78,22 @@ class HandshakeTables:
         clock: Clock | None = None,
         health: HealthConfig | None = None,
         patterns: PatternConfig | None = None,
-        chance: Random | None = None,
+        rng: Random | None = None,
         degradation: DegradationConfig | None = None,
         coordinator: CoordinatorConfig | None = None,
     ) -> None:
         self._clock = clock or SystemClock()
         self._health, self._patterns = health or HealthConfig(), patterns or PatternConfig()
-        self._chance = chance or system_random()
+        self._rng = rng or system_random()
         self._file = SharedFile(path, APPLICATION_ID, MIGRATIONS)
         self.system_state = SystemState(
             self._file, self._clock, degradation=degradation, coordinator=coordinator
         )
-        """Degradation, the breaker of the sink, capacity."""
+        """Degradation, the sink's breaker and capacity."""
 
     @property
     def path(self) -> Path:
         return self._file.path
-
-    def data_version(self) -> int:
-        """Changes when another process has written: what was read before may be out of date."""
-        return self._file.data_version()
 
     def close(self) -> None:
         self._file.close()
@@ -108,56 +104,51 @@ class HandshakeTables:
     def __exit__(self, *_: object) -> None:
         self.close()
 
-    # ---- watches
+    # Watches
 
     def add_watch(self, config: WatchFolderConfig) -> WatchRow:
-        """A new watch; E4502 when the id is taken, or no store would take the collection."""
-        refuse_collection(config.collection)
+        """Add a watch. Raises E4502 if the id exists or the collection name is not allowed."""
+        check_collection_name(config.collection)
         with self._file.write_transaction(durable=True) as db:
             taken = db.execute(sql.GET_WATCH, (config.watch_id,)).fetchone()
-            refuse_unless(taken is None, "watch_id", config.watch_id, "an id that no watch has yet")
+            require(taken is None, "watch_id", config.watch_id, "an id that no other watch has")
             _insert(db, config, timestamp_text(self._clock.now()))
             return self._row(db, config.watch_id)
 
-    def save_watch(self, config: WatchFolderConfig) -> WatchRow:
-        """Write the configuration of a watch that is there. Its health, and whether it is enabled, stay as they are."""
-        with self._file.write_transaction(durable=True) as db:
-            self._row(db, config.watch_id)
-            values = (*config_values(config), timestamp_text(self._clock.now()), config.watch_id)
-            db.execute(sql.SAVE_WATCH, values)
-            return self._row(db, config.watch_id)
-
     def register_source(self, config: WatchFolderConfig) -> WatchRow:
-        """Make the watch, or write where it is now if it is there: for sources that come up with every start.
+        """Add the row of a source, or update its address. Called at every start.
 
-        The rest, such as its priority, stays as somebody has set it.
+        Other values, such as the priority, are kept.
         """
         with self._file.write_transaction(durable=True) as db:
             now = timestamp_text(self._clock.now())
             if db.execute(sql.GET_WATCH, (config.watch_id,)).fetchone() is None:
                 _insert(db, config, now)
             else:
-                kept = self._row(db, config.watch_id).config
-                moved = replace(kept, path=config.path, collection=config.collection)
+                stored = self._row(db, config.watch_id).config
+                moved = replace(stored, path=config.path, collection=config.collection)
                 db.execute(sql.SAVE_WATCH, (*config_values(moved), now, config.watch_id))
             return self._row(db, config.watch_id)
 
     def update_watch(self, watch_id: str, **changes: Any) -> WatchRow:
-        """Change some fields of the configuration, and none of those that somebody else changes meanwhile."""
+        """Change fields of the configuration. Other fields keep the values of concurrent changes."""
         fixed = sorted({"watch_id", "enabled"} & set(changes))
-        refuse_unless(
-            not fixed, "changes", fixed, "other fields (enable and disable have verbs of their own)"
+        require(
+            not fixed,
+            "changes",
+            fixed,
+            "other fields; `watch_id` is fixed, and `enabled` is changed by enable and disable",
         )
         with self._file.write_transaction(durable=True) as db:
             before = self._row(db, watch_id).config
             config = replace(before, **changes)
             if config.collection != before.collection:
-                refuse_collection(config.collection)
+                check_collection_name(config.collection)
             db.execute(sql.SAVE_WATCH, (*config_values(config), timestamp_text(self._clock.now()), watch_id))
             return self._row(db, watch_id)
 
     def remove_watch(self, watch_id: str) -> None:
-        """With its patterns and exclusions."""
+        """Remove the watch with its error patterns and exclusions."""
         with self._file.write_transaction(durable=True) as db:
             self._row(db, watch_id)
             db.execute(sql.REMOVE_WATCH, (watch_id,))
@@ -167,12 +158,12 @@ class HandshakeTables:
             return [watch_from_row(row) for row in _rows(db, sql.WATCHES)]
 
     def watch(self, watch_id: str) -> WatchRow:
-        """E4501 when there is none."""
+        """Return the watch. Raises E4501 if it does not exist."""
         with self._file.read_transaction() as db:
             return self._row(db, watch_id)
 
     def find_watch(self, id_or_path: str) -> WatchRow:
-        """By id, else by path; E4501 when there is none or the path has several."""
+        """Find a watch by id or path. Raises E4501 if there is none, or if several watches have the path."""
         with self._file.read_transaction() as db:
             rows = _rows(db, sql.GET_WATCH, id_or_path) or _rows(db, sql.BY_PATH, id_or_path)
         if len(rows) > 1:
@@ -180,18 +171,18 @@ class HandshakeTables:
             raise FolderError(
                 "E4501",
                 f"several watches have the path {id_or_path}: name one of {ids}",
-                fields={"path": id_or_path},
+                fields={"path": id_or_path, "matches": [row["watch_id"] for row in rows]},
             )
         if not rows:
-            raise _unknown(id_or_path)
+            raise _unknown_watch_error(id_or_path)
         return watch_from_row(rows[0])
 
-    # ---- health
+    # Health
 
     def record_outcomes(
         self, watch_id: str, *, succeeded: Sequence[str] = (), failed: Sequence[Failure] = ()
     ) -> RecordedOutcomes:
-        """What files of a watch did, successes first. Only failures that are charged to the watch count."""
+        """Record file outcomes, successes first. Only failures in the fault domain of the watch count."""
         charged = [failure for failure in failed if failure.policy.fault_domain is FaultDomain.WATCH]
         with self._file.write_transaction() as db:
             before = health = self._row(db, watch_id).health
@@ -202,15 +193,13 @@ class HandshakeTables:
             excluded: list[Exclusion] = []
             for failure in charged:
                 network = failure.kind is FailureKind.NETWORK
-                health = record_error(
-                    health, now, failure.message, self._health, self._chance, network=network
-                )
+                health = record_error(health, now, failure.message, self._health, self._rng, network=network)
                 excluded += self._count_patterns(db, watch_id, failure)
             self._put_health(db, watch_id, health)
             opened = (
                 health.circuit.state is CircuitState.OPEN and before.circuit.state is not CircuitState.OPEN
             )
-            return RecordedOutcomes(health=health, excluded=tuple(excluded), opened=opened)
+            return RecordedOutcomes(health=health, new_exclusions=tuple(excluded), circuit_opened=opened)
 
     def record_error(self, watch_id: str, failure: Failure) -> RecordedOutcomes:
         return self.record_outcomes(watch_id, failed=[failure])
@@ -219,14 +208,14 @@ class HandshakeTables:
         return self.record_outcomes(watch_id, succeeded=[path]).health
 
     def mark_healthy(self, watch_id: str) -> WatchHealth:
-        """One success that makes it healthy at once, past the machine (ruling 5): for tests and repairs."""
+        """Record one success and make the watch healthy at once, bypassing the gradual recovery."""
         now = self._clock.now()
-        return self._step(
+        return self._update_health(
             watch_id, lambda health: record_success(reset_errors(health, now), now, self._health)
         )
 
     def refresh_watch(self, watch_id: str) -> WatchRow:
-        """The row as it is now; a circuit whose cooldown is over has become half open."""
+        """Return the current row. A circuit whose cooldown has ended becomes half open."""
         with self._file.write_transaction() as db:
             row = self._row(db, watch_id)
             health = end_cooldown(row.health, self._clock.now(), self._health)
@@ -236,7 +225,10 @@ class HandshakeTables:
             return self._row(db, watch_id)
 
     def reset_errors(self, watch_id: str, *, clear_patterns: bool = False) -> WatchHealth:
-        """Healthy and the circuit closed; totals and `enabled` stay. Acts on a running daemon at its next step."""
+        """Make the watch healthy and close its circuit.
+
+        Keeps totals and `enabled`. A running daemon sees it at its next step.
+        """
         now = self._clock.now()
         with self._file.write_transaction(durable=True) as db:
             health = reset_errors(self._row(db, watch_id).health, now)
@@ -247,41 +239,41 @@ class HandshakeTables:
 
     def enable_watch(self, watch_id: str) -> WatchHealth:
         now = self._clock.now()
-        return self._step(watch_id, lambda health: enable(health, now), durable=True)
+        return self._update_health(watch_id, lambda health: enable(health, now), durable=True)
 
     def disable_watch(self, watch_id: str) -> WatchHealth:
-        return self._step(watch_id, disable, durable=True)
+        return self._update_health(watch_id, disable, durable=True)
 
-    # ---- what the daemon and the command line tell each other
+    # Requests to the daemon, and its reports
 
     def pause_watch(self, watch_id: str) -> WatchRow:
-        """Changes are noted and wait."""
-        return self._note(watch_id, "paused_at", timestamp_text(self._clock.now()))
+        """Pause the watch: changes are recorded but not processed."""
+        return self._set_column(watch_id, "paused_at", timestamp_text(self._clock.now()))
 
     def resume_watch(self, watch_id: str) -> WatchRow:
-        return self._note(watch_id, "paused_at", None)
+        return self._set_column(watch_id, "paused_at", None)
 
     def request_rescan(self, watch_id: str) -> WatchRow:
-        """Ask for a comparison of the whole folder with what is known of it."""
-        return self._note(watch_id, "rescan_requested_at", timestamp_text(self._clock.now()))
+        """Request a complete scan of the folder."""
+        return self._set_column(watch_id, "rescan_requested_at", timestamp_text(self._clock.now()))
 
     def record_scan(self, watch_id: str, began_at: datetime) -> WatchRow:
-        """A scan that began then is done; a request from before is met by it, a later one stays."""
+        """Record a finished scan. Clears a rescan request that is older than the scan; a later request is kept."""
         with self._file.write_transaction() as db:
             row = self._row(db, watch_id)
             asked = row.rescan_requested_at
-            met = asked is not None and asked <= began_at
-            left = None if met else timestamp_text(asked)
+            is_met = asked is not None and asked <= began_at
+            remaining = None if is_met else timestamp_text(asked)
             statement = "UPDATE watch_folders SET last_scan = ?, rescan_requested_at = ? WHERE watch_id = ?"
-            db.execute(statement, (timestamp_text(began_at), left, watch_id))
+            db.execute(statement, (timestamp_text(began_at), remaining, watch_id))
             return self._row(db, watch_id)
 
     def set_watch_mode(self, watch_id: str, mode: str) -> WatchRow:
-        """`native` or `polling`."""
-        return self._note(watch_id, "watch_mode", mode)
+        """Store the mode of the watcher: `native` or `polling`."""
+        return self._set_column(watch_id, "watch_mode", mode)
 
     def set_availability(self, watch_id: str, reason: str | None) -> WatchRow:
-        """None: the folder is there. Else why it is not, with the moment when that was first seen."""
+        """Store why the folder is unavailable, with the time since when; None if it is available."""
         with self._file.write_transaction() as db:
             row = self._row(db, watch_id)
             since = None if reason is None else timestamp_text(row.unavailable_since or self._clock.now())
@@ -291,46 +283,46 @@ class HandshakeTables:
             db.execute(statement, (since, reason, watch_id))
             return self._row(db, watch_id)
 
-    # ---- patterns and exclusions
+    # Error patterns and exclusions
 
     def patterns(self, watch_id: str) -> list[ErrorPattern]:
-        """Systematic ones first."""
+        """Return the error patterns of a watch, systematic ones first."""
         with self._file.read_transaction() as db:
             self._row(db, watch_id)
-            return [pattern_from(row) for row in _rows(db, sql.PATTERNS, watch_id)]
+            return [pattern_from_row(row) for row in _rows(db, sql.PATTERNS, watch_id)]
 
     def exclusions(self, watch_id: str, *, also_expired: bool = False) -> list[Exclusion]:
         with self._file.read_transaction() as db:
             self._row(db, watch_id)
-            found = [exclusion_from(row) for row in _rows(db, sql.EXCLUSIONS, watch_id)]
+            found = [exclusion_from_row(row) for row in _rows(db, sql.EXCLUSIONS, watch_id)]
         now = self._clock.now()
         return [each for each in found if also_expired or each.is_active(now)]
 
     def add_exclusion(self, watch_id: str, exclusion: Exclusion) -> None:
         with self._file.write_transaction(durable=True) as db:
             self._row(db, watch_id)
-            _exclude(db, watch_id, exclusion)
+            _upsert_exclusion(db, watch_id, exclusion)
 
     def remove_exclusions(self, watch_id: str, value: str) -> list[Exclusion]:
-        """Those that were lifted, whatever their type; with a file its count of failures is forgotten as well."""
+        """Remove and return the exclusions of a value, of any type. The failure count of a file is cleared too."""
         with self._file.write_transaction(durable=True) as db:
             self._row(db, watch_id)
-            found = [exclusion_from(row) for row in _rows(db, sql.EXCLUSIONS, watch_id)]
-            lifted = [each for each in found if each.value == value]
-            for each in lifted:
+            found = [exclusion_from_row(row) for row in _rows(db, sql.EXCLUSIONS, watch_id)]
+            removed = [each for each in found if each.value == value]
+            for each in removed:
                 db.execute(sql.DELETE_EXCLUSION, (watch_id, str(each.type), each.value))
                 db.execute(sql.DELETE_FILE_PATTERN, (watch_id, each.value))
-            return lifted
+            return removed
 
-    # ---- inside
+    # Helpers
 
     def _row(self, db: sqlite3.Connection, watch_id: str) -> WatchRow:
         rows = _rows(db, sql.GET_WATCH, watch_id)
         if not rows:
-            raise _unknown(watch_id)
+            raise _unknown_watch_error(watch_id)
         return watch_from_row(rows[0])
 
-    def _step(
+    def _update_health(
         self, watch_id: str, step: Callable[[WatchHealth], WatchHealth], *, durable: bool = False
     ) -> WatchHealth:
         with self._file.write_transaction(durable=durable) as db:
@@ -341,20 +333,22 @@ class HandshakeTables:
     def _put_health(self, db: sqlite3.Connection, watch_id: str, health: WatchHealth) -> None:
         db.execute(sql.UPDATE_HEALTH, (*health_values(health), timestamp_text(self._clock.now()), watch_id))
 
-    def _note(self, watch_id: str, column: str, value: str | None) -> WatchRow:
+    def _set_column(self, watch_id: str, column: str, value: str | None) -> WatchRow:
         with self._file.write_transaction(durable=True) as db:
             self._row(db, watch_id)
-            db.execute(f"UPDATE watch_folders SET {column} = ? WHERE watch_id = ?", (value, watch_id))  # noqa: S608 - a name of ours
+            db.execute(f"UPDATE watch_folders SET {column} = ? WHERE watch_id = ?", (value, watch_id))  # noqa: S608 - the column name is a constant
             return self._row(db, watch_id)
 
     def _count_patterns(self, db: sqlite3.Connection, watch_id: str, failure: Failure) -> Iterable[Exclusion]:
         for key in pattern_keys(failure):
             rows = _rows(db, sql.GET_PATTERN, watch_id, str(key.type), key.value)
-            pattern = add_occurrence(pattern_from(rows[0]) if rows else None, key, failure, self._patterns)
+            pattern = add_occurrence(
+                pattern_from_row(rows[0]) if rows else None, key, failure, self._patterns
+            )
             _put_pattern(db, watch_id, pattern)
             exclusion = exclusion_from_pattern(pattern, self._clock.now())
             if exclusion is not None and key.type is PatternType.FILE_REPEATED:
-                _exclude(db, watch_id, exclusion)
+                _upsert_exclusion(db, watch_id, exclusion)
                 yield exclusion
 
 
@@ -385,7 +379,7 @@ def _put_pattern(db: sqlite3.Connection, watch_id: str, pattern: ErrorPattern) -
     db.execute(sql.ADD_PATTERN, values)
 
 
-def _exclude(db: sqlite3.Connection, watch_id: str, exclusion: Exclusion) -> None:
+def _upsert_exclusion(db: sqlite3.Connection, watch_id: str, exclusion: Exclusion) -> None:
     values = (
         watch_id,
         str(exclusion.type),
@@ -399,7 +393,9 @@ def _exclude(db: sqlite3.Connection, watch_id: str, exclusion: Exclusion) -> Non
     db.execute(sql.UPSERT_EXCLUSION, values)
 
 
-def _unknown(name: str) -> FolderError:
+def _unknown_watch_error(name: str) -> FolderError:
     return FolderError(
-        "E4501", f"no watch has the id or path {name}: `wqm watch list` shows all", fields={"watch": name}
+        "E4501",
+        f"no watch has the id or path {name}; `wqm watch list` shows all watches",
+        fields={"watch": name},
     )

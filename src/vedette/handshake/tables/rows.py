@@ -1,4 +1,4 @@
-"""Rows of the handshake's tables as records, and back."""
+"""Conversion between rows of `handshake.db` and records."""
 
 from __future__ import annotations
 
@@ -28,9 +28,9 @@ __all__ = [
     "config_values",
     "degradation_from_json",
     "degradation_to_json",
-    "exclusion_from",
+    "exclusion_from_row",
     "health_values",
-    "pattern_from",
+    "pattern_from_row",
     "timestamp_text",
     "watch_from_row",
 ]
@@ -48,7 +48,7 @@ CONFIG_COLUMNS = (
     "library_name",
     "watch_priority",
 )
-"""What `save_watch` writes. Whether a watch is enabled belongs to its health once it exists."""
+"""Columns of the configuration. `enabled` is part of the health of an existing watch."""
 HEALTH_COLUMNS = (
     "enabled",
     "disabled_by",
@@ -76,15 +76,14 @@ class WatchRow:
     created_at: datetime
     updated_at: datetime
     last_scan: datetime | None
-    """When the whole folder was last compared with what was known of it."""
+    """Time of the last complete scan."""
     paused_at: datetime | None
-    """Since when it is paused by hand: changes are noted, nothing is processed."""
+    """Since when a user paused the watch: changes are recorded but not processed."""
     rescan_requested_at: datetime | None
     watch_mode: str | None
-    """`native` or `polling`; None until a daemon has watched it."""
+    """`native` or `polling`; None before a daemon has watched the folder."""
     unavailable_since: datetime | None
     unavailable_reason: str | None
-    metadata: Mapping[str, Any]
 
     @property
     def watch_id(self) -> str:
@@ -121,7 +120,7 @@ def watch_from_row(row: Mapping[str, Any]) -> WatchRow:
             library_name=row["library_name"],
             watch_priority=row["watch_priority"],
         ),
-        health=_health_from(row),
+        health=_health_from_row(row),
         created_at=parse_timestamp(row["created_at"]),
         updated_at=parse_timestamp(row["updated_at"]),
         last_scan=parse_optional_timestamp(row["last_scan"]),
@@ -130,11 +129,10 @@ def watch_from_row(row: Mapping[str, Any]) -> WatchRow:
         watch_mode=row["watch_mode"],
         unavailable_since=parse_optional_timestamp(row["unavailable_since"]),
         unavailable_reason=row["unavailable_reason"],
-        metadata=json.loads(row["metadata"]),
     )
 
 
-def _health_from(row: Mapping[str, Any]) -> WatchHealth:
+def _health_from_row(row: Mapping[str, Any]) -> WatchHealth:
     by = row["disabled_by"]
     return WatchHealth(
         health_status=HealthStatus(row["health_status"]),
@@ -149,7 +147,7 @@ def _health_from(row: Mapping[str, Any]) -> WatchHealth:
             consecutive_errors=row["consecutive_errors"],
             error_times=tuple(timestamp_from_text(text) for text in json.loads(row["recent_errors"])),
             opened_at=parse_optional_timestamp(row["circuit_opened_at"]),
-            passed_trials=row["circuit_trials"],
+            successful_probes=row["circuit_trials"],
         ),
         enabled=bool(row["enabled"]),
         disabled_by=None if by is None else DisabledBy(by),
@@ -157,7 +155,7 @@ def _health_from(row: Mapping[str, Any]) -> WatchHealth:
 
 
 def config_values(config: WatchFolderConfig) -> tuple[Any, ...]:
-    """In the order of CONFIG_COLUMNS."""
+    """Return the values of CONFIG_COLUMNS, in that order."""
     return (
         config.path,
         config.collection,
@@ -174,7 +172,7 @@ def config_values(config: WatchFolderConfig) -> tuple[Any, ...]:
 
 
 def health_values(health: WatchHealth) -> tuple[Any, ...]:
-    """In the order of HEALTH_COLUMNS."""
+    """Return the values of HEALTH_COLUMNS, in that order."""
     return (
         int(health.enabled),
         None if health.disabled_by is None else str(health.disabled_by),
@@ -188,12 +186,12 @@ def health_values(health: WatchHealth) -> tuple[Any, ...]:
         timestamp_text(health.last_success_at),
         str(health.circuit.state),
         timestamp_text(health.circuit.opened_at),
-        health.circuit.passed_trials,
+        health.circuit.successful_probes,
         json.dumps([timestamp_to_text(moment) for moment in health.circuit.error_times]),
     )
 
 
-def pattern_from(row: Mapping[str, Any]) -> ErrorPattern:
+def pattern_from_row(row: Mapping[str, Any]) -> ErrorPattern:
     return ErrorPattern(
         key=PatternKey(PatternType(row["pattern_type"]), row["pattern_key"]),
         occurrence_count=row["occurrence_count"],
@@ -205,7 +203,7 @@ def pattern_from(row: Mapping[str, Any]) -> ErrorPattern:
     )
 
 
-def exclusion_from(row: Mapping[str, Any]) -> Exclusion:
+def exclusion_from_row(row: Mapping[str, Any]) -> Exclusion:
     return Exclusion(
         type=ExclusionType(row["exclusion_type"]),
         value=row["exclusion_value"],
@@ -254,7 +252,7 @@ def circuit_to_json(circuit: CircuitBreaker) -> str:
             "state": circuit.state,
             "consecutive_errors": circuit.consecutive_errors,
             "opened_at": timestamp_text(circuit.opened_at),
-            "passed_trials": circuit.passed_trials,
+            "passed_trials": circuit.successful_probes,
         }
     )
 
@@ -265,7 +263,7 @@ def circuit_from_json(text: str) -> CircuitBreaker:
         state=CircuitState(record["state"]),
         consecutive_errors=record["consecutive_errors"],
         opened_at=parse_optional_timestamp(record["opened_at"]),
-        passed_trials=record["passed_trials"],
+        successful_probes=record["passed_trials"],
     )
 
 

@@ -1,20 +1,20 @@
-"""The format of `handshake.db`, version by version. Written out here before any code uses it.
+"""The format of `handshake.db`, by version.
 
-    watch_folders         one row per watch: its configuration, and what happened to it
-    watch_error_patterns  what its failures have in common
-    watch_exclusions      what of it is left alone
+    watch_folders         one row per folder watch or source: configuration and health
+    watch_error_patterns  properties that several failures share
+    watch_exclusions      paths that are not processed
     system_state          named JSON values of the whole daemon:
                           graceful_degradation_state   level, entered_at, last_check_at, queue_depth, throughput,
                                                        memory_usage, paused_watch_ids, polling_interval_multiplier,
                                                        recovery_step
-                          sink_circuit                 the breaker of the sink
-                          queue_capacity               what each watch holds, and whether the queue throttles
-    file_tasks            the queue as its owner last saw it; the tasks themselves are nodes of the graph
-    ingestion_queue       the same as a view: status and age as of now
-    queue_requests        what other processes ask of the queue's owner, and its answers
+                          sink_circuit                 the circuit breaker of the sink
+                          queue_capacity               queued tasks by watch, and whether throttling is on
+    file_tasks            the file queue as its owner last wrote it; the tasks are nodes of a graph
+    ingestion_queue       the same as a view, with the current status and age
+    queue_requests        requests of other processes to the owner of the queue, and its answers
 
-Every moment is UTC text with milliseconds and `Z`, so that texts compare as moments do (ruling 25). JSON is text too.
-A migration is never edited once it was released; a new one goes to the end.
+Timestamps are UTC text with milliseconds and `Z`, so they sort by time. JSON values are text too
+(docs/design/decisions/0057-handshake-tables.md).
 """
 
 from __future__ import annotations
@@ -24,14 +24,14 @@ from vedette.storage.sqlite.migrations import Migration
 __all__ = ["APPLICATION_ID", "MIGRATIONS", "TASK_ORDER", "task_status"]
 
 APPLICATION_ID = 0x56444853
-"""`VDHS`: what the file command and SQLite show for this file."""
+"""`VDHS` in ASCII; identifies the file."""
 
 TASK_ORDER = "dead_at IS NOT NULL, operation != 'delete', priority DESC, queued_at, number"
-"""As tasks are claimed when high priorities go first; dead letters last."""
+"""The order of high-first claims; dead letters are last."""
 
 
 def task_status(now: str) -> str:
-    """SQL: the status of a row of `file_tasks` at a moment, itself a piece of SQL."""
+    """Return SQL for the status of a row of `file_tasks` at the time `now`, an SQL expression."""
     return f"""CASE WHEN dead_at IS NOT NULL THEN 'dead'
                 WHEN lease_until > {now} THEN 'in_progress'
                 WHEN due_at > {now} THEN 'delayed' ELSE 'pending' END"""

@@ -1,4 +1,4 @@
-"""The handshake's numbers as a data directory sets them: tables of `vedette.toml`, by the names that the records have.
+"""Settings of the handshake: tables of `vedette.toml` whose keys are the fields of the configuration records.
 
 [degradation]                [backoff]                    [coordinator]
 memory_warning = 0.6         max_delay_ms = 60000         total_capacity = 20000
@@ -17,9 +17,9 @@ from vedette.handshake.config import (
     CoordinatorConfig,
     DegradationConfig,
     HealthConfig,
-    refuse_unless,
 )
 from vedette.handshake.tables.handshake_db import FILE_NAME, HandshakeTables
+from vedette.handshake.validation import require
 from vedette.settings import load_handshake_tables
 
 __all__ = ["HandshakeSettings"]
@@ -35,7 +35,7 @@ class HandshakeSettings:
 
     @classmethod
     def load(cls, directory: Path) -> Self:
-        """E4502 for a name that no record has, or a value that makes no sense."""
+        """Read the settings of a data directory. Raises E4502 for an unknown name or an invalid value."""
         tables = load_handshake_tables(directory)
         return cls(
             degradation=_record(DegradationConfig(), "degradation", tables),
@@ -48,7 +48,7 @@ class HandshakeSettings:
         return HealthConfig(backoff=self.backoff)
 
     def open(self, directory: Path, clock: Clock | None = None) -> HandshakeTables:
-        """The tables of a data directory, with these numbers."""
+        """Open the tables of a data directory with these settings."""
         return HandshakeTables(
             directory / FILE_NAME,
             clock=clock,
@@ -61,5 +61,5 @@ class HandshakeSettings:
 def _record(default: Record, name: str, tables: Mapping[str, Mapping[str, Any]]) -> Record:
     values, known = tables.get(name, {}), {each.name for each in fields(default)}
     for key, value in values.items():
-        refuse_unless(key in known, f"{name}.{key}", value, f"one of {', '.join(sorted(known))}")
+        require(key in known, f"{name}.{key}", value, f"one of {', '.join(sorted(known))}")
     return replace(default, **values)

@@ -1,7 +1,8 @@
-"""Sources in the handshake: MongoDB, PostgreSQL and the graph's log have health, backoff, breaker and priority, too.
+"""Health of database sources: MongoDB, PostgreSQL and the graph's log.
 
-Each has a row in `watch_folders`, of the type `source` and with the id `source:NAME`, so that `wqm watch list` shows it
-and `pause`, `disable`, `reset-errors`, `update --priority` act on it: at once, for the row is read before every look.
+Each source has a row in `watch_folders` of type `source` with the id `source:NAME`. `wqm watch list` shows it, and
+`pause`, `disable`, `reset-errors` and `update --priority` apply to it at once, because the row is read before every
+poll.
 """
 
 from __future__ import annotations
@@ -21,13 +22,13 @@ from vedette.sources.records import Source
 
 __all__ = ["StoredSourceHealth", "source_watch", "source_watch_id"]
 
-_LOOK_SECONDS = 0.2
-"""Between two looks at the row of a source that is read."""
-_WAIT_SECONDS = 0.5
-"""Between two looks at the row of one that is not."""
-_SUCCESS_SECONDS = 60.0
-"""A healthy source notes its success so often; others note each."""
-_KINDS = {"E6104": FailureKind.NETWORK, "E6106": FailureKind.PERMISSION}
+_CHECK_INTERVAL_SECONDS = 0.2
+"""Interval between two reads of the row of an active source."""
+_WAITING_CHECK_SECONDS = 0.5
+"""Interval between two reads of the row of a source that must wait."""
+_SUCCESS_INTERVAL_SECONDS = 60.0
+"""Interval between two recorded successes of a healthy source. Other sources record every success."""
+_FAILURE_KIND_BY_CODE = {"E6104": FailureKind.NETWORK, "E6106": FailureKind.PERMISSION}
 
 
 def source_watch_id(name: str) -> str:
@@ -44,18 +45,18 @@ def source_watch(source: Source) -> WatchFolderConfig:
 
 
 class StoredSourceHealth:
-    """`vedette.sources.reader.SourceHealth`, kept in the tables."""
+    """Implements `vedette.sources.reader.SourceHealth` with a row of `watch_folders`."""
 
     def __init__(
         self,
         source: Source,
         tables: HandshakeTables,
         clock: Clock,
-        chance: Random,
+        rng: Random,
         health: HealthConfig | None = None,
     ) -> None:
         self._id = source_watch_id(source.name)
-        self._tables, self._clock, self._chance = tables, clock, chance
+        self._tables, self._clock, self._rng = tables, clock, rng
         self._health = health or HealthConfig()
         self._failures = 0
         self._next_check = self._next_success_write = clock.monotonic()
@@ -65,23 +66,23 @@ class StoredSourceHealth:
         now = self._clock.monotonic()
         if now < self._next_check:
             return 0.0
-        self._next_check = now + _LOOK_SECONDS
+        self._next_check = now + _CHECK_INTERVAL_SECONDS
         row = self._tables.refresh_watch(self._id)
-        held = (
+        is_paused = (
             row.paused_at is not None or self._id in self._tables.system_state.degradation().paused_watch_ids
         )
-        if held or not check_admission(row.health, self._clock.now(), 0, self._health).is_allowed:
+        if is_paused or not check_admission(row.health, self._clock.now(), 0, self._health).is_allowed:
             self._next_check = now
-            return _WAIT_SECONDS
+            return _WAITING_CHECK_SECONDS
         if row.health.health_status is not HealthStatus.HEALTHY:
-            self._next_success_write = now  # each success brings it a step further
+            self._next_success_write = now  # every success improves the health by one step
         return 0.0
 
     def record_success(self) -> None:
         self._failures = 0
         now = self._clock.monotonic()
         if now >= self._next_success_write:
-            self._next_success_write = now + _SUCCESS_SECONDS
+            self._next_success_write = now + _SUCCESS_INTERVAL_SECONDS
             self._tables.record_success(self._id, "")
 
     def record_failure(self, error: VedetteError) -> float:
@@ -90,15 +91,15 @@ class StoredSourceHealth:
         self._tables.record_error(
             self._id,
             Failure(
-                path="",  # it has no files: nothing to exclude
+                path="",  # a source has no files to exclude
                 error_type=error.code,
                 message=error.text,
                 at=self._clock.now(),
-                kind=_KINDS.get(error.code, FailureKind.UNKNOWN),
+                kind=_FAILURE_KIND_BY_CODE.get(error.code, FailureKind.UNKNOWN),
             ),
         )
-        return quick_pause(self._failures, self._chance)
+        return quick_pause(self._failures, self._rng)
 
     def unregister(self) -> None:
-        with suppress(FolderError):  # E4501: somebody was quicker
+        with suppress(FolderError):  # E4501: another process removed it
             self._tables.remove_watch(self._id)

@@ -1,4 +1,4 @@
-"""The SQL of the handshake's tables. Names and places of values only: no value is ever part of a statement's text."""
+"""SQL statements of `handshake.db`. Values are always parameters."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ __all__ = [
 _ALL = ("watch_id", *CONFIG_COLUMNS, *HEALTH_COLUMNS, "created_at", "updated_at")
 
 ADD_WATCH = f"INSERT INTO watch_folders ({', '.join(_ALL)}) VALUES ({', '.join('?' * len(_ALL))})"  # noqa: S608
-# Never INSERT OR REPLACE: that deletes the row first, and with it the patterns and exclusions below it (ruling 23).
+# Not INSERT OR REPLACE: it deletes the row first, and with it the patterns and exclusions that refer to it.
 SAVE_WATCH = (
     f"UPDATE watch_folders SET {', '.join(f'{name} = ?' for name in CONFIG_COLUMNS)}, updated_at = ?"  # noqa: S608
     " WHERE watch_id = ?"

@@ -1,4 +1,4 @@
-"""What concerns the whole daemon, in `system_state`: degradation, the breaker of the sink, capacity."""
+"""State of the whole daemon in the table `system_state`: degradation, the sink's breaker, capacity."""
 
 from __future__ import annotations
 
@@ -6,8 +6,15 @@ import sqlite3
 from collections.abc import Callable, Iterable, Mapping
 
 from vedette.clock import Clock
-from vedette.handshake.capacity import Capacity, Grant, reconcile, release, request, withdrawn
-from vedette.handshake.circuit_breaker import CircuitBreaker, record_breaker_failure, record_breaker_success
+from vedette.handshake.capacity import Capacity, Grant, reconcile, release, request
+from vedette.handshake.circuit_breaker import (
+    SINK_BREAKER,
+    CircuitBreaker,
+    SinkAdmission,
+    admit_tasks,
+    record_breaker_failure,
+    record_breaker_success,
+)
 from vedette.handshake.config import CircuitConfig, CoordinatorConfig, DegradationConfig
 from vedette.handshake.degradation import (
     Degradation,
@@ -16,7 +23,6 @@ from vedette.handshake.degradation import (
     apply_observation,
     decide_pauses,
 )
-from vedette.handshake.sink import SINK_BREAKER, SinkAdmission, admit_tasks
 from vedette.handshake.tables import sql
 from vedette.handshake.tables.rows import (
     capacity_from_json,
@@ -37,7 +43,7 @@ CAPACITY_KEY = "queue_capacity"
 
 
 class SystemState:
-    """Each verb reads, decides and writes in one transaction, so that no grant is given twice."""
+    """Reads, decides and writes in one transaction per method, so that no capacity is granted twice."""
 
     def __init__(
         self,
@@ -53,28 +59,31 @@ class SystemState:
         self._coordinator = coordinator or CoordinatorConfig()
         self._sink = sink
 
-    # ---- degradation
+    # Degradation
 
     def degradation(self) -> Degradation:
         with self._file.read_transaction() as db:
             return self._load_degradation(db)
 
     def check_load(self, load: LoadObservation, watches: Iterable[tuple[str, int]]) -> PauseDecision:
-        """One check: the level, and who is paused or resumed by it. `watches`: enabled ones, effective priorities."""
+        """Update the level and the paused watches.
+
+        `watches` has the id and effective priority of every enabled watch.
+        """
         with self._file.write_transaction() as db:
             state = apply_observation(self._load_degradation(db), load, self._clock.now(), self._degradation)
             decision = decide_pauses(state, watches, self._degradation)
             self._put(db, DEGRADATION_KEY, degradation_to_json(decision.state))
             return decision
 
-    # ---- the sink
+    # Sink
 
     def sink_breaker(self) -> CircuitBreaker:
         with self._file.read_transaction() as db:
             return self._load_sink(db)
 
     def admit_sink_tasks(self, wanted: int, in_flight: int) -> SinkAdmission:
-        """How many tasks may be taken from the queue now."""
+        """Return how many tasks may be claimed from the queue now."""
         with self._file.write_transaction() as db:
             before = self._load_sink(db)
             answer = admit_tasks(before, wanted, in_flight, self._clock.now(), self._sink)
@@ -83,42 +92,42 @@ class SystemState:
             return answer
 
     def record_sink_failure(self) -> CircuitBreaker:
-        return self._sink_step(lambda circuit: record_breaker_failure(circuit, self._clock.now(), self._sink))
+        return self._update_sink(
+            lambda circuit: record_breaker_failure(circuit, self._clock.now(), self._sink)
+        )
 
     def record_sink_success(self) -> CircuitBreaker:
-        return self._sink_step(lambda circuit: record_breaker_success(circuit, self._clock.now(), self._sink))
+        return self._update_sink(
+            lambda circuit: record_breaker_success(circuit, self._clock.now(), self._sink)
+        )
 
-    # ---- capacity
+    # Capacity
 
     def capacity(self) -> Capacity:
         with self._file.read_transaction() as db:
             return self._load_capacity(db)
 
     def request_capacity(self, watch_id: str, count: int, queue_depth: int) -> Grant:
-        """All of it or nothing. What is refused stays with the watch, which asks again."""
+        """Grant the whole request or nothing. A refused watch keeps its paths and asks again."""
         with self._file.write_transaction() as db:
             grant = request(self._load_capacity(db), watch_id, count, queue_depth, self._coordinator)
             self._put(db, CAPACITY_KEY, capacity_to_json(grant.capacity))
             return grant
 
     def release_capacity(self, watch_id: str, count: int, queue_depth: int) -> Capacity:
-        return self._capacity_step(
+        return self._update_capacity(
             lambda capacity: release(capacity, watch_id, count, queue_depth, self._coordinator)
         )
 
-    def withdraw_capacity(self, watch_id: str, queue_depth: int) -> Capacity:
-        """All that a watch holds."""
-        return self._capacity_step(
-            lambda capacity: withdrawn(capacity, watch_id, queue_depth, self._coordinator)
+    def reconcile_capacity(self, held: Mapping[str, int], queue_depth: int) -> Capacity:
+        """Replace the counts by the actual number of queued tasks per watch."""
+        return self._update_capacity(
+            lambda capacity: reconcile(capacity, held, queue_depth, self._coordinator)
         )
 
-    def reconcile_capacity(self, held: Mapping[str, int], queue_depth: int) -> Capacity:
-        """What each watch has in the queue is what it holds, whatever was noted before."""
-        return self._capacity_step(lambda capacity: reconcile(capacity, held, queue_depth, self._coordinator))
+    # Helpers
 
-    # ---- inside
-
-    def _sink_step(self, step: Callable[[CircuitBreaker], CircuitBreaker]) -> CircuitBreaker:
+    def _update_sink(self, step: Callable[[CircuitBreaker], CircuitBreaker]) -> CircuitBreaker:
         with self._file.write_transaction() as db:
             before = self._load_sink(db)
             circuit = step(before)
@@ -126,7 +135,7 @@ class SystemState:
                 self._put(db, SINK_KEY, circuit_to_json(circuit))
             return circuit
 
-    def _capacity_step(self, step: Callable[[Capacity], Capacity]) -> Capacity:
+    def _update_capacity(self, step: Callable[[Capacity], Capacity]) -> Capacity:
         with self._file.write_transaction() as db:
             capacity = step(self._load_capacity(db))
             self._put(db, CAPACITY_KEY, capacity_to_json(capacity))

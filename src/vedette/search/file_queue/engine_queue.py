@@ -25,8 +25,8 @@ from vedette.change import Event
 from vedette.engine.database import Database
 from vedette.engine.session.watch_handle import WatchHandle
 from vedette.errors import FolderError, StoreError, WatchError
-from vedette.handshake.failures import MAX_REDELIVERIES
-from vedette.handshake.fairness import PriorityRotation
+from vedette.handshake.priority import PriorityRotation
+from vedette.handshake.retry import MAX_REDELIVERIES
 from vedette.search.file_queue.requests import QueueRequest, QueueRequests
 from vedette.search.file_queue.task_nodes import TASK_COLUMNS, TaskNodes, merge_tasks
 from vedette.search.file_queue.task_records import TaskRecords

@@ -12,7 +12,8 @@ from datetime import datetime, timedelta
 from enum import StrEnum
 from typing import Protocol
 
-from vedette.handshake.config import HIGHEST_PRIORITY, refuse_unless
+from vedette.handshake.config import HIGHEST_PRIORITY
+from vedette.handshake.validation import require
 
 __all__ = [
     "FILE_TASK_ONTOLOGY",
@@ -63,7 +64,7 @@ class FileTask:
 
     def __post_init__(self) -> None:
         if not 0 <= self.priority <= HIGHEST_PRIORITY:
-            refuse_unless(False, "priority", self.priority, f"from 0 to {HIGHEST_PRIORITY}")
+            require(False, "priority", self.priority, f"from 0 to {HIGHEST_PRIORITY}")
         object.__setattr__(self, "key", f"{self.collection}\n{self.path}")
 
 

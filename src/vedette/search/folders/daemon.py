@@ -16,12 +16,11 @@ from vedette.clock import Clock
 from vedette.errors import FolderError
 from vedette.handshake.circuit_breaker import CircuitState
 from vedette.handshake.config import WatchFolderConfig, WatchType
-from vedette.handshake.degradation import LoadObservation
+from vedette.handshake.degradation import LoadObservation, ThroughputMeter
 from vedette.handshake.priority import effective_priority
 from vedette.handshake.tables import HandshakeTables
 from vedette.handshake.tables.rows import WatchRow
 from vedette.handshake.tables.settings import HandshakeSettings
-from vedette.handshake.throughput import ThroughputMeter
 from vedette.search.file_queue.tasks import FileQueue, TaskStatus
 from vedette.search.folders.intake import FolderIntake
 from vedette.search.folders.process_memory import memory_usage

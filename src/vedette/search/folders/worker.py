@@ -17,9 +17,10 @@ from typing import Protocol
 from vedette.clock import Clock, system_random
 from vedette.errors import FolderError
 from vedette.handshake.config import BackoffConfig, HealthConfig
-from vedette.handshake.failures import Failure, FaultDomain, decide_retry
+from vedette.handshake.degradation import ThroughputMeter
+from vedette.handshake.failures import Failure, FaultDomain
+from vedette.handshake.retry import decide_retry
 from vedette.handshake.tables import HandshakeTables
-from vedette.handshake.throughput import ThroughputMeter
 from vedette.search.file_queue.tasks import ClaimedTask, FileOperation, FileQueue
 from vedette.search.folders.intake import deferral_reason
 from vedette.search.ingestion import FileIngestor, FileOutcome, IngestRequest
@@ -64,7 +65,7 @@ class IngestWorker:
         batch: int = 64,
         health: HealthConfig | None = None,
         backoff: BackoffConfig | None = None,
-        chance: Random | None = None,
+        rng: Random | None = None,
         throughput: ThroughputMeter | None = None,
         bulk: BulkIngestor | None = None,
     ) -> None:
@@ -72,7 +73,7 @@ class IngestWorker:
         self._tables, self._queue, self._ingestion, self._clock = tables, queue, ingestion, clock
         self._worker_id, self._batch = worker_id, batch
         self._health, self._backoff = health or HealthConfig(), backoff or BackoffConfig()
-        self._chance = chance or system_random()
+        self._rng = rng or system_random()
         self._throughput = throughput
 
     def step(self) -> StepReport:
@@ -137,12 +138,12 @@ class IngestWorker:
                 recorded = self._tables.record_outcomes(watch_id, succeeded=fine, failed=failed)
             except FolderError:
                 continue  # removed meanwhile
-            if recorded.opened:
+            if recorded.circuit_opened:
                 log.warning(
                     "The circuit breaker of a watch opened; the watch is disabled until the cooldown ends",
                     extra={"action": "watch.disabled", "watch_id": watch_id},
                 )
-            for exclusion in recorded.excluded:
+            for exclusion in recorded.new_exclusions:
                 log.warning(
                     "A file failed repeatedly and is excluded: %s",
                     exclusion.value,
@@ -182,7 +183,7 @@ class IngestWorker:
 
     def _nack(self, claim: ClaimedTask, failure: Failure) -> bool:
         """Whether it is tried again."""
-        decision = decide_retry(failure, claim.failed_attempts + 1, self._backoff, self._chance)
+        decision = decide_retry(failure, claim.failed_attempts + 1, self._backoff, self._rng)
         self._queue.nack(
             claim.claim_id,
             error=failure.message,

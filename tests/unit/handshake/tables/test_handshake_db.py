@@ -41,7 +41,7 @@ def clock() -> ManualClock:
 
 @pytest.fixture
 def tables(tmp_path: Path, clock: ManualClock) -> Iterator[HandshakeTables]:
-    with HandshakeTables(tmp_path / "handshake.db", clock=clock, chance=Random(5)) as opened:
+    with HandshakeTables(tmp_path / "handshake.db", clock=clock, rng=Random(5)) as opened:
         opened.add_watch(WATCH)
         yield opened
 
@@ -61,12 +61,12 @@ def test_a_watch_is_read_back_as_it_was_written(tables: HandshakeTables, clock: 
 
 
 def test_health_in_the_table_is_health_in_memory(tables: HandshakeTables, clock: ManualClock) -> None:
-    chance, config, health = Random(5), HealthConfig(), WatchHealth()
+    rng, config, health = Random(5), HealthConfig(), WatchHealth()
     events = "eeeesessssseeeeeeeeeeeeeeeeeeeees"
     for event in events:
         clock.advance(7)
         if event == "e":
-            health = record_error(health, clock.now(), "/srv/docs/x is damaged", config, chance)
+            health = record_error(health, clock.now(), "/srv/docs/x is damaged", config, rng)
             tables.record_error("docs", failure(clock, "/srv/docs/x"))
         else:
             health = record_success(health, clock.now(), config)
@@ -81,8 +81,7 @@ def test_saving_a_configuration_touches_nothing_else(tables: HandshakeTables, cl
     before = tables.watch("docs")
     assert tables.patterns("docs")
     assert tables.exclusions("docs")
-    tables.save_watch(replace(WATCH, watch_priority=1, enabled=False))
-    tables.update_watch("docs", debounce_seconds=9.0)
+    tables.update_watch("docs", watch_priority=1, debounce_seconds=9.0)
     after = tables.watch("docs")
     assert after.health == before.health
     assert (after.config.watch_priority, after.config.debounce_seconds) == (1, 9.0)
@@ -127,17 +126,17 @@ def test_removing_a_watch_removes_what_belongs_to_it(tables: HandshakeTables, cl
 
 def test_the_fifth_failure_in_a_row_excludes_a_file_once(tables: HandshakeTables, clock: ManualClock) -> None:
     for _ in range(4):
-        assert tables.record_error("docs", failure(clock)).excluded == ()
+        assert tables.record_error("docs", failure(clock)).new_exclusions == ()
     tables.record_success("docs", "/srv/docs/a.pdf")
     for _ in range(4):
-        assert tables.record_error("docs", failure(clock)).excluded == ()
-    (made,) = tables.record_error("docs", failure(clock)).excluded
+        assert tables.record_error("docs", failure(clock)).new_exclusions == ()
+    (made,) = tables.record_error("docs", failure(clock)).new_exclusions
     assert (made.value, made.error_count, made.is_permanent) == ("/srv/docs/a.pdf", 5, True)
     tables.record_error("docs", failure(clock))
     assert [each.error_count for each in tables.exclusions("docs")] == [6], "counted, not added up"
     assert tables.remove_exclusions("docs", "/srv/docs/a.pdf")[0].value == "/srv/docs/a.pdf"
     assert tables.exclusions("docs") == []
-    assert tables.record_error("docs", failure(clock)).excluded == (), "its count begins anew"
+    assert tables.record_error("docs", failure(clock)).new_exclusions == (), "its count begins anew"
 
 
 @pytest.mark.parametrize("kind", [FailureKind.SINK, FailureKind.GONE])
@@ -234,7 +233,7 @@ def test_capacity_is_kept(tables: HandshakeTables) -> None:
     assert tables.system_state.request_capacity("docs", 2_000, 0).granted
     assert not tables.system_state.request_capacity("docs", 1, 0).granted
     assert tables.system_state.release_capacity("docs", 500, 0).tasks_by_watch == {"docs": 1_500}
-    assert tables.system_state.withdraw_capacity("docs", 0).tasks_by_watch == {}
+    assert tables.system_state.release_capacity("docs", 2_000, 0).tasks_by_watch == {}
     assert tables.system_state.reconcile_capacity({"docs": 3, "logs": 0}, 3).tasks_by_watch == {"docs": 3}
     assert tables.system_state.reconcile_capacity({"docs": 3}, 8_000).throttling
     assert tables.system_state.reconcile_capacity({}, 5_000).throttling, "until it falls below the low mark"
@@ -242,7 +241,7 @@ def test_capacity_is_kept(tables: HandshakeTables) -> None:
 
 
 def test_ids_are_unique_and_paths_may_not_be(tables: HandshakeTables) -> None:
-    with pytest.raises(FolderError, match="an id that no watch has yet"):
+    with pytest.raises(FolderError, match="an id that no other watch has"):
         tables.add_watch(WATCH)
     tables.add_watch(replace(WATCH, watch_id="again"))
     with pytest.raises(FolderError, match="name one of again, docs"):

@@ -30,7 +30,7 @@ def clock() -> ManualClock:
 
 @pytest.fixture
 def tables(tmp_path: Path, clock: ManualClock) -> Iterator[HandshakeTables]:
-    with HandshakeTables(tmp_path / "handshake.db", clock=clock, chance=random.Random(1)) as opened:
+    with HandshakeTables(tmp_path / "handshake.db", clock=clock, rng=random.Random(1)) as opened:
         yield opened
 
 

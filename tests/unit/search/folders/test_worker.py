@@ -30,13 +30,13 @@ class Bench:
         self.root = base / "root"
         self.root.mkdir()
         self.clock, self.store = ManualClock(), MemoryVectorStore()
-        self.tables = HandshakeTables(base / "handshake.db", clock=self.clock, chance=Random(1))
+        self.tables = HandshakeTables(base / "handshake.db", clock=self.clock, rng=Random(1))
         self.tables.add_watch(WatchFolderConfig(watch_id="w", path=str(self.root), collection="docs"))
         self.queue = MemoryFileQueue(self.clock)
         self.feed = FolderIntake("w", self.tables, self.queue, self.clock)
         ingestion = VectorIngestor(HashingEmbedder(16), self.store, self.clock)
         self.drain = IngestWorker(
-            self.tables, self.queue, ingestion, self.clock, worker_id="me", batch=10, chance=Random(1)
+            self.tables, self.queue, ingestion, self.clock, worker_id="me", batch=10, rng=Random(1)
         )
 
     def create(self, *names: str, data: bytes = b"words") -> list[FileChange]:

@@ -18,9 +18,9 @@ SIZES = [0, 1, 2, 60, 4_095, 4_096, 4_097, 30_000]
 @given(seed=st.integers(0, 1 << 32), repeats=st.sampled_from([1, 3, 500]), alike=st.sampled_from([0, 30, 52]))
 def test_it_finds_what_a_search_finds(size: int, seed: int, repeats: int, alike: int) -> None:
     """`alike`: so many of their first bits are the same, as somebody who chooses keys could have it."""
-    chance = np.random.default_rng(seed)
-    kept = chance.integers(0, MOST, max(1, size // repeats), np.uint64, endpoint=True) >> np.uint64(alike)
-    hashes = np.sort(kept[chance.integers(0, len(kept), size)])
+    rng = np.random.default_rng(seed)
+    kept = rng.integers(0, MOST, max(1, size // repeats), np.uint64, endpoint=True) >> np.uint64(alike)
+    hashes = np.sort(kept[rng.integers(0, len(kept), size)])
     table = HashTable(build_hash_table(hashes))
     edges = np.array([0, 1, MOST - 1, MOST], np.uint64)
     near = kept[:200]
