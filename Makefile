@@ -14,19 +14,16 @@ setup: ## make .venv and find Java, nothing else
 	@scripts/setup .venv requirements.lock
 	@scripts/ensure-compiled .venv
 	@scripts/ensure-java
-	@scripts/ensure-spark-classes .venv
 
 setup-dev: ## the same with what tests and checks need
 	@scripts/setup .venv requirements-dev.lock
 	@scripts/ensure-wheels .venv
 	@scripts/ensure-compiled .venv
 	@scripts/ensure-java
-	@scripts/ensure-spark-classes .venv
 
 setup-bench:
 	@scripts/setup .venv-bench requirements-bench.lock
 	@scripts/ensure-compiled .venv-bench
-	@scripts/ensure-spark-classes .venv-bench
 	@scripts/ensure-node
 	@scripts/ensure-queue-servers
 	@scripts/ensure-push-servers

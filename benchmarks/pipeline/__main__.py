@@ -27,7 +27,7 @@ from vedette.pipeline.match import match
 from vedette.pipeline.normalize import normalize
 from vedette.pipeline.route import route
 from vedette.pipeline.sequence import sequence
-from vedette.pipeline.task import PipelineConfig
+from vedette.pipeline.task import PipelineConfig, Task
 from vedette.pipeline.topology import fuse
 from vedette.sources.images import decode_image
 from vedette.subscriptions.index.change_batch import DocumentChange, ImageBatch
@@ -93,12 +93,12 @@ _shares: list[Sequence[pa.RecordBatch]] = []
 
 def _work(context: PipelineConfig, share: int) -> tuple[list[float], float, int]:
     """Seconds of each batch, of CPU in all, and how many matches there were."""
-    run, times, matches = fuse(MATCHING), [], 0
-    run(_shares[share][0], context)  # maps the index, compiles the shapes
+    run, task, times, matches = fuse(MATCHING), Task.start(context), [], 0
+    run(_shares[share][0], task)  # maps the index, compiles the shapes
     used = time.process_time()
     for batch in _shares[share]:
         begin = time.perf_counter()
-        found = run(batch, context)
+        found = run(batch, task)
         times.append(time.perf_counter() - begin)
         matches += sum(len(found[name].flatten()) for name in ("enter", "update", "leave"))
     return times, time.process_time() - used, matches

@@ -68,7 +68,7 @@ def run(home: Path, rate: int, seconds: int, subscriptions: int) -> None:
         index_folder=home / "index",
         ingest_secret="s",
     )
-    session = open_session(work=home / "spark")
+    session = open_session(local_dir=home / "spark", ui=False)
     query = start_changes_query(session, context, home / "checkpoint", start=0)
     arrived: dict[int, float] = {}
     receiver.on_changes = lambda changes: arrived.update(

@@ -11,7 +11,7 @@ from typing import Any
 import msgspec
 import pyarrow as pa
 
-from vedette.pipeline.schema import journal_rows_to_batch
+from vedette.pipeline.schema import CHANGE_ROWS, journal_rows_to_batch
 from vedette.sources.images import encode_image
 from vedette.sources.records import ChangeRow
 from vedette.subscriptions.index.segment import SegmentEntry, write_segment
@@ -92,7 +92,7 @@ def write_index(shop: Shop, folder: Path) -> int:
 
 
 def orders(shop: Shop, count: int, *, batch: int) -> Sequence[pa.RecordBatch]:
-    """Updates of orders, as the data source reads them from the journal."""
+    """Updates of orders, as the stages receive them."""
     chance = Random(shop.seed + 1)
     before, rows = encode_image(shop.order(chance)), []
     for offset in range(1, count + 1):
@@ -103,4 +103,7 @@ def orders(shop: Shop, count: int, *, batch: int) -> Sequence[pa.RecordBatch]:
         )  # fmt: skip
         rows.append(row)
         before = after
-    return [journal_rows_to_batch(rows[start : start + batch], 1, -1) for start in range(0, count, batch)]
+    return [
+        journal_rows_to_batch(rows[start : start + batch], 1, -1).select(CHANGE_ROWS.names)
+        for start in range(0, count, batch)
+    ]

@@ -36,7 +36,7 @@ def spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Any]:
         pytest.skip("no Java: `make setup` installs it where it may")
     from vedette.pipeline.session import open_session
 
-    session = open_session(work=tmp_path_factory.mktemp("spark"))
+    session = open_session(local_dir=tmp_path_factory.mktemp("spark"), ui=False)
     yield session
     session.stop()
 

@@ -18,13 +18,13 @@ import pytest
 from tests.spark.conftest import Shop
 from tests.spark.processes import free_port
 from tests.spark.test_stream import complete
-from vedette.pipeline.session import JAVA_OPTIONS
+from vedette.pipeline.session import DRIVER_JAVA_OPTIONS
 
 DRIVER = """
 import sys
 from pathlib import Path
 from vedette.pipeline.task import PipelineConfig
-from vedette.pipeline.session import JAVA_OPTIONS, open_session
+from vedette.pipeline.session import DRIVER_JAVA_OPTIONS, open_session
 from vedette.pipeline.queries.changes import start_changes_query
 
 master, home = sys.argv[1], Path(sys.argv[2])
@@ -35,8 +35,15 @@ context = PipelineConfig(
     ingest_secret="s",
 )
 session = open_session(
-    master, spark__executor__memory="512m", spark__cores__max="2", spark__task__maxFailures="8",
-    spark__executor__extraJavaOptions=JAVA_OPTIONS,
+    master,
+    ui=False,
+    extra_conf={
+        "spark.executor.memory": "512m",
+        "spark.cores.max": "2",
+        "spark.task.maxFailures": "8",
+        "spark.driver.extraJavaOptions": DRIVER_JAVA_OPTIONS,
+        "spark.executor.extraJavaOptions": DRIVER_JAVA_OPTIONS,
+    },
 )
 query = start_changes_query(session, context, home / "checkpoint", start=0)
 query.awaitTermination()
@@ -55,7 +62,7 @@ def started(home: Path, name: str, *command: str) -> Iterator[subprocess.Popen[b
         **os.environ,
         "SPARK_LOCAL_IP": "127.0.0.1",
         "PYSPARK_PYTHON": sys.executable,
-        "SPARK_DAEMON_JAVA_OPTS": JAVA_OPTIONS,
+        "SPARK_DAEMON_JAVA_OPTS": DRIVER_JAVA_OPTIONS,
     }
     with (home / f"{name}.log").open("wb") as output:
         process = subprocess.Popen(

@@ -1,4 +1,4 @@
-"""Recorded changes, run again: the same answers, or a report of what differs."""
+"""Captures, replays and comparisons of two replays."""
 
 from __future__ import annotations
 
@@ -13,8 +13,9 @@ import pytest
 import vedette
 from tests.spark.conftest import Shop
 from vedette.errors import PipelineError
-from vedette.pipeline.queries.capture import capture, mask_image, sampled
-from vedette.pipeline.queries.replay import compare, replay, shadow
+from vedette.pipeline.queries.capture import capture, is_sampled, mask_image
+from vedette.pipeline.queries.replay import replay
+from vedette.pipeline.queries.shadow import compare, shadow
 from vedette.sources.images import decode_image, encode_image
 
 
@@ -26,30 +27,30 @@ def filled(shop: Shop) -> int:
     return number
 
 
-def test_a_capture_gives_the_same_answers_again(spark: Any, shop: Shop, tmp_path: Path):
+def test_replaying_a_capture_twice_gives_the_same_matches(spark: Any, shop: Shop, tmp_path: Path):
     number = filled(shop)
-    out = f"file://{tmp_path}/capture"  # a path of Hadoop, as any other
+    out = f"file://{tmp_path}/capture"  # any Hadoop path works
     taken = capture(
-        spark, shop.journal.address, tmp_path / "index", out, share=0.7, mask=["owner.name"], salt="s"
+        spark, shop.journal.address, tmp_path / "index", out, sample_rate=0.7, mask=["owner.name"], salt="s"
     )
     rows = pq.read_table(f"{out}/changes").to_pylist()
-    keys = {f"k{n}" for n in range(10) if sampled("default", "shop::orders", f"k{n}", 0.7)}
+    keys = {f"k{n}" for n in range(10) if is_sampled("default", "shop::orders", f"k{n}", 0.7)}
     assert {row["key"] for row in rows} == keys
-    assert taken == len(rows) == 4 * len(keys), "the history of a document is whole"
+    assert taken == len(rows) == 4 * len(keys), "the history of a sampled document is complete"
     assert not any(b"person" in row["after"] for row in rows)
     replay(spark, out, str(tmp_path / "one"))
     replay(spark, out, str(tmp_path / "two"))
-    same = compare(str(tmp_path / "one"), str(tmp_path / "two"))
+    same = compare(spark, str(tmp_path / "one"), str(tmp_path / "two"))
     assert (same.divergence, same.only_current, same.only_candidate) == (0, 0, 0)
     found = pq.read_table(tmp_path / "one")
     assert same.matched_by_both == found.num_rows > 0
     assert set(found["subscription"].to_pylist()) == {number}
-    # A matcher that forgets one answer and sends another elsewhere.
+    # A matcher that misses one match and routes another one differently.
     other = found.slice(1).to_pylist()
     other[0]["gateway"] += 1
     (tmp_path / "three").mkdir()
     pq.write_table(pa.Table.from_pylist(other, schema=found.schema), tmp_path / "three" / "part.parquet")
-    worse = compare(str(tmp_path / "one"), str(tmp_path / "three"))
+    worse = compare(spark, str(tmp_path / "one"), str(tmp_path / "three"))
     assert (worse.only_current, worse.only_candidate, worse.routed_differently) == (1, 0, 1)
     assert worse.divergence == pytest.approx(2 / found.num_rows)
 
@@ -67,13 +68,13 @@ def test_shadow_runs_another_version(spark: Any, shop: Shop, tmp_path: Path, can
     assert found.matched_by_both > 0
 
 
-def test_what_is_no_capture_is_said(spark: Any, tmp_path: Path):
-    with pytest.raises(PipelineError, match="is no capture") as caught:
+def test_a_folder_that_is_not_a_capture_is_refused(spark: Any, tmp_path: Path):
+    with pytest.raises(PipelineError, match="is not a capture") as caught:
         replay(spark, str(tmp_path / "nothing"), str(tmp_path / "out"))
     assert caught.value.code == "E6303"
 
 
-def test_masks_keep_which_values_are_equal():
+def test_equal_values_have_equal_pseudonyms():
     one, two = (encode_image({"a": {"b": value}, "c": 1}) for value in ("x", "y"))
     codes = [
         decode_image(mask_image(image, ["a.b", "nothing.there"], "s") or b"") for image in (one, two, one)

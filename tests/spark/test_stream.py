@@ -10,7 +10,7 @@ from typing import Any
 
 from tests.spark.conftest import Shop
 from vedette.pipeline.checkpoint import last_committed_offset
-from vedette.pipeline.java_classes import CHECKPOINT_CLASS, JavaClasses
+from vedette.pipeline.offsets import encode_offset
 from vedette.pipeline.queries.changes import drain_and_stop, start_changes_query
 
 
@@ -95,10 +95,7 @@ def test_a_killed_worker_costs_a_retry_and_no_change(spark: Any, shop: Shop, tmp
         drain_and_stop(query)
 
 
-def test_checkpoints_are_written_by_our_class_where_it_is_made(spark: Any, shop: Shop, tmp_path: Path):
-    classes = JavaClasses.of_this_environment()
-    used = spark.conf.get("spark.sql.streaming.checkpointFileManagerClass")
-    assert (used == CHECKPOINT_CLASS) == classes.jar.is_file()
+def test_the_checkpoint_has_the_offset_of_the_last_batch(spark: Any, shop: Shop, tmp_path: Path):
     shop.subscribe("all", "true")
     query = start_changes_query(spark, shop.context, tmp_path / "checkpoint", start=0)
     try:
@@ -107,6 +104,18 @@ def test_checkpoints_are_written_by_our_class_where_it_is_made(spark: Any, shop:
     finally:
         drain_and_stop(query)
     assert (tmp_path / "checkpoint" / "offsets" / "0").read_text().startswith("v1\n")
-    assert last_committed_offset(tmp_path / "checkpoint") == {"offset": last, "version": 1}
-    sums = list((tmp_path / "checkpoint").rglob("*.crc"))
-    assert bool(sums) != classes.jar.is_file()  # those come with a program that is started for each
+    assert last_committed_offset(tmp_path / "checkpoint") == encode_offset(last, 1)
+
+
+def test_the_plan_names_the_source_and_the_function(spark: Any, shop: Shop, tmp_path: Path):
+    shop.subscribe("all", "true")
+    query = start_changes_query(spark, shop.context, tmp_path / "checkpoint", start=0)
+    try:
+        last = shop.write(("a", {"n": 1}))
+        assert shop.receiver.wait_for(partial(complete, shop, last))
+        plan = query._jsq.explainInternal(True)
+    finally:
+        drain_and_stop(query)
+    assert "MatchAndDeliver" in plan
+    assert "vedette_journal" in plan
+    assert "ingest_secret" not in plan

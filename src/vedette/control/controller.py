@@ -67,8 +67,8 @@ class PipelineController:
         self._totals.update({name: round(value) for name, value in counts.items()})
         self._recent.append((seconds, counts))
         verdict = self._health.observe(
-            absent=int(counts["absent"]),
-            passed=int(counts["passed"]),
+            absent=int(counts["absent_keys"]),
+            passed=int(counts["false_positive_keys"]),
             changes=int(counts["changes"]),
             match_ms=counts["match_ms"],
             now=self._clock.monotonic(),
@@ -114,7 +114,9 @@ class PipelineController:
             fan_out=self._registry.fan_out(),
             events_per_second=sums["changes"] / seconds if seconds else 0.0,
             match_hit_rate=sums["matches"] / sums["candidates"] if sums["candidates"] else 0.0,
-            bloom_false_positive_rate=sums["passed"] / sums["absent"] if sums["absent"] else 0.0,
+            bloom_false_positive_rate=sums["false_positive_keys"] / sums["absent_keys"]
+            if sums["absent_keys"]
+            else 0.0,
             broadcast_ratio=sums["broadcast"] / sums["deliveries"] if sums["deliveries"] else 0.0,
             subscriptions=self._registry.count(),
             gateways=len(self._registry.gateways()),

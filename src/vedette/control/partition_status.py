@@ -1,12 +1,14 @@
-"""The driver publishes the state of partitions (stale, catching up, live, new epoch) and the delivered offset to
-gateways. Workers announce the offset too at the end of a batch, but do not wait until it is received."""
+"""The driver publishes partition states and the delivered offset to every gateway.
+
+Workers announce the delivered offset too, at the end of each task, but do not wait until it is received. So the driver
+repeats it with every status.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 from vedette.errors import PipelineError
-from vedette.pipeline.task import PipelineConfig
 from vedette.sources.records import Partition
 from vedette.subscriptions.registry.registry import Gateway
 from vedette.transport.ingest_client import IngestClient, open_client
@@ -16,55 +18,62 @@ __all__ = ["PartitionStatusPublisher", "changed_statuses"]
 
 
 def changed_statuses(
-    told: dict[int, PartitionStatus], partitions: Sequence[Partition]
+    published: Mapping[int, PartitionStatus], partitions: Sequence[Partition]
 ) -> list[PartitionStatus]:
-    """Statuses that differ from the published ones."""
+    """Return the statuses that differ from the published ones."""
     current = [
         PartitionStatus(partition=p.id, epoch=p.epoch, state=p.state, reason=p.reason) for p in partitions
     ]
-    return [status for status in current if told.get(status.partition) != status]
+    return [status for status in current if published.get(status.partition) != status]
 
 
 class PartitionStatusPublisher:
-    """One connection per gateway, besides those of the workers. A new gateway receives all statuses."""
+    """One connection per gateway, besides those of the workers. A new gateway receives all statuses.
 
-    def __init__(self, context: PipelineConfig) -> None:
-        self._context = context
-        self._links: dict[str, IngestClient] = {}
+    Not thread-safe.
+    """
+
+    def __init__(self, ingest_secret: str) -> None:
+        self._secret = ingest_secret
+        self._clients: dict[str, IngestClient] = {}
         self._published: dict[str, dict[int, PartitionStatus]] = {}
+        """Gateway address to the statuses that were sent over its open connection, by partition."""
 
     def publish(
-        self, partitions: Sequence[Partition], gateways: Sequence[Gateway], reached: Complete | None = None
+        self, partitions: Sequence[Partition], gateways: Sequence[Gateway], delivered: Complete | None = None
     ) -> None:
-        """`reached`, the end of the last committed batch, is sent every time; this also detects broken connections."""
-        there = {gateway.address for gateway in gateways}
-        for address in list(self._links):
-            if address not in there:
+        """Send changed statuses, and `delivered`, the end of the last committed batch.
+
+        `delivered` is sent every time, which also detects broken connections.
+        """
+        live = {gateway.address for gateway in gateways}
+        for address in list(self._clients):
+            if address not in live:
                 self._disconnect(address)
-        for address in sorted(there):
-            fresh = changed_statuses(self._published.setdefault(address, {}), partitions)
-            if fresh or reached is not None:
-                self._send(address, fresh, reached)
+        for address in sorted(live):
+            changed = changed_statuses(self._published.setdefault(address, {}), partitions)
+            if changed or delivered is not None:
+                self._send(address, changed, delivered)
 
     def close(self) -> None:
-        for address in list(self._links):
+        for address in list(self._clients):
             self._disconnect(address)
 
-    def _send(self, address: str, fresh: list[PartitionStatus], reached: Complete | None) -> None:
+    def _send(self, address: str, changed: list[PartitionStatus], delivered: Complete | None) -> None:
         try:
-            if address not in self._links:
-                self._links[address] = open_client(address, self._context.ingest_secret, "driver")
-            if fresh:
-                self._links[address].send(Status(partitions=fresh))
-            if reached is not None:
-                self._links[address].send(reached)
+            if address not in self._clients:
+                self._clients[address] = open_client(address, self._secret, "driver")
+            if changed:
+                self._clients[address].send(Status(partitions=changed))
+            if delivered is not None:
+                self._clients[address].send(delivered)
         except PipelineError:
-            self._disconnect(address)  # it receives everything when it is reachable again
+            self._disconnect(address)  # the gateway receives everything again once it is reachable
             return
-        self._published[address].update({status.partition: status for status in fresh})
+        self._published[address].update({status.partition: status for status in changed})
 
     def _disconnect(self, address: str) -> None:
         self._published.pop(address, None)
-        link = self._links.pop(address, None)
-        if link is not None:
-            link.close()
+        client = self._clients.pop(address, None)
+        if client is not None:
+            client.close()

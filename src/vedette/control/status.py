@@ -62,7 +62,7 @@ class PipelineFigures(msgspec.Struct, frozen=True, kw_only=True):
     restarts: int = 0
     offset: int | None = None
     behind: int | None = None
-    version: int | None = None
+    index_version: int | None = None
     batch_ms: float | None = None
     index: str = "sure"
     fan_out: int = 0
@@ -76,7 +76,7 @@ class PipelineFigures(msgspec.Struct, frozen=True, kw_only=True):
     subscriptions: int = 0
     gateways: int = 0
     totals: dict[str, float] = {}
-    """Sums of the columns of `schema.OUTCOME`."""
+    """Sums of the counters of all tasks, by name (`pipeline.task.Counters`), and of the windows query."""
     partitions: list[PartitionFigures] = []
     problem: str = ""
 
@@ -111,6 +111,8 @@ _COUNTERS: Mapping[str, str] = {
     "told": "Events that window ends told",
     "late": "Changes that came after their window had ended",
 }
+_TOTAL_NAMES = {"repeated": "retried_changes", "told": "window_events"}
+"""Metrics whose name differs from that of the total."""
 _GAUGES: Mapping[str, str] = {
     "events_per_second": "Changes a second, of the last batches",
     "match_hit_rate": "Matches among all candidates that the index proposed",
@@ -131,7 +133,8 @@ def pipeline_metrics(figures: PipelineFigures) -> Iterator[Metric]:
         value=_STATES.get(figures.state, 2),
     )
     for name, about in _COUNTERS.items():
-        yield CounterMetricFamily(f"vedette_pipeline_{name}", about, value=figures.totals.get(name, 0))
+        total = figures.totals.get(_TOTAL_NAMES.get(name, name), 0)
+        yield CounterMetricFamily(f"vedette_pipeline_{name}", about, value=total)
     for name, about in _GAUGES.items():
         yield GaugeMetricFamily(f"vedette_pipeline_{name}", about, value=getattr(figures, name))
     if figures.batch_ms is not None:

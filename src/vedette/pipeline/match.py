@@ -14,15 +14,14 @@ import pyarrow.compute as pc
 
 from vedette.clock import SystemClock
 from vedette.errors import SourceError
-from vedette.pipeline.schema import DELIVERIES
-from vedette.pipeline.task import PipelineConfig
-from vedette.pipeline.telemetry import note_changes, note_match, note_shed, note_time
+from vedette.pipeline.schema import CHANGE_ROWS, DELIVERIES
+from vedette.pipeline.task import Counters, Task
 from vedette.sources.images import decode_image, decode_images
 from vedette.subscriptions.collection_watch import CollectionWatch
 from vedette.subscriptions.index.change_batch import DocumentChange, ImageBatch
 from vedette.subscriptions.index.columns import Bools, Ints
 from vedette.subscriptions.index.matcher import ENTER, LEAVE, UPDATE, Matches, match_segments
-from vedette.subscriptions.index.segment import LOW_PRIORITY, Segment, worker_cache
+from vedette.subscriptions.index.segment import LOW_PRIORITY, Segment
 from vedette.subscriptions.index.versions import open_version
 from vedette.subscriptions.spec import SubscriptionSpec, shape_of_spec, watch_of_spec
 from vedette.transport.sampled_log import LARGE_MATCH_COUNT, SLOW_FILTER_MS, log_sampled
@@ -31,49 +30,52 @@ from vedette.watch.delta import values_equal
 __all__ = ["DecodedBatch", "match"]
 
 _clock = SystemClock()
-_KEPT = [field.name for field in DELIVERIES][:14]
+KEPT_COLUMNS = [name for name in DELIVERIES.names if name in CHANGE_ROWS.names]
+"""Columns of a change that its deliveries have too."""
 
 
-def match(batch: pa.RecordBatch, context: PipelineConfig) -> pa.RecordBatch:
-    """One row per change and gateway. Rows with a problem are passed on, so that it is reported."""
-    begin = _clock.monotonic()
-    worker_cache.max_bytes = context.max_mapped_index_bytes
+def match(batch: pa.RecordBatch, task: Task) -> pa.RecordBatch:
+    """Return one row per change and gateway. Rows with a problem are passed on, so that `deliver` quarantines them."""
+    start = _clock.monotonic()
     decoded = DecodedBatch(batch)
     groups: list[tuple[Ints, Matches]] = []
     shed = batch["shed"].to_numpy(zero_copy_only=False)
     for tenant, collection, version, newer_than, rows in decoded.groups():
-        held = open_version(context.index_folder, version).collection(tenant, collection)
-        for part, images, found in _matched(decoded, (tenant, collection), held, newer_than, rows):
-            note_match(found.counts)
-            _remark(found, images)
-            places = np.array(part, np.int64)
-            groups.append((places, _visible(_unshed(found, shed[places]), images)))
-    note_changes(int(np.count_nonzero(batch["newer_than"].to_numpy() < 0)))
-    note_time((_clock.monotonic() - begin) * 1000)
-    return _deliveries(batch, decoded.problems, groups)
+        index = open_version(task.config.index_folder, version).collection(tenant, collection)
+        for part, images, matches in _match_rows(decoded, (tenant, collection), index, newer_than, rows):
+            task.counters.add_match(matches.counts)
+            _log_slow_and_large(matches, images)
+            batch_rows = np.array(part, np.int64)
+            kept = _drop_low_priority(matches, shed[batch_rows], task.counters)
+            groups.append((batch_rows, _drop_invisible_updates(kept, images)))
+    task.counters.changes += int(np.count_nonzero(batch["newer_than"].to_numpy() < 0))
+    task.counters.match_ms += (_clock.monotonic() - start) * 1000
+    return _group_by_gateway(batch, decoded.problems, groups)
 
 
-def _matched(
+def _match_rows(
     decoded: DecodedBatch,
     name: tuple[str, str],
-    held: tuple[list[Segment], Ints],
+    index: tuple[list[Segment], Ints],
     newer_than: int,
     rows: list[int],
 ) -> Iterator[tuple[list[int], ImageBatch, Matches]]:
-    """Match some rows. A row that cannot be matched is found by bisection and set aside.
+    """Match some rows. A row that cannot be matched is found by bisection and gets a problem.
 
     Without this, one malformed document would fail its task and every retry.
     """
     images = ImageBatch(*name, [decoded.changes[row] for row in rows])
     try:
-        yield rows, images, match_segments(*held, images, newer_than=newer_than)
+        yield rows, images, match_segments(*index, images, newer_than=newer_than)
     except Exception as problem:
         if len(rows) == 1:
-            decoded.problems[rows[0]] = f"it cannot be matched: {type(problem).__name__}: {problem}"[:300]
+            decoded.problems[rows[0]] = (
+                f"the document cannot be matched: {type(problem).__name__}: {problem}"[:300]
+            )
             return
         middle = len(rows) // 2
         for half in (rows[:middle], rows[middle:]):
-            yield from _matched(decoded, name, held, newer_than, half)
+            yield from _match_rows(decoded, name, index, newer_than, half)
 
 
 class DecodedBatch:
@@ -133,50 +135,51 @@ class DecodedBatch:
             yield tenant, collection, version, newer_than, rows
 
 
-def _remark(found: Matches, images: ImageBatch) -> None:
-    """Log slow filters and large match sets."""
-    for spent, form in found.counts.times:
-        if spent > SLOW_FILTER_MS:
-            text = f"A filter over {images.collection} took {spent:.0f} ms for one batch"
-            log_sampled("match.slow", form.decode(), text, milliseconds=spent)
-    if len(found) >= LARGE_MATCH_COUNT:
-        change, count = max(Counter(found.change.tolist()).items(), key=lambda item: item[1])
+def _log_slow_and_large(matches: Matches, images: ImageBatch) -> None:
+    for milliseconds, form in matches.counts.times:
+        if milliseconds > SLOW_FILTER_MS:
+            text = f"A filter over {images.collection} took {milliseconds:.0f} ms for one batch"
+            log_sampled("match.slow", form.decode(), text, milliseconds=milliseconds)
+    if len(matches) >= LARGE_MATCH_COUNT:
+        change, count = max(Counter(matches.change.tolist()).items(), key=lambda item: item[1])
         if count >= LARGE_MATCH_COUNT:
             text = f"A change of {images.collection} matched {count} subscriptions"
             log_sampled("match.large", images.collection, text, key=images.changes[change].key, count=count)
 
 
-def _unshed(found: Matches, shed: Bools) -> Matches:
+def _drop_low_priority(matches: Matches, shed: Bools, counters: Counters) -> Matches:
     """Drop subscriptions of low priority where the partition lags."""
     if not shed.any():
-        return found
-    passed_over = shed[found.change] & ((found.flags & LOW_PRIORITY) != 0)
-    note_shed(int(np.count_nonzero(passed_over)))
-    return found.take(np.flatnonzero(~passed_over))
+        return matches
+    dropped = shed[matches.change] & ((matches.flags & LOW_PRIORITY) != 0)
+    counters.shed += int(np.count_nonzero(dropped))
+    return matches.take(np.flatnonzero(~dropped))
 
 
-def _visible(found: Matches, images: ImageBatch) -> Matches:
+def _drop_invisible_updates(matches: Matches, images: ImageBatch) -> Matches:
     """Drop windowed watches, and updates that do not change the row of a WATCH's RETURN.
 
-    Attributes hidden by policies are already dropped by the index.
+    The index has already dropped updates of attributes that policies hide.
     """
-    watches = {place: watch for place, text in enumerate(found.forms) if (watch := _watch(text)) is not None}
+    watches = {
+        shape: watch for shape, text in enumerate(matches.forms) if (watch := _watch(text)) is not None
+    }
     if not watches:
-        return found
-    windowed = [place for place, watch in watches.items() if watch.windowed]
-    if windowed:  # delivered by the windows query
-        found = found.take(np.flatnonzero(~np.isin(found.shape, windowed)))
-    whole = [place for place in watches if not shape_of_spec(found.forms[place]).attribute_masks]
-    doubtful = np.flatnonzero((found.transition == UPDATE) & np.isin(found.shape, whole))
-    seen: dict[tuple[int, int], bool] = {}
-    hidden = []
-    for row in doubtful.tolist():
-        pair = int(found.change[row]), int(found.shape[row])
-        if pair not in seen:
-            seen[pair] = _differs(watches[pair[1]], images.changes[pair[0]])
-        if not seen[pair]:
-            hidden.append(row)
-    return found.take(np.delete(np.arange(len(found)), hidden))
+        return matches
+    windowed = [shape for shape, watch in watches.items() if watch.windowed]
+    if windowed:  # the windows query delivers them
+        matches = matches.take(np.flatnonzero(~np.isin(matches.shape, windowed)))
+    unmasked = [shape for shape in watches if not shape_of_spec(matches.forms[shape]).attribute_masks]
+    updates = np.flatnonzero((matches.transition == UPDATE) & np.isin(matches.shape, unmasked))
+    differs: dict[tuple[int, int], bool] = {}
+    invisible = []
+    for row in updates.tolist():
+        pair = int(matches.change[row]), int(matches.shape[row])
+        if pair not in differs:
+            differs[pair] = _differs(watches[pair[1]], images.changes[pair[0]])
+        if not differs[pair]:
+            invisible.append(row)
+    return matches.take(np.delete(np.arange(len(matches)), invisible))
 
 
 @lru_cache(maxsize=4096)
@@ -190,38 +193,38 @@ def _differs(watch: CollectionWatch, change: DocumentChange) -> bool:
     return not values_equal(watch.row(change.key, change.before), watch.row(change.key, change.after))
 
 
-def _deliveries(
+def _group_by_gateway(
     batch: pa.RecordBatch, problems: list[str | None], groups: Sequence[tuple[Ints, Matches]]
 ) -> pa.RecordBatch:
-    """One row per change and gateway, in batch order; subscriptions as lists."""
-    nothing = np.empty(0, np.int64)
-    rows = np.concatenate([nothing, *(places[found.change] for places, found in groups)])
-    gateways = np.concatenate([np.empty(0, np.int32), *(found.gateway for _, found in groups)])
-    reasons = np.concatenate([np.empty(0, np.uint8), *(found.transition for _, found in groups)])
-    numbers = np.concatenate([nothing, *(found.number for _, found in groups)])
-    poisoned = np.array([row for row, problem in enumerate(problems) if problem is not None], np.int64)
-    rows = np.concatenate([rows, poisoned])
-    gateways = np.concatenate([gateways, np.full(len(poisoned), -1, np.int32)])
+    """Return one row per change and gateway, in batch order, with lists of subscriptions."""
+    none = np.empty(0, np.int64)
+    rows = np.concatenate([none, *(batch_rows[matches.change] for batch_rows, matches in groups)])
+    gateways = np.concatenate([np.empty(0, np.int32), *(matches.gateway for _, matches in groups)])
+    transitions = np.concatenate([np.empty(0, np.uint8), *(matches.transition for _, matches in groups)])
+    numbers = np.concatenate([none, *(matches.number for _, matches in groups)])
+    invalid = np.array([row for row, problem in enumerate(problems) if problem is not None], np.int64)
+    rows = np.concatenate([rows, invalid])
+    gateways = np.concatenate([gateways, np.full(len(invalid), -1, np.int32)])
     order = np.lexsort((gateways, rows))
     rows, gateways = rows[order], gateways[order]
     starts = np.flatnonzero(
         np.concatenate(([True], (rows[1:] != rows[:-1]) | (gateways[1:] != gateways[:-1])))
     )
-    starts = starts if len(rows) else nothing
-    reasons = np.concatenate([reasons, np.zeros(len(poisoned), np.uint8)])[order]
-    numbers = np.concatenate([numbers, np.zeros(len(poisoned), np.int64)])[order]
-    chosen = batch.take(pa.array(rows[starts]))
-    arrays = [chosen[name] for name in _KEPT]
+    starts = starts if len(rows) else none
+    transitions = np.concatenate([transitions, np.zeros(len(invalid), np.uint8)])[order]
+    numbers = np.concatenate([numbers, np.zeros(len(invalid), np.int64)])[order]
+    first_rows = batch.take(pa.array(rows[starts]))
+    arrays = [first_rows[name] for name in KEPT_COLUMNS]
     arrays.append(pa.array(problems, pa.string()).take(pa.array(rows[starts])))
     arrays.append(pa.array(gateways[starts], pa.int32()))
-    arrays.extend(_lists(numbers, reasons == kind, starts) for kind in (ENTER, UPDATE, LEAVE))
+    arrays.extend(_list_column(numbers, transitions == kind, starts) for kind in (ENTER, UPDATE, LEAVE))
     arrays.append(pa.nulls(len(starts), pa.string()))
     arrays.append(pa.array(np.zeros(len(starts), np.bool_)))
     return pa.RecordBatch.from_arrays(arrays, schema=DELIVERIES)
 
 
-def _lists(numbers: Ints, chosen: Bools, starts: Ints) -> pa.ListArray:
-    """The selected numbers of each run that starts at one of `starts`."""
-    before = np.concatenate(([0], np.cumsum(chosen)))
+def _list_column(numbers: Ints, selected: Bools, starts: Ints) -> pa.ListArray:
+    """Return the selected numbers of each run. A run reaches from one of `starts` to the next."""
+    before = np.concatenate(([0], np.cumsum(selected)))
     offsets = before[np.concatenate((starts, [len(numbers)]))]
-    return pa.ListArray.from_arrays(pa.array(offsets, pa.int32()), pa.array(numbers[chosen], pa.int64()))
+    return pa.ListArray.from_arrays(pa.array(offsets, pa.int32()), pa.array(numbers[selected], pa.int64()))

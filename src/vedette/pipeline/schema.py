@@ -1,29 +1,57 @@
-"""The columns between stages, field by field. A stage takes them by name and gives exactly what is written here."""
+"""Arrow schemas between the stages. A stage reads columns by name and returns exactly the schema named here.
+
+    JOURNAL ▸ normalize, deduplicate, sequence ▸ CHANGES ▸ match ▸ DELIVERIES ▸ route, deliver
+    JOURNAL ▸ windows query: WINDOW_ROWS ▸ WINDOW_EVENTS
+
+Spark derives its own schema from these (`spark_schema`).
+"""
 
 from __future__ import annotations
 
 from collections.abc import Collection, Sequence
+from typing import NamedTuple
 
 import pyarrow as pa
+from pyspark.sql.pandas.types import from_arrow_schema
+from pyspark.sql.types import StructType
 
 from vedette.sources.records import ChangeRow
 
 __all__ = [
     "CHANGES",
+    "CHANGE_ROWS",
     "DELIVERIES",
     "JOURNAL",
-    "OUTCOME",
-    "PROGRESS",
     "WINDOW_EVENTS",
     "WINDOW_ROWS",
+    "RangeEnd",
     "journal_rows_to_batch",
+    "range_end_to_batch",
     "spark_schema",
+    "split_range_end",
 ]
 
-PROGRESS = "progress"
-"""The `op` of the last row of a range: no change, but the end of what there is."""
 
-JOURNAL = pa.schema(
+class RangeEnd(NamedTuple):
+    """The last row that a task reads: everything up to `offset` has been read for one share of the partitions."""
+
+    offset: int
+    share: int
+    shares: int
+    index_version: int
+    """The index version that the range is matched with."""
+    previous_index_version: int = -1
+    """Windows: the index version of the previous batch."""
+    skipped_changes: int = 0
+    """Changes of degraded partitions in the range, which are not delivered."""
+    watermark_before_ms: int = 0
+    watermark_after_ms: int = 0
+    """Windows: the watermarks before and after the range."""
+
+
+_RANGE_END = pa.struct([(name, pa.int64()) for name in RangeEnd._fields])
+
+CHANGE_ROWS = pa.schema(
     [
         ("offset", pa.int64()),
         ("source", pa.string()),
@@ -41,56 +69,35 @@ JOURNAL = pa.schema(
         ("time_ms", pa.int64()),
         ("appended_ms", pa.int64()),
         ("transaction", pa.string()),
-        # The range that the row belongs to, the same for all rows of a batch.
-        ("version", pa.int64()),  # of the registry, pinned in the offset
-        (
-            "newer_than",
-            pa.int64(),
-        ),  # for rows read again: only subscriptions that came after this version; else -1
-        ("shed", pa.bool_()),  # the partition is behind: subscriptions of low priority are passed over
+        # Of the range that the row belongs to; the same for all its rows:
+        ("version", pa.int64()),  # the index version, pinned in the offset
+        ("newer_than", pa.int64()),  # backfill: only for subscriptions newer than this index version; else -1
+        ("shed", pa.bool_()),  # the partition lags: skip subscriptions of low priority
     ]
 )
-"""A row of the journal as the data source reads it."""
+"""Changes as the stages and captures have them: a row of the journal and its range."""
 
-CHANGES = pa.schema([*JOURNAL, ("problem", pa.string())])
-"""After normalize; `problem` says why a row cannot be used, and is null for all others."""
+JOURNAL = pa.schema([*CHANGE_ROWS, ("range_end", _RANGE_END)])
+"""The rows of the data source. `range_end` is null for changes. The last row of a task has only `range_end`."""
 
-MATCH_ONLY_COLUMNS = ("before_known", "appended_ms", "transaction", "version", "shed")
-"""Columns that matching needs and nobody after it."""
+CHANGES = pa.schema([*CHANGE_ROWS, ("problem", pa.string())])
+"""After normalize. `problem` says why a row cannot be processed; it is null for all other rows."""
+
+_MATCH_ONLY_COLUMNS = ("before_known", "appended_ms", "transaction", "version", "shed")
+"""Columns that only matching needs."""
 
 DELIVERIES = pa.schema(
     [
-        *(field for field in CHANGES if field.name not in MATCH_ONLY_COLUMNS),
+        *(field for field in CHANGES if field.name not in _MATCH_ONLY_COLUMNS),
         ("gateway", pa.int32()),  # -1 for a row with a problem
         ("enter", pa.list_(pa.int64())),
         ("update", pa.list_(pa.int64())),
         ("leave", pa.list_(pa.int64())),
-        ("address", pa.string()),  # after route; null when the gateway is gone
-        ("unfiltered", pa.bool_()),  # after route
+        ("address", pa.string()),  # set by route; null if the gateway is gone
+        ("unfiltered", pa.bool_()),  # set by route
     ]
 )
-"""After match: a change beside the subscriptions of one gateway."""
-
-OUTCOME = pa.schema(
-    [
-        ("changes", pa.int64()),
-        ("deliveries", pa.int64()),
-        ("matches", pa.int64()),
-        ("undeliverable", pa.int64()),
-        ("quarantined", pa.int64()),
-        ("skipped", pa.int64()),  # changes of degraded partitions, which nobody is told
-        ("shed", pa.int64()),  # matches of low priority that were passed over
-        ("broadcast", pa.int64()),  # deliveries that are unfiltered
-        ("repeated", pa.int64()),  # changes of tasks that ran before and failed
-        # What the worker counted meanwhile (vedette.pipeline.telemetry).
-        ("candidates", pa.int64()),
-        ("faults", pa.int64()),
-        ("absent", pa.int64()),
-        ("passed", pa.int64()),
-        ("match_ms", pa.float64()),
-    ]
-)
-"""After deliver: what was done, one row per batch."""
+"""After match: one row per change and gateway, with the subscriptions of that gateway."""
 
 WINDOW_ROWS = pa.schema(
     [
@@ -98,55 +105,61 @@ WINDOW_ROWS = pa.schema(
         ("gateway", pa.int32()),
         ("form", pa.string()),
         ("created_ms", pa.int64()),
-        ("kind", pa.int32()),  # see windows.py
+        ("kind", pa.int32()),  # RowKind
         ("offset", pa.int64()),
         ("partition", pa.int32()),
-        ("time_ms", pa.int64()),  # of a change; the watermark of a tick
+        ("time_ms", pa.int64()),  # the time of a change, or a watermark
         ("appended_ms", pa.int64()),
         ("collection", pa.string()),
         ("key", pa.string()),
-        ("before", pa.binary()),  # null unless the condition holds for it
+        ("before", pa.binary()),  # null unless the watch's condition holds for it
         ("after", pa.binary()),
     ]
 )
-"""What concerns windowed subscriptions, before it is put together by subscription."""
+"""Rows for windowed subscriptions, before Spark groups them by subscription."""
 
 WINDOW_EVENTS = pa.schema(
     [
         ("subscription", pa.int64()),
         ("gateway", pa.int32()),
-        ("position", pa.int64()),  # 0 in the row that only counts
+        ("position", pa.int64()),  # 0 in the row that only counts late changes
         ("payload", pa.binary()),
         ("late", pa.int64()),
     ]
 )
-"""What window ends tell."""
-
-_SPARK_TYPES = {
-    pa.int64(): "bigint",
-    pa.int32(): "int",
-    pa.float64(): "double",
-    pa.string(): "string",
-    pa.binary(): "binary",
-    pa.bool_(): "boolean",
-}
+"""Events of window ends."""
 
 
-def spark_schema(schema: pa.Schema) -> str:
-    """The same columns in the words of Spark."""
-    return ", ".join(f"`{field.name}` {_SPARK_TYPES[field.type]}" for field in schema)
+def spark_schema(schema: pa.Schema) -> StructType:
+    """Return the same columns as a Spark schema."""
+    return from_arrow_schema(schema)
 
 
 def journal_rows_to_batch(
     rows: Sequence[ChangeRow], version: int, newer_than: int, shedding: Collection[int] = ()
 ) -> pa.RecordBatch:
-    """Rows of the journal as columns; `shedding` are the partitions that are behind."""
+    """Convert journal rows to columns. `shedding` are the partitions that lag."""
     columns = list(zip(*rows, strict=True)) if rows else [()] * len(ChangeRow._fields)
     arrays = [
-        pa.array(column, field.type)
-        for field, column in zip(list(JOURNAL)[: len(columns)], columns, strict=True)
+        pa.array(column, JOURNAL.field(name).type)
+        for name, column in zip(ChangeRow._fields, columns, strict=True)
     ]
     arrays.append(pa.array([version] * len(rows), pa.int64()))
     arrays.append(pa.array([newer_than] * len(rows), pa.int64()))
     arrays.append(pa.array([row.partition in shedding for row in rows], pa.bool_()))
+    arrays.append(pa.nulls(len(rows), _RANGE_END))
     return pa.RecordBatch.from_arrays(arrays, schema=JOURNAL)
+
+
+def range_end_to_batch(range_end: RangeEnd) -> pa.RecordBatch:
+    """Return the last row of a task."""
+    return pa.RecordBatch.from_pylist([{"range_end": range_end._asdict()}], schema=JOURNAL)
+
+
+def split_range_end(batch: pa.RecordBatch) -> tuple[pa.RecordBatch, RangeEnd | None]:
+    """Return the changes of a batch (CHANGE_ROWS) and the end of the range, if the batch has it as its last row."""
+    changes = batch.select(CHANGE_ROWS.names)
+    last = batch["range_end"][-1].as_py() if batch.num_rows else None
+    if last is None:
+        return changes, None
+    return changes.slice(0, batch.num_rows - 1), RangeEnd(**last)

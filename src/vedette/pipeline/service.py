@@ -31,8 +31,7 @@ from vedette.errors import VedetteError
 from vedette.handshake.tables.settings import HandshakeSettings
 from vedette.handshake.tables.source_health import StoredSourceHealth
 from vedette.pipeline.checkpoint import last_committed_offset
-from vedette.pipeline.queries.changes import COUNTS_METRIC, drain_and_stop, start_changes_query
-from vedette.pipeline.queries.delivering_source import COUNTS, sum_of_counts
+from vedette.pipeline.queries.changes import batch_counters, drain_and_stop, start_changes_query
 from vedette.pipeline.queries.windows_runner import WindowsQueryRunner
 from vedette.pipeline.session import LOCAL_MASTER, open_session
 from vedette.pipeline.task import PipelineConfig
@@ -100,7 +99,7 @@ class PipelineProcess:
             ingest_secret=secret,
             max_mapped_index_bytes=index_bytes,
         )
-        self._states = PartitionStatusPublisher(self.context)
+        self._states = PartitionStatusPublisher(self.context.ingest_secret)
         self._publish_lock = Lock()
         self._metrics_port = metrics_port
         self._judged = -1
@@ -125,7 +124,7 @@ class PipelineProcess:
         self._keeper.reconcile()
         tending = Thread(target=self._tend, args=(stop,), name="vedette-pipeline", daemon=True)
         tending.start()
-        session = self._session or open_session(self._master, work=self._home / "spark")
+        session = self._session or open_session(self._master, local_dir=self._home / "spark", ui=False)
         self.spark_started = True
         try:
             with figures_served(self._home, self._metrics_port):
@@ -146,7 +145,7 @@ class PipelineProcess:
     def _run_queries(self, session: SparkSession, stop: Flag) -> None:
         self._remember_committed(last_committed_offset(self._home / "checkpoint"))
         query = start_changes_query(session, self.context, self._home / "checkpoint", shares=self._cores)
-        windows = WindowsQueryRunner(session, self.context, self._home / "windows", self._steering.add_counts)
+        windows = WindowsQueryRunner(session, self.context, self._home / "windows")
         try:
             looks, last = 0, None
             while query.isActive and not stop.is_set():
@@ -155,6 +154,7 @@ class PipelineProcess:
                 looks += 1
                 self._record_batches(query, last)
                 windows.start_or_stop()
+                self._steering.add_counts(windows.take_counts())
                 self._report_progress(last)
                 stop.wait(PROGRESS_POLL_SECONDS)
         finally:
@@ -179,12 +179,13 @@ class PipelineProcess:
         if last is None or last["batchId"] <= self._judged:
             return
         for progress in query.recentProgress:
-            found = progress["observedMetrics"].get(COUNTS_METRIC)
-            if progress["batchId"] <= self._judged or found is None:
+            counts = batch_counters(progress)
+            if progress["batchId"] <= self._judged or counts is None:
                 continue
             self._judged = progress["batchId"]
-            counts = sum_of_counts(found[COUNTS])
-            self._steering.record_batch(counts, progress["durationMs"].get("triggerExecution", 0) / 1000)
+            self._steering.record_batch(
+                msgspec.structs.asdict(counts), progress["durationMs"].get("triggerExecution", 0) / 1000
+            )
 
     def _report_progress(self, last: StreamingQueryProgress | None) -> None:
         progress = _progress(last, self._journal.last_offset())
@@ -195,8 +196,10 @@ class PipelineProcess:
 
     def _remember_committed(self, end: dict[str, Any] | None) -> None:
         """Gateways learn it with the next status message."""
-        if end is not None and end["offset"] and end["version"] is not None:
-            self._last_committed = Complete(offset=end["offset"], share=0, shares=1, version=end["version"])
+        if end is not None and end["offset"] and end["index_version"] is not None:
+            self._last_committed = Complete(
+                offset=end["offset"], share=0, shares=1, version=end["index_version"]
+            )
 
     def _publish_statuses(self, partitions: Sequence[Partition]) -> None:
         modes = self._registry.modes()
@@ -263,6 +266,6 @@ def _progress(progress: StreamingQueryProgress | None, last: int) -> dict[str, A
     return {
         "offset": offset,
         "behind": last - offset,
-        "version": end.get("version"),
+        "index_version": end.get("index_version"),
         "batch_ms": progress["durationMs"].get("triggerExecution"),
     }

@@ -1,7 +1,7 @@
-"""The pipeline without Spark: the same data source, stages and frames, one micro-batch after another.
+"""The pipeline without Spark: the same data source, stages and messages, one micro-batch after another.
 
-It keeps what Spark's checkpoint keeps, where the last batch ended that was delivered whole, and can be made to die in
-the middle of one: the batch then runs again, as it would on Spark, with the same range and the same version.
+`LocalPipeline` remembers the end of the last delivered batch, as Spark's checkpoint does. It can crash in the middle
+of a batch: the batch then runs again with the same range and the same index version, as on Spark.
 """
 
 from __future__ import annotations
@@ -9,14 +9,14 @@ from __future__ import annotations
 from pathlib import Path
 from threading import Event as Flag
 from threading import Thread
+from typing import Any
 
 from vedette.control.partition_status import PartitionStatusPublisher
 from vedette.pipeline.checkpoint import initial_offset
-from vedette.pipeline.datasource import JournalStream
-from vedette.pipeline.outgoing import close_links
+from vedette.pipeline.datasource import ChangesStreamReader, journal_options
 from vedette.pipeline.task import PipelineConfig
-from vedette.pipeline.topology import hot_path
-from vedette.pipeline.worker_cache import close_connections
+from vedette.pipeline.topology import MatchAndDeliver
+from vedette.pipeline.worker_cache import client_cache, close_connections
 from vedette.sources.journal.seam import open_journal
 from vedette.subscriptions.index.versions import Compactor
 from vedette.subscriptions.registry.registry import SubscriptionRegistry
@@ -39,17 +39,12 @@ class LocalPipeline:
             index_folder=home / "index",
             ingest_secret=secret,
         )
-        options = {
-            "journal": self.journal.address,
-            "index": str(home / "index"),
-            "maxrows": str(max_rows),
-            "start": str(initial_offset(home / "checkpoint", self.journal.address)),
-            "patience": "0",
-        }
-        self._stream = JournalStream(options)
-        self._states = PartitionStatusPublisher(self.context)
+        start = initial_offset(home / "checkpoint", self.journal.address)
+        options = journal_options(self.context, start=start, max_rows=max_rows, max_wait_seconds=0)
+        self._stream = ChangesStreamReader(options)
+        self._states = PartitionStatusPublisher(self.context.ingest_secret)
         self._offset = self._stream.initialOffset()
-        self._planned: dict[str, int] | None = None
+        self._planned: dict[str, Any] | None = None
         self.crash_after_changes: int | None = None
         """Crash the next batch after this number of delivered changes."""
         self._stop = Flag()
@@ -68,11 +63,11 @@ class LocalPipeline:
             batches = self._stream.read(task)
             if self.crash_after_changes is not None:
                 first = next(batches)
-                list(hot_path(self.context)(iter([first.slice(0, self.crash_after_changes)])))
+                list(MatchAndDeliver(self.context)(iter([first.slice(0, self.crash_after_changes)])))
                 self.crash_after_changes = None
-                close_links()
+                client_cache.close()
                 return True
-            list(hot_path(self.context)(batches))
+            list(MatchAndDeliver(self.context)(batches))
         self._offset, self._planned = planned, None
         return True
 
@@ -98,7 +93,6 @@ class LocalPipeline:
                 self._stop.wait(IDLE_SECONDS)
 
     def close(self) -> None:
-        close_links()
         close_connections()
         self._states.close()
         self.registry.close()

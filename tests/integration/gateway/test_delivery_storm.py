@@ -30,13 +30,12 @@ from vedette.client.sequence import SequenceCheck, SequenceTracker
 from vedette.clock import SystemClock
 from vedette.gateway.collections.broker import CollectionBroker
 from vedette.gateway.collections.registry_thread import LEASE_SECONDS, RegistryThread
-from vedette.pipeline import outgoing
 from vedette.pipeline.checkpoint import initial_offset
-from vedette.pipeline.datasource import JournalStream, Offset
-from vedette.pipeline.members import evict_gateway
+from vedette.pipeline.datasource import ChangesStreamReader, journal_options
+from vedette.pipeline.offsets import Offset
 from vedette.pipeline.task import PipelineConfig
-from vedette.pipeline.topology import hot_path
-from vedette.pipeline.worker_cache import close_connections
+from vedette.pipeline.topology import MatchAndDeliver
+from vedette.pipeline.worker_cache import client_cache, close_connections, gateways
 from vedette.sources.images import encode_image
 from vedette.sources.journal.seam import open_journal
 from vedette.sources.records import Source, SourceEvent
@@ -95,7 +94,7 @@ class SparkDriver:
         """The end of the last batch that is committed, as far as it knows."""
         if self._start is None:
             return None
-        return Complete(offset=self._start["offset"], share=0, shares=1, version=self._start["version"])
+        return Complete(offset=self._start["offset"], share=0, shares=1, version=self._start["index_version"])
 
     def step(self) -> bool:
         """Plan a batch, have one frame of it arrive, or commit it; whether there was anything to do."""
@@ -319,10 +318,11 @@ class Storm:
         self.followers: list[Follower] = []
         self._written = 0
 
-    def stream(self) -> JournalStream:
-        options = {"journal": self.journal.address, "index": str(self._home / "index"), "maxrows": "12"}
+    def stream(self) -> ChangesStreamReader:
         start = initial_offset(self._home / "checkpoint", self.journal.address)
-        return JournalStream({**options, "start": str(start), "patience": "0"})
+        return ChangesStreamReader(
+            journal_options(self.context, start=start, max_rows=12, max_wait_seconds=0)
+        )
 
     # --- what may happen ------------------------------------------------------------------------------------------
 
@@ -416,7 +416,7 @@ class Storm:
         for gateway in self.registry.gateways():
             for driver in self.drivers:
                 driver.lose()
-            evict_gateway(self.registry.address, gateway.number)
+            gateways(self.registry.address).evict(gateway.number)
 
     def bury(self) -> None:
         del self.drivers[:-1]
@@ -433,9 +433,10 @@ class Storm:
     def lines_of(self, batches: Iterator[Any]) -> list[list[tuple[Gateway, Deliver | Complete]]]:
         """What a task says to each gateway. One that has just left may still take something, and be gone."""
         links = {gateway: Recorded(gateway.address) for gateway in (*self.gateways, *self._former)}
-        outgoing._links.update({gateway.address: link for gateway, link in links.items()})
-        list(hot_path(self.context)(batches))
-        outgoing._links.clear()
+        clients = client_cache(self.context.ingest_secret)
+        clients._clients.update({gateway.address: link for gateway, link in links.items()})
+        list(MatchAndDeliver(self.context)(batches))
+        clients._clients.clear()
         return [
             [(gateway, piece) for frame in link.frames for piece in self._pieces(frame)]
             for gateway, link in links.items()

@@ -24,8 +24,8 @@ from vedette.subscriptions.registry.registry import SubscriptionRegistry
 from vedette.testing import ManualClock
 
 COUNTS = {
-    "changes": 100, "matches": 30, "candidates": 60, "deliveries": 40, "broadcast": 10, "absent": 2_000, "passed": 16,
-    "match_ms": 3.0,
+    "changes": 100, "matches": 30, "candidates": 60, "deliveries": 40, "broadcast": 10, "absent_keys": 2_000,
+    "false_positive_keys": 16, "match_ms": 3.0,
 }  # fmt: skip
 
 
@@ -95,7 +95,7 @@ def test_modes_outlive_the_driver(driver: Driver, tmp_path: Path):
 
 def test_broadcasts_are_audited_with_their_reason(driver: Driver, caplog: pytest.LogCaptureFixture):
     caplog.set_level(logging.WARNING, "vedette.audit")
-    driver.steering.record_batch(COUNTS | {"passed": 200}, 0.1)
+    driver.steering.record_batch(COUNTS | {"false_positive_keys": 200}, 0.1)
     assert driver.registry.fan_out() == 3
     driver.clock.advance(61)
     driver.steering.record_batch(COUNTS, 0.1)

@@ -1,17 +1,18 @@
-"""Rows of the journal for tests of stages: only what a test cares about need be said."""
+"""Journal rows for tests of stages, with defaults for all fields that a test does not set."""
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
 
-from vedette.pipeline.schema import journal_rows_to_batch
-from vedette.pipeline.task import PipelineConfig
+from vedette.pipeline.schema import CHANGE_ROWS, journal_rows_to_batch
+from vedette.pipeline.task import PipelineConfig, Task
 from vedette.sources.images import encode_image
 from vedette.sources.records import ChangeRow
 
-__all__ = ["batch_of", "row"]
+__all__ = ["batch_of", "nowhere", "row", "rows_of", "task_nowhere"]
 
 
 def row(offset: int, **more: Any) -> ChangeRow:
@@ -40,10 +41,25 @@ def row(offset: int, **more: Any) -> ChangeRow:
 
 
 def batch_of(*rows: ChangeRow, version: int = 0, newer_than: int = -1) -> pa.RecordBatch:
+    """A batch as the data source reads it."""
     return journal_rows_to_batch(rows, version, newer_than)
 
 
-def nowhere() -> PipelineConfig:
-    from pathlib import Path
+def rows_of(*rows: ChangeRow, version: int = 0, newer_than: int = -1) -> pa.RecordBatch:
+    """A batch as the first stage receives it, without the column `range_end`."""
+    return batch_of(*rows, version=version, newer_than=newer_than).select(CHANGE_ROWS.names)
 
-    return PipelineConfig(journal_url="", registry_url="", index_folder=Path("/nowhere"))
+
+def nowhere() -> PipelineConfig:
+    """A configuration for stages that open nothing."""
+    return PipelineConfig(journal_url="", registry_url=":memory:", index_folder=Path("/nowhere"))
+
+
+class _NoTask(Task):
+    """A task whose stages use neither gateways nor connections."""
+
+    def __post_init__(self) -> None: ...
+
+
+def task_nowhere() -> Task:
+    return _NoTask(nowhere())

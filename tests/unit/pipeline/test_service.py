@@ -10,8 +10,8 @@ from typing import Any
 import pytest
 
 from vedette.pipeline.queries.changes import COUNTS_METRIC
-from vedette.pipeline.queries.delivering_source import COUNTS
 from vedette.pipeline.service import PipelineProcess
+from vedette.pipeline.task import COUNTS_COLUMN
 
 
 @pytest.fixture
@@ -27,7 +27,7 @@ def judge(service: PipelineProcess, *batches: int) -> None:
     found = [
         {
             "batchId": number,
-            "observedMetrics": {COUNTS_METRIC: {COUNTS: [f'{{"matches": {number}}}']}},
+            "observedMetrics": {COUNTS_METRIC: {COUNTS_COLUMN: [f'{{"matches": {number}}}']}},
             "durationMs": {},
         }
         for number in batches

@@ -1,11 +1,9 @@
-"""What a worker keeps open is closed in the end, and when there is too much of it."""
+"""A worker's open stores are reused, bounded in number, and closed in the end."""
 
 from __future__ import annotations
 
-import pytest
-
-from vedette.pipeline import worker_cache as kept_open
-from vedette.pipeline.worker_cache import ConnectionCache, close_connections
+from vedette.pipeline import worker_cache
+from vedette.pipeline.worker_cache import ConnectionCache
 
 
 class Store:
@@ -16,20 +14,18 @@ class Store:
         self.closed = True
 
 
-def test_opened_once_and_closed_with_the_rest(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(kept_open, "_tables", [])
+def test_a_store_is_opened_once_and_again_after_close():
     stores = ConnectionCache(Store)
     first = stores("a")
     assert stores("a") is first
-    close_connections()
+    stores.close()
     assert first.closed
     assert stores("a") is not first
 
 
-def test_the_one_longest_not_asked_for_goes_first(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(kept_open, "_tables", [])
+def test_the_least_recently_used_store_is_closed_above_the_limit():
     stores = ConnectionCache(Store)
-    opened = [stores(str(number)) for number in range(kept_open.MAX_OPEN)]
+    opened = [stores(str(number)) for number in range(worker_cache.MAX_OPEN)]
     stores("0")
     stores("one more")
     assert [store.address for store in opened if store.closed] == ["1"]

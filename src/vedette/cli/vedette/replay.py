@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 import tempfile
 from pathlib import Path
 from typing import Annotated
@@ -44,7 +45,6 @@ def capture(
     from vedette.clock import system_random
     from vedette.pipeline.queries.capture import capture as write_capture
     from vedette.pipeline.session import open_session
-    from vedette.pipeline.spark_progress import shown_progress
     from vedette.sources.journal.seam import open_journal
 
     directory = local_directory(data)
@@ -53,12 +53,11 @@ def capture(
     journal = open_journal(journal_address(directory))
     address = journal.address
     journal.close()
-    session = open_session()
+    session = open_session(show_progress=sys.stderr.isatty())
     salt = f"{system_random().getrandbits(64):x}"
-    with shown_progress(session, "capture"):
-        taken = write_capture(
-            session, address, directory / "index", out, after=after, share=share, mask=mask or [], salt=salt
-        )
+    taken = write_capture(
+        session, address, directory / "index", out, after=after, sample_rate=share, mask=mask or [], salt=salt
+    )
     session.stop()
     print(f"{taken} changes are in {out}.")
 
@@ -68,11 +67,9 @@ def replay(capture: CaptureArgument, out: OutOption) -> None:
     require_extra("pipeline", "`vedette replay`")
     from vedette.pipeline.queries.replay import replay as write_matches
     from vedette.pipeline.session import open_session
-    from vedette.pipeline.spark_progress import shown_progress
 
-    session = open_session()
-    with shown_progress(session, "replay"):
-        write_matches(session, capture, out)
+    session = open_session(show_progress=sys.stderr.isatty())
+    write_matches(session, capture, out)
     session.stop()
     print(f"The matches are in {out}.")
 
@@ -93,10 +90,10 @@ def shadow(
 ) -> None:
     """Replay a capture with this version and with another, and compare; exit code 1 beyond the threshold."""
     require_extra("pipeline", "`vedette shadow`")
-    from vedette.pipeline.queries.replay import shadow as compare_versions
+    from vedette.pipeline.queries.shadow import shadow as compare_versions
     from vedette.pipeline.session import open_session
 
-    session = open_session()
+    session = open_session(show_progress=sys.stderr.isatty())
     with tempfile.TemporaryDirectory() as work:
         found = compare_versions(session, capture, candidate, Path(work))
     session.stop()

@@ -111,12 +111,12 @@ class OnDemandSession:
         def open() -> SparkSession:
             from vedette.pipeline.session import open_session
 
-            return open_session(master, name="vedette-files")
+            return open_session(master, name="vedette-files", ui=False)
 
         def close(session: SparkSession) -> None:
-            from vedette.pipeline.session import end_session
+            from vedette.pipeline.session import stop_session_and_jvm
 
-            end_session(session)
+            stop_session_and_jvm(session)
 
         return cls(open, close, clock, config)
 

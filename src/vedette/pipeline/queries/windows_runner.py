@@ -1,9 +1,10 @@
-"""Keeps the query of windows running while somebody has one, and only then: an idle pipeline pays nothing for it."""
+"""Runs the windows query while there are windowed subscriptions, so that an idle pipeline pays nothing for it."""
 
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Mapping
+from collections import Counter
+from collections.abc import Mapping
 from pathlib import Path
 
 from pyspark.sql import SparkSession
@@ -20,44 +21,39 @@ log = logging.getLogger(__name__)
 
 
 class WindowsQueryRunner:
-    """`tend` now and then. The checkpoint outlives the query: it goes on where it was."""
+    """Starts and stops the windows query. The checkpoint outlives the query, which continues where it stopped."""
 
-    def __init__(
-        self,
-        session: SparkSession,
-        context: PipelineConfig,
-        checkpoint: Path,
-        count: Callable[[Mapping[str, int]], object],
-    ) -> None:
-        """`count` is given the sums of each batch: `told`, `late`, `undeliverable`."""
-        self._session, self._context, self._checkpoint, self._count = session, context, checkpoint, count
+    def __init__(self, spark: SparkSession, config: PipelineConfig, checkpoint: Path) -> None:
+        self._spark, self._config, self._checkpoint = spark, config, checkpoint
         self._query: StreamingQuery | None = None
-        self._counted = -1
+        self._last_batch = -1
+        """The last batch whose counts were returned."""
 
     def start_or_stop(self) -> None:
-        wanted = bool(
-            windowed_subscriptions(self._context.index_folder, latest_version(self._context.index_folder))
-        )
-        query = self._query
-        if query is not None:
-            self._take_in(query)
-        if query is not None and not query.isActive:
+        """Start the query if there is a windowed subscription, stop it if there is none, restart it if it ended."""
+        index = self._config.index_folder
+        is_needed = bool(windowed_subscriptions(index, latest_version(index)))
+        if self._query is not None and not self._query.isActive:
             extra = {"action": "windows.restart"}
-            log.error("The window query ended and restarts: %s", query.exception(), extra=extra)
-            query = self._query = None
-        if wanted and query is None:
-            self._query = start_windows_query(self._session, self._context, self._checkpoint)
-        elif query is not None and not wanted:
+            log.error("The windows query ended and restarts: %s", self._query.exception(), extra=extra)
+            self._query = None
+        if is_needed and self._query is None:
+            self._query = start_windows_query(self._spark, self._config, self._checkpoint)
+        elif not is_needed:
             self.close()
 
-    def _take_in(self, query: StreamingQuery) -> None:
-        for progress in query.recentProgress:
-            found = progress["observedMetrics"].get(WINDOW_COUNTS_METRIC)
-            if found is not None and progress["batchId"] > self._counted:
-                self._counted = progress["batchId"]
-                self._count({name: value or 0 for name, value in found.asDict().items()})
+    def take_counts(self) -> Mapping[str, int]:
+        """Return the sums of the batches that ended since the last call: window_events, late, undeliverable."""
+        totals: Counter[str] = Counter()
+        for progress in self._query.recentProgress if self._query is not None else ():
+            observed = progress["observedMetrics"].get(WINDOW_COUNTS_METRIC)
+            if observed is not None and progress["batchId"] > self._last_batch:
+                self._last_batch = progress["batchId"]
+                totals.update({name: value or 0 for name, value in observed.asDict().items()})
+        return totals
 
     def close(self) -> None:
+        """Stop the query in the middle of a batch; the batch runs again when the query restarts."""
         if self._query is not None:
             self._query.stop()
             self._query = None

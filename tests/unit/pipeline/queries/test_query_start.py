@@ -1,16 +1,18 @@
-"""A query whose source process was too slow is started again, and no other."""
+"""A query whose source process did not connect in time is started again; another failure is not retried."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass, field
+from types import SimpleNamespace
 from typing import Any, cast
 
 import pytest
+from pyspark.sql import SparkSession
 from pyspark.sql.streaming.readwriter import DataStreamWriter
 
 from vedette.pipeline.queries.query_start import MAX_STARTS, start_query
 
-TOO_SLOW = "[STREAM_FAILED] Query terminated with exception: Python worker failed to connect back."
+NOT_CONNECTED = "[STREAM_FAILED] Query terminated with exception: Python worker failed to connect back."
 
 
 @dataclass
@@ -39,22 +41,40 @@ class Writer:
     queries: list[Query]
     started: list[Query] = field(default_factory=list)
 
+    def queryName(self, name: str) -> Writer:
+        assert name == "vedette-test"
+        return self
+
     def start(self) -> Query:
         self.started.append(self.queries[len(self.started)])
         return self.started[-1]
+
+
+@dataclass
+class Context:
+    """Records the scheduler pools that are set for this thread."""
+
+    pools: list[str | None] = field(default_factory=list)
+
+    def setLocalProperty(self, key: str, value: str | None) -> None:
+        assert key == "spark.scheduler.pool"
+        self.pools.append(value)
 
 
 @pytest.mark.parametrize(
     ("errors", "starts"),
     [
         ([None], 1),
-        ([TOO_SLOW, TOO_SLOW, None], 3),
+        ([NOT_CONNECTED, NOT_CONNECTED, None], 3),
         (["another failure", None], 1),
-        ([TOO_SLOW] * (MAX_STARTS + 1), MAX_STARTS),
+        ([NOT_CONNECTED] * (MAX_STARTS + 1), MAX_STARTS),
     ],
 )
 def test_starts(errors: list[str | None], starts: int) -> None:
     writer = Writer([Query(error) for error in errors])
-    query = cast(Query, start_query(cast(DataStreamWriter, writer)))
+    context = Context()
+    spark = cast(SparkSession, SimpleNamespace(sparkContext=context))
+    query = cast(Query, start_query(spark, "vedette-test", cast(DataStreamWriter, writer)))
+    assert context.pools == ["vedette-test", None]
     assert len(writer.started) == starts
     assert query is writer.started[-1]

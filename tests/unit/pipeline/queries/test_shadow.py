@@ -6,14 +6,12 @@ import subprocess
 import sys
 import zipfile
 from pathlib import Path
-from types import SimpleNamespace
 from typing import Any
 
 import pytest
 
 from vedette.errors import PipelineError
 from vedette.pipeline.queries.shadow import find_candidate
-from vedette.pipeline.spark_progress import StageTally
 
 MAIN = "print('another version')"
 
@@ -67,37 +65,14 @@ def archive_of(*names: str) -> Any:
 @pytest.mark.parametrize(
     ("name", "make", "words"),
     [
-        ("nothing", lambda path: path.mkdir(), "no candidate"),
-        ("other.whl", archive_of("other/__init__.py"), "something else"),
-        ("evil.whl", archive_of("vedette/__init__.py", "../evil.py"), "outside"),
-        ("broken.whl", lambda path: path.write_bytes(b"x"), "no wheel"),
+        ("nothing", lambda path: path.mkdir(), "not a candidate"),
+        ("other.whl", archive_of("other/__init__.py"), "not a wheel of Vedette"),
+        ("evil.whl", archive_of("vedette/__init__.py", "../evil.py"), "outside its folder"),
+        ("broken.whl", lambda path: path.write_bytes(b"x"), "is not a wheel"),
     ],
 )
-def test_what_is_no_candidate_is_said(tmp_path: Path, name: str, make: Any, words: str):
+def test_an_invalid_candidate_is_refused(tmp_path: Path, name: str, make: Any, words: str):
     make(tmp_path / name)
     with pytest.raises(PipelineError, match=words) as caught:
         find_candidate(tmp_path / name, tmp_path / "work")
     assert caught.value.code == "E6303"
-
-
-class Tracker:
-    def __init__(self) -> None:
-        self.stages: dict[int, tuple[int, int]] = {}
-
-    def getActiveStageIds(self) -> list[int]:
-        return list(self.stages)
-
-    def getStageInfo(self, stageId: int) -> Any:
-        found = self.stages.get(stageId)
-        return SimpleNamespace(numCompletedTasks=found[0], numTasks=found[1]) if found else None
-
-
-def test_progress_never_goes_back():
-    tracker, tally = Tracker(), StageTally()
-    assert tally.look(tracker) == (0, 0)
-    tracker.stages = {1: (1, 4)}
-    assert tally.look(tracker) == (1, 4)
-    tracker.stages = {2: (0, 2)}  # the first is done, and forgotten
-    assert tally.look(tracker) == (4, 6)
-    tracker.stages = {2: (2, 2)}
-    assert tally.look(tracker) == (6, 6)

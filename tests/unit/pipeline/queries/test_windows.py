@@ -13,8 +13,9 @@ import pyarrow as pa
 import pytest
 from pyspark.sql.streaming.state import GroupState
 
-from vedette.pipeline.datasource import JournalStream
-from vedette.pipeline.queries.windows import _encode_window_event, process_windows, select_window_rows
+from vedette.pipeline.datasource import WindowsStreamReader, journal_options
+from vedette.pipeline.queries.window_rows import SelectWindowRows
+from vedette.pipeline.queries.windows import _encode_window_event, process_windows
 from vedette.pipeline.task import PipelineConfig
 from vedette.pipeline.worker_cache import close_connections
 from vedette.policy.collection_policies import ViewRule
@@ -60,14 +61,8 @@ class Windows:
         self.context = PipelineConfig(
             journal_url=self.journal.address, registry_url=self.registry.address, index_folder=home / "index"
         )
-        options = {
-            "journal": self.journal.address,
-            "index": str(home / "index"),
-            "start": "0",
-            "shares": "1",
-            "windows": "0",
-        }
-        self.stream = JournalStream(options)
+        options = journal_options(self.context, start=0, shares=1, lateness_ms=0)
+        self.stream = WindowsStreamReader(options)
         self.stream.clock = self.clock
         self.offset = self.stream.initialOffset()
         self.states: dict[int, HeldState] = {}
@@ -110,7 +105,7 @@ class Windows:
         if end == self.offset:
             return
         for part in self.stream.partitions(self.offset, end):
-            rows = pa.Table.from_batches(select_window_rows(self.context)(self.stream.read(part))).to_pandas()
+            rows = pa.Table.from_batches(SelectWindowRows(self.context)(self.stream.read(part))).to_pandas()
             for number, frame in rows.groupby("subscription"):
                 state = self.states.setdefault(number, HeldState())
                 for out in process_windows((number,), iter([frame]), cast(GroupState, state)):
