@@ -45,16 +45,16 @@ class Finder:
         source = rule.text("c")
         (declaration,) = parse_declarations(source)
         assert isinstance(declaration, ConstraintDeclaration)
-        frame = AnalysisContext(state.schema, source)
-        scope = Scope(frame)
-        resolver = PatternResolver(frame, ExpressionSite(actor=False))
+        analysis = AnalysisContext(state.schema, source)
+        scope = Scope(analysis)
+        resolver = PatternResolver(analysis, ExpressionSite(actor=False))
         pattern = resolver.resolve_pattern(declaration.pattern, declaration.where, scope)
         condition = resolver.resolve_condition(declaration.condition, scope)
-        frame.raise_if_any()
+        analysis.raise_if_any()
         assert condition is not None
-        chains = PatternCompiler(state.plan_context)
+        compiler = PatternCompiler(state.plan_context)
         self._slots = {name: slot.register for name, slot in scope.variables.items()}
-        self.matches = AffectedMatchFinder(pattern, (condition,), chains, frame.register_count)
+        self.matches = AffectedMatchFinder(pattern, (condition,), compiler, analysis.register_count)
 
     def found(self, rows: list[Any], keys: dict[str, int]) -> set[Identity]:
         return {frozenset((name, keys[row[slot].id]) for name, slot in self._slots.items()) for row in rows}

@@ -88,27 +88,29 @@ CompiledAction = Callable[[Row], list[AffectedElement]]
 
 
 def compile_action(
-    action: mutations.ResolvedAction, chains: PatternCompiler, tables: SchemaLayout, size: int
+    action: mutations.ResolvedAction, compiler: PatternCompiler, tables: SchemaLayout, size: int
 ) -> CompiledAction:
     match action:
         case mutations.ResolvedSpawn():
-            return _spawn(action, chains, tables)
+            return _spawn(action, compiler, tables)
         case mutations.ResolvedLink():
-            return _link(action, chains, tables, size)
+            return _link(action, compiler, tables, size)
         case mutations.ResolvedSet():
-            return _set(action, chains, tables, size)
+            return _set(action, compiler, tables, size)
         case mutations.ResolvedKill():
-            return _kill(action, chains, size)
+            return _kill(action, compiler, size)
         case mutations.ResolvedUnlink():
-            return _unlink(action, chains, size)
+            return _unlink(action, compiler, size)
 
 
 # --- creation ---------------------------------------------------------------------------------------------------
 
 
-def _spawn(action: mutations.ResolvedSpawn, chains: PatternCompiler, tables: SchemaLayout) -> CompiledAction:
+def _spawn(
+    action: mutations.ResolvedSpawn, compiler: PatternCompiler, tables: SchemaLayout
+) -> CompiledAction:
     name, slot, variable = action.type, action.register, action.variable
-    builders = compile_value_builders(tables.types[name], action.assignments, chains)
+    builders = compile_value_builders(tables.types[name], action.assignments, compiler)
     references = [position for _, _, position in tables.types[name].references]
 
     def act(row: Row) -> list[AffectedElement]:
@@ -129,12 +131,14 @@ def _spawn(action: mutations.ResolvedSpawn, chains: PatternCompiler, tables: Sch
 
 
 def _link(
-    action: mutations.ResolvedLink, chains: PatternCompiler, tables: SchemaLayout, size: int
+    action: mutations.ResolvedLink, compiler: PatternCompiler, tables: SchemaLayout, size: int
 ) -> CompiledAction:
     kind = tables.schema.edges[action.edge]
     schema = tables.schema
-    builders: Sequence[Builder] = compile_value_builders(tables.types[kind.name], action.assignments, chains)
-    targets = [_link_target(target, chains, tables, size) for target in action.targets]
+    builders: Sequence[Builder] = compile_value_builders(
+        tables.types[kind.name], action.assignments, compiler
+    )
+    targets = [_link_target(target, compiler, tables, size) for target in action.targets]
     slot, variable, if_not_exists = action.register, action.variable, action.if_not_exists
     found = (mutations.ResolvedSpawn, mutations.ResolvedSubquery, VariableRef)
     named = [position for position, target in enumerate(action.targets) if not isinstance(target, found)]
@@ -167,12 +171,14 @@ def _masked_edge(guard: WriteGuard, edge: Element) -> Element:
     )
 
 
-def _link_target(target: Any, chains: PatternCompiler, tables: SchemaLayout, size: int) -> CompiledExpression:
+def _link_target(
+    target: Any, compiler: PatternCompiler, tables: SchemaLayout, size: int
+) -> CompiledExpression:
     if isinstance(target, mutations.ResolvedSpawn):
-        spawn = _spawn(target, chains, tables)
+        spawn = _spawn(target, compiler, tables)
         return lambda row: spawn(row)[0].element.id
     if isinstance(target, mutations.ResolvedSubquery):
-        query = _subquery(target, chains, size)
+        query = _subquery(target, compiler, size)
 
         def one(row: Row) -> str:
             found = query(row)
@@ -183,17 +189,17 @@ def _link_target(target: Any, chains: PatternCompiler, tables: SchemaLayout, siz
             return found[0].id
 
         return one
-    return chains.compile_element_id(target)
+    return compiler.compile_element_id(target)
 
 
 # --- updates ----------------------------------------------------------------------------------------------------
 
 
 def _set(
-    action: mutations.ResolvedSet, chains: PatternCompiler, tables: SchemaLayout, size: int
+    action: mutations.ResolvedSet, compiler: PatternCompiler, tables: SchemaLayout, size: int
 ) -> CompiledAction:
-    find = _targets(action.target, chains, size)
-    values = [(name, chains.compile_element_id(value)) for name, value in action.assignments]
+    find = _targets(action.target, compiler, size)
+    values = [(name, compiler.compile_element_id(value)) for name, value in action.assignments]
     slot = action.target.register if isinstance(action.target, VariableRef) else None
 
     def act(row: Row) -> list[AffectedElement]:
@@ -235,8 +241,8 @@ def _updated(
 # --- deletion ---------------------------------------------------------------------------------------------------
 
 
-def _kill(action: mutations.ResolvedKill, chains: PatternCompiler, size: int) -> CompiledAction:
-    find = _targets(action.target, chains, size)
+def _kill(action: mutations.ResolvedKill, compiler: PatternCompiler, size: int) -> CompiledAction:
+    find = _targets(action.target, compiler, size)
     cascade = action.cascade
 
     def act(row: Row) -> list[AffectedElement]:
@@ -290,8 +296,8 @@ def _hide_ids(writer: ActionWriter, error: MutationError) -> MutationError:
     return MutationError("E3302", "Deletion restricted")
 
 
-def _unlink(action: mutations.ResolvedUnlink, chains: PatternCompiler, size: int) -> CompiledAction:
-    find = _targets(action.target, chains, size)
+def _unlink(action: mutations.ResolvedUnlink, compiler: PatternCompiler, size: int) -> CompiledAction:
+    find = _targets(action.target, compiler, size)
 
     def act(row: Row) -> list[AffectedElement]:
         writer: ActionWriter = row[0].writer
@@ -313,17 +319,17 @@ def _unlink(action: mutations.ResolvedUnlink, chains: PatternCompiler, size: int
 
 
 def _targets(
-    target: mutations.ResolvedTarget, chains: PatternCompiler, size: int
+    target: mutations.ResolvedTarget, compiler: PatternCompiler, size: int
 ) -> Callable[[Row], list[Element]]:
     """Return the function that finds the elements of an action, in their latest versions."""
     if isinstance(target, mutations.ResolvedSubquery):
-        return _subquery(target, chains, size)
+        return _subquery(target, compiler, size)
     if isinstance(target, mutations.ResolvedEdgesByTargets):
-        return _by_endpoints(target, chains)
+        return _by_endpoints(target, compiler)
     if isinstance(target, VariableRef):
         return _latest(target.register)
     return _by_reference(
-        chains.compile_element_id(target), target.name if isinstance(target, ElementReference) else None
+        compiler.compile_element_id(target), target.name if isinstance(target, ElementReference) else None
     )
 
 
@@ -358,9 +364,9 @@ def _by_reference(id_of: CompiledExpression, name: object) -> Callable[[Row], li
 
 
 def _by_endpoints(
-    target: mutations.ResolvedEdgesByTargets, chains: PatternCompiler
+    target: mutations.ResolvedEdgesByTargets, compiler: PatternCompiler
 ) -> Callable[[Row], list[Element]]:
-    ends = [None if end is None else chains.compile_element_id(end) for end in target.targets]
+    ends = [None if end is None else compiler.compile_element_id(end) for end in target.targets]
     name = target.edge
 
     def find(row: Row) -> list[Element]:
@@ -368,7 +374,7 @@ def _by_endpoints(
         wanted = [None if end is None else end(row) for end in ends]
         anchor = next((i for i, id in enumerate(wanted) if id is not None), None)
         candidates = view.scan((name,)) if anchor is None else view.edges_at(name, anchor, wanted[anchor])
-        symmetric = chains.context.schema.edges[name].symmetric
+        symmetric = compiler.context.schema.edges[name].symmetric
         if symmetric and anchor is not None:
             candidates = [*candidates, *view.edges_at(name, 1 - anchor, wanted[anchor])]
         guard = row[0].writer.guard
@@ -391,10 +397,10 @@ def _joins(edge: Element, wanted: list[str | None], symmetric: bool) -> bool:
 
 
 def _subquery(
-    subquery: mutations.ResolvedSubquery, chains: PatternCompiler, size: int
+    subquery: mutations.ResolvedSubquery, compiler: PatternCompiler, size: int
 ) -> Callable[[Row], list[Element]]:
     outer = outer_registers(subquery.query)
-    query = RowQuery(subquery.query, subquery.returns, chains, size, chains.context.schema, outer)
+    query = RowQuery(subquery.query, subquery.returns, compiler, size, compiler.context.schema, outer)
 
     def find(row: Row) -> list[Element]:
         kept = row[0].sink

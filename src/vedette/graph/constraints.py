@@ -46,21 +46,21 @@ def compile_constraint(
     declaration: ConstraintDeclaration, context: PlanContext, source: str = ""
 ) -> Constraint:
     """Resolve and compile a constraint. Errors in the declaration are raised here, at `define`."""
-    frame = AnalysisContext(context.schema, source)
-    scope = Scope(frame)
-    resolver = PatternResolver(frame, _WHERE)
+    analysis = AnalysisContext(context.schema, source)
+    scope = Scope(analysis)
+    resolver = PatternResolver(analysis, _WHERE)
     pattern = resolver.resolve_pattern(declaration.pattern, declaration.where, scope)
     resolver.place = _CONDITION
     condition = resolver.resolve_condition(declaration.condition, scope)
-    frame.raise_if_any()
+    analysis.raise_if_any()
     assert condition is not None
-    chains = PatternCompiler(context)
+    compiler = PatternCompiler(context)
     return Constraint(
         declaration.name,
         declaration.soft,
         declaration.message or "the condition does not hold",
-        AffectedMatchFinder(pattern, (condition,), chains, frame.register_count),
-        chains.compile_expression(condition),
+        AffectedMatchFinder(pattern, (condition,), compiler, analysis.register_count),
+        compiler.compile_expression(condition),
     )
 
 

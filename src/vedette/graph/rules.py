@@ -60,44 +60,44 @@ class Rule:
 def compile_rule(
     declaration: RuleDeclaration, order: int, context: PlanContext, tables: SchemaLayout, source: str = ""
 ) -> Rule:
-    frame, scope, resolver = _frame(context, source)
+    analysis, scope, resolver = _frame(context, source)
     pattern = resolver.resolve_pattern(declaration.pattern, declaration.where, scope)
     resolved = [each for action in declaration.actions for each in resolve_action(resolver, action, scope)]
-    frame.raise_if_any()
-    chains = PatternCompiler(context)
+    analysis.raise_if_any()
+    compiler = PatternCompiler(context)
     return Rule(
         declaration.name,
         declaration.priority,
         order,
         declaration.manual,
         declaration.inherit_authority,
-        AffectedMatchFinder(pattern, (), chains, frame.register_count),
-        tuple(compile_action(action, chains, tables, frame.register_count) for action in resolved),
+        AffectedMatchFinder(pattern, (), compiler, analysis.register_count),
+        tuple(compile_action(action, compiler, tables, analysis.register_count) for action in resolved),
     )
 
 
 def compile_rule_filter(
-    declaration: RuleDeclaration, where: Expression | None, context: PlanContext, frame: AnalysisContext
+    declaration: RuleDeclaration, where: Expression | None, context: PlanContext, analysis: AnalysisContext
 ) -> tuple[CompiledExpression | None, int]:
     """The extra condition of `TRIGGER rule WHERE …` over the rule's variables, and the number of registers it
     needs.
     """
     if where is None:
         return None, 0
-    scope = Scope(frame)
-    lifted, frame.literals_extracted = frame.literals_extracted, False
-    resolver = PatternResolver(frame)
+    scope = Scope(analysis)
+    lifted, analysis.literals_extracted = analysis.literals_extracted, False
+    resolver = PatternResolver(analysis)
     resolver.resolve_pattern(declaration.pattern, declaration.where, scope)
-    frame.literals_extracted = lifted
+    analysis.literals_extracted = lifted
     condition = resolver.resolve_condition(where, scope)
-    frame.raise_if_any()
+    analysis.raise_if_any()
     assert condition is not None
-    return PatternCompiler(context).compile_expression(condition), frame.register_count
+    return PatternCompiler(context).compile_expression(condition), analysis.register_count
 
 
 def _frame(context: PlanContext, source: str) -> tuple[AnalysisContext, Scope, PatternResolver]:
-    frame = AnalysisContext(context.schema, source)
-    return frame, Scope(frame), PatternResolver(frame)
+    analysis = AnalysisContext(context.schema, source)
+    return analysis, Scope(analysis), PatternResolver(analysis)
 
 
 # --- firing -----------------------------------------------------------------------------------------------------

@@ -21,16 +21,16 @@ Builder: TypeAlias = Callable[[Row], Any]
 
 
 def compile_value_builders(
-    table: TypeLayout, assignments: Sequence[tuple[str, ResolvedExpression]], chains: PatternCompiler
+    table: TypeLayout, assignments: Sequence[tuple[str, ResolvedExpression]], compiler: PatternCompiler
 ) -> list[Builder]:
     """One builder per position of the type's layout."""
     given = dict(assignments)
     builders: list[Builder] = []
     for attribute, check in zip(table.attributes, table.checks, strict=True):
         if attribute.name in given:
-            builders.append(_checked(chains.compile_element_id(given[attribute.name]), check))
+            builders.append(_checked(compiler.compile_element_id(given[attribute.name]), check))
         elif attribute.default is not None:
-            builders.append(_default(attribute, check, chains))
+            builders.append(_default(attribute, check, compiler))
         else:
             builders.append(_null)
     return builders
@@ -56,14 +56,14 @@ def _checked(value: CompiledExpression, check: Validator) -> Builder:
     return lambda row: check(value(row))
 
 
-def _default(attribute: AttributeType, check: Validator, chains: PatternCompiler) -> Builder:
+def _default(attribute: AttributeType, check: Validator, compiler: PatternCompiler) -> Builder:
     """Defaults are constant expressions, evaluated when an element is created."""
     assert attribute.default is not None
-    frame = AnalysisContext(chains.context.schema, "")
-    resolver = PatternResolver(frame, ExpressionSite(actor=False))
-    resolved = resolver.resolve(attribute.default, Scope(frame))
-    frame.raise_if_any()
+    analysis = AnalysisContext(compiler.context.schema, "")
+    resolver = PatternResolver(analysis, ExpressionSite(actor=False))
+    resolved = resolver.resolve(attribute.default, Scope(analysis))
+    analysis.raise_if_any()
     if isinstance(resolved, FixedValue):
         value = check(resolved.value)
         return lambda row: value
-    return _checked(chains.compile_expression(resolved), check)
+    return _checked(compiler.compile_expression(resolved), check)

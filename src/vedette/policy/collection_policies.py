@@ -145,11 +145,11 @@ def compile_collection_policy(
     """Compile the part of a policy that applies to external collections. Raises with all its errors."""
     found = []
     for operation in declaration.operations:
-        frame = AnalysisContext(context.schema, source)
-        collections = external_collections(operation, frame)
+        analysis = AnalysisContext(context.schema, source)
+        collections = external_collections(operation, analysis)
         if collections is None or collections:
-            found.append(_compile(declaration, operation, collections, frame, context))
-        frame.raise_if_any()
+            found.append(_compile(declaration, operation, collections, analysis, context))
+        analysis.raise_if_any()
     return found
 
 
@@ -157,11 +157,11 @@ def _compile(
     declaration: PolicyDeclaration,
     operation: OperationPattern,
     collections: frozenset[str] | None,
-    frame: AnalysisContext,
+    analysis: AnalysisContext,
     context: PlanContext,
 ) -> CollectionPolicy:
     variable = operation.variable or _UNNAMED
-    parts = _ConditionSplitter(frame, variable, context)
+    parts = _ConditionSplitter(analysis, variable, context)
     condition = parts.condition(declaration.condition)
     instance = any(_is_document(node, variable) for node in walk(condition))
     return CollectionPolicy(
@@ -171,7 +171,7 @@ def _compile(
         attribute=operation.attribute,
         variable=variable,
         condition=condition,
-        known=tuple(_GraphValue(known.value, frame.register_count, known.listed) for known in parts.known),
+        known=tuple(_GraphValue(known.value, analysis.register_count, known.listed) for known in parts.known),
         instance=instance,
         depends_on_types=None if parts.depends_on_time else frozenset(parts.depends_on_types),
         problem=parts.problem,
@@ -187,8 +187,8 @@ def _is_document(node: Any, variable: str) -> bool:
 class _ConditionSplitter:
     """Splits a condition into an expression over the document and graph values."""
 
-    def __init__(self, frame: AnalysisContext, variable: str, context: PlanContext) -> None:
-        self._resolver = PatternResolver(frame, PLACE)
+    def __init__(self, analysis: AnalysisContext, variable: str, context: PlanContext) -> None:
+        self._resolver = PatternResolver(analysis, PLACE)
         self._variable = variable
         self._chains = PatternCompiler(context)
         self.known: list[_GraphValue] = []
@@ -226,7 +226,7 @@ class _ConditionSplitter:
     # --- graph values -----------------------------------------------------------------------------------------
 
     def _known(self, node: Expression) -> Expression:
-        found = self._resolver.resolve(node, Scope(self._resolver.frame))
+        found = self._resolver.resolve(node, Scope(self._resolver.analysis))
         self._note(node, found)
         if found.type.kind != "Bool" and self.depends_on_time:
             return self._cannot("compares the document with the current time")
@@ -260,7 +260,7 @@ class _ConditionSplitter:
                 outer, inner = (left, right) if self._mentioned(left) else (right, left)
             case _:
                 return self._cannot("joins documents with the graph by more than one equality")
-        scope = Scope(self._resolver.frame).child()
+        scope = Scope(self._resolver.analysis).child()
         where = None
         for part in apart:
             where = part if where is None else Binary("AND", where, part)

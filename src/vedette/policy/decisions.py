@@ -84,19 +84,19 @@ def compile_policy(declaration: PolicyDeclaration, context: PlanContext, source:
 def _compile(
     declaration: PolicyDeclaration, operation: OperationPattern, context: PlanContext, source: str
 ) -> Policy:
-    frame = AnalysisContext(context.schema, source)
-    scope = Scope(frame)
-    resolver = PatternResolver(frame, PLACE)
-    variable, written = variable_of(operation, frame)
-    type_ = resolve_type(frame, written) if written is not None else None
+    analysis = AnalysisContext(context.schema, source)
+    scope = Scope(analysis)
+    resolver = PatternResolver(analysis, PLACE)
+    variable, written = variable_of(operation, analysis)
+    type_ = resolve_type(analysis, written) if written is not None else None
     second_name, second_type = operation.second or (None, None)
-    touching = resolve_type(frame, second_type) if second_type is not None else None
+    touching = resolve_type(analysis, second_type) if second_type is not None else None
     bound = second_name if second_name is not None else variable
     bound_type = touching if second_name is not None else type_
     slot = scope.bind(bound, bound_type or node_type()).register if bound is not None else None
-    _check_attribute(frame, operation, type_)
+    _check_attribute(analysis, operation, type_)
     condition = resolver.resolve_condition(declaration.condition, scope)
-    frame.raise_if_any()
+    analysis.raise_if_any()
     assert condition is not None
     return Policy(
         name=declaration.name,
@@ -104,12 +104,12 @@ def _compile(
         priority=declaration.priority,
         message=declaration.message,
         operation=operation.operation,
-        types=named_types(frame, type_),
-        target_types=named_types(frame, touching),
+        types=named_types(analysis, type_),
+        target_types=named_types(analysis, touching),
         attribute=operation.attribute,
         condition=PatternCompiler(context).compile_expression(condition),
         slot=slot,
-        size=frame.register_count,
+        size=analysis.register_count,
         reads_element=_looks_at(condition, slot),
     )
 
@@ -125,31 +125,36 @@ def _looks_at(condition: ResolvedExpression, slot: int | None) -> bool:
 
 
 def variable_of(
-    operation: OperationPattern, frame: AnalysisContext
+    operation: OperationPattern, analysis: AnalysisContext
 ) -> tuple[str | None, TypeExpression | None]:
     """`META SPAWN(_Watch)`: a bare name that is a type means the type."""
     name, type_ = operation.variable, operation.type
-    if type_ is None and name is not None and (name in frame.schema.nodes or name in frame.schema.edges):
+    if (
+        type_ is None
+        and name is not None
+        and (name in analysis.schema.nodes or name in analysis.schema.edges)
+    ):
         return None, NamedType(name, span=operation.span)
     return name, type_
 
 
-def named_types(frame: AnalysisContext, type_: Type | None) -> frozenset[str] | None:
+def named_types(analysis: AnalysisContext, type_: Type | None) -> frozenset[str] | None:
     if type_ is None or type_.names is None:
         return None
     below = (
-        frame.schema.nodes[name].descendants if name in frame.schema.nodes else {name} for name in type_.names
+        analysis.schema.nodes[name].descendants if name in analysis.schema.nodes else {name}
+        for name in type_.names
     )
     return frozenset().union(*below)
 
 
-def _check_attribute(frame: AnalysisContext, operation: OperationPattern, type_: Type | None) -> None:
+def _check_attribute(analysis: AnalysisContext, operation: OperationPattern, type_: Type | None) -> None:
     """Reject a policy on an attribute that does not exist: it would protect nothing."""
     if operation.attribute is None or type_ is None or not type_.is_reference:
         return
-    found = find_attribute(frame, type_, operation.attribute)
+    found = find_attribute(analysis, type_, operation.attribute)
     if isinstance(found, str):
-        frame.report("E2002", found, operation.span)
+        analysis.report("E2002", found, operation.span)
 
 
 # --- decisions --------------------------------------------------------------------------------------------------

@@ -39,7 +39,7 @@ class PolicyDependencies:
 
     def __init__(self, resolver: PatternResolver, policies: Iterable[PolicyDeclaration]) -> None:
         self._resolver = resolver
-        self._schema = resolver.frame.schema
+        self._schema = resolver.analysis.schema
         self._reading = [
             (policy, operation)
             for policy in policies
@@ -90,7 +90,7 @@ class PolicyDependencies:
     def _add_rescan_types(self, types: Iterable[str]) -> None:
         for name in sorted(set(types)):
             for policy, operation in self._policies_for(frozenset({name})):
-                slot = self._resolver.frame.allocate_register()
+                slot = self._resolver.analysis.allocate_register()
                 condition = self._condition(policy, operation, slot)
                 self.rescan_types.update(mentioned_types(condition))
                 if slot in registers_read(condition):
@@ -119,7 +119,7 @@ class PolicyDependencies:
                 yield from self._of(parameter.type)
 
     def _of(self, type_: Type) -> Iterator[str]:
-        types = concrete_types(self._resolver.frame, type_)
+        types = concrete_types(self._resolver.analysis, type_)
         yield from types
         yield from self._behind(types)
 
@@ -134,9 +134,9 @@ class PolicyDependencies:
 
     def _policies_for(self, types: frozenset[str]) -> Iterator[tuple[PolicyDeclaration, OperationPattern]]:
         for policy, operation in self._reading:
-            _, written = variable_of(operation, self._resolver.frame)
-            type_ = resolve_type(self._resolver.frame, written) if written is not None else None
-            names = named_types(self._resolver.frame, type_)
+            _, written = variable_of(operation, self._resolver.analysis)
+            type_ = resolve_type(self._resolver.analysis, written) if written is not None else None
+            names = named_types(self._resolver.analysis, type_)
             if names is None or not names.isdisjoint(types):
                 yield policy, operation
 
@@ -145,17 +145,17 @@ class PolicyDependencies:
     ) -> ResolvedExpression:
         """The policy's condition with its variable in this register. Its other names are local to it."""
         resolver = self._resolver
-        variable, written = variable_of(operation, resolver.frame)
+        variable, written = variable_of(operation, resolver.analysis)
         second, second_type = operation.second or (None, None)
-        scope = Scope(resolver.frame)
+        scope = Scope(resolver.analysis)
         for name, type_ in ((variable, written), (second, second_type)):
             if name is not None:
-                known = resolve_type(resolver.frame, type_) if type_ is not None else node_type()
+                known = resolve_type(resolver.analysis, type_) if type_ is not None else node_type()
                 scope.variables[name] = VariableRef(slot, name, known)
         position, resolver.place = resolver.place, PLACE
-        lifted, resolver.frame.literals_extracted = resolver.frame.literals_extracted, False
+        lifted, resolver.analysis.literals_extracted = resolver.analysis.literals_extracted, False
         condition = resolver.resolve(policy.condition, scope)
-        resolver.place, resolver.frame.literals_extracted = position, lifted
+        resolver.place, resolver.analysis.literals_extracted = position, lifted
         return condition
 
 

@@ -33,9 +33,9 @@ def graph_operation(operation: OperationPattern, schema: Schema) -> OperationPat
     return replace(operation, type=graph[0] if len(graph) == 1 else UnionType(graph, span=operation.span))
 
 
-def external_collections(operation: OperationPattern, frame: AnalysisContext) -> frozenset[str] | None:
+def external_collections(operation: OperationPattern, analysis: AnalysisContext) -> frozenset[str] | None:
     """Names of the external collections; None: all collections, because the operation names no type."""
-    schema, first, second = frame.schema, operation.type, operation.second
+    schema, first, second = analysis.schema, operation.type, operation.second
     if first is None and second is None:
         bare = operation.variable
         if operation.operation not in _READING or bare in schema.nodes or bare in schema.edges:
@@ -50,9 +50,9 @@ def external_collections(operation: OperationPattern, frame: AnalysisContext) ->
     )
     if names and operation.operation != "MATCH":
         text = f"{operation.operation} is not possible on {min(names)}: external collections only allow MATCH"
-        frame.report("E2009", text, operation.span)
+        analysis.report("E2009", text, operation.span)
     if names and operation.attribute in _KEPT:
-        frame.report(
+        analysis.report(
             "E2002", f"'{operation.attribute}' cannot be hidden: every document has it", operation.span
         )
     return names

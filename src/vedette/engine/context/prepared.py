@@ -62,7 +62,7 @@ class PreparedStatement:
             constants.append(value)
         return tuple(constants)
 
-    def frame(self, signature: tuple[type, ...], schema: Schema) -> AnalysisContext:
+    def analysis_context(self, signature: tuple[type, ...], schema: Schema) -> AnalysisContext:
         """The analysis context of the statement for these constant types."""
         first = self.literals
         given = {n: first + i for i, n in enumerate(self.parameters) if signature[first + i] is not Missing}

@@ -26,7 +26,7 @@ def pad_elements(
     changes: list[ElementChange] = []
     padded: dict[str, Element] = {}
     tables = SchemaLayout(new)
-    chains = PatternCompiler(
+    compiler = PatternCompiler(
         PlanContext(new, graph, lambda owner, attribute: False, lambda owner, attribute: None)
     )
     for name in graph.types:
@@ -34,7 +34,7 @@ def pad_elements(
         added = len(after.layout) - len(before.layout)
         if added <= 0:
             continue
-        builders = compile_value_builders(tables.types[name], (), chains)[len(before.layout) :]
+        builders = compile_value_builders(tables.types[name], (), compiler)[len(before.layout) :]
         row: list[Any] = [ExecutionContext(view=graph, now=now)]
         fresh = tuple(build(row) for build in builders)
         for element in graph.types[name].values():

@@ -88,8 +88,8 @@ def compile_statement(
     observer: StepWrapper | None = None,
 ) -> Executable:
     """Compile everything that is known before the statement runs. Raises with all its errors."""
-    compiler = _Compiler(prepared, signature, state, observer)
-    return compiler.compile(statement)
+    statement_compiler = _Compiler(prepared, signature, state, observer)
+    return statement_compiler.compile(statement)
 
 
 class _Compiler:
@@ -101,9 +101,9 @@ class _Compiler:
         observer: StepWrapper | None,
     ) -> None:
         self.state = state
-        self.frame = prepared.frame(signature, state.schema)
-        self.scope = Scope(self.frame)
-        self.chains = PatternCompiler(state.plan_context, observer)
+        self.analysis = prepared.analysis_context(signature, state.schema)
+        self.scope = Scope(self.analysis)
+        self.compiler = PatternCompiler(state.plan_context, observer)
 
     def compile(self, statement: ast.Statement) -> Executable:
         match statement:
@@ -120,34 +120,34 @@ class _Compiler:
         raise AssertionError(f"{type(statement).__name__} is not compiled")
 
     def _query(self, statement: ast.Match) -> CompiledQuery:
-        resolver = PatternResolver(self.frame)
+        resolver = PatternResolver(self.analysis)
         query = resolve_blocks(resolver, statement.blocks, statement.optional, self.scope)
         returns = resolve_return(resolver, statement.returns, self.scope)
-        self.frame.raise_if_any()
-        rows = RowQuery(query, returns, self.chains, self.frame.register_count, self.state.schema)
-        return CompiledQuery(rows=rows, plans=self.chains.plans, uses_layer0=self.frame.uses_layer0)
+        self.analysis.raise_if_any()
+        rows = RowQuery(query, returns, self.compiler, self.analysis.register_count, self.state.schema)
+        return CompiledQuery(rows=rows, plans=self.compiler.plans, uses_layer0=self.analysis.uses_layer0)
 
     def _inspect(self, statement: ast.Inspect) -> CompiledInspect:
-        resolver = PatternResolver(self.frame, _MUTATION)
-        target = self.chains.compile_element_id(resolver.resolve(statement.target, self.scope))
+        resolver = PatternResolver(self.analysis, _MUTATION)
+        target = self.compiler.compile_element_id(resolver.resolve(statement.target, self.scope))
         items = []
         for projection in statement.projections:
             name = _inspected(projection.expression)
             if name is None:
                 text = "INSPECT returns attributes by name: RETURN name, _type or *"
-                self.frame.report("E2009", text, projection.span)
+                self.analysis.report("E2009", text, projection.span)
             else:
                 items.append((name, projection.alias or name))
-        self.frame.raise_if_any()
-        return CompiledInspect(target=target, items=tuple(items), size=self.frame.register_count)
+        self.analysis.raise_if_any()
+        return CompiledInspect(target=target, items=tuple(items), size=self.analysis.register_count)
 
     def _tick(self, statement: ast.Tick) -> CompiledTick:
         if statement.amount is None:
             return CompiledTick(value=None)
-        resolver = PatternResolver(self.frame)
+        resolver = PatternResolver(self.analysis)
         amount = resolver.resolve(statement.amount, self.scope)
-        self.frame.raise_if_any()
-        return CompiledTick(value=self.chains.compile_expression(amount))
+        self.analysis.raise_if_any()
+        return CompiledTick(value=self.compiler.compile_expression(amount))
 
     def _mutation(
         self,
@@ -155,25 +155,27 @@ class _Compiler:
         blocks: Sequence[ast.MatchBlock],
         optional: Sequence[ast.MatchBlock],
     ) -> CompiledMutation:
-        resolver = PatternResolver(self.frame)
+        resolver = PatternResolver(self.analysis)
         query = resolve_blocks(resolver, blocks, optional, self.scope) if blocks else None
         resolver.place = _MUTATION
         groups = [resolve_action(resolver, action, self.scope) for action in actions]
         resolved = [each for group in groups for each in group]
-        self.frame.raise_if_any()
-        bindings = BindingQuery(query, self.chains, self.frame.register_count) if query is not None else None
+        self.analysis.raise_if_any()
+        bindings = (
+            BindingQuery(query, self.compiler, self.analysis.register_count) if query is not None else None
+        )
         tables = self.state.tables
         acts = tuple(
-            compile_action(action, self.chains, tables, self.frame.register_count) for action in resolved
+            compile_action(action, self.compiler, tables, self.analysis.register_count) for action in resolved
         )
         return CompiledMutation(
             actions=acts,
             returned=_returning_range(actions, groups),
             bindings=bindings,
             returning=compile_returning(actions, self.state.schema),
-            size=self.frame.register_count,
-            plans=self.chains.plans,
-            uses_layer0=self.frame.uses_layer0,
+            size=self.analysis.register_count,
+            plans=self.compiler.plans,
+            uses_layer0=self.analysis.uses_layer0,
             warnings=self._warnings(resolved),
         )
 

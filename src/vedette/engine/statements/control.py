@@ -206,9 +206,9 @@ def _run_rule(request: StatementRequest) -> Result:
     now = opened.now if opened is not None else request.database.statement_time()
     context = execution.rule_context(session, transaction, now, rule)
     context.constants = request.constants
-    frame = request.prepared.frame(request.signature, state.schema)
+    analysis = request.prepared.analysis_context(request.signature, state.schema)
     where, size = compile_rule_filter(
-        state.schema.rules[rule.name], statement.where, state.plan_context, frame
+        state.schema.rules[rule.name], statement.where, state.plan_context, analysis
     )
     result = Result(columns=("fired",), rows=[(trigger_rule(rule, context, where, size),)])
     if opened is None:

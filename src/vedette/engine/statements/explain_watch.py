@@ -73,7 +73,7 @@ def explain_watch(request: StatementRequest, statement: ast.Watch) -> Result:
 def _evaluation(shape: WatchShape) -> list[tuple[str, str]]:
     keys = [f"{explain_expression(side)} = ?{index + 1}" for side, index in shape.keys]
     ranged = shape.range
-    wide = sorted(name for name in shape.finder.wide if not name.startswith("_"))
+    wide = sorted(name for name in shape.finder.full_scan_types if not name.startswith("_"))
     return [
         ("host", "engine, at commit"),
         ("mode", _mode(shape)),

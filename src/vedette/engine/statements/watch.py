@@ -59,10 +59,12 @@ def _act(request: StatementRequest, action: ast.ManageWatch | ast.AlterWatch, id
 
 def _handle(request: StatementRequest, expression: Expression) -> str:
     state = request.database.state
-    frame = request.prepared.frame(request.signature, state.schema)
+    analysis = request.prepared.analysis_context(request.signature, state.schema)
     with request.session.lock_scope:
-        resolved = PatternResolver(frame, ExpressionSite(bindings=True)).resolve(expression, Scope(frame))
-        frame.raise_if_any()
+        resolved = PatternResolver(analysis, ExpressionSite(bindings=True)).resolve(
+            expression, Scope(analysis)
+        )
+        analysis.raise_if_any()
         context, _ = execution.statement_context(request.session, request.constants)
         return str(PatternCompiler(state.plan_context).compile_element_id(resolved)([context]))
 
@@ -70,18 +72,18 @@ def _handle(request: StatementRequest, expression: Expression) -> str:
 def _matching_handles(request: StatementRequest, statement: ast.MatchManage) -> list[str]:
     state = request.database.state
     with request.session.lock_scope:
-        frame = request.prepared.frame(request.signature, state.schema)
-        scope = Scope(frame)
-        resolver = PatternResolver(frame)
+        analysis = request.prepared.analysis_context(request.signature, state.schema)
+        scope = Scope(analysis)
+        resolver = PatternResolver(analysis)
         query = resolve_blocks(resolver, statement.blocks, statement.optional, scope)
         handle = statement.action.handle
         written = handle.base if isinstance(handle, Attribute) and handle.name == "id" else handle
         resolved = resolver.resolve(written, scope)
-        frame.raise_if_any()
-        chains = PatternCompiler(state.plan_context)
+        analysis.raise_if_any()
+        compiler = PatternCompiler(state.plan_context)
         context, _ = execution.statement_context(request.session, request.constants, layer0=True)
-        pick = chains.compile_element_id(resolved)
-        rows: list[Any] = BindingQuery(query, chains, frame.register_count).run(context)
+        pick = compiler.compile_element_id(resolved)
+        rows: list[Any] = BindingQuery(query, compiler, analysis.register_count).run(context)
         return list(dict.fromkeys(str(pick(row)) for row in rows))
 
 

@@ -70,14 +70,14 @@ def compile_watch(request: StatementRequest, options: WatchOptions, *, guarded: 
     statement = request.prepared.statement
     assert isinstance(statement, ast.Watch)
     state = request.database.state
-    frame = request.prepared.frame(request.signature, state.schema)
-    scope = Scope(frame)
-    resolver = WatchResolver(frame)
+    analysis = request.prepared.analysis_context(request.signature, state.schema)
+    scope = Scope(analysis)
+    resolver = WatchResolver(analysis)
     pattern = resolver.resolve_pattern(statement.pattern, statement.where, scope)
     narrowed = resolver.resolve_condition(options.filter, scope)
     returns = resolve_return(resolver, statement.returns, scope) if statement.returns is not None else None
     if returns is not None and statement.returns is not None:
-        _check_columns(frame, statement.returns, returns)
+        _check_columns(analysis, statement.returns, returns)
     order = tuple((resolver.resolve(t.expression, scope), t.descending) for t in options.ordering.terms)
     consumes = options.mode == "consume"
     if consumes and options.serialize_by is not None:
@@ -91,7 +91,7 @@ def compile_watch(request: StatementRequest, options: WatchOptions, *, guarded: 
     )  # policies change, so a watch must not hold references to what they mention
     policy_view = PolicyDependencies(resolver, state.schema.policies.values() if guarded else ())
     policy_view.collect(whole, computed_expressions(returns, order))
-    frame.raise_if_any()
+    analysis.raise_if_any()
     if statement.actions and returns is not None and (returns.aggregates or returns.distinct):
         raise WatchError(
             "E8009",
@@ -106,7 +106,7 @@ def compile_watch(request: StatementRequest, options: WatchOptions, *, guarded: 
         returns=returns,
         order=order,
         captures=captures,
-        register_count=frame.register_count,
+        register_count=analysis.register_count,
         statement=statement,
         policy_conditions=tuple(policy_view.conditions),
         full_scan_types=frozenset(policy_view.rescan_types),
@@ -118,17 +118,19 @@ def compile_watch(request: StatementRequest, options: WatchOptions, *, guarded: 
         guarded=guarded,
         masked=_maskable_attributes(state) if guarded else frozenset(),
     )
-    chains = PatternCompiler(state.plan_context)
-    acts = tuple(compile_action(action, chains, state.tables, frame.register_count) for action in actions)
-    return CompiledWatch(request, options, shape, captures, acts, frame.register_count)
+    compiler = PatternCompiler(state.plan_context)
+    acts = tuple(
+        compile_action(action, compiler, state.tables, analysis.register_count) for action in actions
+    )
+    return CompiledWatch(request, options, shape, captures, acts, analysis.register_count)
 
 
-def _check_columns(frame: AnalysisContext, clause: ast.Return, returns: ResolvedReturn) -> None:
+def _check_columns(analysis: AnalysisContext, clause: ast.Return, returns: ResolvedReturn) -> None:
     """Events are keyed by column name, so two different projections must not share one."""
     seen: dict[str, ResolvedExpression] = {}
     for name, projection in zip(returns.columns, returns.projections, strict=True):
         if seen.setdefault(name, projection) != projection:
-            frame.report("E2005", f"Two columns are called '{name}': rename one with AS", clause.span)
+            analysis.report("E2005", f"Two columns are called '{name}': rename one with AS", clause.span)
 
 
 def _maskable_attributes(state: GraphState) -> frozenset[str]:

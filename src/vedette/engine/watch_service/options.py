@@ -42,9 +42,9 @@ def option_evaluator(request: StatementRequest) -> Callable[[Expression], Any]:
                 else expression.value
             )
         state = request.database.state
-        frame = request.prepared.frame(request.signature, state.schema)
-        resolved = PatternResolver(frame, ExpressionSite(actor=False)).resolve(expression, Scope(frame))
-        frame.raise_if_any()
+        analysis = request.prepared.analysis_context(request.signature, state.schema)
+        resolved = PatternResolver(analysis, ExpressionSite(actor=False)).resolve(expression, Scope(analysis))
+        analysis.raise_if_any()
         context = ExecutionContext(
             view=state.graph, constants=request.constants, now=request.database.clock.now
         )

@@ -76,33 +76,33 @@ class AffectedMatchFinder:
         self,
         pattern: ResolvedPattern,
         conditions: Sequence[ResolvedExpression],
-        chains: PatternCompiler,
+        compiler: PatternCompiler,
         size: int,
         *,
-        every_row: bool = False,
-        canonical: bool = True,
-        wide: Iterable[str] = (),
-        attention: Mapping[int, Mapping[str, frozenset[int]] | None] | None = None,
+        identify_unnamed: bool = False,
+        canonical_orientation: bool = True,
+        full_scan_types: Iterable[str] = (),
+        relevant_attributes: Mapping[int, Mapping[str, frozenset[int]] | None] | None = None,
     ) -> None:
         """Not `canonical`: a symmetric edge yields a match in each order that fits, for others to choose from.
 
         `wide` are further types whose change makes every match a candidate. `attention` names, by register and type,
         the places of the only attributes that anybody looks at: an element that has only others changed stays aside.
         """
-        self._chains = chains
+        self._compiler = compiler
         self._size = size
         self._pattern = pattern
-        self._canonical = canonical
+        self._canonical = canonical_orientation
         self._pairs = symmetric_pairs(pattern, frozenset())
         bound = [e for e in pattern.elements if isinstance(e, (ResolvedNode, ResolvedEdge))]
-        self._slots = tuple(e.register for e in bound)
-        self.variables = tuple(e.register for e in bound if every_row or e.name is not None)
+        self._registers = tuple(e.register for e in bound)
+        self.variables = tuple(e.register for e in bound if identify_unnamed or e.name is not None)
         """Registers whose elements identify a match; with `identify_unnamed` also those of unnamed parts."""
-        self.may_find_duplicates = len(self.variables) < len(self._slots)
+        self.may_find_duplicates = len(self.variables) < len(self._registers)
         """Whether several ways to match may be one identity, since not everything has a name."""
-        self._attention = attention
+        self._relevant_attributes = relevant_attributes
         self.anchors: dict[str, list[tuple[_Anchor, _Places]]] = {}
-        self.wide = set(wide)
+        self.full_scan_types = set(full_scan_types)
         """Types whose change makes every match a candidate: the pattern has no edge or key to follow from there."""
         self._check = self._chain(pattern, frozenset(self.variables))
         self._everything = self._chain(pattern, frozenset())
@@ -115,7 +115,7 @@ class AffectedMatchFinder:
     # --- finding ----------------------------------------------------------------------------------------------
 
     def is_affected_by_types(self, types: Iterable[str]) -> bool:
-        return any(name in self.anchors or name in self.wide for name in types)
+        return any(name in self.anchors or name in self.full_scan_types for name in types)
 
     def find(self, context: ExecutionContext, changes: Sequence[ElementChange]) -> list[Row]:
         """Rows of matches in the context's view, one per identity."""
@@ -133,7 +133,7 @@ class AffectedMatchFinder:
         starts = []
         for before, after in changes:
             touched: Element = after or before  # type: ignore[assignment]
-            if touched.type in self.wide:
+            if touched.type in self.full_scan_types:
                 return None
             for anchor, places in self.anchors.get(touched.type, ()):
                 if places is None or before is None or after is None or _differ(before, after, places):
@@ -166,7 +166,7 @@ class AffectedMatchFinder:
         return next(iter(found.values()), None)
 
     def identity_of(self, row: Row) -> tuple[str, ...]:
-        return tuple([row[slot].id for slot in self.variables])
+        return tuple([row[register].id for register in self.variables])
 
     # --- anchors ----------------------------------------------------------------------------------------------
 
@@ -176,22 +176,22 @@ class AffectedMatchFinder:
             self._add((element.edge,), by_path)
             return
         chain = self._chain(self._pattern, frozenset({element.register}))
-        slot = element.register
+        register = element.register
 
         def anchor(
             context: ExecutionContext, touched: Element, changed: _ChangeSet, found: dict[Any, Row]
         ) -> None:
             present = context.view.get(touched.id)
             if present is not None:
-                self._run(context, chain, ((slot, present),), found)
+                self._run(context, chain, ((register, present),), found)
 
         for name in _types(element):
-            self._add((name,), anchor, self._places(slot, name))
+            self._add((name,), anchor, self._places(register, name))
 
-    def _places(self, slot: int, type_name: str) -> _Places:
-        if self._attention is None or self._pairs:
+    def _places(self, register: int, type_name: str) -> _Places:
+        if self._relevant_attributes is None or self._pairs:
             return None
-        attended = self._attention.get(slot, {})
+        attended = self._relevant_attributes.get(register, {})
         return None if attended is None else attended.get(type_name, frozenset())
 
     def _anchor_nested(self, condition: ResolvedExpression, above: tuple[ResolvedPart, ...]) -> None:
@@ -207,40 +207,46 @@ class AffectedMatchFinder:
         if isinstance(element, ResolvedPath):
             self._add((element.edge,), self._path_anchor(element, joint, verify=True))
             return
-        slot = element.register
-        own = frozenset(self._slots)
-        plan_start = len(self._chains.plans)
-        chain = self._chains.compile_pattern(
-            joint, self._collect_candidate, bound=frozenset({slot}), canonical=False, long_lived=True
+        register = element.register
+        own = frozenset(self._registers)
+        plan_start = len(self._compiler.plans)
+        chain = self._compiler.compile_pattern(
+            joint,
+            self._collect_candidate,
+            bound=frozenset({register}),
+            canonical_orientation=False,
+            long_lived=True,
         )
-        steps = self._chains.plans[plan_start].steps
-        if any(isinstance(s, (ScanNodes, ScanEdges)) and _bound_slot(s) in own for s in steps):
-            self.wide.update(_types(element))
+        steps = self._compiler.plans[plan_start].steps
+        if any(isinstance(s, (ScanNodes, ScanEdges)) and _bound_register(s) in own for s in steps):
+            self.full_scan_types.update(_types(element))
             return
 
         def anchor(
             context: ExecutionContext, touched: Element, changed: _ChangeSet, found: dict[Any, Row]
         ) -> None:
-            self._candidates(context, changed.union, chain, ((slot, touched),), found)
+            self._candidates(context, changed.union, chain, ((register, touched),), found)
 
         self._add(_types(element), anchor)
 
     def _path_anchor(self, path: ResolvedPath, pattern: ResolvedPattern, *, verify: bool) -> _Anchor:
         """A changed edge concerns the pairs whose paths may use it: all that reach it, all that it reaches."""
         if path.min_depth == 0 and path.source is None and path.target is None:
-            self.wide.update(path.source_types)  # a path of no edges needs no more than an element
-        slot = path.source if isinstance(path.source, int) else path.target
+            self.full_scan_types.update(path.source_types)  # a path of no edges needs no more than an element
+        register = path.source if isinstance(path.source, int) else path.target
         backward = isinstance(path.source, int)
-        known = frozenset({slot}) if isinstance(slot, int) else frozenset()
+        known = frozenset({register}) if isinstance(register, int) else frozenset()
         sink = self._collect_candidate if verify else self._collect
-        canonical = self._canonical and not verify
-        chain = self._chains.compile_pattern(pattern, sink, bound=known, canonical=canonical, long_lived=True)
+        canonical_orientation = self._canonical and not verify
+        chain = self._compiler.compile_pattern(
+            pattern, sink, bound=known, canonical_orientation=canonical_orientation, long_lived=True
+        )
 
         def anchor(
             context: ExecutionContext, touched: Element, changed: _ChangeSet, found: dict[Any, Row]
         ) -> None:
             union = changed.union
-            for preset in self._path_presets(path, slot, backward, touched, union, context):
+            for preset in self._path_presets(path, register, backward, touched, union, context):
                 if verify:
                     self._candidates(context, union, chain, preset, found)
                 else:
@@ -251,13 +257,13 @@ class AffectedMatchFinder:
     def _path_presets(
         self,
         path: ResolvedPath,
-        slot: Any,
+        register: Any,
         backward: bool,
         edge: Element,
         union: UnionView,
         context: ExecutionContext,
     ) -> Iterator[tuple[tuple[int, Element], ...]]:
-        if not isinstance(slot, int):
+        if not isinstance(register, int):
             yield ()
             return
         assert edge.targets is not None
@@ -271,7 +277,7 @@ class AffectedMatchFinder:
         for id in sorted(ids):
             element = union.get(id)
             if element is not None:
-                yield ((slot, element),)
+                yield ((register, element),)
 
     def _anchor_followed(self, condition: ResolvedExpression) -> None:
         """`t.owner.name` looks at an element that is no part of the pattern: any change of its type concerns all."""
@@ -280,10 +286,10 @@ class AffectedMatchFinder:
             if base is None or isinstance(base, resolved.VariableRef):
                 continue
             if isinstance(part, (resolved.AttributeAccess, resolved.DynamicAttributeAccess)):
-                self.wide.update(part.index_by_type)
+                self.full_scan_types.update(part.index_by_type)
             else:
-                schema = self._chains.context.schema
-                self.wide.update(schema.nodes, schema.edges)
+                schema = self._compiler.context.schema
+                self.full_scan_types.update(schema.nodes, schema.edges)
 
     def _add(self, types: Iterable[str], anchor: _Anchor, places: _Places = None) -> None:
         for name in types:
@@ -292,8 +298,8 @@ class AffectedMatchFinder:
     # --- running ----------------------------------------------------------------------------------------------
 
     def _chain(self, pattern: ResolvedPattern, bound: frozenset[int]) -> RowConsumer:
-        return self._chains.compile_pattern(
-            pattern, self._collect, bound=bound, canonical=self._canonical, long_lived=bool(bound)
+        return self._compiler.compile_pattern(
+            pattern, self._collect, bound=bound, canonical_orientation=self._canonical, long_lived=bool(bound)
         )
 
     def _collect(self, row: Row) -> bool:
@@ -301,7 +307,7 @@ class AffectedMatchFinder:
         return False
 
     def _collect_candidate(self, row: Row) -> bool:
-        row[0].sink.setdefault(tuple([row[slot].id for slot in self._slots]), row.copy())
+        row[0].sink.setdefault(tuple([row[register].id for register in self._registers]), row.copy())
         return False
 
     def _run(
@@ -313,8 +319,8 @@ class AffectedMatchFinder:
     ) -> None:
         row: Row = [None] * self._size
         row[0] = context
-        for slot, element in initial_registers:
-            row[slot] = element
+        for register, element in initial_registers:
+            row[register] = element
         kept, context.sink = context.sink, found
         try:
             chain(row)
@@ -349,11 +355,11 @@ class AffectedMatchFinder:
 
     def _verify(self, context: ExecutionContext, row: Row, found: dict[Any, Row]) -> None:
         initial_registers = []
-        for slot in self.variables:
-            present = context.view.get(row[slot].id)
+        for register in self.variables:
+            present = context.view.get(row[register].id)
             if present is None:
                 return
-            initial_registers.append((slot, present))
+            initial_registers.append((register, present))
         self._run(context, self._check, initial_registers, found)
 
 
@@ -376,5 +382,5 @@ def _nested_patterns(condition: ResolvedExpression) -> Iterator[ResolvedPattern]
         yield from _nested_patterns(part)
 
 
-def _bound_slot(step: ScanNodes | ScanEdges) -> int:
+def _bound_register(step: ScanNodes | ScanEdges) -> int:
     return step.node.register if isinstance(step, ScanNodes) else step.edge.register

@@ -49,7 +49,7 @@ def compile_condition(condition: ResolvedExpression, patterns: NestedPatternComp
 def compile_id(condition: ResolvedExpression, patterns: NestedPatternCompiler) -> CompiledExpression:
     """Like `compile_condition`, but an element becomes its id."""
     if isinstance(condition, resolved.VariableRef):
-        return _id_of_slot(condition.register)
+        return _id_of_register(condition.register)
     closure = compile_condition(condition, patterns)
     if condition.type.kind == "Any":
         return lambda row: value.id if isinstance(value := closure(row), Element) else value
@@ -59,8 +59,8 @@ def compile_id(condition: ResolvedExpression, patterns: NestedPatternCompiler) -
 def _element(condition: ResolvedExpression, patterns: NestedPatternCompiler) -> CompiledExpression:
     """The closure that yields an element, or None, for something that refers to one."""
     if isinstance(condition, resolved.VariableRef):
-        slot = condition.register
-        return lambda row: row[slot]
+        register = condition.register
+        return lambda row: row[register]
     closure = compile_condition(condition, patterns)
 
     def fetch(row: Row) -> Element | None:
@@ -84,12 +84,12 @@ def _fixed(condition: resolved.FixedValue, patterns: NestedPatternCompiler) -> C
 
 
 def _slot(condition: resolved.VariableRef, patterns: NestedPatternCompiler) -> CompiledExpression:
-    slot = condition.register
-    return lambda row: row[slot]
+    register = condition.register
+    return lambda row: row[register]
 
 
-def _id_of_slot(slot: int) -> CompiledExpression:
-    return lambda row: None if (element := row[slot]) is None else element.id
+def _id_of_register(register: int) -> CompiledExpression:
+    return lambda row: None if (element := row[register]) is None else element.id
 
 
 def _reference(condition: resolved.ElementReference, patterns: NestedPatternCompiler) -> CompiledExpression:
@@ -124,10 +124,10 @@ def _context(condition: resolved.ContextFunction, patterns: NestedPatternCompile
 def _attribute(condition: resolved.AttributeAccess, patterns: NestedPatternCompiler) -> CompiledExpression:
     base, place, places = condition.base, condition.common_index, condition.index_by_type
     if isinstance(base, resolved.VariableRef) and place is not None:
-        slot = base.register
+        register = base.register
         if not base.optional:
-            return lambda row: row[slot].values[place]
-        return lambda row: None if (element := row[slot]) is None else element.values[place]
+            return lambda row: row[register].values[place]
+        return lambda row: None if (element := row[register]) is None else element.values[place]
     return _placed(_element(base, patterns), places)
 
 
@@ -150,8 +150,8 @@ def _placed(fetch: CompiledExpression, places: Any) -> CompiledExpression:
 
 def _id_of(condition: resolved.IdOf, patterns: NestedPatternCompiler) -> CompiledExpression:
     if isinstance(condition.base, resolved.VariableRef) and not condition.base.optional:
-        slot = condition.base.register
-        return lambda row: row[slot].id
+        register = condition.base.register
+        return lambda row: row[register].id
     fetch = _element(condition.base, patterns)
     return lambda row: None if (element := fetch(row)) is None else element.id
 
@@ -391,8 +391,8 @@ def _nested(
 
 
 def _aggregate(condition: resolved.AggregateCall, patterns: NestedPatternCompiler) -> CompiledExpression:
-    slot = condition.register
-    return lambda row: row[slot]
+    register = condition.register
+    return lambda row: row[register]
 
 
 _COMPILERS: dict[type, Any] = {

@@ -19,7 +19,7 @@ PathEnd: TypeAlias = "Callable[[Row], Any] | int | str | None"
 
 
 def compile_path_step(
-    path: ResolvedPath, *, forward: bool, start: PathEnd, end: PathEnd, then: Callable[[Row], bool]
+    path: ResolvedPath, *, forward: bool, start: PathEnd, end: PathEnd, next_step: Callable[[Row], bool]
 ) -> Callable[[Row], bool]:
     """A step that binds or checks the far end of every path from each start."""
 
@@ -33,9 +33,9 @@ def compile_path_step(
                 if id == source and not _may_end_at_start(path, element):
                     continue
                 if end == SAME_AS_START:
-                    if id == source and then(row):
+                    if id == source and next_step(row):
                         return True
-                elif _bind_or_check_end(end, id, view, row) and then(row):
+                elif _bind_or_check_end(end, id, view, row) and next_step(row):
                     return True
         return False
 

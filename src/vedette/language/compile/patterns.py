@@ -69,11 +69,11 @@ class PatternCompiler:
     def compile_pattern(
         self,
         pattern: ResolvedPattern,
-        then: RowConsumer,
+        next_step: RowConsumer,
         *,
         bound: frozenset[int] = frozenset(),
         outer: frozenset[int] = frozenset(),
-        canonical: bool = True,
+        canonical_orientation: bool = True,
         long_lived: bool = False,
     ) -> RowConsumer:
         """A chain that calls `then` for every match of the pattern; not `canonical`: symmetric edges in both orders.
@@ -82,7 +82,7 @@ class PatternCompiler:
         """
         plan = plan_pattern(pattern, self.context, bound=bound, outer=outer, long_lived=long_lived)
         self.plans.append(plan)
-        chain = self._canonical(pattern, outer, then) if canonical else then
+        chain = self._canonical(pattern, outer, next_step) if canonical_orientation else next_step
         for index in range(len(plan.steps) - 1, -1, -1):
             chain = self._step(plan.steps[index], plan.bound_before[index], chain)
             if self.observer is not None:
@@ -104,10 +104,10 @@ class PatternCompiler:
         return self._fold(condition, outer)
 
     def _fold(self, fold: resolved.ResolvedPatternAggregate, outer: frozenset[int]) -> CompiledExpression:
-        slot = fold.register
+        register = fold.register
 
         def collect(row: Row) -> bool:
-            row[0].pattern_aggregate_stack[-1].append(row[slot])
+            row[0].pattern_aggregate_stack[-1].append(row[register])
             return False
 
         chain = self.compile_pattern(fold.pattern, collect, outer=outer)
@@ -131,11 +131,13 @@ class PatternCompiler:
 
     # --- symmetric edges --------------------------------------------------------------------------------------
 
-    def _canonical(self, pattern: ResolvedPattern, outer: frozenset[int], then: RowConsumer) -> RowConsumer:
+    def _canonical(
+        self, pattern: ResolvedPattern, outer: frozenset[int], next_step: RowConsumer
+    ) -> RowConsumer:
         """A symmetric edge matches in either order; when both satisfy the whole pattern it counts once, as stored."""
         pairs = symmetric_pairs(pattern, outer)
         if not pairs:
-            return then
+            return next_step
         every = frozenset(
             element.register
             for element in pattern.elements
@@ -143,7 +145,7 @@ class PatternCompiler:
         )
         check = self._plain_chain(pattern, _stop, every, outer)
 
-        def canonical(row: Row) -> bool:
+        def canonical_orientation(row: Row) -> bool:
             for edge, first, second in pairs:
                 a, b = row[first], row[second]
                 if a is not b and row[edge].targets[0] != a.id:
@@ -151,53 +153,62 @@ class PatternCompiler:
                     turned[first], turned[second] = b, a
                     if check(turned):
                         return False
-            return then(row)
+            return next_step(row)
 
-        return canonical
+        return canonical_orientation
 
     def _plain_chain(
-        self, pattern: ResolvedPattern, then: RowConsumer, bound: frozenset[int], outer: frozenset[int]
+        self, pattern: ResolvedPattern, next_step: RowConsumer, bound: frozenset[int], outer: frozenset[int]
     ) -> RowConsumer:
         plan = plan_pattern(pattern, self.context, bound=bound, outer=outer)
         for index in range(len(plan.steps) - 1, -1, -1):
-            then = self._step(plan.steps[index], plan.bound_before[index], then)
-        return then
+            next_step = self._step(plan.steps[index], plan.bound_before[index], next_step)
+        return next_step
 
     # --- steps ------------------------------------------------------------------------------------------------
 
-    def _step(self, step: PlanStep, bound: frozenset[int], then: RowConsumer) -> RowConsumer:
+    def _step(self, step: PlanStep, bound: frozenset[int], next_step: RowConsumer) -> RowConsumer:
         match step:
             case FilterRows():
-                return filter_rows(self.compile_expression(step.condition), then)
+                return filter_rows(self.compile_expression(step.condition), next_step)
             case CheckType():
-                return check_type(step.node.register, frozenset(step.node.types), then)
+                return check_type(step.node.register, frozenset(step.node.types), next_step)
             case SeekById():
                 return seek_by_id(
-                    step.node.register, frozenset(step.node.types), self.compile_element_id(step.key), then
+                    step.node.register,
+                    frozenset(step.node.types),
+                    self.compile_element_id(step.key),
+                    next_step,
                 )
             case SeekByIndex():
-                return self._by_index(step, then)
+                return self._by_index(step, next_step)
             case ScanNodes():
-                return scan_nodes(step.node.register, step.node.types, then)
+                return scan_nodes(step.node.register, step.node.types, next_step)
             case ScanEdges():
-                return scan_edges(step.edge, self._targets(step.edge, None, bound), then)
+                return scan_edges(step.edge, self._targets(step.edge, None, bound), next_step)
             case ExpandEdges():
-                return self._expand(step, bound, then)
+                return self._expand(step, bound, next_step)
             case BindEdgeTargets():
-                return bind_edge_targets(step.edge, self._targets(step.edge, None, bound), then)
+                return bind_edge_targets(step.edge, self._targets(step.edge, None, bound), next_step)
             case FollowPath():
-                return self._follow(step, bound, then)
+                return self._follow(step, bound, next_step)
 
-    def _by_index(self, step: SeekByIndex, then: RowConsumer) -> RowConsumer:
+    def _by_index(self, step: SeekByIndex, next_step: RowConsumer) -> RowConsumer:
         schema, node = self.context.schema, step.node
         owner = schema.nodes.get(step.owner)
         covered = (
             set(schema.concrete_subtypes(frozenset({step.owner}))) if owner is not None else {step.owner}
         )
         types = None if covered <= set(node.types) else frozenset(node.types)
-        nulls = scan_nulls(node, step.attribute, schema, then)
+        nulls = scan_nulls(node, step.attribute, schema, next_step)
         return seek_by_index(
-            node.register, step.owner, step.attribute, self.compile_element_id(step.key), types, nulls, then
+            node.register,
+            step.owner,
+            step.attribute,
+            self.compile_element_id(step.key),
+            types,
+            nulls,
+            next_step,
         )
 
     def _targets(self, edge: ResolvedEdge, skip: int | None, bound: frozenset[int]) -> EdgeTargetMatcher:
@@ -221,24 +232,24 @@ class PatternCompiler:
         early = [(position, closure) for position, closure in checks if (position, closure) not in repeated]
         return EdgeTargetMatcher(tuple(early), tuple(binds), tuple(repeated))
 
-    def _expand(self, step: ExpandEdges, bound: frozenset[int], then: RowConsumer) -> RowConsumer:
+    def _expand(self, step: ExpandEdges, bound: frozenset[int], next_step: RowConsumer) -> RowConsumer:
         edge, position = step.edge, step.position
         target = edge.targets[position]
         assert target is not None
         anchor = register_id(target) if isinstance(target, int) else self.compile_element_id(target)
         targets = self._targets(edge, position, bound)
         if edge.symmetric:
-            return expand_symmetric(edge, position, anchor, targets, then)
+            return expand_symmetric(edge, position, anchor, targets, next_step)
         if (
             len(edge.edge_types) == 1
             and len(targets.binds) == 1
             and not targets.checks
             and not targets.late_checks
         ):
-            return expand_to_one(edge, position, anchor, targets.binds[0], then)
-        return expand_edges(edge, position, anchor, targets, then)
+            return expand_to_one(edge, position, anchor, targets.binds[0], next_step)
+        return expand_edges(edge, position, anchor, targets, next_step)
 
-    def _follow(self, step: FollowPath, bound: frozenset[int], then: RowConsumer) -> RowConsumer:
+    def _follow(self, step: FollowPath, bound: frozenset[int], next_step: RowConsumer) -> RowConsumer:
         path = step.path
         start, end = (path.source, path.target) if step.forward else (path.target, path.source)
         return paths.compile_path_step(
@@ -246,7 +257,7 @@ class PatternCompiler:
             forward=step.forward,
             start=self._end(start, bound),
             end=self._end(end, bound) if start != end or start is None else paths.SAME_AS_START,
-            then=then,
+            next_step=next_step,
         )
 
     def _end(self, end: int | ResolvedExpression | None, bound: frozenset[int]) -> paths.PathEnd:

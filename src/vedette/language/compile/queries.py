@@ -34,17 +34,17 @@ class BindingQuery:
     """The bindings of a query, each a row of registers: what MATCH … SET and rules act upon."""
 
     def __init__(
-        self, query: ResolvedQuery, chains: PatternCompiler, size: int, outer: frozenset[int] = frozenset()
+        self, query: ResolvedQuery, compiler: PatternCompiler, size: int, outer: frozenset[int] = frozenset()
     ) -> None:
         self._size = size
-        self._chain = _compile_query(query, chains, _append_row, outer)
+        self._chain = _compile_query(query, compiler, _append_row, outer)
 
     def run(self, context: ExecutionContext, initial_registers: Sequence[tuple[int, Any]] = ()) -> list[Row]:
         context.sink = []
         row: Row = [None] * self._size
         row[0] = context
-        for slot, value in initial_registers:
-            row[slot] = value
+        for register, value in initial_registers:
+            row[register] = value
         try:
             self._chain(row)
             found: list[Row] = context.sink
@@ -60,7 +60,7 @@ class RowQuery:
         self,
         query: ResolvedQuery,
         returns: ResolvedReturn,
-        chains: PatternCompiler,
+        compiler: PatternCompiler,
         size: int,
         schema: Schema,
         outer: frozenset[int] = frozenset(),
@@ -69,16 +69,18 @@ class RowQuery:
         self._size = size
         self._width = len(returns.columns)
         self._distinct = returns.distinct
-        self._limit = _closure(chains, returns.limit)
-        self._offset = _closure(chains, returns.offset)
+        self._limit = _closure(compiler, returns.limit)
+        self._offset = _closure(compiler, returns.offset)
         extra = [condition for condition, _ in returns.order if not isinstance(condition, int)]
-        self._project = [chains.compile_expression(condition) for condition in (*returns.projections, *extra)]
+        self._project = [
+            compiler.compile_expression(condition) for condition in (*returns.projections, *extra)
+        ]
         self._order = _order_columns(returns, self._width)
         self._export = _exporters(returns.projections, schema)
-        self._grouping = _Grouping(returns, chains, self._project) if returns.aggregates else None
+        self._grouping = _Grouping(returns, compiler, self._project) if returns.aggregates else None
         self._stops_early = not (returns.distinct or returns.order or returns.aggregates)
         sink = self._grouping.add if self._grouping is not None else _row_sink(self._project)
-        self._chain = _compile_query(query, chains, sink, outer)
+        self._chain = _compile_query(query, compiler, sink, outer)
 
     def run(self, context: ExecutionContext) -> list[tuple[Any, ...]]:
         """The rows as a user sees them."""
@@ -90,8 +92,8 @@ class RowQuery:
         """The rows with elements in them, and what they are ordered by behind the columns."""
         row: Row = [None] * self._size
         row[0] = context
-        for slot, value in initial_registers:
-            row[slot] = value
+        for register, value in initial_registers:
+            row[register] = value
         offset = _amount(self._offset, row, "OFFSET", 0)
         limit = _amount(self._limit, row, "LIMIT", _NO_LIMIT)
         context.max_rows = offset + limit if self._stops_early else _NO_LIMIT
@@ -124,31 +126,31 @@ class RowQuery:
 
 
 def _compile_query(
-    query: ResolvedQuery, chains: PatternCompiler, sink: RowConsumer, outer: frozenset[int]
+    query: ResolvedQuery, compiler: PatternCompiler, sink: RowConsumer, outer: frozenset[int]
 ) -> RowConsumer:
     """The mandatory pattern, then each optional one, then the sink."""
-    bound = query.slots | outer
+    bound = query.registers | outer
     before: list[frozenset[int]] = []
     for part in query.optional:
         before.append(bound)
         bound |= bound_registers(part)
-    then = sink
+    next_step = sink
     for part, known in zip(reversed(query.optional), reversed(before), strict=True):
-        then = _optional(part, known, chains, then)
-    return chains.compile_pattern(query.pattern, then, outer=outer)
+        next_step = _optional(part, known, compiler, next_step)
+    return compiler.compile_pattern(query.pattern, next_step, outer=outer)
 
 
 def _optional(
-    part: ResolvedPattern, known: frozenset[int], chains: PatternCompiler, then: RowConsumer
+    part: ResolvedPattern, known: frozenset[int], compiler: PatternCompiler, next_step: RowConsumer
 ) -> RowConsumer:
     fresh = tuple(bound_registers(part) - known)
     flag = object()
 
     def matched(row: Row) -> bool:
         row[0].matched_optionals.add(flag)
-        return then(row)
+        return next_step(row)
 
-    chain = chains.compile_pattern(part, matched, outer=known)
+    chain = compiler.compile_pattern(part, matched, outer=known)
 
     def step(row: Row) -> bool:
         seen = row[0].matched_optionals
@@ -157,9 +159,9 @@ def _optional(
             return True
         if flag in seen:
             return False
-        for slot in fresh:
-            row[slot] = None
-        return then(row)
+        for register in fresh:
+            row[register] = None
+        return next_step(row)
 
     return step
 
@@ -192,13 +194,13 @@ class _Grouping:
     """Groups rows by the projections that hold no aggregate; with no such projection there is exactly one group."""
 
     def __init__(
-        self, returns: ResolvedReturn, chains: PatternCompiler, project: Sequence[CompiledExpression]
+        self, returns: ResolvedReturn, compiler: PatternCompiler, project: Sequence[CompiledExpression]
     ) -> None:
-        self._keys = [chains.compile_expression(key) for key in returns.group_keys]
-        self._slots = [call.register for call in returns.aggregates]
+        self._keys = [compiler.compile_expression(key) for key in returns.group_keys]
+        self._registers = [call.register for call in returns.aggregates]
         self._project = project
         self._makers = [
-            accumulator_factory(call, _closure(chains, call.operand), _closure(chains, call.where))
+            accumulator_factory(call, _closure(compiler, call.operand), _closure(compiler, call.where))
             for call in returns.aggregates
         ]
 
@@ -218,8 +220,8 @@ class _Grouping:
         return [self._finish(first, states) for first, states in groups.values()]
 
     def _finish(self, row: Row, states: list[tuple[Any, Callable[[], Any]]]) -> tuple[Any, ...]:
-        for slot, (_, result) in zip(self._slots, states, strict=True):
-            row[slot] = result()
+        for register, (_, result) in zip(self._registers, states, strict=True):
+            row[register] = result()
         return tuple([part(row) for part in self._project])
 
 
@@ -252,8 +254,8 @@ def accumulator_factory(
 # --- rows -------------------------------------------------------------------------------------------------------
 
 
-def _closure(chains: PatternCompiler, condition: ResolvedExpression | None) -> CompiledExpression | None:
-    return None if condition is None else chains.compile_expression(condition)
+def _closure(compiler: PatternCompiler, condition: ResolvedExpression | None) -> CompiledExpression | None:
+    return None if condition is None else compiler.compile_expression(condition)
 
 
 def _amount(closure: CompiledExpression | None, row: Row, clause: str, default: int) -> int:

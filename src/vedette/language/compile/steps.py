@@ -52,53 +52,55 @@ class EdgeTargetMatcher:
             if targets[position] != closure(row):
                 return False
         get = row[0].view.get
-        for position, slot in self.binds:
+        for position, register in self.binds:
             element = get(targets[position])
             if element is None:
                 return False
-            row[slot] = element
+            row[register] = element
         return all(targets[position] == closure(row) for position, closure in self.late_checks)
 
 
-def register_id(slot: int) -> CompiledExpression:
-    return lambda row: None if (element := row[slot]) is None else element.id
+def register_id(register: int) -> CompiledExpression:
+    return lambda row: None if (element := row[register]) is None else element.id
 
 
-def filter_rows(condition: CompiledExpression, then: RowConsumer) -> RowConsumer:
+def filter_rows(condition: CompiledExpression, next_step: RowConsumer) -> RowConsumer:
     def step(row: Row) -> bool:
-        return then(row) if condition(row) else False
+        return next_step(row) if condition(row) else False
 
     return step
 
 
-def check_type(slot: int, types: frozenset[str], then: RowConsumer) -> RowConsumer:
+def check_type(register: int, types: frozenset[str], next_step: RowConsumer) -> RowConsumer:
     def step(row: Row) -> bool:
-        element = row[slot]
-        return then(row) if element is not None and element.type in types else False
+        element = row[register]
+        return next_step(row) if element is not None and element.type in types else False
 
     return step
 
 
-def seek_by_id(slot: int, types: frozenset[str], key: CompiledExpression, then: RowConsumer) -> RowConsumer:
+def seek_by_id(
+    register: int, types: frozenset[str], key: CompiledExpression, next_step: RowConsumer
+) -> RowConsumer:
     def step(row: Row) -> bool:
         id = key(row)
         element = row[0].view.get(id) if type(id) is str else None
         if element is None or element.type not in types:
             return False
-        row[slot] = element
-        return then(row)
+        row[register] = element
+        return next_step(row)
 
     return step
 
 
 def seek_by_index(
-    slot: int,
+    register: int,
     owner: str,
     attribute: str,
     key: CompiledExpression,
     types: frozenset[str] | None,
     nulls: RowConsumer,
-    then: RowConsumer,
+    next_step: RowConsumer,
 ) -> RowConsumer:
     def step(row: Row) -> bool:
         value = key(row)
@@ -108,8 +110,8 @@ def seek_by_index(
         for element in row[0].view.lookup(owner, attribute, value):
             seen += 1
             if types is None or element.type in types:
-                row[slot] = element
-                if then(row):
+                row[register] = element
+                if next_step(row):
                     row[0].charge(seen)
                     return True
         row[0].charge(seen)
@@ -118,19 +120,19 @@ def seek_by_index(
     return step
 
 
-def scan_nulls(node: ResolvedNode, attribute: str, schema: Schema, then: RowConsumer) -> RowConsumer:
+def scan_nulls(node: ResolvedNode, attribute: str, schema: Schema, next_step: RowConsumer) -> RowConsumer:
     """Two nulls are equal (§2.3.1), but no index holds them."""
     places = {name: (schema.nodes.get(name) or schema.edges[name]).layout[attribute] for name in node.types}
-    slot = node.register
+    register = node.register
 
     def unset(row: Row) -> bool:
-        element = row[slot]
-        return then(row) if element.values[places[element.type]] is None else False
+        element = row[register]
+        return next_step(row) if element.values[places[element.type]] is None else False
 
-    return scan_nodes(slot, node.types, unset)
+    return scan_nodes(register, node.types, unset)
 
 
-def scan_nodes(slot: int, types: tuple[str, ...], then: RowConsumer) -> RowConsumer:
+def scan_nodes(register: int, types: tuple[str, ...], next_step: RowConsumer) -> RowConsumer:
     def step(row: Row) -> bool:
         context = row[0]
         seen = 0
@@ -139,8 +141,8 @@ def scan_nodes(slot: int, types: tuple[str, ...], then: RowConsumer) -> RowConsu
             if seen == _CHARGE_EVERY_CANDIDATES:
                 context.charge(seen)
                 seen = 0
-            row[slot] = element
-            if then(row):
+            row[register] = element
+            if next_step(row):
                 context.charge(seen)
                 return True
         context.charge(seen)
@@ -158,8 +160,8 @@ def _orientations(edge: ResolvedEdge, candidate: Element) -> Iterable[tuple[str,
     return (targets,)
 
 
-def scan_edges(edge: ResolvedEdge, targets: EdgeTargetMatcher, then: RowConsumer) -> RowConsumer:
-    slot = edge.register
+def scan_edges(edge: ResolvedEdge, targets: EdgeTargetMatcher, next_step: RowConsumer) -> RowConsumer:
+    register = edge.register
 
     def step(row: Row) -> bool:
         context = row[0]
@@ -170,8 +172,8 @@ def scan_edges(edge: ResolvedEdge, targets: EdgeTargetMatcher, then: RowConsumer
                 context.charge(seen)
                 seen = 0
             for ends in _orientations(edge, candidate):
-                row[slot] = candidate
-                if targets.match(row, ends) and then(row):
+                row[register] = candidate
+                if targets.match(row, ends) and next_step(row):
                     context.charge(seen)
                     return True
         context.charge(seen)
@@ -180,24 +182,28 @@ def scan_edges(edge: ResolvedEdge, targets: EdgeTargetMatcher, then: RowConsumer
     return step
 
 
-def bind_edge_targets(edge: ResolvedEdge, targets: EdgeTargetMatcher, then: RowConsumer) -> RowConsumer:
-    slot, names = edge.register, frozenset(edge.edge_types)
+def bind_edge_targets(edge: ResolvedEdge, targets: EdgeTargetMatcher, next_step: RowConsumer) -> RowConsumer:
+    register, names = edge.register, frozenset(edge.edge_types)
 
     def step(row: Row) -> bool:
-        candidate = row[slot]
+        candidate = row[register]
         if candidate is None or candidate.type not in names:
             return False
-        return any(targets.match(row, ends) and then(row) for ends in _orientations(edge, candidate))
+        return any(targets.match(row, ends) and next_step(row) for ends in _orientations(edge, candidate))
 
     return step
 
 
 def expand_to_one(
-    edge: ResolvedEdge, position: int, anchor: CompiledExpression, bind: tuple[int, int], then: RowConsumer
+    edge: ResolvedEdge,
+    position: int,
+    anchor: CompiledExpression,
+    bind: tuple[int, int],
+    next_step: RowConsumer,
 ) -> RowConsumer:
     """The commonest step: from one bound end of an edge to its one free end."""
-    slot, name = edge.register, edge.edge_types[0]
-    other, target_slot = bind
+    register, name = edge.register, edge.edge_types[0]
+    other, target_register = bind
 
     def step(row: Row) -> bool:
         id = anchor(row)
@@ -210,9 +216,9 @@ def expand_to_one(
             seen += 1
             element = get(candidate.targets[other])
             if element is not None:
-                row[slot] = candidate
-                row[target_slot] = element
-                if then(row):
+                row[register] = candidate
+                row[target_register] = element
+                if next_step(row):
                     row[0].charge(seen)
                     return True
         row[0].charge(seen)
@@ -226,9 +232,9 @@ def expand_edges(
     position: int,
     anchor: CompiledExpression,
     targets: EdgeTargetMatcher,
-    then: RowConsumer,
+    next_step: RowConsumer,
 ) -> RowConsumer:
-    slot = edge.register
+    register = edge.register
 
     def step(row: Row) -> bool:
         id = anchor(row)
@@ -240,8 +246,8 @@ def expand_edges(
             for candidate in view.edges_at(name, position, id):
                 seen += 1
                 if targets.match(row, candidate.targets):
-                    row[slot] = candidate
-                    if then(row):
+                    row[register] = candidate
+                    if next_step(row):
                         row[0].charge(seen)
                         return True
         row[0].charge(seen)
@@ -255,9 +261,9 @@ def expand_symmetric(
     position: int,
     anchor: CompiledExpression,
     targets: EdgeTargetMatcher,
-    then: RowConsumer,
+    next_step: RowConsumer,
 ) -> RowConsumer:
-    slot, name = edge.register, edge.edge_types[0]
+    register, name = edge.register, edge.edge_types[0]
 
     def step(row: Row) -> bool:
         id = anchor(row)
@@ -273,8 +279,8 @@ def expand_symmetric(
         row[0].charge(len(found))
         for candidate, ends in found:
             if targets.match(row, ends):
-                row[slot] = candidate
-                if then(row):
+                row[register] = candidate
+                if next_step(row):
                     return True
         return False
 

@@ -136,9 +136,9 @@ class _Planner:
         for side, key in ((condition.left, condition.right), (condition.right, condition.left)):
             if not registers_read(key) <= self.bound or key.type == NULL:
                 continue
-            if isinstance(side, (IdOf, VariableRef)) and _slot_of(side) == node.register:
+            if isinstance(side, (IdOf, VariableRef)) and _register_of(side) == node.register:
                 return 0.5, SeekById(node, key)
-            if isinstance(side, AttributeAccess) and _slot_of(side) == node.register:
+            if isinstance(side, AttributeAccess) and _register_of(side) == node.register:
                 found = self._indexed(node, side, key)
                 if found is not None:
                     return found
@@ -252,7 +252,9 @@ class _Planner:
             for element in self.elements
             if isinstance(element, ResolvedNode) and not self._has_known_type(element)
         }
-        ready = [(c, slots) for c, slots in self.pending_conditions if slots <= self.bound - unsure]
+        ready = [
+            (c, registers) for c, registers in self.pending_conditions if registers <= self.bound - unsure
+        ]
         self.pending_conditions = [item for item in self.pending_conditions if item not in ready]
         for condition, _ in sorted(ready, key=lambda item: _evaluation_cost(item[0])):
             if not self._is_covered_by_seek(condition):
@@ -268,14 +270,14 @@ class _Planner:
         ):
             return False
         for side, key in ((condition.left, condition.right), (condition.right, condition.left)):
-            if key is last.key and _slot_of(side) == last.node.register:
+            if key is last.key and _register_of(side) == last.node.register:
                 if isinstance(last, SeekById):
                     return isinstance(side, (IdOf, VariableRef))
                 return isinstance(side, AttributeAccess) and side.name == last.attribute
         return False
 
 
-def _slot_of(condition: ResolvedExpression) -> int | None:
+def _register_of(condition: ResolvedExpression) -> int | None:
     if isinstance(condition, (IdOf, AttributeAccess)):
         condition = condition.base
     return condition.register if isinstance(condition, VariableRef) else None

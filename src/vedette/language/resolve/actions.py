@@ -114,18 +114,18 @@ def _spawn(resolver: PatternResolver, item: statements.SpawnItem, scope: Scope) 
         assignments = _assignments(resolver, item.assignments, node_type(node.name), scope)
         _check_required_attributes(resolver, node, item.assignments, item)
     name = node.name if node is not None else ""
-    slot = scope.bind(
-        item.variable or f"_spawn{scope.frame.register_count}", node_type(name) if name else node_type()
+    register = scope.bind(
+        item.variable or f"_spawn{scope.analysis.register_count}", node_type(name) if name else node_type()
     )
-    return ResolvedSpawn(name, assignments, slot.register, item.variable)
+    return ResolvedSpawn(name, assignments, register.register, item.variable)
 
 
 def _node_type(resolver: PatternResolver, item: statements.SpawnItem) -> NodeType | None:
-    report = resolver.frame.report
+    report = resolver.analysis.report
     if not isinstance(item.type, syntax.NamedType):
         report("E2003", "SPAWN needs one node type", item.type.span)
         return None
-    node = resolver.frame.schema.nodes.get(item.type.name)
+    node = resolver.analysis.schema.nodes.get(item.type.name)
     if node is None:
         report("E2001", f"Unknown type '{item.type.name}'", item.type.span)
     elif node.is_layer0:
@@ -147,7 +147,7 @@ def _check_required_attributes(
     for attribute in holder.attributes.values():
         if attribute.required and attribute.default is None and attribute.name not in names:
             text = f"Attribute '{attribute.name}' of '{holder.name}' is required: give it a value"
-            resolver.frame.report("E3002", text, at.span)
+            resolver.analysis.report("E3002", text, at.span)
 
 
 def _assignments(
@@ -158,7 +158,9 @@ def _assignments(
     for assignment in given:
         value = resolver.resolve(assignment.expression, scope)
         if assignment.name in seen:
-            resolver.frame.report("E2005", f"Attribute '{assignment.name}' is given twice", assignment.span)
+            resolver.analysis.report(
+                "E2005", f"Attribute '{assignment.name}' is given twice", assignment.span
+            )
         seen.add(assignment.name)
         if _assignable(resolver, assignment, value, type_):
             found.append((assignment.name, value))
@@ -168,15 +170,15 @@ def _assignments(
 def _assignable(
     resolver: PatternResolver, assignment: statements.Assignment, value: ResolvedExpression, type_: Type
 ) -> bool:
-    places = find_attribute(resolver.frame, type_, assignment.name)
+    places = find_attribute(resolver.analysis, type_, assignment.name)
     if isinstance(places, str):
-        resolver.frame.report("E2002", places, assignment.span)
+        resolver.analysis.report("E2002", places, assignment.span)
         return False
     if not any(is_assignable(value.type, attribute.type) for attribute in places[1]):
         text = (
             f"Attribute '{assignment.name}' is {places[1][0].type}, the value is {value.type} (type mismatch)"
         )
-        resolver.frame.report("E2003", text, assignment.expression.span)
+        resolver.analysis.report("E2003", text, assignment.expression.span)
         return False
     return True
 
@@ -197,8 +199,8 @@ def is_assignable(value: Type, wanted: Type) -> bool:
 
 
 def _link(resolver: PatternResolver, link: statements.Link, scope: Scope) -> ResolvedLink:
-    edge = resolver.frame.schema.edges.get(link.edge)
-    report = resolver.frame.report
+    edge = resolver.analysis.schema.edges.get(link.edge)
+    report = resolver.analysis.report
     if edge is None:
         report("E2001", f"Unknown edge type '{link.edge}'", link.span)
     elif edge.is_layer0:
@@ -212,8 +214,8 @@ def _link(resolver: PatternResolver, link: statements.Link, scope: Scope) -> Res
         assignments = _assignments(resolver, link.assignments, edge_type(edge.name), scope)
         _check_required_attributes(resolver, edge, link.assignments, link)
         _check_targets(resolver, edge, targets, link)
-    slot = scope.bind(link.variable or f"_link{scope.frame.register_count}", edge_type(link.edge))
-    return ResolvedLink(link.edge, targets, assignments, slot.register, link.variable, link.if_not_exists)
+    register = scope.bind(link.variable or f"_link{scope.analysis.register_count}", edge_type(link.edge))
+    return ResolvedLink(link.edge, targets, assignments, register.register, link.variable, link.if_not_exists)
 
 
 def _link_target(
@@ -225,7 +227,7 @@ def _link_target(
         return _subquery(resolver, target, scope)
     value = resolver.resolve(target, scope)
     if not value.type.is_reference and value.type.kind not in ("ID", "String", "Any", "Null", "Union"):
-        resolver.frame.report(
+        resolver.analysis.report(
             "E2003", f"A target must be an element or an id, this is {value.type}", target.span
         )
     return value
@@ -245,7 +247,7 @@ def _check_targets(
             text = (
                 f"'{edge.name}' joins {parameter.type} as '{parameter.name}', this is {known} (type mismatch)"
             )
-            resolver.frame.report("E2003", text, written.span)
+            resolver.analysis.report("E2003", text, written.span)
 
 
 # --- targets ----------------------------------------------------------------------------------------------------
@@ -263,7 +265,7 @@ def _target(
     found = resolver.resolve(target, scope)
     for name in sorted(found.type.names or ()):
         if name.startswith("_"):
-            resolver.frame.report("E2012", f"Cannot write protected type '{name}'", target.span)
+            resolver.analysis.report("E2012", f"Cannot write protected type '{name}'", target.span)
     wrong = {"Node": "Edge", "Edge": "Node"}.get(kind)
     if found.type.kind == wrong:
         verb = (
@@ -271,17 +273,17 @@ def _target(
             if kind == "Node"
             else "UNLINK takes an edge: use KILL for a node"
         )
-        resolver.frame.report("E2003", verb, target.span)
+        resolver.analysis.report("E2003", verb, target.span)
     return found
 
 
 def _endpoints(resolver: PatternResolver, target: statements.EdgesByTargets, scope: Scope) -> ResolvedTarget:
-    edge = resolver.frame.schema.edges.get(target.edge)
+    edge = resolver.analysis.schema.edges.get(target.edge)
     if edge is None:
-        resolver.frame.report("E2001", f"Unknown edge type '{target.edge}'", target.span)
+        resolver.analysis.report("E2001", f"Unknown edge type '{target.edge}'", target.span)
     elif edge.arity != len(target.targets):
         text = f"Edge '{edge.name}' expects {edge.arity} targets, got {len(target.targets)} (arity)"
-        resolver.frame.report("E2007", text, target.span)
+        resolver.analysis.report("E2007", text, target.span)
     ends = tuple(
         None if isinstance(end, syntax.Wildcard) else resolver.resolve(end, scope) for end in target.targets
     )
@@ -294,13 +296,13 @@ def _subquery(resolver: PatternResolver, subquery: statements.Subquery, scope: S
     query = resolve_blocks(resolver, match.blocks, match.optional, inner)
     returns = resolve_return(resolver, match.returns, inner)
     if len(returns.columns) != 1 or not returns.projections[0].type.is_reference:
-        resolver.frame.report(
+        resolver.analysis.report(
             "E2009", "A subquery in the place of a target must RETURN one element", subquery.span
         )
     for projection in returns.projections:
         for name in sorted(projection.type.names or ()):
             if name.startswith("_"):
-                resolver.frame.report("E2012", f"Cannot write protected type '{name}'", subquery.span)
+                resolver.analysis.report("E2012", f"Cannot write protected type '{name}'", subquery.span)
     return ResolvedSubquery(query, returns)
 
 
@@ -308,7 +310,7 @@ def _set(resolver: PatternResolver, action: statements.Set, scope: Scope) -> Res
     target = _target(resolver, action.target, scope, "any")
     type_ = _target_type(target)
     if isinstance(target, ResolvedEdgesByTargets):
-        type_ = edge_type(target.edge) if target.edge in resolver.frame.schema.edges else None
+        type_ = edge_type(target.edge) if target.edge in resolver.analysis.schema.edges else None
     if type_ is not None and type_.is_reference:
         _check_writable(resolver, type_, action)
         return ResolvedSet(target, _assignments(resolver, action.assignments, type_, scope))
@@ -326,9 +328,9 @@ def _target_type(target: ResolvedTarget) -> Type | None:
 
 def _check_writable(resolver: PatternResolver, type_: Type, action: statements.Set) -> None:
     for name in sorted(type_.names or ()):
-        holder = resolver.frame.schema.nodes.get(name) or resolver.frame.schema.edges.get(name)
+        holder = resolver.analysis.schema.nodes.get(name) or resolver.analysis.schema.edges.get(name)
         for assignment in action.assignments:
             attribute = holder.attributes.get(assignment.name) if holder is not None else None
             if attribute is not None and attribute.readonly:
                 text = f"Attribute '{assignment.name}' of '{name}' is readonly: it can only be given when it is created"
-                resolver.frame.report("E3004", text, assignment.span)
+                resolver.analysis.report("E3004", text, assignment.span)

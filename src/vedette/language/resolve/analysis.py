@@ -136,13 +136,13 @@ def registers_read(condition: ResolvedExpression) -> frozenset[int]:
             found.add(item.register)
         elif isinstance(item, (ResolvedExists, ResolvedPatternAggregate)):
             for element in item.pattern.elements:
-                found.update(_target_slots(element))
+                found.update(_target_registers(element))
                 if isinstance(element, (ResolvedNode, ResolvedEdge)):
                     bound.add(element.register)
     return frozenset(found - bound)
 
 
-def _target_slots(element: ResolvedPart) -> tuple[int, ...]:
+def _target_registers(element: ResolvedPart) -> tuple[int, ...]:
     match element:
         case ResolvedEdge():
             return tuple(t for t in element.targets if isinstance(t, int))

@@ -90,8 +90,8 @@ class ExpressionResolver:
     }
     """By name: bound methods kept in the object would tie it to itself."""
 
-    def __init__(self, frame: AnalysisContext, place: ExpressionSite = QUERY_SITE) -> None:
-        self.frame = frame
+    def __init__(self, analysis: AnalysisContext, place: ExpressionSite = QUERY_SITE) -> None:
+        self.analysis = analysis
         self.place = place
         self.aggregates: list[resolved.AggregateCall] | None = None
 
@@ -123,7 +123,7 @@ class ExpressionResolver:
         type_ = type_of_class(type(literal.value))
         if (
             literal.literal_index is None
-            or not self.frame.literals_extracted
+            or not self.analysis.literals_extracted
             or literal.value is None
             or type_ is BOOL
         ):
@@ -136,13 +136,13 @@ class ExpressionResolver:
         return resolved.ListValue(items, list_of(inner))
 
     def _parameter(self, parameter: syntax.Parameter, scope: Scope) -> ResolvedExpression:
-        index = self.frame.parameter_indexes.get(parameter.name)
+        index = self.analysis.parameter_indexes.get(parameter.name)
         if index is None:
             if parameter.optional:
                 return FixedValue(None, NULL)
             text = f"missing_parameter: no value was given for ${parameter.name}"
             return self._report("E2008", text, parameter)
-        return resolved.ConstantRef(index, self.frame.constant_types[index])
+        return resolved.ConstantRef(index, self.analysis.constant_types[index])
 
     def _reference(self, reference: syntax.IdReference, scope: Scope) -> ResolvedExpression:
         if isinstance(reference.name, syntax.Parameter):
@@ -157,9 +157,9 @@ class ExpressionResolver:
         return resolved.ElementReference(reference.name, reference.quoted)
 
     def _variable(self, variable: syntax.Variable, scope: Scope) -> ResolvedExpression:
-        slot = scope.lookup(variable.name)
-        if slot is not None:
-            return slot
+        register = scope.lookup(variable.name)
+        if register is not None:
+            return register
         if self.place.bindings:
             return resolved.ElementReference(variable.name, False)
         return self._report("E2004", f"Unknown variable '{variable.name}': no pattern binds it", variable)
@@ -173,7 +173,7 @@ class ExpressionResolver:
             return _UNRESOLVED
         if base.type.kind in ("ID", "Any", "Null"):
             return self._dynamic_attribute(expression, base)
-        found = find_attribute(self.frame, base.type, name) if self._has_attributes(base.type) else None
+        found = find_attribute(self.analysis, base.type, name) if self._has_attributes(base.type) else None
         if found is None:
             return self._report("E2003", f"A value of type {base.type} has no attribute '{name}'", expression)
         if not isinstance(found, str):
@@ -184,7 +184,7 @@ class ExpressionResolver:
     def _known_attribute(
         self, base: ResolvedExpression, name: str, places: dict[str, int], declared: tuple[AttributeType, ...]
     ) -> ResolvedExpression:
-        everywhere = places.keys() >= set(concrete_types(self.frame, base.type))
+        everywhere = places.keys() >= set(concrete_types(self.analysis, base.type))
         place = next(iter(places.values())) if everywhere and len(set(places.values())) == 1 else None
         return resolved.AttributeAccess(base, name, union_of(tuple(a.type for a in declared)), places, place)
 
@@ -205,7 +205,7 @@ class ExpressionResolver:
         self, expression: syntax.Attribute, base: ResolvedExpression
     ) -> ResolvedExpression:
         name = expression.name
-        schema = self.frame.schema
+        schema = self.analysis.schema
         types: list[NodeType | EdgeType] = [*schema.nodes.values(), *schema.edges.values()]
         having = [each for each in types if name in each.attributes]
         if not having:
@@ -219,7 +219,7 @@ class ExpressionResolver:
 
     def _type_test(self, expression: syntax.TypeTest, scope: Scope) -> ResolvedExpression:
         base = self.resolve(expression.base, scope)
-        schema = self.frame.schema
+        schema = self.analysis.schema
         if expression.type in schema.nodes:
             return resolved.TypeIs(base, frozenset(schema.concrete_subtypes(frozenset({expression.type}))))
         if expression.type in schema.edges:
@@ -289,7 +289,7 @@ class ExpressionResolver:
         name = call.name.lower()
         if name in _CONTEXT:
             return self._context(name, call)
-        if call.name in self.frame.schema.edges:
+        if call.name in self.analysis.schema.edges:
             return self._edge_test(call, scope)
         function = FUNCTIONS.get(name)
         arguments = tuple(self.resolve(argument, scope) for argument in call.arguments)
@@ -360,7 +360,7 @@ class ExpressionResolver:
             if same == (name, operand, call.distinct, where, call.limit):
                 return known
         found = resolved.AggregateCall(
-            name, operand, call.distinct, where, call.limit, self.frame.allocate_register(), type_
+            name, operand, call.distinct, where, call.limit, self.analysis.allocate_register(), type_
         )
         collected.append(found)
         return found
@@ -372,11 +372,11 @@ class ExpressionResolver:
         inner = scope.child()
         pattern = self.resolve_pattern(call.pattern, call.where, inner)
         first = call.pattern.elements[0]
-        slot = inner.lookup(first.variable) if isinstance(first, syntax.NodePattern) else None
-        if slot is None:
+        register = inner.lookup(first.variable) if isinstance(first, syntax.NodePattern) else None
+        if register is None:
             return self._report("E2009", f"{name} over a pattern must begin with a variable", call)
-        type_ = INT if name == "COUNT" else list_of(slot.type)
-        return resolved.ResolvedPatternAggregate(name, pattern, slot.register, call.limit, type_)
+        type_ = INT if name == "COUNT" else list_of(register.type)
+        return resolved.ResolvedPatternAggregate(name, pattern, register.register, call.limit, type_)
 
     def _exists(self, expression: syntax.Exists, scope: Scope) -> ResolvedExpression:
         return resolved.ResolvedExists(
@@ -384,7 +384,7 @@ class ExpressionResolver:
         )
 
     def _report(self, code: str, message: str, at: Any) -> ResolvedExpression:
-        self.frame.report(code, message, at.span)
+        self.analysis.report(code, message, at.span)
         return _UNRESOLVED
 
 

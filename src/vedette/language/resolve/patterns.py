@@ -30,8 +30,8 @@ DEFAULT_MAX_PATH_DEPTH = 100
 class PatternResolver(ExpressionResolver):
     """An expression resolver that also knows patterns; resolving one adds its variables to the scope."""
 
-    def __init__(self, frame: AnalysisContext, place: ExpressionSite = QUERY_SITE) -> None:
-        super().__init__(frame, place)
+    def __init__(self, analysis: AnalysisContext, place: ExpressionSite = QUERY_SITE) -> None:
+        super().__init__(analysis, place)
         self.optional = False
         """Set while an OPTIONAL MATCH is resolved: its variables may be null afterwards."""
         self._implicit: set[int] = set()
@@ -56,7 +56,7 @@ class PatternResolver(ExpressionResolver):
 
     def declared_variables(self, scope: Scope) -> list[resolved.VariableRef]:
         """The variables that `*` means: those that were declared, not merely named as targets."""
-        return [slot for slot in scope.variables.values() if slot.register not in self._implicit]
+        return [register for register in scope.variables.values() if register.register not in self._implicit]
 
     # --- variables --------------------------------------------------------------------------------------------
 
@@ -89,7 +89,7 @@ class PatternResolver(ExpressionResolver):
         return not (implicit and isinstance(element, NodePattern))
 
     def _node(self, element: NodePattern, scope: Scope) -> ResolvedNode:
-        type_ = resolve_type(self.frame, element.type)
+        type_ = resolve_type(self.analysis, element.type)
         if type_.kind not in ("Node", "Edge", "Any", "Union") or (
             type_.kind == "Union" and not all(member.is_reference for member in type_.members)
         ):
@@ -97,20 +97,20 @@ class PatternResolver(ExpressionResolver):
                 "E2001", f"'{element.variable}' cannot range over {type_}: not a node or edge type", element
             )
             type_ = node_type()
-        types = concrete_types(self.frame, type_) if type_.kind != "Any" else ()
+        types = concrete_types(self.analysis, type_) if type_.kind != "Any" else ()
         known = scope.variables.get(element.variable)
         if known is not None:
             self._implicit.discard(known.register)
             narrowed = resolved.VariableRef(known.register, known.name, type_, known.optional)
             scope.variables[element.variable] = narrowed
             return ResolvedNode(known.register, element.variable, types, type_)
-        slot = scope.bind(element.variable, type_, optional=self.optional)
-        return ResolvedNode(slot.register, element.variable, types, type_)
+        register = scope.bind(element.variable, type_, optional=self.optional)
+        return ResolvedNode(register.register, element.variable, types, type_)
 
     # --- edges ------------------------------------------------------------------------------------------------
 
     def _edge_names(self, element: EdgePattern) -> tuple[str, ...]:
-        edges = self.frame.schema.edges
+        edges = self.analysis.schema.edges
         if element.edge is not None:
             return (element.edge,) if element.edge in edges else ()
         arity = len(element.targets)
@@ -119,11 +119,11 @@ class PatternResolver(ExpressionResolver):
     def _edge(self, element: EdgePattern, scope: Scope, into: list[resolved.ResolvedPart]) -> None:
         names = self._edge_names(element)
         if element.edge is not None and element.edge.startswith("_"):
-            self.frame.uses_layer0 = True
+            self.analysis.uses_layer0 = True
         if element.edge is not None and not names:
             self._report("E2001", f"Unknown edge type '{element.edge}'", element)
             return
-        edge = self.frame.schema.edges[element.edge] if element.edge is not None else None
+        edge = self.analysis.schema.edges[element.edge] if element.edge is not None else None
         if edge is not None and edge.arity != len(element.targets):
             text = f"Edge '{edge.name}' expects {edge.arity} targets, got {len(element.targets)} (arity)"
             self._report("E2007", text, element)
@@ -135,9 +135,11 @@ class PatternResolver(ExpressionResolver):
         if element.quantifier is not None:
             self._path(element, edge, targets, into)
             return
-        slot = scope.variables[element.alias].register if element.alias else self.frame.allocate_register()
+        register = (
+            scope.variables[element.alias].register if element.alias else self.analysis.allocate_register()
+        )
         symmetric = edge is not None and edge.symmetric and targets != (None, None)
-        into.append(ResolvedEdge(slot, element.alias, names, targets, symmetric))
+        into.append(ResolvedEdge(register, element.alias, names, targets, symmetric))
 
     def _path(
         self,
@@ -160,7 +162,7 @@ class PatternResolver(ExpressionResolver):
                 element,
             )
         low = 0 if element.quantifier == "*" and element.min_depth is None else max(low, 0)
-        types, others = (concrete_types(self.frame, parameter.type) for parameter in edge.parameters)
+        types, others = (concrete_types(self.analysis, parameter.type) for parameter in edge.parameters)
         both = frozenset(types).intersection(others)
         declared = element.max_depth is not None
         into.append(
@@ -180,7 +182,7 @@ class PatternResolver(ExpressionResolver):
                 self._report("E2009", f"'{target.name}': names that begin with '_' are reserved", target)
             known = scope.bind(target.name, type_, optional=self.optional)
             self._implicit.add(known.register)
-            types = concrete_types(self.frame, type_)
+            types = concrete_types(self.analysis, type_)
             into.append(ResolvedNode(known.register, target.name, types, type_, implicit=True))
         elif self.are_disjoint(known.type, type_):
             self._report("E2003", f"'{target.name}' is {known.type}, the edge joins {type_} here", target)
@@ -197,5 +199,7 @@ class PatternResolver(ExpressionResolver):
             return False
         if left.kind != right.kind:
             return True
-        mine = set(concrete_types(self.frame, left))
-        return mine.isdisjoint(concrete_types(self.frame, right)) and bool(mine) and right.names is not None
+        mine = set(concrete_types(self.analysis, left))
+        return (
+            mine.isdisjoint(concrete_types(self.analysis, right)) and bool(mine) and right.names is not None
+        )

@@ -47,7 +47,7 @@ class ResolvedQuery:
     optional: tuple[ResolvedPattern, ...] = ()
 
     @property
-    def slots(self) -> frozenset[int]:
+    def registers(self) -> frozenset[int]:
         """Registers that the mandatory part binds."""
         return bound_registers(self.pattern)
 
@@ -94,9 +94,9 @@ def resolve_return(resolver: PatternResolver, clause: Return, scope: Scope) -> R
     aliases: dict[str, int] = {}
     for projection in clause.projections:
         if projection.expression is None:
-            for slot in resolver.declared_variables(scope):
-                columns.append(slot.name)
-                projections.append(slot)
+            for register in resolver.declared_variables(scope):
+                columns.append(register.name)
+                projections.append(register)
         else:
             if projection.alias is not None:
                 aliases.setdefault(projection.alias, len(columns))
@@ -147,7 +147,7 @@ def _order(
     if found in projections and not found.type.is_reference:
         return projections.index(found), term.descending
     if found.type.is_reference or found.type.kind == "List":
-        resolver.frame.report("E2003", f"Rows cannot be ordered by {found.type}", expression.span)
+        resolver.analysis.report("E2003", f"Rows cannot be ordered by {found.type}", expression.span)
     return found, term.descending
 
 
@@ -164,7 +164,7 @@ def _check_grouping(
     for condition, span in [*mixed, *fresh]:
         if not _fixed_by(condition, keys):
             text = "Beside an aggregate only the other projections (the group key) may be used: return it as well"
-            resolver.frame.report("E2009", text, span)
+            resolver.analysis.report("E2009", text, span)
 
 
 def _fixed_by(condition: ResolvedExpression, keys: list[ResolvedExpression]) -> bool:
@@ -186,5 +186,5 @@ def _amount(
         return None
     found = resolver.resolve(expression, scope)
     if found.type.kind not in ("Int", "Any"):
-        resolver.frame.report("E2003", f"{clause} needs an Int, this is {found.type}", expression.span)
+        resolver.analysis.report("E2003", f"{clause} needs an Int, this is {found.type}", expression.span)
     return found

@@ -90,7 +90,7 @@ def _analysis_error(diagnostics: Sequence[Diagnostic]) -> VedetteError:
 class Scope:
     """Variables in sight. A nested pattern has its own scope and sees the outer one."""
 
-    frame: AnalysisContext
+    analysis: AnalysisContext
     outer: Scope | None = None
     variables: dict[str, VariableRef] = field(default_factory=dict)
 
@@ -103,9 +103,9 @@ class Scope:
         return None
 
     def bind(self, name: str, type_: Type, *, optional: bool = False) -> VariableRef:
-        slot = VariableRef(self.frame.allocate_register(), name, type_, optional)
-        self.variables[name] = slot
-        return slot
+        register = VariableRef(self.analysis.allocate_register(), name, type_, optional)
+        self.variables[name] = register
+        return register
 
     def child(self) -> Scope:
-        return Scope(self.frame, self)
+        return Scope(self.analysis, self)

@@ -19,26 +19,26 @@ from vedette.language.types import ANY_VALUE, SCALARS, Type, edge_type, node_typ
 __all__ = ["concrete_types", "find_attribute", "resolve_type"]
 
 
-def resolve_type(frame: AnalysisContext, expression: TypeExpression) -> Type:
+def resolve_type(analysis: AnalysisContext, expression: TypeExpression) -> Type:
     """The type that is meant; an unknown name is reported once and becomes `any`."""
     match expression:
         case AnyType():
             return node_type()
         case EdgeReferenceType(edge=name):
-            if name is not None and name not in frame.schema.edges:
-                frame.report("E2001", f"Unknown edge type '{name}'", expression.span)
+            if name is not None and name not in analysis.schema.edges:
+                analysis.report("E2001", f"Unknown edge type '{name}'", expression.span)
                 return edge_type()
             return edge_type() if name is None else edge_type(name)
         case OptionalType(inner=inner):
-            return resolve_type(frame, inner)
+            return resolve_type(analysis, inner)
         case NamedType(name=name):
-            return _named(frame, name, expression.span)
+            return _named(analysis, name, expression.span)
         case _:
-            return union_of(tuple(resolve_type(frame, member) for member in expression.members))
+            return union_of(tuple(resolve_type(analysis, member) for member in expression.members))
 
 
-def _named(frame: AnalysisContext, name: str, span: Span) -> Type:
-    schema = frame.schema
+def _named(analysis: AnalysisContext, name: str, span: Span) -> Type:
+    schema = analysis.schema
     ontology, _, bare = name.rpartition("::")
     if ontology in schema.ontologies and name not in schema.nodes:
         name = bare
@@ -50,7 +50,7 @@ def _named(frame: AnalysisContext, name: str, span: Span) -> Type:
         return SCALARS[name]
     if name in schema.aliases:
         return schema.aliases[name][0]
-    frame.report("E2001", f"Unknown type '{name}'{_suggest(name, schema.nodes)}", span)
+    analysis.report("E2001", f"Unknown type '{name}'{_suggest(name, schema.nodes)}", span)
     return ANY_VALUE
 
 
@@ -61,21 +61,21 @@ def _suggest(name: str, known: Mapping[str, object]) -> str:
     return f" (did you mean '{alike[0]}'?)" if alike else ""
 
 
-def concrete_types(frame: AnalysisContext, type_: Type) -> tuple[str, ...]:
+def concrete_types(analysis: AnalysisContext, type_: Type) -> tuple[str, ...]:
     """The types that elements bound to a variable of this type can really have."""
     if any(name.startswith("_") for name in type_.names or ()):
-        frame.uses_layer0 = True
+        analysis.uses_layer0 = True
     if type_.kind == "Edge":
         if type_.names is None:
-            return tuple(name for name, edge in frame.schema.edges.items() if not edge.is_layer0)
+            return tuple(name for name, edge in analysis.schema.edges.items() if not edge.is_layer0)
         return tuple(sorted(type_.names))
     if type_.kind == "Union":
-        return tuple(name for member in type_.members for name in concrete_types(frame, member))
-    return frame.schema.concrete_subtypes(type_.names)
+        return tuple(name for member in type_.members for name in concrete_types(analysis, member))
+    return analysis.schema.concrete_subtypes(type_.names)
 
 
 def find_attribute(
-    frame: AnalysisContext, type_: Type, name: str
+    analysis: AnalysisContext, type_: Type, name: str
 ) -> tuple[dict[str, int], tuple[AttributeType, ...]] | str:
     """Where each possible type keeps the attribute, and its declarations; or why it cannot be read.
 
@@ -85,33 +85,33 @@ def find_attribute(
         places: dict[str, int] = {}
         declared: list[AttributeType] = []
         for member in type_.members:
-            found = find_attribute(frame, member, name)
+            found = find_attribute(analysis, member, name)
             if isinstance(found, str):
                 return found
             places.update(found[0])
             declared.extend(found[1])
         return places, tuple(declared)
     if type_.kind == "Edge":
-        return _edge_places(frame, type_, name)
-    return _node_places(frame, type_, name)
+        return _edge_places(analysis, type_, name)
+    return _node_places(analysis, type_, name)
 
 
 def _edge_places(
-    frame: AnalysisContext, type_: Type, name: str
+    analysis: AnalysisContext, type_: Type, name: str
 ) -> tuple[dict[str, int], tuple[AttributeType, ...]] | str:
-    having = [frame.schema.edges[edge] for edge in concrete_types(frame, type_)]
+    having = [analysis.schema.edges[edge] for edge in concrete_types(analysis, type_)]
     return _places(having, type_, name)
 
 
 def _node_places(
-    frame: AnalysisContext, type_: Type, name: str
+    analysis: AnalysisContext, type_: Type, name: str
 ) -> tuple[dict[str, int], tuple[AttributeType, ...]] | str:
-    schema = frame.schema
+    schema = analysis.schema
     for member in sorted(type_.names or ()):
         below = [schema.nodes[child] for child in schema.nodes[member].descendants]
         if not any(name in node.attributes for node in below):
             return f"Unknown attribute '{name}' on type '{member}'"
-    return _places([schema.nodes[child] for child in concrete_types(frame, type_)], type_, name)
+    return _places([schema.nodes[child] for child in concrete_types(analysis, type_)], type_, name)
 
 
 def _places(

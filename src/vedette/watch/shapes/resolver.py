@@ -44,8 +44,8 @@ class SessionValue:
 class WatchResolver(PatternResolver):
     """Resolves the pattern, conditions and projections of one WATCH in one frame."""
 
-    def __init__(self, frame: AnalysisContext, place: ExpressionSite = QUERY_SITE) -> None:
-        super().__init__(frame, place)
+    def __init__(self, analysis: AnalysisContext, place: ExpressionSite = QUERY_SITE) -> None:
+        super().__init__(analysis, place)
         self.session_values: list[SessionValue] = []
         self.target_conditions: list[ResolvedExpression] = []
         """Conditions that bind hidden variables to constants."""
@@ -66,7 +66,7 @@ class WatchResolver(PatternResolver):
     def _capture(self, capture: SessionValue, type_: Type) -> ConstantRef:
         if capture not in self.session_values:
             self.session_values.append(capture)
-        return ConstantRef(len(self.frame.constant_types) + self.session_values.index(capture), type_)
+        return ConstantRef(len(self.analysis.constant_types) + self.session_values.index(capture), type_)
 
     def _reference(self, reference: syntax.IdReference, scope: Scope) -> ResolvedExpression:
         found = super()._reference(reference, scope)
@@ -90,9 +90,11 @@ class WatchResolver(PatternResolver):
         found = super()._target(target, type_, scope, into)
         if not isinstance(found, ConstantRef) or not self._in_top_pattern:
             return found
-        slot = self.frame.allocate_register()
+        slot = self.analysis.allocate_register()
         hidden = VariableRef(slot, f"${slot}", type_)
-        into.append(ResolvedNode(slot, hidden.name, concrete_types(self.frame, type_), type_, implicit=True))
+        into.append(
+            ResolvedNode(slot, hidden.name, concrete_types(self.analysis, type_), type_, implicit=True)
+        )
         self.target_conditions.append(BinaryOperation("=", IdOf(hidden), found, BOOL))
         return slot
 

@@ -93,10 +93,10 @@ class WatchShape:
         self.keys, self.range, self.residual = classify_conditions(opened, shared)
         self._compared = [index for _, index in self.keys] + [r[2] for r in (self.range,) if r is not None]
         self._make_key_indexes(context)
-        chains = PatternCompiler(context)
-        self.key_expressions = [chains.compile_element_id(side) for side, _ in self.keys]
-        self.range_expression = chains.compile_expression(self.range[0]) if self.range is not None else None
-        self.residual_tests = [chains.compile_expression(c) for c in self.residual]
+        compiler = PatternCompiler(context)
+        self.key_expressions = [compiler.compile_element_id(side) for side, _ in self.keys]
+        self.range_expression = compiler.compile_expression(self.range[0]) if self.range is not None else None
+        self.residual_tests = [compiler.compile_expression(c) for c in self.residual]
         self.shared_pattern = ResolvedPattern(watch.pattern.elements, closed)
         self.returns = watch.returns
         self.has_symmetric_choice = bool(opened or guarded) and bool(
@@ -109,25 +109,25 @@ class WatchShape:
         self.finder = AffectedMatchFinder(
             self.shared_pattern,
             [with_wildcard_targets(c) for c in looked_at],
-            chains,
+            compiler,
             watch.register_count,
-            every_row=self.identify_unnamed,
-            canonical=not self.has_symmetric_choice,
-            wide=watch.full_scan_types,
-            attention=None
+            identify_unnamed=self.identify_unnamed,
+            canonical_orientation=not self.has_symmetric_choice,
+            full_scan_types=watch.full_scan_types,
+            relevant_attributes=None
             if guarded or watch.is_consume or self.reads_layer0
             else relevant_attributes(self.shared_pattern, self.computed(opened)),
         )
         self.columns = watch.returns.columns if watch.returns is not None else ()
-        self.project = [chains.compile_expression(p) for p in projections]
-        self.order = [(chains.compile_expression(c), descending) for c, descending in watch.order]
+        self.project = [compiler.compile_expression(p) for p in projections]
+        self.order = [(compiler.compile_expression(c), descending) for c, descending in watch.order]
         self.descending = [descending for _, descending in watch.order]
         self.projects_constants = any(
             map(mentions_constant, computed_expressions(watch.returns, watch.order))
         )
         self.exporters = [_exporter(p, context) for p in projections]
         self.full_query = BindingQuery(
-            ResolvedQuery(pattern=self.written_pattern), chains, watch.register_count
+            ResolvedQuery(pattern=self.written_pattern), compiler, watch.register_count
         )
         """All matches for one watch's constants: for the initial snapshot and re-evaluation."""
         self.key_index: KeyIndex[Any] = KeyIndex(self.range[1] if self.range is not None else None)
@@ -141,11 +141,11 @@ class WatchShape:
         )
         """True if each watch found by key must be checked individually."""
         self.actor_finder = (
-            self._verifier(chains) if self.depends_on_actor or self.has_symmetric_choice else self.finder
+            self._verifier(compiler) if self.depends_on_actor or self.has_symmetric_choice else self.finder
         )
         self._prepare_rows(self._single_element(looked_at, closed))
-        self.shared_tests = [chains.compile_expression(c) for c in closed]
-        self._prepare_groups(watch.returns, chains)
+        self.shared_tests = [compiler.compile_expression(c) for c in closed]
+        self._prepare_groups(watch.returns, compiler)
         self._classify(watch, projections)
 
     def _prepare_rows(self, single: ResolvedNode | None) -> None:
@@ -237,12 +237,12 @@ class WatchShape:
         return self.returns is not None and bool(self.returns.group_keys)
 
     def touches(self, type_name: str) -> bool:
-        return type_name in self.finder.anchors or type_name in self.finder.wide
+        return type_name in self.finder.anchors or type_name in self.finder.full_scan_types
 
     @property
     def types(self) -> frozenset[str]:
         """Types whose changes affect this shape."""
-        return frozenset(self.finder.anchors) | self.finder.wide
+        return frozenset(self.finder.anchors) | self.finder.full_scan_types
 
     def key_of_constants(self, constants: Sequence[Any]) -> Any:
         """The index key of a watch with these constants."""
@@ -396,15 +396,15 @@ class WatchShape:
             for name, value in new.items()
         )
 
-    def _prepare_groups(self, returns: ResolvedReturn | None, chains: PatternCompiler) -> None:
+    def _prepare_groups(self, returns: ResolvedReturn | None, compiler: PatternCompiler) -> None:
         if returns is None or not returns.aggregates:
             return
         keys = returns.group_keys
-        self._keys = [chains.compile_expression(key) for key in keys]
+        self._keys = [compiler.compile_expression(key) for key in keys]
         self._aggregate_inputs = [
             (
-                None if call.operand is None else chains.compile_expression(call.operand),
-                None if call.where is None else chains.compile_expression(call.where),
+                None if call.operand is None else compiler.compile_expression(call.operand),
+                None if call.where is None else compiler.compile_expression(call.where),
                 call.operand is None,
             )
             for call in returns.aggregates
@@ -421,7 +421,7 @@ class WatchShape:
             for position, key in enumerate(keys)
         }
         self._group_project = [
-            chains.compile_expression(
+            compiler.compile_expression(
                 transform_expression(p, lambda part: held.get(part) if part in keys else None)
             )
             for p in returns.projections
@@ -429,10 +429,10 @@ class WatchShape:
 
     # --- building ---------------------------------------------------------------------------------------------
 
-    def _verifier(self, chains: PatternCompiler) -> AffectedMatchFinder:
+    def _verifier(self, compiler: PatternCompiler) -> AffectedMatchFinder:
         """The finder that checks one match with one watch's constants and its actor's view."""
         return AffectedMatchFinder(
-            self.written_pattern, (), chains, self.register_count, every_row=self.identify_unnamed
+            self.written_pattern, (), compiler, self.register_count, identify_unnamed=self.identify_unnamed
         )
 
     def _single_element(
@@ -445,7 +445,12 @@ class WatchShape:
             for condition in (*looked_at, *closed)
             for part in walk_expression(condition)
         )
-        if len(elements) != 1 or not isinstance(elements[0], ResolvedNode) or nested or self.finder.wide:
+        if (
+            len(elements) != 1
+            or not isinstance(elements[0], ResolvedNode)
+            or nested
+            or self.finder.full_scan_types
+        ):
             return None
         return elements[0]
 
