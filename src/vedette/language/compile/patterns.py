@@ -1,13 +1,21 @@
-"""Plans ▸ closures that push every match of a pattern through a chain.
+"""Compile patterns: a plan becomes nested closures that push every match to a consumer.
 
-A step is a function of the row that binds registers, and calls the next step for every candidate that holds. It
-returns True when somebody further down has seen enough (EXISTS, LIMIT), and then everything above stops too.
+Theory of operation. `plan_pattern` orders the steps of a pattern. `compile_pattern` builds the closures from the last
+step to the first, so each closure knows the next one. Calling the first closure with a row runs the whole search: every
+step binds registers of the row for one candidate after the other and calls the next step; the last step calls the
+consumer. Nothing is collected in between, and a search that needs no more rows stops by returning True.
+
+EXISTS and pattern aggregates are patterns inside an expression. They are compiled the same way, with the registers of
+the surrounding pattern as outer registers.
+
+A symmetric edge matches in both orientations. If both satisfy the whole pattern, the match is reported once, in the
+orientation in which the edge is stored (the canonical orientation).
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any
+from typing import Any, NamedTuple
 
 from vedette.element import Element
 from vedette.language.compile import paths
@@ -49,151 +57,161 @@ from vedette.language.resolve import tree as resolved
 from vedette.language.resolve.analysis import registers_read
 from vedette.language.resolve.tree import ResolvedEdge, ResolvedExpression, ResolvedPattern
 
-__all__ = ["PatternCompiler", "StepWrapper", "symmetric_pairs"]
+__all__ = ["CompiledPattern", "PatternCompiler", "StepWrapper", "symmetric_pairs"]
 
 StepWrapper = Callable[[Plan, int, RowConsumer], RowConsumer]
-"""Wraps the step at an index of a plan; PROFILE counts with it."""
+"""Wraps the step at an index of a plan. PROFILE counts rows with it."""
+
+
+class CompiledPattern(NamedTuple):
+    plan: Plan
+    run: RowConsumer
+    """Searches the matches for a row whose outer and bound registers are set. Returns True if a consumer stopped it."""
 
 
 class PatternCompiler:
-    """Compiles patterns, and the patterns nested in their conditions, for one statement."""
+    """Compiles the patterns and expressions of one statement."""
 
     def __init__(self, context: PlanContext, observer: StepWrapper | None = None) -> None:
         self.context = context
         self.observer = observer
         self.plans: list[Plan] = []
-        """Every plan made, the outermost first; for EXPLAIN."""
+        """Every plan made, in the order of compilation; for EXPLAIN."""
 
     # --- patterns ---------------------------------------------------------------------------------------------
 
     def compile_pattern(
         self,
         pattern: ResolvedPattern,
-        next_step: RowConsumer,
+        consumer: RowConsumer,
         *,
         bound: frozenset[int] = frozenset(),
         outer: frozenset[int] = frozenset(),
         canonical_orientation: bool = True,
         long_lived: bool = False,
-    ) -> RowConsumer:
-        """A chain that calls `then` for every match of the pattern; not `canonical`: symmetric edges in both orders.
+    ) -> CompiledPattern:
+        """Compile a search that calls `consumer` for every match of the pattern.
 
-        `enduring`: it is kept while the graph grows, and begins at what is bound.
+        bound: registers of the pattern that the caller sets before it runs the search.
+        outer: registers of a surrounding pattern, also set by the caller.
+        canonical_orientation: False reports a match over a symmetric edge in both orientations.
+        long_lived: the search is kept while the graph grows (see `plan_pattern`).
         """
         plan = plan_pattern(pattern, self.context, bound=bound, outer=outer, long_lived=long_lived)
         self.plans.append(plan)
-        chain = self._canonical(pattern, outer, next_step) if canonical_orientation else next_step
+        run = self._report_once(pattern, outer, consumer) if canonical_orientation else consumer
         for index in range(len(plan.steps) - 1, -1, -1):
-            chain = self._step(plan.steps[index], plan.bound_before[index], chain)
+            run = self._compile_step(plan.steps[index], plan.bound_before[index], run)
             if self.observer is not None:
-                chain = self.observer(plan, index, chain)
-        return chain
+                run = self.observer(plan, index, run)
+        return CompiledPattern(plan, run)
 
     def compile_expression(self, condition: ResolvedExpression) -> CompiledExpression:
-        return compile_condition(condition, self._nested)
+        return compile_condition(condition, self._compile_nested)
 
     def compile_element_id(self, condition: ResolvedExpression) -> CompiledExpression:
-        return compile_id(condition, self._nested)
+        """Compile an expression that refers to an element; the result is the element's id."""
+        return compile_id(condition, self._compile_nested)
 
-    def _nested(
+    def _compile_nested(
         self, condition: resolved.ResolvedExists | resolved.ResolvedPatternAggregate
     ) -> CompiledExpression:
         outer = registers_read(condition)
         if isinstance(condition, resolved.ResolvedExists):
-            return self.compile_pattern(condition.pattern, _stop, outer=outer)
-        return self._fold(condition, outer)
+            return self.compile_pattern(condition.pattern, _stop, outer=outer).run
+        return self._compile_pattern_aggregate(condition, outer)
 
-    def _fold(self, fold: resolved.ResolvedPatternAggregate, outer: frozenset[int]) -> CompiledExpression:
-        register = fold.register
+    def _compile_pattern_aggregate(
+        self, aggregate: resolved.ResolvedPatternAggregate, outer: frozenset[int]
+    ) -> CompiledExpression:
+        register = aggregate.register
 
         def collect(row: Row) -> bool:
             row[0].pattern_aggregate_stack[-1].append(row[register])
             return False
 
-        chain = self.compile_pattern(fold.pattern, collect, outer=outer)
+        search = self.compile_pattern(aggregate.pattern, collect, outer=outer).run
 
-        def run(row: Row) -> Any:
-            folds = row[0].pattern_aggregate_stack
-            folds.append([])
+        def evaluate(row: Row) -> Any:
+            stack = row[0].pattern_aggregate_stack
+            stack.append([])
             try:
-                chain(row)
-                matches = folds[-1]
+                search(row)
+                matches = stack[-1]
             finally:
-                folds.pop()
-            if fold.name == "COUNT":
+                stack.pop()
+            if aggregate.name == "COUNT":
                 return len(matches)
-            matches.sort(
-                key=_creation_order
-            )  # in whatever order a view yields them, equal sets are equal lists
-            return apply_collect_limit(matches, fold.limit)
+            # Views return elements in different orders; sorting makes COLLECT of equal sets equal.
+            matches.sort(key=_creation_order)
+            return apply_collect_limit(matches, aggregate.limit)
 
-        return run
+        return evaluate
 
     # --- symmetric edges --------------------------------------------------------------------------------------
 
-    def _canonical(
-        self, pattern: ResolvedPattern, outer: frozenset[int], next_step: RowConsumer
+    def _report_once(
+        self, pattern: ResolvedPattern, outer: frozenset[int], consumer: RowConsumer
     ) -> RowConsumer:
-        """A symmetric edge matches in either order; when both satisfy the whole pattern it counts once, as stored."""
+        """Skip a match in the swapped orientation if the stored orientation also satisfies the whole pattern."""
         pairs = symmetric_pairs(pattern, outer)
         if not pairs:
-            return next_step
-        every = frozenset(
+            return consumer
+        bound = frozenset(
             element.register
             for element in pattern.elements
             if isinstance(element, (resolved.ResolvedNode, ResolvedEdge))
         )
-        check = self._plain_chain(pattern, _stop, every, outer)
+        matches = self._compile_check(pattern, bound, outer)
 
-        def canonical_orientation(row: Row) -> bool:
+        def report(row: Row) -> bool:
             for edge, first, second in pairs:
                 a, b = row[first], row[second]
                 if a is not b and row[edge].targets[0] != a.id:
-                    turned = row.copy()
-                    turned[first], turned[second] = b, a
-                    if check(turned):
+                    swapped = row.copy()
+                    swapped[first], swapped[second] = b, a
+                    if matches(swapped):
                         return False
-            return next_step(row)
+            return consumer(row)
 
-        return canonical_orientation
+        return report
 
-    def _plain_chain(
-        self, pattern: ResolvedPattern, next_step: RowConsumer, bound: frozenset[int], outer: frozenset[int]
+    def _compile_check(
+        self, pattern: ResolvedPattern, bound: frozenset[int], outer: frozenset[int]
     ) -> RowConsumer:
+        """Return a test of a row whose registers are all set. Its plan is not listed in `plans`."""
         plan = plan_pattern(pattern, self.context, bound=bound, outer=outer)
+        run: RowConsumer = _stop
         for index in range(len(plan.steps) - 1, -1, -1):
-            next_step = self._step(plan.steps[index], plan.bound_before[index], next_step)
-        return next_step
+            run = self._compile_step(plan.steps[index], plan.bound_before[index], run)
+        return run
 
     # --- steps ------------------------------------------------------------------------------------------------
 
-    def _step(self, step: PlanStep, bound: frozenset[int], next_step: RowConsumer) -> RowConsumer:
+    def _compile_step(self, step: PlanStep, bound: frozenset[int], next_step: RowConsumer) -> RowConsumer:
         match step:
             case FilterRows():
                 return filter_rows(self.compile_expression(step.condition), next_step)
             case CheckType():
                 return check_type(step.node.register, frozenset(step.node.types), next_step)
             case SeekById():
-                return seek_by_id(
-                    step.node.register,
-                    frozenset(step.node.types),
-                    self.compile_element_id(step.key),
-                    next_step,
-                )
+                key = self.compile_element_id(step.key)
+                return seek_by_id(step.node.register, frozenset(step.node.types), key, next_step)
             case SeekByIndex():
-                return self._by_index(step, next_step)
+                return self._seek_by_index(step, next_step)
             case ScanNodes():
                 return scan_nodes(step.node.register, step.node.types, next_step)
             case ScanEdges():
-                return scan_edges(step.edge, self._targets(step.edge, None, bound), next_step)
+                return scan_edges(step.edge, self._match_targets(step.edge, None, bound), next_step)
             case ExpandEdges():
                 return self._expand(step, bound, next_step)
             case BindEdgeTargets():
-                return bind_edge_targets(step.edge, self._targets(step.edge, None, bound), next_step)
+                return bind_edge_targets(step.edge, self._match_targets(step.edge, None, bound), next_step)
             case FollowPath():
-                return self._follow(step, bound, next_step)
+                return self._follow_path(step, bound, next_step)
 
-    def _by_index(self, step: SeekByIndex, next_step: RowConsumer) -> RowConsumer:
+    def _seek_by_index(self, step: SeekByIndex, next_step: RowConsumer) -> RowConsumer:
+        """The index covers the declaring type and all its subtypes; filter by type if the pattern wants fewer."""
         schema, node = self.context.schema, step.node
         owner = schema.nodes.get(step.owner)
         covered = (
@@ -201,19 +219,15 @@ class PatternCompiler:
         )
         types = None if covered <= set(node.types) else frozenset(node.types)
         nulls = scan_nulls(node, step.attribute, schema, next_step)
-        return seek_by_index(
-            node.register,
-            step.owner,
-            step.attribute,
-            self.compile_element_id(step.key),
-            types,
-            nulls,
-            next_step,
-        )
+        key = self.compile_element_id(step.key)
+        return seek_by_index(node.register, step.owner, step.attribute, key, types, nulls, next_step)
 
-    def _targets(self, edge: ResolvedEdge, skip: int | None, bound: frozenset[int]) -> EdgeTargetMatcher:
-        """What to do with each target of a candidate edge: compare it with something known, or bind a register."""
+    def _match_targets(
+        self, edge: ResolvedEdge, skip: int | None, bound: frozenset[int]
+    ) -> EdgeTargetMatcher:
+        """For each target of a candidate edge except position `skip`: compare it with a known id, or bind it."""
         checks: list[tuple[int, CompiledExpression]] = []
+        late_checks: list[tuple[int, CompiledExpression]] = []
         binds: list[tuple[int, int]] = []
         fresh: set[int] = set()
         for position, target in enumerate(edge.targets):
@@ -221,46 +235,40 @@ class PatternCompiler:
                 continue
             if not isinstance(target, int):
                 checks.append((position, self.compile_element_id(target)))
-            elif target in bound or target in fresh:
+            elif target in fresh:  # `knows(p, p)`: compare with the register that an earlier position binds
+                late_checks.append((position, register_id(target)))
+            elif target in bound:
                 checks.append((position, register_id(target)))
             else:
                 fresh.add(target)
                 binds.append((position, target))
-        repeated = [
-            (position, closure) for position, closure in checks if _reads_fresh(edge, position, fresh)
-        ]
-        early = [(position, closure) for position, closure in checks if (position, closure) not in repeated]
-        return EdgeTargetMatcher(tuple(early), tuple(binds), tuple(repeated))
+        return EdgeTargetMatcher(tuple(checks), tuple(binds), tuple(late_checks))
 
     def _expand(self, step: ExpandEdges, bound: frozenset[int], next_step: RowConsumer) -> RowConsumer:
         edge, position = step.edge, step.position
         target = edge.targets[position]
         assert target is not None
         anchor = register_id(target) if isinstance(target, int) else self.compile_element_id(target)
-        targets = self._targets(edge, position, bound)
+        targets = self._match_targets(edge, position, bound)
         if edge.symmetric:
             return expand_symmetric(edge, position, anchor, targets, next_step)
-        if (
-            len(edge.edge_types) == 1
-            and len(targets.binds) == 1
-            and not targets.checks
-            and not targets.late_checks
-        ):
+        one_free_end = len(targets.binds) == 1 and not targets.checks and not targets.late_checks
+        if len(edge.edge_types) == 1 and one_free_end:
             return expand_to_one(edge, position, anchor, targets.binds[0], next_step)
         return expand_edges(edge, position, anchor, targets, next_step)
 
-    def _follow(self, step: FollowPath, bound: frozenset[int], next_step: RowConsumer) -> RowConsumer:
+    def _follow_path(self, step: FollowPath, bound: frozenset[int], next_step: RowConsumer) -> RowConsumer:
         path = step.path
         start, end = (path.source, path.target) if step.forward else (path.target, path.source)
         return paths.compile_path_step(
             path,
             forward=step.forward,
-            start=self._end(start, bound),
-            end=self._end(end, bound) if start != end or start is None else paths.SAME_AS_START,
+            start=self._path_end(start, bound),
+            end=self._path_end(end, bound) if start != end or start is None else paths.SAME_AS_START,
             next_step=next_step,
         )
 
-    def _end(self, end: int | ResolvedExpression | None, bound: frozenset[int]) -> paths.PathEnd:
+    def _path_end(self, end: int | ResolvedExpression | None, bound: frozenset[int]) -> paths.PathEnd:
         if end is None:
             return None
         if isinstance(end, int):
@@ -269,9 +277,10 @@ class PatternCompiler:
 
 
 def symmetric_pairs(pattern: ResolvedPattern, outer: frozenset[int]) -> list[tuple[int, int, int]]:
-    """(edge, first, second) for symmetric edges between two variables of the pattern.
+    """Return the registers (edge, first, second) of each symmetric edge between two variables of the pattern.
 
-    Of several edges between the same two variables only the first counts: each may be stored in another order.
+    Of several edges between the same two variables only the first counts, because each may be stored in another
+    orientation.
     """
     pairs: dict[frozenset[int], tuple[int, int, int]] = {}
     for element in pattern.elements:
@@ -284,12 +293,8 @@ def symmetric_pairs(pattern: ResolvedPattern, outer: frozenset[int]) -> list[tup
     return list(pairs.values())
 
 
-def _reads_fresh(edge: ResolvedEdge, position: int, fresh: set[int]) -> bool:
-    return edge.targets[position] in fresh
-
-
 def _creation_order(element: Element) -> tuple[int, str]:
-    """Elements in the order of their creation: ids count up."""
+    """Sort key: ids are increasing numbers as text, so a longer id is a later one."""
     return len(element.id), element.id
 
 

@@ -137,7 +137,7 @@ def _compile_query(
     next_step = sink
     for part, known in zip(reversed(query.optional), reversed(before), strict=True):
         next_step = _optional(part, known, compiler, next_step)
-    return compiler.compile_pattern(query.pattern, next_step, outer=outer)
+    return compiler.compile_pattern(query.pattern, next_step, outer=outer).run
 
 
 def _optional(
@@ -150,7 +150,7 @@ def _optional(
         row[0].matched_optionals.add(flag)
         return next_step(row)
 
-    chain = compiler.compile_pattern(part, matched, outer=known)
+    chain = compiler.compile_pattern(part, matched, outer=known).run
 
     def step(row: Row) -> bool:
         seen = row[0].matched_optionals
