@@ -47,7 +47,7 @@ class Finder:
         assert isinstance(declaration, ConstraintDeclaration)
         analysis = AnalysisContext(state.schema, source)
         scope = Scope(analysis)
-        resolver = PatternResolver(analysis, ExpressionSite(actor=False))
+        resolver = PatternResolver(analysis, ExpressionSite(allows_actor=False))
         pattern = resolver.resolve_pattern(declaration.pattern, declaration.where, scope)
         condition = resolver.resolve_condition(declaration.condition, scope)
         analysis.raise_if_any()

@@ -21,8 +21,8 @@ from vedette.language.syntax.declarations import ConstraintDeclaration
 
 __all__ = ["Constraint", "check_constraints", "compile_constraint"]
 
-_WHERE = ExpressionSite(actor=False)
-_CONDITION = ExpressionSite(actor=False, clock=False)
+_WHERE = ExpressionSite(allows_actor=False)
+_CONDITION = ExpressionSite(allows_actor=False, allows_clock=False)
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,8 +50,8 @@ def compile_constraint(
     scope = Scope(analysis)
     resolver = PatternResolver(analysis, _WHERE)
     pattern = resolver.resolve_pattern(declaration.pattern, declaration.where, scope)
-    resolver.place = _CONDITION
-    condition = resolver.resolve_condition(declaration.condition, scope)
+    with resolver.at_site(_CONDITION):
+        condition = resolver.resolve_condition(declaration.condition, scope)
     analysis.raise_if_any()
     assert condition is not None
     compiler = PatternCompiler(context)

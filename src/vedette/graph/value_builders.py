@@ -60,7 +60,7 @@ def _default(attribute: AttributeType, check: Validator, compiler: PatternCompil
     """Defaults are constant expressions, evaluated when an element is created."""
     assert attribute.default is not None
     analysis = AnalysisContext(compiler.context.schema, "")
-    resolver = PatternResolver(analysis, ExpressionSite(actor=False))
+    resolver = PatternResolver(analysis, ExpressionSite(allows_actor=False))
     resolved = resolver.resolve(attribute.default, Scope(analysis))
     analysis.raise_if_any()
     if isinstance(resolved, FixedValue):

@@ -1,7 +1,7 @@
-"""Static types: what an expression may be, as far as the text alone tells.
+"""Static types: the type of an expression as far as it is known before execution.
 
-Nullability is not part of a static type: every expression may be null, and what must not be null is checked where a
-value is stored. `ANY_VALUE` is a value whose type only the run will show (attributes of external collections).
+Nullability is not part of a static type. Every expression may be null; a value that must not be null is checked when it
+is stored. `ANY_VALUE` is the type of a value that is known only at run time (attributes of external collections).
 """
 
 from __future__ import annotations
@@ -36,9 +36,9 @@ class Type:
 
     kind: str
     names: frozenset[str] | None = None
-    """Node and Edge: the declared types it may be of (subtypes included); None is any."""
+    """Node and Edge: the declared types, subtypes included; None means any type."""
     members: tuple[Type, ...] = ()
-    """Union: its members. List: its one item type."""
+    """Union: its members. List: the item type."""
 
     @property
     def is_reference(self) -> bool:
@@ -47,6 +47,11 @@ class Type:
     @property
     def is_numeric(self) -> bool:
         return self.kind == "Int" or self.kind == "Float"
+
+    @property
+    def alternatives(self) -> tuple[Type, ...]:
+        """The members of a union; for any other type, the type itself."""
+        return self.members if self.kind == "Union" else (self,)
 
     def __str__(self) -> str:
         return describe(self)
@@ -66,7 +71,7 @@ _REFERENCE_LIKE = frozenset({"Node", "Edge", "ID"})
 
 
 def node_type(*names: str) -> Type:
-    """A reference to a node of one of these types; no names at all is any node."""
+    """Return the type of a reference to a node of one of these types; without names, to any node."""
     return Type("Node", frozenset(names) or None)
 
 
@@ -79,7 +84,10 @@ def list_of(item: Type) -> Type:
 
 
 def union_of(members: tuple[Type, ...]) -> Type:
-    """Flat, without repeats, in a fixed order; a union of node types is one node type."""
+    """Return the union: flat, without duplicates, in a fixed order.
+
+    Several node types become one node type with all names, and so do edge types. A union of one type is that type.
+    """
     flat: dict[Type, None] = {}
     for member in members:
         flat.update(dict.fromkeys(member.members if member.kind == "Union" else (member,)))
@@ -99,7 +107,7 @@ def union_of(members: tuple[Type, ...]) -> Type:
 
 
 def describe(type_: Type) -> str:
-    """The type as a user would write it."""
+    """Return the type as a user writes it."""
     match type_.kind:
         case "Node":
             return " | ".join(sorted(type_.names)) if type_.names else "any"
@@ -114,7 +122,10 @@ def describe(type_: Type) -> str:
 
 
 def is_comparable(left: Type, right: Type) -> bool:
-    """Whether `=` and `!=` make sense (spec/language.md §2.1.7): same type, Int/Float, ref/ref, null/anything."""
+    """True if `=` and `!=` accept these types: equal types, Int and Float, two references, null and anything.
+
+    docs/reference/language/expressions.md lists the rules.
+    """
     if left == right or "Any" in (left.kind, right.kind) or "Null" in (left.kind, right.kind):
         return True
     for union, other in ((left, right), (right, left)):
@@ -129,7 +140,10 @@ def is_comparable(left: Type, right: Type) -> bool:
 
 
 def is_orderable(left: Type, right: Type) -> bool:
-    """Whether `<` makes sense: numbers, strings, Booleans, timestamps and durations (also with Int milliseconds)."""
+    """True if `<` accepts these types: two numbers, strings, Booleans, timestamps or durations.
+
+    An Int beside a timestamp or duration counts as milliseconds.
+    """
     if "Any" in (left.kind, right.kind) or "Null" in (left.kind, right.kind):
         return True
     if left.kind == "Union" or right.kind == "Union":

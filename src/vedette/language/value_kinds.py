@@ -1,4 +1,4 @@
-"""What a value at hand is: its kind by name, its static type, and how an error shows it."""
+"""The kind and static type of a Python value, the class of each kind, and values in error messages."""
 
 from __future__ import annotations
 
@@ -8,13 +8,8 @@ from typing import Any
 from vedette.element import Element
 from vedette.language.types import (
     ANY_VALUE,
-    BOOL,
-    DURATION,
-    FLOAT,
-    INT,
     NULL,
-    STRING,
-    TIMESTAMP,
+    SCALARS,
     Type,
     edge_type,
     list_of,
@@ -22,7 +17,14 @@ from vedette.language.types import (
 )
 from vedette.values import duration_to_text, timestamp_to_text
 
-__all__ = ["KIND_BY_CLASS", "format_for_error", "kind_of_value", "type_of_value"]
+__all__ = [
+    "CLASS_BY_KIND",
+    "KIND_BY_CLASS",
+    "format_for_error",
+    "kind_of_value",
+    "type_of_class",
+    "type_of_value",
+]
 
 KIND_BY_CLASS: dict[type, str] = {
     str: "String",
@@ -35,37 +37,45 @@ KIND_BY_CLASS: dict[type, str] = {
     list: "List",
     dict: "Map",
 }
-"""What `type_of` calls a value. An id is a str: that it is a reference, only its static type can tell."""
+"""The result of `type_of` by class. An id is a str; only its static type says that it is a reference."""
 
-_TYPES: dict[type, Type] = {
-    str: STRING,
-    int: INT,
-    float: FLOAT,
-    bool: BOOL,
-    datetime: TIMESTAMP,
-    timedelta: DURATION,
-    type(None): NULL,
+CLASS_BY_KIND: dict[str, type] = {
+    **{kind: class_ for class_, kind in KIND_BY_CLASS.items()},
+    "ID": str,
+    "Node": str,
+    "Edge": str,
 }
+"""The class of the values of each kind. A reference is stored as the id of its element."""
+
+_TYPE_BY_CLASS: dict[type, Type] = {
+    class_: SCALARS[kind] for class_, kind in KIND_BY_CLASS.items() if kind in SCALARS
+} | {type(None): NULL, list: list_of(ANY_VALUE)}
 _SHOWN_LENGTH = 60
+"""Characters of a value that an error message shows."""
 
 
 def kind_of_value(value: Any) -> str:
-    """The name of the value's type; of an element, the type it was spawned or linked as."""
+    """Return the name of the value's type; for an element, its node or edge type."""
     return value.type if type(value) is Element else KIND_BY_CLASS.get(type(value), type(value).__name__)
 
 
+def type_of_class(class_: type) -> Type:
+    """Return the static type of the values of a Python class; Any if there is none."""
+    return _TYPE_BY_CLASS.get(class_, ANY_VALUE)
+
+
 def type_of_value(value: Any) -> Type:
-    """The static type that this very value has; Any for documents and for mixed or empty lists."""
+    """Return the static type of this value; Any for documents, and for the items of mixed or empty lists."""
     if isinstance(value, list):
         items = {type_of_value(item) for item in value}
         return list_of(items.pop() if len(items) == 1 else ANY_VALUE)
     if isinstance(value, Element):
         return node_type(value.type) if value.targets is None else edge_type(value.type)
-    return _TYPES.get(type(value), ANY_VALUE)
+    return type_of_class(type(value))
 
 
 def format_for_error(value: Any) -> str:
-    """The value as a literal, cut to a readable length."""
+    """Return the value as a literal, cut to a readable length."""
     match value:
         case None:
             return "null"
@@ -81,11 +91,11 @@ def format_for_error(value: Any) -> str:
         case Element():
             return f"#{value.id}"
         case list():
-            return _show_list(value)
+            return _format_list(value)
         case _:
             return str(value)[:_SHOWN_LENGTH]
 
 
-def _show_list(items: list[Any]) -> str:
+def _format_list(items: list[Any]) -> str:
     shown = ", ".join(format_for_error(item) for item in items[:10])
     return f"[{shown}, …]" if len(items) > 10 else f"[{shown}]"

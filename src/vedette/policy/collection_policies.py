@@ -49,7 +49,7 @@ from vedette.language.syntax.expressions import (
 )
 from vedette.language.syntax.visit import transform, walk
 from vedette.language.types import list_of
-from vedette.policy.decisions import PLACE
+from vedette.policy.decisions import POLICY_SITE
 from vedette.policy.dependencies import mentioned_types
 from vedette.policy.operation_targets import external_collections
 from vedette.watch.delta import value_key
@@ -188,7 +188,7 @@ class _ConditionSplitter:
     """Splits a condition into an expression over the document and graph values."""
 
     def __init__(self, analysis: AnalysisContext, variable: str, context: PlanContext) -> None:
-        self._resolver = PatternResolver(analysis, PLACE)
+        self._resolver = PatternResolver(analysis, POLICY_SITE)
         self._variable = variable
         self._chains = PatternCompiler(context)
         self.known: list[_GraphValue] = []

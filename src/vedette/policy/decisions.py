@@ -15,14 +15,14 @@ from vedette.language.resolve.analysis import registers_read, walk_expression
 from vedette.language.resolve.patterns import PatternResolver
 from vedette.language.resolve.scope import AnalysisContext, ExpressionSite, Scope
 from vedette.language.resolve.tree import ContextFunction, ResolvedExpression
-from vedette.language.resolve.types import find_attribute, resolve_type
+from vedette.language.resolve.types import UnknownAttribute, find_attribute, resolve_type
 from vedette.language.syntax.declarations import OperationPattern, PolicyDeclaration
 from vedette.language.syntax.expressions import NamedType, TypeExpression
 from vedette.language.types import Type, node_type
 from vedette.policy.operation_targets import graph_operation
 
 __all__ = [
-    "PLACE",
+    "POLICY_SITE",
     "Decision",
     "Policy",
     "compile_policy",
@@ -32,7 +32,7 @@ __all__ = [
     "variable_of",
 ]
 
-PLACE = ExpressionSite(policy=True)
+POLICY_SITE = ExpressionSite(allows_policy_target=True)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -86,7 +86,7 @@ def _compile(
 ) -> Policy:
     analysis = AnalysisContext(context.schema, source)
     scope = Scope(analysis)
-    resolver = PatternResolver(analysis, PLACE)
+    resolver = PatternResolver(analysis, POLICY_SITE)
     variable, written = variable_of(operation, analysis)
     type_ = resolve_type(analysis, written) if written is not None else None
     second_name, second_type = operation.second or (None, None)
@@ -152,9 +152,10 @@ def _check_attribute(analysis: AnalysisContext, operation: OperationPattern, typ
     """Reject a policy on an attribute that does not exist: it would protect nothing."""
     if operation.attribute is None or type_ is None or not type_.is_reference:
         return
-    found = find_attribute(analysis, type_, operation.attribute)
-    if isinstance(found, str):
-        analysis.report("E2002", found, operation.span)
+    try:
+        find_attribute(analysis, type_, operation.attribute)
+    except UnknownAttribute as error:
+        analysis.report("E2002", str(error), operation.span)
 
 
 # --- decisions --------------------------------------------------------------------------------------------------

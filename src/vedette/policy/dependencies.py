@@ -28,7 +28,7 @@ from vedette.language.resolve.tree import (
 from vedette.language.resolve.types import concrete_types, resolve_type
 from vedette.language.syntax.declarations import OperationPattern, PolicyDeclaration
 from vedette.language.types import Type, node_type
-from vedette.policy.decisions import PLACE, named_types, variable_of
+from vedette.policy.decisions import POLICY_SITE, named_types, variable_of
 from vedette.policy.operation_targets import graph_operation
 
 __all__ = ["PolicyDependencies", "mentioned_types"]
@@ -152,10 +152,10 @@ class PolicyDependencies:
             if name is not None:
                 known = resolve_type(resolver.analysis, type_) if type_ is not None else node_type()
                 scope.variables[name] = VariableRef(slot, name, known)
-        position, resolver.place = resolver.place, PLACE
-        lifted, resolver.analysis.literals_extracted = resolver.analysis.literals_extracted, False
-        condition = resolver.resolve(policy.condition, scope)
-        resolver.place, resolver.analysis.literals_extracted = position, lifted
+        extracted, resolver.analysis.literals_extracted = resolver.analysis.literals_extracted, False
+        with resolver.at_site(POLICY_SITE):
+            condition = resolver.resolve(policy.condition, scope)
+        resolver.analysis.literals_extracted = extracted
         return condition
 
 

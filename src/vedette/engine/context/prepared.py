@@ -9,12 +9,12 @@ from vedette.errors import AnalysisError, InvalidStatement
 from vedette.language.parser import parse_template
 from vedette.language.parser.lexer import ParserLimits
 from vedette.language.parser.template import extract_literals
-from vedette.language.resolve.expressions import type_of_class
 from vedette.language.resolve.scope import AnalysisContext
 from vedette.language.schema.model import Schema
 from vedette.language.syntax import statements as ast
 from vedette.language.syntax.expressions import Parameter
 from vedette.language.syntax.visit import walk
+from vedette.language.value_kinds import type_of_class
 from vedette.values import Value, to_canonical
 
 __all__ = ["MISSING", "Missing", "PreparedStatement", "StatementCache"]

@@ -31,7 +31,7 @@ __all__ = [
     "compile_statement",
 ]
 
-_MUTATION = ExpressionSite(bindings=True)
+_ACTION_SITE = ExpressionSite(allows_session_bindings=True)
 
 
 @dataclass(slots=True, kw_only=True)
@@ -128,7 +128,7 @@ class _Compiler:
         return CompiledQuery(rows=rows, plans=self.compiler.plans, uses_layer0=self.analysis.uses_layer0)
 
     def _inspect(self, statement: ast.Inspect) -> CompiledInspect:
-        resolver = PatternResolver(self.analysis, _MUTATION)
+        resolver = PatternResolver(self.analysis, _ACTION_SITE)
         target = self.compiler.compile_element_id(resolver.resolve(statement.target, self.scope))
         items = []
         for projection in statement.projections:
@@ -157,8 +157,8 @@ class _Compiler:
     ) -> CompiledMutation:
         resolver = PatternResolver(self.analysis)
         query = resolve_blocks(resolver, blocks, optional, self.scope) if blocks else None
-        resolver.place = _MUTATION
-        groups = [resolve_action(resolver, action, self.scope) for action in actions]
+        with resolver.at_site(_ACTION_SITE):
+            groups = [resolve_action(resolver, action, self.scope) for action in actions]
         resolved = [each for group in groups for each in group]
         self.analysis.raise_if_any()
         bindings = (

@@ -61,7 +61,7 @@ def _handle(request: StatementRequest, expression: Expression) -> str:
     state = request.database.state
     analysis = request.prepared.analysis_context(request.signature, state.schema)
     with request.session.lock_scope:
-        resolved = PatternResolver(analysis, ExpressionSite(bindings=True)).resolve(
+        resolved = PatternResolver(analysis, ExpressionSite(allows_session_bindings=True)).resolve(
             expression, Scope(analysis)
         )
         analysis.raise_if_any()

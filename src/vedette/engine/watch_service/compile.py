@@ -29,6 +29,8 @@ if TYPE_CHECKING:
 
 __all__ = ["CompiledWatch", "compile_watch"]
 
+_ACTION_SITE = ExpressionSite(allows_session_bindings=True)
+
 
 class CompiledWatch:
     """A shape, the session values its watches capture on creation, and the actions of a trigger."""
@@ -84,8 +86,8 @@ def compile_watch(request: StatementRequest, options: WatchOptions, *, guarded: 
         order = (*order, (resolver.resolve(options.serialize_by, scope), False))
     where = (*pattern.where, *split_conjuncts(narrowed), *resolver.target_conditions)
     whole = ResolvedPattern(pattern.elements, where)
-    resolver.place = ExpressionSite(bindings=True)
-    actions = [each for action in statement.actions for each in resolve_action(resolver, action, scope)]
+    with resolver.at_site(_ACTION_SITE):
+        actions = [each for action in statement.actions for each in resolve_action(resolver, action, scope)]
     captures = tuple(
         resolver.session_values
     )  # policies change, so a watch must not hold references to what they mention

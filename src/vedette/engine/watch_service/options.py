@@ -43,7 +43,9 @@ def option_evaluator(request: StatementRequest) -> Callable[[Expression], Any]:
             )
         state = request.database.state
         analysis = request.prepared.analysis_context(request.signature, state.schema)
-        resolved = PatternResolver(analysis, ExpressionSite(actor=False)).resolve(expression, Scope(analysis))
+        resolved = PatternResolver(analysis, ExpressionSite(allows_actor=False)).resolve(
+            expression, Scope(analysis)
+        )
         analysis.raise_if_any()
         context = ExecutionContext(
             view=state.graph, constants=request.constants, now=request.database.clock.now

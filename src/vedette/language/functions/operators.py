@@ -1,9 +1,9 @@
-"""Arithmetic: result types and implementations of + - * / % ++ and unary minus (spec/language.md §2.1.3-4).
+"""Result types and implementations of + - * / % ++ and unary minus, by operand types.
 
-Operands are never null: null in, null out is the caller's work. Every implementation is total but for division by zero
-(E2101) and for timestamps and durations that leave the representable range (E2102); integers wrap at 64 bits.
+Operands are never null; the compiler returns null before it calls an implementation. An implementation raises only for
+division by zero (E2101) and for timestamps and durations out of range (E2102). Integers wrap at 64 bits.
 
-The tables below are the whole truth: an operation that is not in them does not exist.
+The tables list every supported pair of operand types (docs/reference/language/expressions.md#arithmetic).
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ from vedette.language.types import (
     list_of,
     union_of,
 )
-from vedette.language.value_kinds import KIND_BY_CLASS, kind_of_value
+from vedette.language.value_kinds import CLASS_BY_KIND, kind_of_value
 
 __all__ = ["ARITHMETIC", "negation_for", "negation_type", "operator_for", "result_type"]
 
@@ -92,18 +92,18 @@ _NEGATIONS: dict[str, tuple[Type, Callable[[Any], Any]]] = {
     "Duration": (DURATION, arithmetic.negate_duration),
 }
 ARITHMETIC = frozenset(_TABLE)
-_CLASSES = {kind: class_ for class_, kind in KIND_BY_CLASS.items()}
 _BY_CLASS: dict[str, dict[tuple[type, type], BinaryFunction]] = {
-    op: {(_CLASSES[left], _CLASSES[right]): run for (left, right), (_, run) in rows.items()}
+    op: {(CLASS_BY_KIND[left], CLASS_BY_KIND[right]): run for (left, right), (_, run) in rows.items()}
     for op, rows in _TABLE.items()
 }
-_NEGATIONS_BY_CLASS = {_CLASSES[kind]: run for kind, (_, run) in _NEGATIONS.items()}
+_NEGATIONS_BY_CLASS = {CLASS_BY_KIND[kind]: run for kind, (_, run) in _NEGATIONS.items()}
 
 
 def result_type(op: str, left: Type, right: Type) -> Type | None:
-    """The type of `left op right`; None says "Invalid operator '+' for types String and Int".
+    """Return the type of `left op right`, or None if the operator does not accept these types.
 
-    Null with anything the operator knows is Null. Of a union one fitting member is enough: the run decides.
+    With a null operand the result is Null. A union is accepted if one of its members is; the value is checked at run
+    time.
     """
     rows = _TABLE[op]
     exact = rows.get((left.kind, right.kind))
@@ -125,13 +125,16 @@ def result_type(op: str, left: Type, right: Type) -> Type | None:
 
 
 def operator_for(op: str, left: Type, right: Type) -> BinaryFunction:
-    """The function for these static types; for Any and unions one that looks at the values (QueryError E2102)."""
+    """Return the function for these static types.
+
+    For Any and unions the function chooses by the classes of the values and raises E2102 if none fits.
+    """
     exact = _TABLE[op].get((left.kind, right.kind))
     return exact[1] if exact is not None else _dispatcher(op)
 
 
 def negation_type(operand: Type) -> Type | None:
-    """The type of unary minus; None when there is none."""
+    """Return the type of unary minus, or None if the operand type is not accepted."""
     exact = _NEGATIONS.get(operand.kind)
     if exact is not None:
         return exact[0]
@@ -142,18 +145,19 @@ def negation_type(operand: Type) -> Type | None:
 
 
 def negation_for(operand: Type) -> Callable[[Any], Any]:
+    """Return unary minus for a static type; for Any and unions, a function that chooses by the value's class."""
     exact = _NEGATIONS.get(operand.kind)
     return exact[1] if exact is not None else _negate_any
 
 
-# --- types that only the run shows ------------------------------------------------------------------------------
+# --- operands whose type is known only at run time ---------------------------------------------------------------
 
 
 def _kinds(type_: Type) -> frozenset[str] | None:
-    """The kinds that an operand may turn out to have; None for every kind, and for a null that has none."""
+    """Return the kinds that the operand may have; None for Any and for Null, which fits every kind."""
     if type_.kind in ("Any", "Null"):
         return None
-    return frozenset(member.kind for member in (type_.members if type_.kind == "Union" else (type_,)))
+    return frozenset(member.kind for member in type_.alternatives)
 
 
 def _dispatcher(op: str) -> BinaryFunction:

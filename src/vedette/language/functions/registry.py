@@ -1,9 +1,14 @@
-"""The built-in functions: names, arities, result types and implementations (spec/language.md §2.4).
+"""The table of built-in functions: name, arity, result type, implementation.
 
-An implementation takes plain, non-null values; null in, null out is the caller's work unless `null_safe`. Two sorts
-have a `call` that is never called: those that `needs_context` (the compiler takes the answer from the execution
-context), and the `lazy` one, coalesce (the compiler evaluates its arguments one by one). `type_of` names the kind of a
-plain value or an element; for an id, which only its static type tells from a string, the compiler asks the graph.
+An implementation takes non-null values. The compiler returns null if an argument is null, unless the function is
+`null_safe`. Two kinds of functions have no implementation here:
+
+- Context functions such as now(): the compiler reads the value from the execution context. `permission` says where they
+  may be called.
+- coalesce(), which is lazy: the compiler evaluates its arguments one by one until one is not null.
+
+For the id of an element `type_of` needs the graph, so the compiler handles this case. The functions are described in
+docs/reference/language/expressions.md#functions.
 """
 
 from __future__ import annotations
@@ -31,24 +36,31 @@ from vedette.language.types import (
 )
 from vedette.language.value_kinds import kind_of_value, type_of_value
 
-__all__ = ["FUNCTIONS", "Function", "callable_for", "function_named"]
+__all__ = ["FUNCTIONS", "ArgumentTypeError", "Function", "callable_for"]
 
-Result: TypeAlias = Callable[[tuple[Type, ...]], Type | str]
+ResultRule: TypeAlias = Callable[[tuple[Type, ...]], Type]
+"""From the argument types to the result type; raises ArgumentTypeError."""
+
+
+class ArgumentTypeError(Exception):
+    """A function does not accept an argument of this type. The text names the argument and the accepted types."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Function:
     name: str
-    """As the documentation spells it; look up case-insensitively."""
+    """In lower case. Texts may spell it in any case."""
     arity: tuple[int, int | None]
-    """Fewest and most arguments; None is any number."""
-    result_type: Result
-    """The result's type for arguments of these types (as many as `arity` says), or a str: what is wrong (E2003)."""
+    """Minimum and maximum number of arguments; None means no maximum."""
+    result_type: ResultRule
     call: Callable[..., Any]
-    """For values of the static types that `result` accepted; never for null unless `null_safe`."""
+    """The implementation, for values of types that `result_type` accepts."""
     null_safe: bool = False
-    """Called with nulls too: is_null, is_not_null."""
+    """True if `call` accepts nulls: is_null, is_not_null."""
     needs_context: bool = False
+    """True for a context function."""
+    permission: str | None = None
+    """The field of `ExpressionSite` that must be true where a context function is called."""
     lazy: bool = False
 
 
@@ -58,27 +70,30 @@ _UNCERTAIN = frozenset({"Any", "Null"})
 
 
 def _fits(type_: Type, kinds: tuple[str, ...]) -> bool:
-    """Of a union one fitting member is enough: the run decides."""
+    """True if a value of the type may be of one of the kinds; a union fits if one member does."""
     if type_.kind == "Union":
         return any(_fits(member, kinds) for member in type_.members)
     return type_.kind in kinds or type_.kind in _UNCERTAIN
 
 
-def _signature(name: str, parameters: tuple[str, ...], result: Type | Result) -> Result:
-    """A rule for parameters given as `Int|Float`; a result that depends on the arguments is a rule of its own."""
-    wanted = tuple(tuple(parameter.split("|")) for parameter in parameters)
+def _signature(name: str, parameters: tuple[str, ...], result: Type | ResultRule) -> ResultRule:
+    """Return a rule that checks the arguments against parameters such as `Int|Float`.
 
-    def rule(types: tuple[Type, ...]) -> Type | str:
-        for place, (type_, kinds) in enumerate(zip(types, wanted, strict=False), start=1):
+    `result` is a type, or a rule if the result type depends on the argument types.
+    """
+    accepted = tuple(tuple(parameter.split("|")) for parameter in parameters)
+
+    def rule(types: tuple[Type, ...]) -> Type:
+        for number, (type_, kinds) in enumerate(zip(types, accepted, strict=False), start=1):
             if not _fits(type_, kinds):
-                which = f"argument {place} of {name}()" if len(wanted) > 1 else f"the argument of {name}()"
-                return f"{which} must be {' or '.join(kinds)}, not {describe(type_)}"
+                which = f"argument {number} of {name}()" if len(accepted) > 1 else f"the argument of {name}()"
+                raise ArgumentTypeError(f"{which} must be {' or '.join(kinds)}, not {describe(type_)}")
         return result if isinstance(result, Type) else result(types)
 
     return rule
 
 
-def _anything(result: Type) -> Result:
+def _any_arguments(result: Type) -> ResultRule:
     return lambda _: result
 
 
@@ -86,10 +101,10 @@ def _first(types: tuple[Type, ...]) -> Type:
     return types[0]
 
 
-def _common_type(name: str) -> Result:
-    """min and max: both of one type, or Int with Float, which gives Float."""
+def _common_type(name: str) -> ResultRule:
+    """Return the rule of min and max: two values of one type, or Int and Float, which gives Float."""
 
-    def rule(types: tuple[Type, ...]) -> Type | str:
+    def rule(types: tuple[Type, ...]) -> Type:
         left, right = types
         if left == right or right.kind == "Null":
             return left
@@ -99,7 +114,9 @@ def _common_type(name: str) -> Result:
             return FLOAT
         if {left.kind, right.kind} & {"Any", "Union"}:
             return ANY_VALUE
-        return f"{name}() needs two values of one type, not {describe(left)} and {describe(right)}"
+        raise ArgumentTypeError(
+            f"{name}() needs two values of one type, not {describe(left)} and {describe(right)}"
+        )
 
     return rule
 
@@ -117,7 +134,7 @@ _ORDERED = "Int|Float|String|Timestamp|Duration"
 
 
 def _fixed_arity(
-    name: str, parameters: tuple[str, ...], result: Type | Result, call: Callable[..., Any]
+    name: str, parameters: tuple[str, ...], result: Type | ResultRule, call: Callable[..., Any]
 ) -> Function:
     size = len(parameters)
     return Function(
@@ -174,14 +191,14 @@ def _null_functions() -> list[Function]:
         Function(
             name="is_null",
             arity=one,
-            result_type=_anything(BOOL),
+            result_type=_any_arguments(BOOL),
             call=lambda value: value is None,
             null_safe=True,
         ),
         Function(
             name="is_not_null",
             arity=one,
-            result_type=_anything(BOOL),
+            result_type=_any_arguments(BOOL),
             call=lambda value: value is not None,
             null_safe=True,
         ),
@@ -192,21 +209,22 @@ def _null_functions() -> list[Function]:
             call=_unavailable("coalesce"),
             lazy=True,
         ),
-        Function(name="type_of", arity=one, result_type=_anything(STRING), call=kind_of_value),
+        Function(name="type_of", arity=one, result_type=_any_arguments(STRING), call=kind_of_value),
     ]
 
 
-_CONTEXT: dict[str, Type] = {
-    "now": TIMESTAMP,
-    "wall_time": TIMESTAMP,
-    "logical_time": INT,
-    "current_actor": node_type(),
-    "current_session": node_type("_Session"),
-    "operation": STRING,
-    "target": ANY_VALUE,
-    "target_type": STRING,
-    "target_attr": STRING,
+_CONTEXT_FUNCTIONS: dict[str, tuple[Type, str | None]] = {
+    "now": (TIMESTAMP, "allows_clock"),
+    "wall_time": (TIMESTAMP, "allows_clock"),
+    "logical_time": (INT, None),
+    "current_actor": (node_type(), "allows_actor"),
+    "current_session": (node_type("_Session"), "allows_actor"),
+    "operation": (STRING, "allows_policy_target"),
+    "target": (node_type(), "allows_policy_target"),
+    "target_type": (STRING, "allows_policy_target"),
+    "target_attr": (STRING, "allows_policy_target"),
 }
+"""Result type and permission of each context function."""
 
 
 def _context_functions() -> list[Function]:
@@ -214,11 +232,12 @@ def _context_functions() -> list[Function]:
         Function(
             name=name,
             arity=(0, 0),
-            result_type=_anything(result),
+            result_type=_any_arguments(result),
             call=_unavailable(name),
             needs_context=True,
+            permission=permission,
         )
-        for name, result in _CONTEXT.items()
+        for name, (result, permission) in _CONTEXT_FUNCTIONS.items()
     ]
 
 
@@ -240,16 +259,11 @@ FUNCTIONS: Mapping[str, Function] = {
     )
     for function in functions
 }
-"""By lower-case name; `len` is `length`."""
-
-
-def function_named(name: str) -> Function | None:
-    """The function of this name in any spelling of case, or None."""
-    return FUNCTIONS.get(name.lower())
+"""By name in lower case; `len` is another name of `length`."""
 
 
 def callable_for(function: Function, types: tuple[Type, ...]) -> Callable[..., Any]:
-    """`function.call` when the static types are certain; otherwise one that looks at the values first (E2102)."""
+    """Return `function.call`; if a static type is Any or a union, with a check of the values first (E2102)."""
     certain = all(type_.kind not in ("Any", "Union") for type_ in types)
     if certain or function.null_safe or function.needs_context or function.lazy:
         return function.call
@@ -260,9 +274,10 @@ def _checked(function: Function) -> Callable[..., Any]:
     result, call = function.result_type, function.call
 
     def run(*arguments: Any) -> Any:
-        problem = result(tuple(map(type_of_value, arguments)))
-        if isinstance(problem, str):
-            raise QueryError("E2102", problem)
+        try:
+            result(tuple(map(type_of_value, arguments)))
+        except ArgumentTypeError as error:
+            raise QueryError("E2102", str(error)) from None
         return call(*arguments)
 
     return run

@@ -10,7 +10,8 @@ from vedette.language.resolve.patterns import PatternResolver
 from vedette.language.resolve.queries import ResolvedQuery, ResolvedReturn, resolve_blocks, resolve_return
 from vedette.language.resolve.scope import Scope
 from vedette.language.resolve.tree import ElementReference, ResolvedExpression, VariableRef
-from vedette.language.resolve.types import find_attribute
+from vedette.language.resolve.types import UnknownAttribute, find_attribute
+from vedette.language.schema.conversion import is_assignable
 from vedette.language.schema.model import EdgeType, NodeType
 from vedette.language.syntax import expressions as syntax
 from vedette.language.syntax import statements
@@ -114,10 +115,10 @@ def _spawn(resolver: PatternResolver, item: statements.SpawnItem, scope: Scope) 
         assignments = _assignments(resolver, item.assignments, node_type(node.name), scope)
         _check_required_attributes(resolver, node, item.assignments, item)
     name = node.name if node is not None else ""
-    register = scope.bind(
+    variable = scope.bind(
         item.variable or f"_spawn{scope.analysis.register_count}", node_type(name) if name else node_type()
     )
-    return ResolvedSpawn(name, assignments, register.register, item.variable)
+    return ResolvedSpawn(name, assignments, variable.register, item.variable)
 
 
 def _node_type(resolver: PatternResolver, item: statements.SpawnItem) -> NodeType | None:
@@ -162,40 +163,25 @@ def _assignments(
                 "E2005", f"Attribute '{assignment.name}' is given twice", assignment.span
             )
         seen.add(assignment.name)
-        if _assignable(resolver, assignment, value, type_):
+        if _check_assignment(resolver, assignment, value, type_):
             found.append((assignment.name, value))
     return tuple(found)
 
 
-def _assignable(
+def _check_assignment(
     resolver: PatternResolver, assignment: statements.Assignment, value: ResolvedExpression, type_: Type
 ) -> bool:
-    places = find_attribute(resolver.analysis, type_, assignment.name)
-    if isinstance(places, str):
-        resolver.analysis.report("E2002", places, assignment.span)
+    """Report an attribute that does not exist or does not accept the value; then return False."""
+    try:
+        declarations = find_attribute(resolver.analysis, type_, assignment.name).declarations
+    except UnknownAttribute as error:
+        resolver.analysis.report("E2002", str(error), assignment.span)
         return False
-    if not any(is_assignable(value.type, attribute.type) for attribute in places[1]):
-        text = (
-            f"Attribute '{assignment.name}' is {places[1][0].type}, the value is {value.type} (type mismatch)"
-        )
+    if not any(is_assignable(value.type, attribute.type) for attribute in declarations):
+        text = f"Attribute '{assignment.name}' is {declarations[0].type}, the value is {value.type} (type mismatch)"
         resolver.analysis.report("E2003", text, assignment.expression.span)
         return False
     return True
-
-
-def is_assignable(value: Type, wanted: Type) -> bool:
-    """Whether a value of this static type may be stored; what only the run shows is checked then."""
-    if value == wanted or value.kind in ("Any", "Null") or wanted.kind == "Any":
-        return True
-    if value.kind == "Union":
-        return any(is_assignable(member, wanted) for member in value.members)
-    if wanted.kind == "Union":
-        return any(is_assignable(value, member) for member in wanted.members)
-    if wanted.is_reference or wanted.kind == "ID":
-        return value.is_reference or value.kind in ("ID", "String")
-    if value.kind == "Int":
-        return wanted.kind in ("Float", "Timestamp", "Duration")
-    return value.kind == wanted.kind
 
 
 def _link(resolver: PatternResolver, link: statements.Link, scope: Scope) -> ResolvedLink:
@@ -214,8 +200,8 @@ def _link(resolver: PatternResolver, link: statements.Link, scope: Scope) -> Res
         assignments = _assignments(resolver, link.assignments, edge_type(edge.name), scope)
         _check_required_attributes(resolver, edge, link.assignments, link)
         _check_targets(resolver, edge, targets, link)
-    register = scope.bind(link.variable or f"_link{scope.analysis.register_count}", edge_type(link.edge))
-    return ResolvedLink(link.edge, targets, assignments, register.register, link.variable, link.if_not_exists)
+    variable = scope.bind(link.variable or f"_link{scope.analysis.register_count}", edge_type(link.edge))
+    return ResolvedLink(link.edge, targets, assignments, variable.register, link.variable, link.if_not_exists)
 
 
 def _link_target(

@@ -1,4 +1,4 @@
-"""Resolved conditions as text a person can read, for EXPLAIN. Constants show as `?1`, `?2` …"""
+"""Resolved expressions as text for EXPLAIN. Constants are shown as `?1`, `?2` …"""
 
 from __future__ import annotations
 
@@ -13,14 +13,14 @@ __all__ = ["explain_expression", "explain_target", "variable_names"]
 
 
 def explain_target(target: int | ResolvedExpression | None, names: Mapping[int, str]) -> str:
-    """A target of an edge as it was written: a variable, a wildcard, or an expression."""
+    """Return the target of an edge as text: a variable, `_` for a wildcard, or an expression."""
     if target is None:
         return "_"
     return names.get(target, "_") if isinstance(target, int) else explain_expression(target)
 
 
 def variable_names(pattern: resolved.ResolvedPattern) -> dict[int, str]:
-    """Register ▸ variable, for the pattern and for every variable of an outer pattern that it mentions."""
+    """Return the variable of each register, for the pattern and for the variables of outer patterns that it reads."""
     names = {
         part.register: part.name
         for part in walk_expression(resolved.ResolvedExists(pattern))

@@ -2,17 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from datetime import datetime, timedelta
+from abc import ABC, abstractmethod
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from typing import Any, ClassVar
 
 from vedette.language.functions import operators
-from vedette.language.functions.registry import FUNCTIONS
+from vedette.language.functions.registry import FUNCTIONS, ArgumentTypeError, Function
 from vedette.language.resolve import tree as resolved
 from vedette.language.resolve.scope import QUERY_SITE, AnalysisContext, ExpressionSite, Scope
 from vedette.language.resolve.tree import FixedValue, ResolvedExpression
-from vedette.language.resolve.types import concrete_types, find_attribute
-from vedette.language.schema.model import AttributeType, EdgeType, NodeType
+from vedette.language.resolve.types import AttributeLookup, UnknownAttribute, concrete_types, find_attribute
+from vedette.language.schema.model import EdgeType, NodeType
 from vedette.language.syntax import expressions as syntax
 from vedette.language.syntax.expressions import Expression
 from vedette.language.types import (
@@ -22,8 +23,6 @@ from vedette.language.types import (
     FLOAT,
     INT,
     NULL,
-    STRING,
-    TIMESTAMP,
     Type,
     is_comparable,
     is_orderable,
@@ -31,53 +30,37 @@ from vedette.language.types import (
     node_type,
     union_of,
 )
+from vedette.language.value_kinds import type_of_class
 
-__all__ = ["ExpressionResolver", "type_of_class"]
+__all__ = ["ExpressionResolver"]
 
 _UNRESOLVED = FixedValue(None, ANY_VALUE)
 _BOOLEAN = frozenset({"Bool", "Any", "Null"})
 _TEXT = frozenset({"String", "Any", "Null"})
-_VALUE_TYPES: dict[type, Type] = {
-    str: STRING,
-    int: INT,
-    float: FLOAT,
-    bool: BOOL,
-    datetime: TIMESTAMP,
-    timedelta: DURATION,
-    type(None): NULL,
-    list: list_of(ANY_VALUE),
-}
-_CONTEXT: dict[str, tuple[Type, str]] = {
-    "now": (TIMESTAMP, "clock"),
-    "wall_time": (TIMESTAMP, "clock"),
-    "logical_time": (INT, ""),
-    "current_actor": (node_type(), "actor"),
-    "current_session": (node_type("_Session"), "actor"),
-    "operation": (STRING, "policy"),
-    "target": (node_type(), "policy"),
-    "target_type": (STRING, "policy"),
-    "target_attr": (STRING, "policy"),
-}
 _BUILT_IN = frozenset({"id", "_id", "_type", "_targets"})
+_NOT_ALLOWED = {
+    "allows_clock": (
+        "E9034",
+        "is nondeterministic: a constraint's condition must not depend on it",
+    ),
+    "allows_actor": ("E2009", "may not be used in a constraint or a default"),
+    "allows_policy_target": ("E2009", "may only be used in the condition of a policy"),
+}
+"""Error code and reason for a context function at a site that does not allow it, by permission."""
 
 
-def type_of_class(kind: type) -> Type:
-    """The static type of a Python value of this type."""
-    return _VALUE_TYPES.get(kind, ANY_VALUE)
+class ExpressionResolver(ABC):
+    """Resolves the expressions of one statement and reports their errors to one analysis context.
 
-
-class ExpressionResolver:
-    """Resolves the expressions of one statement into one frame.
-
-    `aggregates` collects the aggregates met, or is None where there may be none. Nested patterns are resolved by
-    `patterns`, set by whoever builds the two (they need each other).
+    Subclasses resolve patterns. A subclass may also replace how ids, context functions and edge targets are resolved,
+    by overriding `resolve_id_reference`, `resolve_context_function` and (in `PatternResolver`) `resolve_edge_target`.
     """
 
     _RESOLVERS: ClassVar[Mapping[type, str]] = {
         syntax.Literal: "_literal",
         syntax.ListLiteral: "_list",
         syntax.Parameter: "_parameter",
-        syntax.IdReference: "_reference",
+        syntax.IdReference: "resolve_id_reference",
         syntax.Variable: "_variable",
         syntax.Attribute: "_attribute",
         syntax.TypeTest: "_type_test",
@@ -88,22 +71,30 @@ class ExpressionResolver:
         syntax.PatternAggregate: "_pattern_aggregate",
         syntax.Exists: "_exists",
     }
-    """By name: bound methods kept in the object would tie it to itself."""
+    """Method names. A table of bound methods in each instance would be a reference cycle."""
 
-    def __init__(self, analysis: AnalysisContext, place: ExpressionSite = QUERY_SITE) -> None:
+    def __init__(self, analysis: AnalysisContext, site: ExpressionSite = QUERY_SITE) -> None:
         self.analysis = analysis
-        self.place = place
-        self.aggregates: list[resolved.AggregateCall] | None = None
+        self._site = site
+        self._aggregates: list[resolved.AggregateCall] | None = None
+        """The aggregates found so far; None where aggregates are not allowed."""
+
+    @abstractmethod
+    def resolve_pattern(
+        self, pattern: syntax.Pattern, where: Expression | None, scope: Scope
+    ) -> resolved.ResolvedPattern:
+        """Resolve a pattern and add its variables to the scope."""
 
     def resolve(self, expression: Expression, scope: Scope) -> ResolvedExpression:
+        """Resolve an expression. An error is reported, and a placeholder of type Any is returned."""
         name = self._RESOLVERS.get(type(expression))
         if name is None:
-            return self._report("E2009", "This form of expression has no place here", expression)
+            return self._report("E2009", "This kind of expression is not allowed here", expression)
         condition: ResolvedExpression = getattr(self, name)(expression, scope)
         return condition
 
     def resolve_condition(self, expression: Expression | None, scope: Scope) -> ResolvedExpression | None:
-        """An expression in a Boolean position: WHERE, a constraint, a filter."""
+        """Resolve an expression that must be Bool: WHERE, a constraint, a filter."""
         if expression is None:
             return None
         found = self.resolve(expression, scope)
@@ -111,11 +102,24 @@ class ExpressionResolver:
             self._report("E2003", f"A condition must be Bool, this is {found.type}", expression)
         return found
 
-    def resolve_pattern(
-        self, pattern: syntax.Pattern, where: Expression | None, scope: Scope
-    ) -> resolved.ResolvedPattern:
-        """Overridden by the pattern resolver."""
-        raise NotImplementedError
+    @contextmanager
+    def at_site(self, site: ExpressionSite) -> Iterator[None]:
+        """Apply the rules of another site to the expressions that are resolved inside the `with` block."""
+        previous, self._site = self._site, site
+        try:
+            yield
+        finally:
+            self._site = previous
+
+    @contextmanager
+    def collecting_aggregates(self) -> Iterator[list[resolved.AggregateCall]]:
+        """Allow aggregates inside the `with` block, and collect them in the list that it yields."""
+        found: list[resolved.AggregateCall] = []
+        self._aggregates = found
+        try:
+            yield found
+        finally:
+            self._aggregates = None
 
     # --- leaves -----------------------------------------------------------------------------------------------
 
@@ -144,7 +148,7 @@ class ExpressionResolver:
             return self._report("E2008", text, parameter)
         return resolved.ConstantRef(index, self.analysis.constant_types[index])
 
-    def _reference(self, reference: syntax.IdReference, scope: Scope) -> ResolvedExpression:
+    def resolve_id_reference(self, reference: syntax.IdReference, scope: Scope) -> ResolvedExpression:
         if isinstance(reference.name, syntax.Parameter):
             index = self._parameter(reference.name, scope)
             return (
@@ -157,10 +161,10 @@ class ExpressionResolver:
         return resolved.ElementReference(reference.name, reference.quoted)
 
     def _variable(self, variable: syntax.Variable, scope: Scope) -> ResolvedExpression:
-        register = scope.lookup(variable.name)
-        if register is not None:
-            return register
-        if self.place.bindings:
+        known = scope.lookup(variable.name)
+        if known is not None:
+            return known
+        if self._site.allows_session_bindings:
             return resolved.ElementReference(variable.name, False)
         return self._report("E2004", f"Unknown variable '{variable.name}': no pattern binds it", variable)
 
@@ -173,20 +177,23 @@ class ExpressionResolver:
             return _UNRESOLVED
         if base.type.kind in ("ID", "Any", "Null"):
             return self._dynamic_attribute(expression, base)
-        found = find_attribute(self.analysis, base.type, name) if self._has_attributes(base.type) else None
-        if found is None:
+        if not self._has_attributes(base.type):
             return self._report("E2003", f"A value of type {base.type} has no attribute '{name}'", expression)
-        if not isinstance(found, str):
-            return self._known_attribute(base, name, *found)
-        built_in = self._built_in(base, name)
-        return built_in if built_in is not None else self._report("E2002", found, expression)
+        try:
+            found = find_attribute(self.analysis, base.type, name)
+        except UnknownAttribute as error:
+            built_in = self._built_in(base, name)
+            return built_in if built_in is not None else self._report("E2002", str(error), expression)
+        return self._known_attribute(base, name, found)
 
     def _known_attribute(
-        self, base: ResolvedExpression, name: str, places: dict[str, int], declared: tuple[AttributeType, ...]
+        self, base: ResolvedExpression, name: str, found: AttributeLookup
     ) -> ResolvedExpression:
-        everywhere = places.keys() >= set(concrete_types(self.analysis, base.type))
-        place = next(iter(places.values())) if everywhere and len(set(places.values())) == 1 else None
-        return resolved.AttributeAccess(base, name, union_of(tuple(a.type for a in declared)), places, place)
+        indexes = found.index_by_type
+        everywhere = indexes.keys() >= set(concrete_types(self.analysis, base.type))
+        common = next(iter(indexes.values())) if everywhere and len(set(indexes.values())) == 1 else None
+        type_ = union_of(tuple(declaration.type for declaration in found.declarations))
+        return resolved.AttributeAccess(base, name, type_, indexes, common)
 
     def _has_attributes(self, type_: Type) -> bool:
         return type_.is_reference or (type_.kind == "Union" and all(m.is_reference for m in type_.members))
@@ -212,9 +219,9 @@ class ExpressionResolver:
             if name in _BUILT_IN:
                 return self._built_in(base, name) or resolved.TargetsOf(base)
             return self._report("E2002", f"Unknown attribute '{name}': no type has it", expression)
-        places = {each.name: each.layout[name] for each in having}
+        index_by_type = {each.name: each.layout[name] for each in having}
         return resolved.DynamicAttributeAccess(
-            base, name, places, union_of(tuple(h.attributes[name].type for h in having))
+            base, name, index_by_type, union_of(tuple(h.attributes[name].type for h in having))
         )
 
     def _type_test(self, expression: syntax.TypeTest, scope: Scope) -> ResolvedExpression:
@@ -287,11 +294,11 @@ class ExpressionResolver:
 
     def _call(self, call: syntax.Call, scope: Scope) -> ResolvedExpression:
         name = call.name.lower()
-        if name in _CONTEXT:
-            return self._context(name, call)
+        function = FUNCTIONS.get(name)
+        if function is not None and function.needs_context:
+            return self.resolve_context_function(function, call)
         if call.name in self.analysis.schema.edges:
             return self._edge_test(call, scope)
-        function = FUNCTIONS.get(name)
         arguments = tuple(self.resolve(argument, scope) for argument in call.arguments)
         if function is None:
             return self._report("E2006", f"Unknown function '{call.name}'", call)
@@ -301,23 +308,21 @@ class ExpressionResolver:
             return self._report("E2007", text, call)
         if name == "type_of" and (arguments[0].type.is_reference or arguments[0].type.kind == "ID"):
             return resolved.TypeOf(arguments[0])
-        result = function.result_type(tuple(argument.type for argument in arguments))
-        if isinstance(result, str):
-            return self._report("E2003", result, call)
+        try:
+            result = function.result_type(tuple(argument.type for argument in arguments))
+        except ArgumentTypeError as error:
+            return self._report("E2003", str(error), call)
         return resolved.FunctionCall(name, arguments, result)
 
-    def _context(self, name: str, call: syntax.Call) -> ResolvedExpression:
-        type_, needs = _CONTEXT[name]
+    def resolve_context_function(self, function: Function, call: syntax.Call) -> ResolvedExpression:
+        """Resolve now(), current_actor(), target() … if the site allows the function."""
         if call.arguments:
             return self._report("E2007", f"{call.name}() takes no arguments (arity)", call)
-        if needs == "clock" and not self.place.clock:
-            text = f"{call.name}() is nondeterministic: a constraint's condition must not depend on it"
-            return self._report("E9034", text, call)
-        if needs == "actor" and not self.place.actor:
-            return self._report("E2009", f"{call.name}() may not be used in a constraint or a default", call)
-        if needs == "policy" and not self.place.policy:
-            return self._report("E2009", f"{call.name}() may only be used in the condition of a policy", call)
-        return resolved.ContextFunction(name, type_)
+        permission = function.permission
+        if permission is not None and not getattr(self._site, permission):
+            code, reason = _NOT_ALLOWED[permission]
+            return self._report(code, f"{call.name}() {reason}", call)
+        return resolved.ContextFunction(function.name, function.result_type(()))
 
     def _edge_test(self, call: syntax.Call, scope: Scope) -> ResolvedExpression:
         """`WHERE subscribed_to(s, c)`: a Boolean test for an edge, the same as EXISTS(subscribed_to(s, c))."""
@@ -340,15 +345,14 @@ class ExpressionResolver:
         return resolved.ResolvedExists(pattern)
 
     def _aggregate(self, call: syntax.Aggregate, scope: Scope) -> ResolvedExpression:
-        collected, self.aggregates = self.aggregates, None
+        collected, self._aggregates = self._aggregates, None  # an aggregate inside an aggregate is an error
         if collected is None:
-            self.aggregates = None
             return self._report(
-                "E2009", f"{call.name}(…) may only stand in RETURN and ORDER BY, and not nested", call
+                "E2009", f"{call.name}(…) may only be used in RETURN and ORDER BY, and not nested", call
             )
         operand = self.resolve(call.operand, scope) if call.operand is not None else None
         where = self.resolve_condition(call.where, scope)
-        self.aggregates = collected
+        self._aggregates = collected
         name = call.name.upper()
         type_ = _aggregate_type(name, operand.type if operand is not None else NULL)
         if type_ is None:
@@ -372,11 +376,11 @@ class ExpressionResolver:
         inner = scope.child()
         pattern = self.resolve_pattern(call.pattern, call.where, inner)
         first = call.pattern.elements[0]
-        register = inner.lookup(first.variable) if isinstance(first, syntax.NodePattern) else None
-        if register is None:
+        variable = inner.lookup(first.variable) if isinstance(first, syntax.NodePattern) else None
+        if variable is None:
             return self._report("E2009", f"{name} over a pattern must begin with a variable", call)
-        type_ = INT if name == "COUNT" else list_of(register.type)
-        return resolved.ResolvedPatternAggregate(name, pattern, register.register, call.limit, type_)
+        type_ = INT if name == "COUNT" else list_of(variable.type)
+        return resolved.ResolvedPatternAggregate(name, pattern, variable.register, call.limit, type_)
 
     def _exists(self, expression: syntax.Exists, scope: Scope) -> ResolvedExpression:
         return resolved.ResolvedExists(
@@ -404,11 +408,11 @@ def _aggregate_type(name: str, operand: Type) -> Type | None:
             return _number(operand, FLOAT) if operand.kind != "Duration" else DURATION
         case "SUM":
             return _number(operand, operand) if operand.kind != "Duration" else DURATION
-    members: Sequence[Type] = operand.members if operand.kind == "Union" else (operand,)
+    members = operand.alternatives
     ordered = all(is_orderable(members[0], other) and not other.is_reference for other in members)
     return operand if ordered and operand.kind != "List" else None
 
 
 def _number(operand: Type, result: Type) -> Type | None:
-    members: Sequence[Type] = operand.members if operand.kind == "Union" else (operand,)
+    members = operand.alternatives
     return result if all(m.is_numeric or m.kind in ("Any", "Null") for m in members) else None

@@ -30,10 +30,8 @@ DEFAULT_MAX_PATH_DEPTH = 100
 class PatternResolver(ExpressionResolver):
     """An expression resolver that also knows patterns; resolving one adds its variables to the scope."""
 
-    def __init__(self, analysis: AnalysisContext, place: ExpressionSite = QUERY_SITE) -> None:
-        super().__init__(analysis, place)
-        self.optional = False
-        """Set while an OPTIONAL MATCH is resolved: its variables may be null afterwards."""
+    def __init__(self, analysis: AnalysisContext, site: ExpressionSite = QUERY_SITE) -> None:
+        super().__init__(analysis, site)
         self._implicit: set[int] = set()
         """Registers of variables that only stand as targets of edges so far."""
 
@@ -56,7 +54,7 @@ class PatternResolver(ExpressionResolver):
 
     def declared_variables(self, scope: Scope) -> list[resolved.VariableRef]:
         """The variables that `*` means: those that were declared, not merely named as targets."""
-        return [register for register in scope.variables.values() if register.register not in self._implicit]
+        return [variable for variable in scope.variables.values() if variable.register not in self._implicit]
 
     # --- variables --------------------------------------------------------------------------------------------
 
@@ -78,7 +76,7 @@ class PatternResolver(ExpressionResolver):
         else:
             names = self._edge_names(element)
             type_ = edge_type(*names) if element.edge is not None else edge_type()
-            scope.bind(name, type_, optional=self.optional)
+            scope.bind(name, type_)
 
     def _shadows(self, name: str, scope: Scope, element: syntax.PatternPart) -> bool:
         """A name may be declared again only where an earlier block bound it as a mere target of an edge."""
@@ -104,8 +102,8 @@ class PatternResolver(ExpressionResolver):
             narrowed = resolved.VariableRef(known.register, known.name, type_, known.optional)
             scope.variables[element.variable] = narrowed
             return ResolvedNode(known.register, element.variable, types, type_)
-        register = scope.bind(element.variable, type_, optional=self.optional)
-        return ResolvedNode(register.register, element.variable, types, type_)
+        variable = scope.bind(element.variable, type_)
+        return ResolvedNode(variable.register, element.variable, types, type_)
 
     # --- edges ------------------------------------------------------------------------------------------------
 
@@ -129,7 +127,7 @@ class PatternResolver(ExpressionResolver):
             self._report("E2007", text, element)
             return
         targets = tuple(
-            self._target(target, edge.parameters[i].type if edge else ANY_VALUE, scope, into)
+            self.resolve_edge_target(target, edge.parameters[i].type if edge else ANY_VALUE, scope, into)
             for i, target in enumerate(element.targets)
         )
         if element.quantifier is not None:
@@ -169,7 +167,7 @@ class PatternResolver(ExpressionResolver):
             ResolvedPath(edge.name, targets[0], targets[1], types, both, low, high, edge.symmetric, declared)
         )
 
-    def _target(
+    def resolve_edge_target(
         self, target: syntax.EdgeTarget, type_: Type, scope: Scope, into: list[resolved.ResolvedPart]
     ) -> int | ResolvedExpression | None:
         if isinstance(target, syntax.Wildcard):
@@ -180,7 +178,7 @@ class PatternResolver(ExpressionResolver):
         if known is None:
             if target.name.startswith("_"):
                 self._report("E2009", f"'{target.name}': names that begin with '_' are reserved", target)
-            known = scope.bind(target.name, type_, optional=self.optional)
+            known = scope.bind(target.name, type_)
             self._implicit.add(known.register)
             types = concrete_types(self.analysis, type_)
             into.append(ResolvedNode(known.register, target.name, types, type_, implicit=True))

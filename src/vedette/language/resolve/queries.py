@@ -1,4 +1,4 @@
-"""MATCH blocks and RETURN clauses ▸ resolved queries."""
+"""Resolve MATCH blocks and RETURN clauses."""
 
 from __future__ import annotations
 
@@ -31,13 +31,13 @@ class ResolvedReturn:
     aggregates: tuple[AggregateCall, ...] = ()
     distinct: bool = False
     order: tuple[tuple[int | ResolvedExpression, bool], ...] = ()
-    """A column's index or a condition of its own, and whether it descends."""
+    """Sort keys: the index of a column or an expression, and True for descending order."""
     limit: ResolvedExpression | None = None
     offset: ResolvedExpression | None = None
 
     @property
     def group_keys(self) -> tuple[ResolvedExpression, ...]:
-        """The projections that make the group key: those without an aggregate."""
+        """The projections without an aggregate. Their values identify a group."""
         return tuple(p for p in self.projections if not _has_aggregate(p))
 
 
@@ -48,11 +48,12 @@ class ResolvedQuery:
 
     @property
     def registers(self) -> frozenset[int]:
-        """Registers that the mandatory part binds."""
+        """The registers that the MATCH part binds, without OPTIONAL MATCH."""
         return bound_registers(self.pattern)
 
 
 def bound_registers(pattern: ResolvedPattern) -> frozenset[int]:
+    """Return the registers of the pattern's nodes and edges."""
     return frozenset(
         element.register
         for element in pattern.elements
@@ -61,7 +62,7 @@ def bound_registers(pattern: ResolvedPattern) -> frozenset[int]:
 
 
 def outer_registers(query: ResolvedQuery) -> frozenset[int]:
-    """Registers that the query reads and somebody else binds."""
+    """Return the registers that the query reads but does not bind."""
     used: set[int] = set()
     own: set[int] = set()
     for pattern in (query.pattern, *query.optional):
@@ -74,36 +75,37 @@ def outer_registers(query: ResolvedQuery) -> frozenset[int]:
 def resolve_blocks(
     resolver: PatternResolver, blocks: Sequence[MatchBlock], optional: Sequence[MatchBlock], scope: Scope
 ) -> ResolvedQuery:
-    """Repeated MATCH conjoins; each OPTIONAL MATCH stands for itself, its WHERE filters only its own part."""
+    """Resolve the blocks of one statement into `scope`.
+
+    Several MATCH blocks are one pattern. Each OPTIONAL MATCH is a pattern of its own: its WHERE filters only the
+    matches of that pattern.
+    """
     parts = [resolver.resolve_pattern(block.pattern, block.where, scope) for block in blocks]
     whole = ResolvedPattern(
         tuple(element for part in parts for element in part.elements),
         tuple(condition for part in parts for condition in part.where),
     )
-    resolver.optional = True
-    extra = tuple(resolver.resolve_pattern(block.pattern, block.where, scope) for block in optional)
-    resolver.optional = False
+    inner = scope.as_optional()
+    extra = tuple(resolver.resolve_pattern(block.pattern, block.where, inner) for block in optional)
     return ResolvedQuery(pattern=whole, optional=extra)
 
 
 def resolve_return(resolver: PatternResolver, clause: Return, scope: Scope) -> ResolvedReturn:
-    aggregates: list[AggregateCall] = []
-    resolver.aggregates = aggregates
     columns: list[str] = []
     projections: list[ResolvedExpression] = []
     aliases: dict[str, int] = {}
-    for projection in clause.projections:
-        if projection.expression is None:
-            for register in resolver.declared_variables(scope):
-                columns.append(register.name)
-                projections.append(register)
-        else:
-            if projection.alias is not None:
-                aliases.setdefault(projection.alias, len(columns))
-            columns.append(projection.alias or column_name(projection.expression))
-            projections.append(resolver.resolve(projection.expression, scope))
-    order = tuple(_order(resolver, term, aliases, projections, scope) for term in clause.order)
-    resolver.aggregates = None
+    with resolver.collecting_aggregates() as aggregates:
+        for projection in clause.projections:
+            if projection.expression is None:
+                for variable in resolver.declared_variables(scope):
+                    columns.append(variable.name)
+                    projections.append(variable)
+            else:
+                if projection.alias is not None:
+                    aliases.setdefault(projection.alias, len(columns))
+                columns.append(projection.alias or column_name(projection.expression))
+                projections.append(resolver.resolve(projection.expression, scope))
+        order = tuple(_sort_key(resolver, term, aliases, projections, scope) for term in clause.order)
     if aggregates:
         _check_grouping(resolver, clause, projections, order)
     return ResolvedReturn(
@@ -112,13 +114,16 @@ def resolve_return(resolver: PatternResolver, clause: Return, scope: Scope) -> R
         aggregates=tuple(aggregates),
         distinct=clause.distinct,
         order=order,
-        limit=_amount(resolver, clause.limit, "LIMIT", scope),
-        offset=_amount(resolver, clause.offset, "OFFSET", scope),
+        limit=_row_count(resolver, clause.limit, "LIMIT", scope),
+        offset=_row_count(resolver, clause.offset, "OFFSET", scope),
     )
 
 
 def column_name(expression: syntax.Expression) -> str:
-    """`v`, `v.attr`, the function's name as written, else `expr` (§2.6.1)."""
+    """Return the name of a column without AS: `v`, `v.attr`, a function's name as written, `$name`, else `expr`.
+
+    docs/reference/language/patterns.md#return describes the names.
+    """
     match expression:
         case syntax.Variable(name=name):
             return name
@@ -132,14 +137,14 @@ def column_name(expression: syntax.Expression) -> str:
     return "expr"
 
 
-def _order(
+def _sort_key(
     resolver: PatternResolver,
     term: syntax.OrderTerm,
     aliases: Mapping[str, int],
     projections: list[ResolvedExpression],
     scope: Scope,
 ) -> tuple[int | ResolvedExpression, bool]:
-    """By alias, by an identical expression, or by one freshly computed."""
+    """Resolve a term of ORDER BY: an alias, an expression that is also a column, or an expression of its own."""
     expression = term.expression
     if isinstance(expression, syntax.Variable) and expression.name in aliases:
         return aliases[expression.name], term.descending
@@ -157,29 +162,29 @@ def _check_grouping(
     projections: list[ResolvedExpression],
     order: Sequence[tuple[int | ResolvedExpression, bool]],
 ) -> None:
-    """Beside an aggregate, only what the group key fixes may be used."""
+    """Report expressions beside an aggregate that are not determined by the group key (E2009)."""
     keys = [p for p in projections if not _has_aggregate(p)]
     mixed = [(p, clause.span) for p in projections if _has_aggregate(p)]
-    fresh = [(o, t.span) for (o, _), t in zip(order, clause.order, strict=True) if not isinstance(o, int)]
-    for condition, span in [*mixed, *fresh]:
-        if not _fixed_by(condition, keys):
-            text = "Beside an aggregate only the other projections (the group key) may be used: return it as well"
+    ordered = [(o, t.span) for (o, _), t in zip(order, clause.order, strict=True) if not isinstance(o, int)]
+    for expression, span in [*mixed, *ordered]:
+        if not _is_determined_by(expression, keys):
+            text = "Beside an aggregate only other columns (the group key) are allowed: return this value too"
             resolver.analysis.report("E2009", text, span)
 
 
-def _fixed_by(condition: ResolvedExpression, keys: list[ResolvedExpression]) -> bool:
-    if isinstance(condition, AggregateCall) or condition in keys:
+def _is_determined_by(expression: ResolvedExpression, keys: list[ResolvedExpression]) -> bool:
+    if isinstance(expression, AggregateCall) or expression in keys:
         return True
-    if isinstance(condition, resolved.VariableRef):
+    if isinstance(expression, resolved.VariableRef):
         return False
-    return all(_fixed_by(part, keys) for part in child_expressions(condition))
+    return all(_is_determined_by(part, keys) for part in child_expressions(expression))
 
 
-def _has_aggregate(condition: ResolvedExpression) -> bool:
-    return any(isinstance(part, AggregateCall) for part in walk_expression(condition))
+def _has_aggregate(expression: ResolvedExpression) -> bool:
+    return any(isinstance(part, AggregateCall) for part in walk_expression(expression))
 
 
-def _amount(
+def _row_count(
     resolver: PatternResolver, expression: syntax.Expression | None, clause: str, scope: Scope
 ) -> ResolvedExpression | None:
     if expression is None:

@@ -1,4 +1,4 @@
-"""What the resolver keeps while it walks one statement: registers, variables in sight, and the mistakes found."""
+"""The state of the resolver while it analyses one statement: registers, scopes, diagnostics."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from vedette.language.types import Type
 
 __all__ = ["QUERY_SITE", "AnalysisContext", "ExpressionSite", "Scope"]
 
-_CLASSES: dict[str, type[VedetteError]] = {
+_ERROR_CLASSES: dict[str, type[VedetteError]] = {
     "E30": ConstraintViolation,
     "E31": PatternError,
     "E36": MutationError,
@@ -30,39 +30,42 @@ _CLASSES: dict[str, type[VedetteError]] = {
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ExpressionSite:
-    """Where an expression stands, as far as it decides what may be said there (spec/language.md §2.10.3)."""
+    """The position of an expression, which decides the functions and names that it may use.
 
-    actor: bool = True
-    """current_actor() and current_session() may be used."""
-    policy: bool = False
-    """operation(), target() and their kin may be used."""
-    clock: bool = True
-    """now() and wall_time() may be used."""
-    bindings: bool = False
-    """A name that no pattern binds may be a session binding."""
+    docs/reference/language/expressions.md#who-is-asking lists the functions.
+    """
+
+    allows_actor: bool = True
+    """current_actor() and current_session() are allowed."""
+    allows_policy_target: bool = False
+    """operation(), target(), target_type() and target_attr() are allowed."""
+    allows_clock: bool = True
+    """now() and wall_time() are allowed."""
+    allows_session_bindings: bool = False
+    """A name that no pattern declares is a name bound in the session."""
 
 
 QUERY_SITE = ExpressionSite()
 MAX_STATEMENT_DIAGNOSTICS = 50
-"""How many mistakes of one statement are shown."""
+"""Errors that are reported for one statement; later ones are dropped."""
 
 
 @dataclass(slots=True)
 class AnalysisContext:
-    """One statement's registers and diagnostics."""
+    """The registers and diagnostics of one statement."""
 
     schema: Schema
     source: str
     constant_types: Sequence[Type] = ()
-    """Types of the literals, then of the parameters, that an execution brings."""
+    """Types of an execution's constants: first the extracted literals, then the parameters."""
     parameter_indexes: dict[str, int] = field(default_factory=dict)
-    """Parameter name ▸ its index among the constants."""
+    """Index among the constants, by parameter name."""
     literals_extracted: bool = False
-    """Whether literals were lifted out of the text: then they are constants, else part of the shape."""
+    """True if the literals are constants of the execution; False if their values are part of the resolved tree."""
     uses_layer0: bool = False
-    """Whether anything in the statement is of the engine's own types, which no graph holds."""
+    """True if the statement reads Layer 0, whose elements are not stored in the graph."""
     register_count: int = 1
-    """Registers in use; register 0 is the context."""
+    """Number of registers in use; register 0 holds the execution context."""
     diagnostics: DiagnosticCollector = field(init=False)
 
     def __post_init__(self) -> None:
@@ -82,17 +85,19 @@ class AnalysisContext:
 
 def _analysis_error(diagnostics: Sequence[Diagnostic]) -> VedetteError:
     first = diagnostics[0]
-    error_class = _CLASSES.get(first.code[:3], AnalysisError)
+    error_class = _ERROR_CLASSES.get(first.code[:3], AnalysisError)
     return error_class(first.code, first.message, diagnostics=diagnostics)
 
 
 @dataclass(slots=True)
 class Scope:
-    """Variables in sight. A nested pattern has its own scope and sees the outer one."""
+    """The visible variables. A nested pattern has a scope of its own, which includes the outer one."""
 
     analysis: AnalysisContext
     outer: Scope | None = None
     variables: dict[str, VariableRef] = field(default_factory=dict)
+    binds_optional: bool = False
+    """True if variables that are bound here may be null: those of an OPTIONAL MATCH."""
 
     def lookup(self, name: str) -> VariableRef | None:
         scope: Scope | None = self
@@ -102,10 +107,16 @@ class Scope:
             scope = scope.outer
         return None
 
-    def bind(self, name: str, type_: Type, *, optional: bool = False) -> VariableRef:
-        register = VariableRef(self.analysis.allocate_register(), name, type_, optional)
-        self.variables[name] = register
-        return register
+    def bind(self, name: str, type_: Type) -> VariableRef:
+        """Add a variable in a new register."""
+        variable = VariableRef(self.analysis.allocate_register(), name, type_, self.binds_optional)
+        self.variables[name] = variable
+        return variable
 
     def child(self) -> Scope:
+        """Return a scope for a nested pattern."""
         return Scope(self.analysis, self)
+
+    def as_optional(self) -> Scope:
+        """Return this scope for the pattern of an OPTIONAL MATCH: the same variables, and new ones may be null."""
+        return Scope(self.analysis, self.outer, self.variables, binds_optional=True)

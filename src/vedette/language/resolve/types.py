@@ -1,8 +1,9 @@
-"""Type expressions ▸ types, and where the types of an element keep an attribute."""
+"""Resolve type names, and find an attribute in the types that an element may have."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
+from typing import NamedTuple
 
 from vedette.language.diagnostics import Span
 from vedette.language.resolve.scope import AnalysisContext
@@ -16,11 +17,24 @@ from vedette.language.syntax.expressions import (
 )
 from vedette.language.types import ANY_VALUE, SCALARS, Type, edge_type, node_type, union_of
 
-__all__ = ["concrete_types", "find_attribute", "resolve_type"]
+__all__ = ["AttributeLookup", "UnknownAttribute", "concrete_types", "find_attribute", "resolve_type"]
+
+
+class UnknownAttribute(Exception):
+    """No type of the element has the attribute. The text names attribute and type (E2002)."""
+
+
+class AttributeLookup(NamedTuple):
+    """Where an attribute is stored in the elements that a variable may hold."""
+
+    index_by_type: dict[str, int]
+    """Index in the element's values, by concrete type. A type without the attribute is missing."""
+    declarations: tuple[AttributeType, ...]
+    """The different declarations of the attribute in these types."""
 
 
 def resolve_type(analysis: AnalysisContext, expression: TypeExpression) -> Type:
-    """The type that is meant; an unknown name is reported once and becomes `any`."""
+    """Return the type; report an unknown name (E2001) and return any type instead."""
     match expression:
         case AnyType():
             return node_type()
@@ -55,14 +69,14 @@ def _named(analysis: AnalysisContext, name: str, span: Span) -> Type:
 
 
 def _suggest(name: str, known: Mapping[str, object]) -> str:
-    alike = [
+    similar = [
         other for other in known if other.lower() == name.lower() or other.lower() == name.lower().rstrip("s")
     ]
-    return f" (did you mean '{alike[0]}'?)" if alike else ""
+    return f" (did you mean '{similar[0]}'?)" if similar else ""
 
 
 def concrete_types(analysis: AnalysisContext, type_: Type) -> tuple[str, ...]:
-    """The types that elements bound to a variable of this type can really have."""
+    """Return the concrete types of the elements that a variable of this type may hold."""
     if any(name.startswith("_") for name in type_.names or ()):
         analysis.uses_layer0 = True
     if type_.kind == "Edge":
@@ -74,51 +88,34 @@ def concrete_types(analysis: AnalysisContext, type_: Type) -> tuple[str, ...]:
     return analysis.schema.concrete_subtypes(type_.names)
 
 
-def find_attribute(
-    analysis: AnalysisContext, type_: Type, name: str
-) -> tuple[dict[str, int], tuple[AttributeType, ...]] | str:
-    """Where each possible type keeps the attribute, and its declarations; or why it cannot be read.
+def find_attribute(analysis: AnalysisContext, type_: Type, name: str) -> AttributeLookup:
+    """Find the attribute in the types that an element of `type_` may have; raises UnknownAttribute.
 
-    On a node type it is enough that the type or ANY subtype has it; of a union all members must (§2.5.10).
+    For a node type, one subtype with the attribute is enough. For a union, every member needs it
+    (docs/reference/language/patterns.md#where).
     """
     if type_.kind == "Union":
-        places: dict[str, int] = {}
-        declared: list[AttributeType] = []
+        index_by_type: dict[str, int] = {}
+        declarations: list[AttributeType] = []
         for member in type_.members:
             found = find_attribute(analysis, member, name)
-            if isinstance(found, str):
-                return found
-            places.update(found[0])
-            declared.extend(found[1])
-        return places, tuple(declared)
-    if type_.kind == "Edge":
-        return _edge_places(analysis, type_, name)
-    return _node_places(analysis, type_, name)
-
-
-def _edge_places(
-    analysis: AnalysisContext, type_: Type, name: str
-) -> tuple[dict[str, int], tuple[AttributeType, ...]] | str:
-    having = [analysis.schema.edges[edge] for edge in concrete_types(analysis, type_)]
-    return _places(having, type_, name)
-
-
-def _node_places(
-    analysis: AnalysisContext, type_: Type, name: str
-) -> tuple[dict[str, int], tuple[AttributeType, ...]] | str:
+            index_by_type.update(found.index_by_type)
+            declarations.extend(found.declarations)
+        return AttributeLookup(index_by_type, tuple(declarations))
     schema = analysis.schema
-    for member in sorted(type_.names or ()):
-        below = [schema.nodes[child] for child in schema.nodes[member].descendants]
-        if not any(name in node.attributes for node in below):
-            return f"Unknown attribute '{name}' on type '{member}'"
-    return _places([schema.nodes[child] for child in concrete_types(analysis, type_)], type_, name)
+    if type_.kind == "Edge":
+        return _lookup([schema.edges[edge] for edge in concrete_types(analysis, type_)], type_, name)
+    for member_name in sorted(type_.names or ()):
+        subtypes = [schema.nodes[child] for child in schema.nodes[member_name].descendants]
+        if not any(name in node.attributes for node in subtypes):
+            raise UnknownAttribute(f"Unknown attribute '{name}' on type '{member_name}'")
+    return _lookup([schema.nodes[child] for child in concrete_types(analysis, type_)], type_, name)
 
 
-def _places(
-    types: list[NodeType] | list[EdgeType], type_: Type, name: str
-) -> tuple[dict[str, int], tuple[AttributeType, ...]] | str:
+def _lookup(types: list[NodeType] | list[EdgeType], type_: Type, name: str) -> AttributeLookup:
     having = [each for each in types if name in each.attributes]
     if not having:
-        return f"Unknown attribute '{name}' on type '{type_}'"
-    places = {each.name: each.layout[name] for each in having}
-    return places, tuple({id(a): a for a in (each.attributes[name] for each in having)}.values())
+        raise UnknownAttribute(f"Unknown attribute '{name}' on type '{type_}'")
+    index_by_type = {each.name: each.layout[name] for each in having}
+    declarations = {id(a): a for a in (each.attributes[name] for each in having)}
+    return AttributeLookup(index_by_type, tuple(declarations.values()))

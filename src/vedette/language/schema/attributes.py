@@ -13,7 +13,7 @@ from vedette.language.schema.constant_expressions import (
     constant_value,
     depends_on_clock,
 )
-from vedette.language.schema.conversion import assignable
+from vedette.language.schema.conversion import is_constant_assignable
 from vedette.language.schema.draft import SchemaDraft
 from vedette.language.schema.model import AttributeType
 from vedette.language.schema.modifier_predicates import KINDS_BY_MODIFIER, InvalidModifier, compile_predicate
@@ -154,7 +154,7 @@ def default_problem(attribute: AttributeType) -> tuple[str, Span | None] | None:
         type_ = constant_type(default)
         if type_.kind != "Null" and attribute.type.is_reference:
             return f"the attribute '{name}' is a reference and can have no default but null", default.span
-        if not assignable(type_, attribute.type):
+        if not is_constant_assignable(type_, attribute.type):
             return (
                 f"the default of '{name}' is {describe(type_)}, but the attribute is {declared}",
                 default.span,

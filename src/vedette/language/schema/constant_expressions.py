@@ -1,6 +1,7 @@
-"""Constant expressions: defaults and the values of `[in: …]` (spec/language.md §1.3 ConstExpr, §2.7.6).
+"""Constant expressions: attribute defaults and the values of `[in: …]`.
 
-A default may call now(), wall_time() and logical_time(): its type is known, its value only at creation.
+A constant expression consists of literals, arithmetic and functions (docs/reference/grammar.md). A default may also
+call now(), wall_time() and logical_time(); its value is then computed when the element is created.
 """
 
 from __future__ import annotations
@@ -8,7 +9,7 @@ from __future__ import annotations
 from vedette.errors import QueryError
 from vedette.language.diagnostics import Span
 from vedette.language.functions import operators
-from vedette.language.functions.registry import FUNCTIONS
+from vedette.language.functions.registry import FUNCTIONS, ArgumentTypeError
 from vedette.language.syntax.expressions import Binary, Call, Expression, Literal, Unary
 from vedette.language.types import Type
 from vedette.language.value_kinds import type_of_value
@@ -20,7 +21,7 @@ _CLOCK_FUNCTIONS = frozenset({"now", "wall_time", "logical_time"})
 
 
 class NotConstant(ValueError):
-    """The expression has no place in a declaration: what is wrong, and where."""
+    """The expression is not constant. The text says why, `span` says where."""
 
     def __init__(self, message: str, span: Span) -> None:
         super().__init__(message)
@@ -28,25 +29,25 @@ class NotConstant(ValueError):
 
 
 def constant_type(expression: Expression) -> Type:
-    """The static type; raises NotConstant for anything but literals, arithmetic and functions without a context."""
+    """Return the static type; raises NotConstant for an expression that a declaration does not allow."""
     match expression:
         case Literal(value=value):
             return type_of_value(value)
         case Unary(op="-", operand=operand):
-            found: Type | str | None = operators.negation_type(constant_type(operand))
+            found: Type | None = operators.negation_type(constant_type(operand))
         case Binary(op=op, left=left, right=right) if op in operators.ARITHMETIC:
             found = operators.result_type(op, constant_type(left), constant_type(right))
-        case Call(name=name, arguments=arguments) if _is_usable(name):
-            found = _call_type(name, arguments)
+        case Call() if _is_allowed(expression.name):
+            return _call_type(expression)
         case _:
-            raise NotConstant("only literals, arithmetic and now() may stand here", expression.span)
-    if not isinstance(found, Type):
-        raise NotConstant(found or "the operator does not fit these types", expression.span)
+            raise NotConstant("only literals, arithmetic and now() are allowed here", expression.span)
+    if found is None:
+        raise NotConstant("the operator does not accept these types", expression.span)
     return found
 
 
 def constant_value(expression: Expression) -> Value:
-    """The value; raises NotConstant, also where it varies or has none (division by zero)."""
+    """Return the value; raises NotConstant, also if the value depends on the clock or cannot be computed."""
     constant_type(expression)
     if depends_on_clock(expression):
         raise NotConstant("the value must be known when the ontology is defined", expression.span)
@@ -57,7 +58,7 @@ def constant_value(expression: Expression) -> Value:
 
 
 def depends_on_clock(expression: Expression) -> bool:
-    """Whether the value is known only at creation."""
+    """True if the value is known only when an element is created."""
     match expression:
         case Call(name=name, arguments=arguments):
             return name.lower() in _CLOCK_FUNCTIONS or any(map(depends_on_clock, arguments))
@@ -69,7 +70,7 @@ def depends_on_clock(expression: Expression) -> bool:
             return False
 
 
-def _is_usable(name: str) -> bool:
+def _is_allowed(name: str) -> bool:
     function = FUNCTIONS.get(name.lower())
     return (
         function is not None
@@ -78,12 +79,16 @@ def _is_usable(name: str) -> bool:
     )
 
 
-def _call_type(name: str, arguments: tuple[Expression, ...]) -> Type | str:
-    function = FUNCTIONS[name.lower()]
+def _call_type(call: Call) -> Type:
+    function = FUNCTIONS[call.name.lower()]
     low, high = function.arity
-    if len(arguments) < low or (high is not None and len(arguments) > high):
-        return f"{function.name}() does not take {len(arguments)} arguments"
-    return function.result_type(tuple(constant_type(argument) for argument in arguments))
+    count = len(call.arguments)
+    if count < low or (high is not None and count > high):
+        raise NotConstant(f"{function.name}() does not take {count} arguments", call.span)
+    try:
+        return function.result_type(tuple(constant_type(argument) for argument in call.arguments))
+    except ArgumentTypeError as error:
+        raise NotConstant(str(error), call.span) from None
 
 
 def _value(expression: Expression) -> Value:
@@ -104,7 +109,7 @@ def _value(expression: Expression) -> Value:
         case Call(name=name, arguments=arguments):
             return _call(name, [_value(argument) for argument in arguments])
         case _:
-            raise AssertionError(f"{expression} was not checked")
+            raise AssertionError(f"constant_type() does not accept {expression}")
 
 
 def _call(name: str, values: list[Value]) -> Value:

@@ -1,26 +1,25 @@
-"""Which values a declared type takes, and the few that are converted on the way in (spec/language.md §2.1.2)."""
+"""Which values may be stored in an attribute of a declared type, and how an Int is converted before it is stored.
+
+docs/reference/language/lexical.md#values lists the conversions.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Callable
-from datetime import datetime, timedelta
 
 from vedette.language.types import Type
+from vedette.language.value_kinds import CLASS_BY_KIND
 from vedette.values import Value, duration_from_ms, timestamp_from_ms
 
-__all__ = ["NotConvertible", "assignable", "convert", "int_converter", "members_of", "python_classes"]
+__all__ = [
+    "NotConvertible",
+    "convert",
+    "int_converter",
+    "is_assignable",
+    "is_constant_assignable",
+    "python_classes",
+]
 
-_CLASSES: dict[str, type] = {
-    "String": str,
-    "Int": int,
-    "Float": float,
-    "Bool": bool,
-    "Timestamp": datetime,
-    "Duration": timedelta,
-    "ID": str,
-    "Node": str,
-    "Edge": str,
-}
 _FROM_INT: dict[str, Callable[[int], Value]] = {
     "Float": float,
     "Timestamp": timestamp_from_ms,
@@ -30,26 +29,25 @@ _TEXT_LIKE = frozenset({"String", "ID"})
 
 
 class NotConvertible(ValueError):
-    """The value is not one of the type."""
-
-
-def members_of(type_: Type) -> tuple[Type, ...]:
-    return type_.members if type_.kind == "Union" else (type_,)
+    """The value is not of the type, and no conversion applies."""
 
 
 def python_classes(type_: Type) -> tuple[type, ...]:
-    """The Python classes of the values that need no conversion."""
-    return tuple(dict.fromkeys(_CLASSES[member.kind] for member in members_of(type_)))
+    """Return the classes of the values that need no conversion."""
+    return tuple(dict.fromkeys(CLASS_BY_KIND[member.kind] for member in type_.alternatives))
 
 
 def int_converter(type_: Type) -> Callable[[int], Value] | None:
-    """How an Int becomes a value of the type, when it is none already; milliseconds for timestamps and durations."""
-    kinds = [member.kind for member in members_of(type_)]
+    """Return the function that converts an Int to the type; None if the type contains Int or no conversion applies.
+
+    For timestamps and durations the Int is a number of milliseconds.
+    """
+    kinds = [member.kind for member in type_.alternatives]
     return None if "Int" in kinds else next((_FROM_INT[kind] for kind in kinds if kind in _FROM_INT), None)
 
 
 def convert(value: Value, type_: Type) -> Value:
-    """The value as an attribute of the type stores it; raises Unfit."""
+    """Return the value as an attribute of the type stores it; raises NotConvertible."""
     if type(value) in python_classes(type_):
         return value
     convert = int_converter(type_)
@@ -61,15 +59,36 @@ def convert(value: Value, type_: Type) -> Value:
         raise NotConvertible from None
 
 
-def assignable(source: Type, target: Type) -> bool:
-    """Whether values of the static type `source` may be stored where `target` is declared; of a union one may do."""
+def is_assignable(source: Type, target: Type) -> bool:
+    """True if a statement may store a value of the static type `source` in an attribute declared as `target`.
+
+    A String may be the id of a reference. For Any and unions the validator checks the value at run time.
+    """
+    if source == target or source.kind in ("Any", "Null") or target.kind == "Any":
+        return True
+    if source.kind == "Union":
+        return any(is_assignable(member, target) for member in source.members)
+    if target.kind == "Union":
+        return any(is_assignable(source, member) for member in target.members)
+    if target.is_reference or target.kind == "ID":
+        return source.is_reference or source.kind in ("ID", "String")
+    if source.kind == "Int":
+        return target.kind in _FROM_INT
+    return source.kind == target.kind
+
+
+def is_constant_assignable(source: Type, target: Type) -> bool:
+    """True if a constant of type `source` may be the default of an attribute declared as `target`.
+
+    Unlike in `is_assignable`, a String is not taken for the id of a reference: a default cannot name an element.
+    """
     if source.kind in ("Any", "Null"):
         return True
-    wanted = {member.kind for member in members_of(target)}
-    return any(_takes(wanted, member.kind) for member in members_of(source))
+    kinds = {member.kind for member in target.alternatives}
+    return any(_accepts_constant(kinds, member.kind) for member in source.alternatives)
 
 
-def _takes(wanted: set[str], kind: str) -> bool:
+def _accepts_constant(kinds: set[str], kind: str) -> bool:
     if kind == "Int":
-        return bool(wanted & {"Int", *_FROM_INT})
-    return bool(wanted & _TEXT_LIKE) if kind in _TEXT_LIKE else kind in wanted
+        return bool(kinds & {"Int", *_FROM_INT})
+    return bool(kinds & _TEXT_LIKE) if kind in _TEXT_LIKE else kind in kinds

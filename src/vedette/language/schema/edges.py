@@ -108,7 +108,7 @@ class _EdgeBuilder:
         return tuple(found.values())
 
     def _check_parameter(self, name: str, resolved: DeclaredType, span: Span) -> None:
-        members = resolved.type.members if resolved.type.kind == "Union" else (resolved.type,)
+        members = resolved.type.alternatives
         if resolved.type.kind == "Any":
             return
         if not all(member.is_reference for member in members):

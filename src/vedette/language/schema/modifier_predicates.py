@@ -11,7 +11,7 @@ from typing import Any, NamedTuple, cast
 
 from vedette.language.functions.formats import FORMATS
 from vedette.language.schema.constant_expressions import constant_value
-from vedette.language.schema.conversion import NotConvertible, convert, members_of
+from vedette.language.schema.conversion import NotConvertible, convert
 from vedette.language.schema.regex_automaton import MAX_TEXT_CHARACTERS, compile_regex
 from vedette.language.syntax.declarations import Modifier
 from vedette.language.syntax.expressions import Expression
@@ -58,7 +58,7 @@ _BOUNDS: dict[str, tuple[Callable[[Any], Callable[[Any], bool]], str]] = {
 
 def compile_predicate(modifier: Modifier, type_: Type) -> ValuePredicate:
     """The predicate of one modifier on values of the type; raises UnfitModifier."""
-    kinds = {member.kind for member in members_of(type_)}
+    kinds = {member.kind for member in type_.alternatives}
     if not kinds <= KINDS_BY_MODIFIER[modifier.name]:
         legal = ", ".join(sorted(KINDS_BY_MODIFIER[modifier.name]))
         raise InvalidModifier(f"[{modifier.name}] is for {legal}, not for {describe(type_)}")

@@ -1,7 +1,7 @@
-"""What a value must be before it may be stored in an attribute: its type, null, and the value modifiers.
+"""Check and convert a value before it is stored in an attribute: type, null and value modifiers.
 
-A check is compiled once per attribute and runs for every value that SPAWN, LINK and SET write, so the common case comes
-first: the class is the expected one and there is nothing more to ask.
+A validator is compiled once per attribute and runs for every value that SPAWN, LINK and SET write. It therefore tests
+the most common case first: the value has the expected class, and the attribute has no modifiers.
 """
 
 from __future__ import annotations
@@ -17,38 +17,34 @@ from vedette.language.types import describe
 from vedette.language.value_kinds import format_for_error, kind_of_value
 from vedette.values import Value
 
-__all__ = ["Validator", "compile_validator", "missing_required"]
+__all__ = ["Validator", "compile_validator"]
 
 Validator: TypeAlias = Callable[[Value], Value]
+"""From the value that a statement sets to the value to store."""
 
 
 def compile_validator(attribute: AttributeType, owner: str | None = None) -> Validator:
-    """A validator: takes the value that a statement sets, returns the value to store.
+    """Compile the validator of an attribute.
 
-    Converts Int to Float, Timestamp or Duration where declared. Raises AnalysisError E2003 (type), ConstraintViolation
-    E3002 (null for a required attribute), E3013 (null for another non-optional one), E3005 range, E3006 in,
-    E3007 length, E3008 match, E3009 format. A reference is only checked to be an id (`str`): the graph looks at the
-    target. `owner` is the type that errors name, by default the declaring one. An attribute that is left out is not
-    the business of the validator: the graph takes the default or null, or raises `missing_required`.
+    It converts Int to Float, Timestamp or Duration where declared. It raises AnalysisError E2003 (type) and
+    ConstraintViolation E3002 (null for a required attribute), E3013 (null for another attribute that is not optional),
+    E3005 range, E3006 in, E3007 length, E3008 match, E3009 format. For a reference it only checks that the value is an
+    id (`str`); the graph checks the target. `owner` is the type that errors name, by default the declaring type.
     """
-    place = _AttributeErrors(attribute, owner or attribute.declared_in)
+    errors = _AttributeErrors(attribute, owner or attribute.declared_in)
     classes, convert = python_classes(attribute.type), int_converter(attribute.type)
-    tests = tuple(compile_predicate(modifier, attribute.type) for modifier in attribute.value_modifiers)
+    predicates = tuple(compile_predicate(modifier, attribute.type) for modifier in attribute.value_modifiers)
+    convert_or_fail = _convert_or_fail(convert, errors)
     accept = (
-        _one_class(classes, convert, place) if len(classes) == 1 else _classes_of(classes, convert, place)
+        _check_class(classes[0], convert_or_fail)
+        if len(classes) == 1
+        else _check_classes(classes, convert_or_fail)
     )
-    return _with_tests(accept, tests, place) if tests else accept
-
-
-def missing_required(attribute: AttributeType, owner: str | None = None) -> ConstraintViolation:
-    """E3002 for a required attribute without a default that SPAWN or LINK leaves out."""
-    return _AttributeErrors(attribute, owner or attribute.declared_in).violation(
-        "E3002", "is required: give it a value", None
-    )
+    return _check_predicates(accept, predicates, errors) if predicates else accept
 
 
 class _AttributeErrors:
-    """Which attribute an error is about."""
+    """Builds the errors about one attribute."""
 
     __slots__ = ("attribute", "owner")
 
@@ -64,18 +60,18 @@ class _AttributeErrors:
         )
 
     def mismatch(self, value: Value) -> AnalysisError:
-        """A value of a wrong type."""
+        """Return the error for a value of the wrong type."""
         name, expected = self.attribute.name, describe(self.attribute.type)
         text = (
             f"attribute '{name}' of type '{self.owner}' is declared {expected}, "
             f"not {kind_of_value(value)}: {format_for_error(value)} does not fit"
         )
-        raise AnalysisError(
+        return AnalysisError(
             "E2003", text, fields={"type": self.owner, "attribute": name, "value": format_for_error(value)}
         )
 
-    def null(self) -> None:
-        """Null where it is legal; raises where it is not."""
+    def check_null(self) -> None:
+        """Raise if the attribute must not be null."""
         if self.attribute.optional:
             return
         if self.attribute.required:
@@ -84,55 +80,48 @@ class _AttributeErrors:
         raise self.violation("E3013", f"cannot be null: it is declared {declared}, not {declared}?", None)
 
 
-def _one_class(
-    classes: tuple[type, ...], convert: Callable[[int], Value] | None, place: _AttributeErrors
-) -> Validator:
-    expected = classes[0]
-    other = _convert_or_fail(convert, place)
-
+def _check_class(expected: type, convert_or_fail: Validator) -> Validator:
     def check(value: Value) -> Value:
-        return value if value.__class__ is expected else other(value)
+        return value if value.__class__ is expected else convert_or_fail(value)
 
     return check
 
 
-def _classes_of(
-    classes: tuple[type, ...], convert: Callable[[int], Value] | None, place: _AttributeErrors
-) -> Validator:
-    other = _convert_or_fail(convert, place)
-
+def _check_classes(expected: tuple[type, ...], convert_or_fail: Validator) -> Validator:
     def check(value: Value) -> Value:
-        return value if value.__class__ in classes else other(value)
+        return value if value.__class__ in expected else convert_or_fail(value)
 
     return check
 
 
-def _convert_or_fail(convert: Callable[[int], Value] | None, place: _AttributeErrors) -> Validator:
-    """What happens to a value that is not of an expected class: null, an Int to convert, or an error."""
+def _convert_or_fail(convert: Callable[[int], Value] | None, errors: _AttributeErrors) -> Validator:
+    """Return the validator of values that do not have an expected class: null, an Int to convert, or an error."""
 
-    def other(value: Value) -> Value:
+    def convert_or_fail(value: Value) -> Value:
         if value is None:
-            place.null()
+            errors.check_null()
             return None
         if convert is not None and type(value) is int:
             try:
                 return convert(value)
             except OverflowError:
-                raise place.mismatch(value) from None
-        raise place.mismatch(value)
+                raise errors.mismatch(value) from None
+        raise errors.mismatch(value)
 
-    return other
+    return convert_or_fail
 
 
-def _with_tests(accept: Validator, tests: tuple[ValuePredicate, ...], place: _AttributeErrors) -> Validator:
-    """Value modifiers skip null."""
+def _check_predicates(
+    accept: Validator, predicates: tuple[ValuePredicate, ...], errors: _AttributeErrors
+) -> Validator:
+    """Value modifiers are not applied to null."""
 
     def check(value: Value) -> Value:
         value = accept(value)
         if value is not None:
-            for code, passes, wanted in tests:
+            for code, passes, requirement in predicates:
                 if not passes(value):
-                    raise place.violation(code, f"{wanted}, not {format_for_error(value)}", value)
+                    raise errors.violation(code, f"{requirement}, not {format_for_error(value)}", value)
         return value
 
     return check

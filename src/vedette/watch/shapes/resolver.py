@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, replace
 
+from vedette.language.functions.registry import Function
 from vedette.language.resolve import tree as resolved
 from vedette.language.resolve.patterns import PatternResolver
 from vedette.language.resolve.scope import QUERY_SITE, AnalysisContext, ExpressionSite, Scope
@@ -68,8 +69,8 @@ class WatchResolver(PatternResolver):
             self.session_values.append(capture)
         return ConstantRef(len(self.analysis.constant_types) + self.session_values.index(capture), type_)
 
-    def _reference(self, reference: syntax.IdReference, scope: Scope) -> ResolvedExpression:
-        found = super()._reference(reference, scope)
+    def resolve_id_reference(self, reference: syntax.IdReference, scope: Scope) -> ResolvedExpression:
+        found = super().resolve_id_reference(reference, scope)
         if isinstance(found, resolved.ElementReference):
             if isinstance(found.name, ConstantRef):
                 return ConstantRef(found.name.index, ID)
@@ -78,16 +79,16 @@ class WatchResolver(PatternResolver):
             return self._capture(SessionValue(found.name), node_type())
         return found
 
-    def _context(self, name: str, call: syntax.Call) -> ResolvedExpression:
-        found = super()._context(name, call)
+    def resolve_context_function(self, function: Function, call: syntax.Call) -> ResolvedExpression:
+        found = super().resolve_context_function(function, call)
         if isinstance(found, resolved.ContextFunction) and found.name in _SESSION_FUNCTIONS:
             return self._capture(SessionValue(found.name), found.type)
         return found
 
-    def _target(
+    def resolve_edge_target(
         self, target: syntax.EdgeTarget, type_: Type, scope: Scope, into: list[resolved.ResolvedPart]
     ) -> int | ResolvedExpression | None:
-        found = super()._target(target, type_, scope, into)
+        found = super().resolve_edge_target(target, type_, scope, into)
         if not isinstance(found, ConstantRef) or not self._in_top_pattern:
             return found
         slot = self.analysis.allocate_register()

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from tests.unit.language.schema.schema_cases import define_all
 from vedette.errors import AnalysisError, ConstraintViolation, VedetteError
 from vedette.language.schema.model import AttributeType
-from vedette.language.schema.validator import compile_validator, missing_required
+from vedette.language.schema.validator import compile_validator
 from vedette.values import INT_MAX, Value
 
 EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
@@ -154,14 +154,6 @@ def test_the_error_names_the_type_at_hand_and_shortens_the_value():
         check("x" * 500)
     assert "of type 'Sub'" in caught.value.text
     assert len(caught.value.text) < 200
-
-
-def test_a_required_attribute_that_is_left_out():
-    error = missing_required(attribute("Int [required]"))
-    assert (
-        str(error)
-        == "constraint violation: E3002 REQUIRED: attribute 'a' of type 'T' is required: give it a value"
-    )
 
 
 VALUES = st.one_of(
