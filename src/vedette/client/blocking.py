@@ -14,11 +14,10 @@ from typing import Any, Self, TypeVar
 
 from vedette.change import Event
 from vedette.client.connection import Token
-from vedette.client.job import DeliveredJob
-from vedette.client.jobs import JobFeed
+from vedette.client.decode import session_closed
+from vedette.client.jobs import DeliveredJob, JobFeed
 from vedette.client.session import RemoteSession, connect
 from vedette.client.watch import RemoteWatch
-from vedette.client.wire_errors import session_closed
 from vedette.engine.context.result import Result
 from vedette.errors import VedetteError
 

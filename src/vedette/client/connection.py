@@ -1,4 +1,7 @@
-"""The address of a server, its TLS settings, and authentication."""
+"""Connects to a server: address, TLS settings, authentication, and the delay before the next attempt.
+
+The backoff is written here because whether to reconnect depends on the close code, which retry libraries do not know.
+"""
 
 from __future__ import annotations
 
@@ -6,6 +9,8 @@ import asyncio
 import inspect
 import ssl
 from collections.abc import Awaitable, Callable
+from dataclasses import dataclass
+from random import Random
 from typing import Any
 from urllib.parse import urlsplit, urlunsplit
 
@@ -14,10 +19,10 @@ from websockets.asyncio.client import ClientConnection, unix_connect
 from websockets.asyncio.client import connect as open_socket
 from websockets.exceptions import ConnectionClosed
 
-from vedette.client.wire_errors import decode_error
+from vedette.client.decode import decode_error
 from vedette.errors import GatewayError
 
-__all__ = ["Endpoint", "Token", "send_message"]
+__all__ = ["Backoff", "Endpoint", "Token", "send_message"]
 
 Token = str | Callable[[], str | Awaitable[str]]
 """A token, or a function that returns one; it is called before every connection."""
@@ -94,3 +99,22 @@ def _endpoint_url(url: str) -> str:
     if parts.scheme not in ("ws", "wss") or not parts.hostname:
         raise GatewayError("E4003", f"{url!r} is not a valid address: use ws://host:7707 or wss://host:7707")
     return urlunsplit(parts._replace(path=PATH if parts.path in ("", "/") else parts.path))
+
+
+@dataclass(slots=True)
+class Backoff:
+    """Full jitter: a random delay between 0 and a bound that doubles with each try."""
+
+    random: Random
+    base_seconds: float = 0.2
+    cap_seconds: float = 15.0
+    tries: int = 0
+
+    def next_delay(self) -> float:
+        """Return the delay before the next try, in seconds."""
+        bound = min(self.cap_seconds, self.base_seconds * 2 ** min(self.tries, 16))
+        self.tries += 1
+        return self.random.uniform(0, bound)
+
+    def reset(self) -> None:
+        self.tries = 0

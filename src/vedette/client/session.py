@@ -18,19 +18,17 @@ import msgspec
 from websockets.asyncio.client import ClientConnection
 from websockets.exceptions import ConnectionClosed, InvalidHandshake, InvalidStatus
 
-from vedette.client.backoff import Backoff
-from vedette.client.connection import Endpoint, Token, send_message
-from vedette.client.decode import param_to_wire, result_from_wire
+from vedette.client.connection import Backoff, Endpoint, Token, send_message
+from vedette.client.decode import decode_error, decode_notice, param_to_wire, result_from_wire, session_closed
 from vedette.client.jobs import JobFeed, RemoteJob
 from vedette.client.sequence import SequenceCheck
 from vedette.client.watch import RemoteWatch
-from vedette.client.wire_errors import decode_error, decode_notice, session_closed
 from vedette.clock import system_random
 from vedette.engine.context.result import Result
 from vedette.engine.session.session import merge_parameters
 from vedette.errors import FilterError, GatewayError, VedetteError
 from vedette.gateway.wire.close_codes import may_reconnect, needs_credentials
-from vedette.gateway.wire.unknown_fields import QUERY_KEYS
+from vedette.gateway.wire.messages import QUERY_KEYS
 
 __all__ = ["RemoteSession", "connect"]
 

@@ -27,7 +27,7 @@ from vedette.gateway.server.listener import GatewayServer, max_sockets
 from vedette.gateway.server.router import ConnectionRouter
 from vedette.gateway.server.tls import make_tls_context
 from vedette.gateway.wire import broker_link as link
-from vedette.gateway.wire.port import CONGESTED_BYTES
+from vedette.gateway.wire.broker_link import CONGESTED_BYTES
 from vedette.gateway.wire.resume_token import TokenSigner
 from vedette.subscriptions.registry.registry import REGISTRY_FILE, Quotas
 from vedette.transport.ingest_messages import Complete, Deliver, Status

@@ -15,9 +15,8 @@ from websockets.protocol import Protocol, Side
 
 from vedette.gateway.limits import GatewayLimits
 from vedette.gateway.server.listener import GatewayServer
-from vedette.gateway.server.outbound import OutboundFrame
+from vedette.gateway.server.outbound import OutboundFrame, WriteBatcher
 from vedette.gateway.server.websocket import PATH, WebSocketConnection
-from vedette.gateway.server.write_batcher import WriteBatcher
 from vedette.testing import ManualClock
 
 HANDSHAKE = (

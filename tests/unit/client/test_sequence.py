@@ -7,9 +7,9 @@ from random import Random
 from hypothesis import given
 from hypothesis import strategies as st
 
-from vedette.client.backoff import Backoff
+from vedette.client.connection import Backoff
+from vedette.client.decode import decode_error
 from vedette.client.sequence import SequenceCheck, SequenceTracker
-from vedette.client.wire_errors import decode_error
 from vedette.errors import AnalysisError, FilterError, GatewayError
 from vedette.gateway.wire.messages import error_payload
 

@@ -9,7 +9,7 @@ from typing import Any
 from vedette.gateway.broker.engine_thread import EngineThread
 from vedette.gateway.service import LoopPort
 from vedette.gateway.wire import broker_link as link
-from vedette.gateway.wire.port import CONGESTED_BYTES
+from vedette.gateway.wire.broker_link import CONGESTED_BYTES
 
 
 def told(seq: int, size: int = 1) -> link.StreamEvent:

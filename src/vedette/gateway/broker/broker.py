@@ -29,9 +29,9 @@ from vedette.gateway.streams.client import Client
 from vedette.gateway.streams.stream import NodeTypeWatch, Stream, WatchStream
 from vedette.gateway.streams.tenant import Tenant
 from vedette.gateway.wire import broker_link as link
+from vedette.gateway.wire.broker_link import Port
 from vedette.gateway.wire.close_codes import CloseCode
 from vedette.gateway.wire.messages import MessageError, encode_message, error_payload
-from vedette.gateway.wire.port import Port
 from vedette.gateway.wire.resume_token import TokenSigner
 
 __all__ = ["Broker", "Client"]

@@ -10,8 +10,7 @@ from typing import Any
 
 from vedette.clock import SystemClock
 from vedette.gateway.broker.broker import Broker
-from vedette.gateway.wire.broker_link import AckEvents
-from vedette.gateway.wire.port import Port
+from vedette.gateway.wire.broker_link import AckEvents, Port
 
 __all__ = ["EngineThread"]
 

@@ -12,8 +12,7 @@ import msgspec
 
 from vedette.gateway.broker.engine_thread import EngineThread
 from vedette.gateway.wire import broker_link as link
-from vedette.gateway.wire.broker_link import LINK_VERSION, decode_batch, encode_frames
-from vedette.gateway.wire.port import CONGESTED_BYTES
+from vedette.gateway.wire.broker_link import CONGESTED_BYTES, LINK_VERSION, decode_batch, encode_frames
 from vedette.transport.unix_socket import remove_stale_socket, restrict_to_owner
 
 __all__ = ["MAX_FRAME_BYTES", "FrameReader", "StallDetector", "WorkerLinks", "WorkerPort"]

@@ -34,7 +34,7 @@ from vedette.gateway.wire import messages, validation
 from vedette.gateway.wire.close_codes import CloseCode
 from vedette.gateway.wire.counters import Counters
 from vedette.gateway.wire.messages import Message, MessageError, decode_message, encode_message
-from vedette.gateway.wire.unknown_fields import add_ignored_fields
+from vedette.gateway.wire.validation import add_ignored_fields
 from vedette.values import timestamp_to_text
 
 __all__ = ["MESSAGES", "Connection", "Sink", "State"]

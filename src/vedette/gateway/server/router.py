@@ -16,9 +16,8 @@ from vedette.gateway.limits import GatewayLimits
 from vedette.gateway.server.auth import Authority
 from vedette.gateway.server.backpressure import Load, LoadMonitor, RequestBudget
 from vedette.gateway.server.connection import Connection, Sink
-from vedette.gateway.server.outbound import FrameBatch, OutboundFrame
+from vedette.gateway.server.outbound import FrameBatch, OutboundFrame, WriteBatcher
 from vedette.gateway.server.subscription import HoldReason, Subscription
-from vedette.gateway.server.write_batcher import WriteBatcher
 from vedette.gateway.wire import broker_link as link
 from vedette.gateway.wire.close_codes import CloseCode
 from vedette.gateway.wire.counters import Counters, LatencyHistogram

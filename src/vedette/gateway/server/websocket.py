@@ -2,7 +2,7 @@
 
 This `asyncio.Protocol` moves bytes between the transport and websockets' sans-I/O protocol, which parses frames. A
 message for many receivers is framed once (`outbound.py`) and written to each transport; nothing is awaited per
-receiver. In a large batch, each socket gets its frames in one write (`write_batcher.py`). The transport's write buffer
+receiver. In a large batch, each socket gets its frames in one write (`WriteBatcher`). The transport's write buffer
 is the client's outbox, and its limits are the outbox's high and low marks.
 """
 

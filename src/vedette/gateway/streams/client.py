@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 from vedette.engine.session.session import Session
 from vedette.gateway.streams.tenant import Tenant
 from vedette.gateway.wire import broker_link as link
-from vedette.gateway.wire.port import Port
+from vedette.gateway.wire.broker_link import Port
 
 if TYPE_CHECKING:
     from vedette.gateway.streams.stream import Stream

@@ -29,7 +29,7 @@ from vedette.values import timestamp_to_ms
 if TYPE_CHECKING:
     from vedette.gateway.broker.broker import Client
     from vedette.gateway.streams.tenant import Tenant
-    from vedette.gateway.wire.port import Port
+    from vedette.gateway.wire.broker_link import Port
 
 __all__ = ["FilterStream", "NodeTypeWatch", "Stream", "WatchStream"]
 

@@ -9,13 +9,14 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable
-from typing import Any
+from typing import Any, Protocol
 
 import msgspec
 
 from vedette.gateway.wire.counters import Counters
 
 __all__ = [
+    "CONGESTED_BYTES",
     "LINK_VERSION",
     "AckEvents",
     "BrokerRecord",
@@ -30,6 +31,7 @@ __all__ = [
     "ManageRequest",
     "Notice",
     "OpenConnection",
+    "Port",
     "ReplayRequest",
     "ReplayedEvents",
     "Reply",
@@ -371,3 +373,20 @@ def payload_bytes(record: Any) -> int:
 def decode_batch(body: bytes, *, from_gateway: bool) -> list[Any]:
     """Decode the records of a frame. Raise msgspec.MsgspecError if it is invalid."""
     return list(_requests.decode(body) if from_gateway else _records.decode(body))
+
+
+CONGESTED_BYTES = 33_554_432
+"""Unsent bytes above which a gateway counts as congested."""
+
+
+class Port(Protocol):
+    """One gateway. `send` is called on the engine thread and does not block."""
+
+    def send(self, records: list[Any]) -> None: ...
+
+    @property
+    def congested(self) -> bool:
+        """True if many bytes are unsent. Large replies then wait; other records are still sent."""
+        ...
+
+    def __hash__(self) -> int: ...

@@ -18,6 +18,7 @@ from vedette.values import duration_from_ms, duration_to_ms, timestamp_from_text
 
 __all__ = [
     "MESSAGE_TYPES",
+    "QUERY_KEYS",
     "VERSION",
     "Ack",
     "Auth",
@@ -44,6 +45,8 @@ __all__ = [
 VERSION = 1
 MAX_NESTING = 32
 """Maximum nesting of lists and objects in parameters and queries."""
+QUERY_KEYS = frozenset({"collection", "filters", "filter", "orderBy", "limit", "startAfter", "showDeleted"})
+"""Keys of a `query` that the server reads."""
 MAX_ID_CHARS = 256
 """Maximum length of a message id or subscription id."""
 

@@ -1,13 +1,28 @@
-"""Converts client messages to broker requests and checks what the message types cannot express."""
+"""Converts client messages to broker requests and checks what the message types cannot express.
+
+Unknown keys of a subscribe message are ignored, and the acknowledgement lists them. A client may be newer than the
+server, so an unknown key is not an error. It may also be a typo: a misspelled `filters` would match everything.
+"""
 
 from __future__ import annotations
 
+from typing import Any
+
+import msgspec
+
 from vedette.gateway.wire import broker_link as link
 from vedette.gateway.wire import messages
-from vedette.gateway.wire.messages import Message, MessageError
-from vedette.gateway.wire.unknown_fields import drop_unknown_fields
+from vedette.gateway.wire.messages import QUERY_KEYS, Message, MessageError, Subscribe, encode
 
-__all__ = ["check_subscribe", "execute_request", "manage_request", "resume_request", "settle_request"]
+__all__ = [
+    "add_ignored_fields",
+    "check_subscribe",
+    "drop_unknown_fields",
+    "execute_request",
+    "manage_request",
+    "resume_request",
+    "settle_request",
+]
 
 _MAX_EVENTS = 100_000
 _MAX_SPAN_MS = 10**12
@@ -97,3 +112,44 @@ def manage_request(conn: int, msg: Message) -> link.ManageRequest:
         options=payload.options,
         limit=payload.limit,
     )
+
+
+_ITEM_KEYS = {"filters": frozenset({"field", "op", "value"}), "orderBy": frozenset({"field", "direction"})}
+_MAX_NAMES = 16
+_MAX_NAME_CHARS = 80
+"""Characters of a name that are echoed."""
+
+
+def drop_unknown_fields(msg: Message) -> tuple[Subscribe, tuple[str, ...]]:
+    """Return the subscribe payload without unknown query keys, and the names of all ignored keys."""
+    payload: Subscribe = msg.payload
+    ignored = list(msg.unknown_fields)
+    if payload.query is not None:
+        payload = msgspec.structs.replace(
+            payload, query=_drop_unknown(payload.query, QUERY_KEYS, "query", ignored)
+        )
+    return payload, tuple(name[:_MAX_NAME_CHARS] for name in ignored[:_MAX_NAMES])
+
+
+def _drop_unknown(
+    record: dict[str, Any], keys: frozenset[str], where: str, ignored: list[str]
+) -> dict[str, Any]:
+    ignored += [f"{where}.{name}" for name in record if name not in keys]
+    known = {name: value for name, value in record.items() if name in keys}
+    for name, inner in _ITEM_KEYS.items() if keys is QUERY_KEYS else ():
+        if isinstance(items := known.get(name), list):
+            known[name] = [
+                _drop_unknown(item, inner, f"{where}.{name}[{number}]", ignored)
+                if isinstance(item, dict)
+                else item
+                for number, item in enumerate(items)
+            ]
+    return known
+
+
+def add_ignored_fields(acknowledgement: bytes, ignored: tuple[str, ...]) -> bytes:
+    """Add the ignored keys to a `subscribe_ack`."""
+    message = msgspec.json.decode(acknowledgement)
+    if message["type"] == "subscribe_ack":  # a resume with the same id has no payload for them
+        message["payload"]["ignored"] = ignored
+    return encode(message)

@@ -15,9 +15,9 @@ from vedette.gateway.limits import GatewayLimits
 from vedette.gateway.server import router as switchboard
 from vedette.gateway.server.auth import LoopbackAuthenticator
 from vedette.gateway.server.listener import GatewayServer
+from vedette.gateway.server.outbound import MAX_HELD_BYTES
 from vedette.gateway.server.router import MAX_UNBATCHED_RUNS, ConnectionRouter
 from vedette.gateway.server.websocket import WebSocketConnection
-from vedette.gateway.server.write_batcher import MAX_HELD_BYTES
 from vedette.gateway.wire import broker_link as link
 from vedette.gateway.wire.close_codes import CloseCode
 from vedette.testing import ManualClock
