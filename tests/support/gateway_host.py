@@ -14,7 +14,7 @@ from dataclasses import replace
 from pathlib import Path
 from threading import Event as Flag
 from threading import Thread
-from typing import Any
+from typing import Any, NamedTuple
 
 import vedette
 from vedette.change import Event
@@ -23,9 +23,9 @@ from vedette.clock import SystemClock
 from vedette.engine.context.result import Result
 from vedette.engine.data_directory import Vedette
 from vedette.errors import GatewayError
-from vedette.gateway.broker.broker import Client
 from vedette.gateway.server.auth import AuthError, Grant
 from vedette.gateway.service import GatewayService
+from vedette.gateway.streams.client import Client
 from vedette.testing.stories.embedded_host import EmbeddedHost
 from vedette.testing.stories.host import HostSession, HostWatch
 from vedette.values import timestamp_from_text
@@ -70,6 +70,12 @@ class _ByName:
         return Grant(tenant=database, actor=token or None, is_system=not token)
 
 
+class _Work(NamedTuple):
+    """An event for the engine thread that runs a function of a test."""
+
+    run: Callable[[], None]
+
+
 class GatewayHost(EmbeddedHost):
     """How its sessions watch: `pushed` what there is, as it comes, each watch one's own; `shared` like browsers, so
     that equal watches are one; `pulled` when the story asks, as inside a program."""
@@ -87,6 +93,16 @@ class GatewayHost(EmbeddedHost):
 
     async def _listen(self, home: Vedette) -> GatewayService:
         service = GatewayService(home, directory=self._directory, authority=_ByName(), clock=SystemClock())
+        broker = service.engine.broker
+        handle = broker.handle_event
+
+        def handle_or_run(event: Any) -> None:
+            if isinstance(event, _Work):
+                event.run()
+            else:
+                handle(event)
+
+        broker.handle_event = handle_or_run  # type: ignore[method-assign]
         self._port = await service.start(port=0)
         return service
 
@@ -109,7 +125,7 @@ class GatewayHost(EmbeddedHost):
                 found.append((None, error))
             done.set()
 
-        self._service.engine.post_event(act)
+        self._service.engine.post_event(_Work(act))
         assert done.wait(PATIENCE)
         result, error = found[0]
         if error is not None:
@@ -133,7 +149,7 @@ class GatewayHost(EmbeddedHost):
         return session
 
     def _clients(self) -> list[Client]:
-        return list(self.on_engine(lambda: list(self._service.engine.broker.clients.values())))
+        return list(self.on_engine(lambda: list(self._service.engine.broker.subscriptions.clients.values())))
 
     def gone(self, client: Client) -> None:
         """Wait until the engine knows that a connection has ended."""
@@ -183,8 +199,7 @@ class _WireSession:
         self.over = False
 
     def engine_session(self) -> Any:
-        broker = self._host._service.engine.broker
-        return self._host.on_engine(lambda: broker.session_of(self._client))
+        return self._host.on_engine(self._client.own_session)
 
     @property
     def bindings(self) -> Mapping[str, str]:

@@ -214,7 +214,9 @@ class RemoteSession:
             try:
                 await self.send(type, payload)
             except VedetteError:
-                log.debug("The connection broke before a message was sent", extra={"action": "client.late"})
+                log.debug(
+                    "The connection broke before a message was sent", extra={"action": "client.send_failed"}
+                )
 
         task = asyncio.get_running_loop().create_task(send())
         self._send_tasks.add(task)
@@ -264,7 +266,9 @@ class RemoteSession:
             try:
                 await send_message(socket, message)
             except GatewayError:
-                log.debug("The connection broke; the request is sent again", extra={"action": "client.late"})
+                log.debug(
+                    "The connection broke; the request is sent again", extra={"action": "client.send_failed"}
+                )
 
         task = asyncio.get_running_loop().create_task(send())
         self._send_tasks.add(task)
@@ -384,7 +388,7 @@ class RemoteSession:
                 log.warning(
                     "Events of subscription %s are missing; resuming after the last one received",
                     sub,
-                    extra={"action": "client.hole", "sub": sub},
+                    extra={"action": "client.gap", "sub": sub},
                 )
                 self._send_subscribe(watch)  # from the last event received
 

@@ -17,11 +17,7 @@ from prometheus_client.core import (
 )
 
 from vedette.control.status import pipeline_metrics, read_figures
-from vedette.gateway.broker.engine_thread import EngineThread
-from vedette.gateway.collections.broker import CollectionBroker
-from vedette.gateway.service import GatewayService
-from vedette.gateway.streams.tenant import Tenant
-from vedette.gateway.wire import broker_link as link
+from vedette.gateway.service import CollectionStats, DatabaseStats, GatewayService, ServiceStats
 from vedette.gateway.wire.broker_link import GatewayStats
 from vedette.gateway.wire.counters import DELAY_BOUNDS, LatencyHistogram
 
@@ -52,57 +48,54 @@ def _without_names(metrics: Iterator[Metric]) -> Iterator[Metric]:
     )
 
 
-def _collection_metrics(broker: CollectionBroker) -> Iterator[Metric]:
+def _collection_metrics(stats: CollectionStats) -> Iterator[Metric]:
     yield GaugeMetricFamily(
-        "vedette_collection_streams", "Subscriptions registered with the pipeline", value=broker.streams
+        "vedette_collection_streams", "Subscriptions registered with the pipeline", value=stats.streams
     )
     yield CounterMetricFamily(
-        "vedette_collection_events", "Events of external collections", value=broker.events
+        "vedette_collection_events", "Events of external collections", value=stats.events
     )
     yield CounterMetricFamily(
-        "vedette_collection_resyncs", "Collection streams that had to resync", value=broker.resyncs
+        "vedette_collection_resyncs", "Collection streams that had to resync", value=stats.resyncs
     )
 
 
-def _engine_metrics(engine: EngineThread) -> Iterator[Metric]:
-    broker = engine.broker
-    yield GaugeMetricFamily("vedette_inbox_requests", "Requests queued for the engine", value=engine.waiting)
-    yield GaugeMetricFamily("vedette_streams", "Watches behind all subscriptions", value=broker.streams)
-    yield CounterMetricFamily("vedette_events", "Events of all streams", value=broker.events)
+def _engine_metrics(stats: ServiceStats) -> Iterator[Metric]:
+    yield GaugeMetricFamily(
+        "vedette_inbox_requests", "Requests queued for the engine", value=stats.inbox_requests
+    )
+    yield GaugeMetricFamily("vedette_streams", "Watches behind all subscriptions", value=stats.streams)
+    yield CounterMetricFamily("vedette_events", "Events of all streams", value=stats.events)
     resumes = CounterMetricFamily("vedette_resumes", "Resumes by outcome", labels=["outcome"])
-    for outcome, count in dict(broker.graph_subscriber.resumes).items():
+    for outcome, count in stats.resumes.items():
         resumes.add_metric([outcome], count)
     yield resumes
 
 
-_DATABASE_GAUGES: Mapping[str, tuple[str, Callable[[Tenant], float]]] = {
-    "window_events": ("Events in the replay window", lambda tenant: len(tenant.window)),
-    "window_bytes": ("Bytes of the events in the replay window", lambda tenant: tenant.window.bytes),
-    "lag_commits": (
-        "Commits that are not yet durable; their events are not yet published",
-        lambda tenant: (
-            tenant.database.log_writer.submitted_sequence - tenant.database.log_writer.durable_sequence
-        ),
-    ),
+_DATABASE_GAUGES = {
+    "window_events": "Events in the replay window",
+    "window_bytes": "Bytes of the events in the replay window",
+    "lag_commits": "Commits that are not yet durable; their events are not yet published",
 }
-_DATABASE_COUNTERS: Mapping[str, tuple[str, Callable[[Tenant], float]]] = {
-    "ticks": ("Logical time", lambda tenant: tenant.database.state.tick),
-    "filter_candidates": ("Filters evaluated for changes", lambda tenant: tenant.candidates),
-    "filter_matches": ("Filters that matched changes", lambda tenant: tenant.matches),
+_DATABASE_COUNTERS = {
+    "ticks": "Logical time",
+    "filter_candidates": "Filters evaluated for changes",
+    "filter_matches": "Filters that matched changes",
 }
+"""Fields of `DatabaseStats` with their help texts."""
 
 
-def _database_metrics(tenants: Mapping[str, Tenant]) -> Iterator[Metric]:
-    """Metrics by database. Events of the graph are partition 0."""
-    for name, (about, value) in _DATABASE_GAUGES.items():
-        gauge = GaugeMetricFamily(f"vedette_{name}", about, labels=["database"])
-        for database, tenant in tenants.items():
-            gauge.add_metric([database], value(tenant))
+def _database_metrics(databases: Mapping[str, DatabaseStats]) -> Iterator[Metric]:
+    """Yield the metrics by database. Events of the graph are partition 0."""
+    for field, help_text in _DATABASE_GAUGES.items():
+        gauge = GaugeMetricFamily(f"vedette_{field}", help_text, labels=["database"])
+        for name, stats in databases.items():
+            gauge.add_metric([name], getattr(stats, field))
         yield gauge
-    for name, (about, value) in _DATABASE_COUNTERS.items():
-        counter = CounterMetricFamily(f"vedette_{name}", about, labels=["database"])
-        for database, tenant in tenants.items():
-            counter.add_metric([database], value(tenant))
+    for field, help_text in _DATABASE_COUNTERS.items():
+        counter = CounterMetricFamily(f"vedette_{field}", help_text, labels=["database"])
+        for name, stats in databases.items():
+            counter.add_metric([name], getattr(stats, field))
         yield counter
 
 
@@ -110,25 +103,17 @@ def service_metrics(service: GatewayService) -> MetricsSource:
     """Return the metrics of an engine, its gateways, and the pipeline according to its status file."""
 
     def collect() -> Iterator[Metric]:
-        broker = service.engine.broker
-        yield from gateway_metrics(_gateways(service))
-        yield from _engine_metrics(service.engine)
-        yield from _database_metrics(dict(broker.tenants))
-        if broker.collections is not None:
-            yield from _collection_metrics(broker.collections)
+        stats = service.stats()
+        yield from gateway_metrics(stats.gateways)
+        yield from _engine_metrics(stats)
+        yield from _database_metrics(stats.databases)
+        if stats.collections is not None:
+            yield from _collection_metrics(stats.collections)
         pipeline = read_figures(service.directory) if service.directory is not None else None
         if pipeline is not None:
             yield from pipeline_metrics(pipeline)
 
     return collect
-
-
-def _gateways(service: GatewayService) -> dict[str, link.GatewayStats]:
-    """Return statistics by gateway name. `engine`: sockets and HTTP of this process; `local`: command lines; then the
-    workers. A restarted worker replaces the leaving one of the same name.
-    """
-    found = {"engine": service.server.stats(), "local": service.local.stats()}
-    return found | {port.name: port.stats for port in service.links.ports if port.stats is not None}
 
 
 _GAUGES = {
@@ -154,18 +139,18 @@ def gateway_metrics(gateways: Mapping[str, GatewayStats]) -> Iterator[Metric]:
     """Yield the metrics of gateways, given by name."""
     for field, about in _GAUGES.items():
         gauge = GaugeMetricFamily(f"vedette_{field}", about, labels=["gateway"])
-        for name, figures in gateways.items():
-            gauge.add_metric([name], getattr(figures, field))
+        for name, stats in gateways.items():
+            gauge.add_metric([name], getattr(stats, field))
         yield gauge
     for field, (metric, about) in _COUNTERS.items():
         counter = CounterMetricFamily(metric, about, labels=["gateway"])
-        for name, figures in gateways.items():
-            counter.add_metric([name], getattr(figures.counters, field))
+        for name, stats in gateways.items():
+            counter.add_metric([name], getattr(stats.counters, field))
         yield counter
     for field, (metric, about, label) in _COUNTED.items():
         counter = CounterMetricFamily(metric, about, labels=["gateway", label])
-        for name, figures in gateways.items():
-            for value, count in dict(getattr(figures.counters, field)).items():
+        for name, stats in gateways.items():
+            for value, count in dict(getattr(stats.counters, field)).items():
                 counter.add_metric([name, str(value)], count)
         yield counter
     yield from _delays(gateways)
@@ -176,9 +161,9 @@ def _delays(gateways: Mapping[str, GatewayStats]) -> Iterator[Metric]:
     about = "Time from the commit of an event to the sockets of its receivers"
     by_gateway = HistogramMetricFamily("vedette_delivery_seconds", about, labels=["gateway"])
     databases: dict[str, LatencyHistogram] = {}
-    for name, figures in gateways.items():
+    for name, stats in gateways.items():
         together = LatencyHistogram()
-        for database, delays in dict(figures.counters.delays).items():
+        for database, delays in dict(stats.counters.delays).items():
             together.merge(delays)
             databases.setdefault(database, LatencyHistogram()).merge(delays)
         by_gateway.add_metric([name], _buckets(together), together.seconds)

@@ -5,10 +5,18 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from vedette.filters.limits import DEFAULT_FILTER_LIMITS, FilterLimits
-from vedette.gateway.streams.replay_window import ReplayLimits
 from vedette.settings import Settings
 
-__all__ = ["GatewayLimits"]
+__all__ = ["GatewayLimits", "ReplayLimits"]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ReplayLimits:
+    """Bounds of one database's replay window. When any of them is exceeded, the oldest event is evicted."""
+
+    seconds: float = 180.0
+    events: int = 10_000
+    bytes: int = 32 * 1024 * 1024
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

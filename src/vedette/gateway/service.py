@@ -4,9 +4,8 @@ from __future__ import annotations
 
 import asyncio
 import hashlib
-import logging
-from collections import deque
-from collections.abc import Callable
+from collections.abc import Mapping
+from dataclasses import dataclass
 from pathlib import Path
 from socket import gethostname
 from typing import Any
@@ -15,77 +14,63 @@ from vedette.clock import Clock, SystemClock
 from vedette.engine.data_directory import Vedette
 from vedette.errors import SettingsError
 from vedette.gateway.broker import window_file
-from vedette.gateway.broker.broker import Broker
+from vedette.gateway.broker.broker import Broker, RestoreCollections
 from vedette.gateway.broker.engine_thread import EngineThread
-from vedette.gateway.broker.ports import WorkerLinks
-from vedette.gateway.collections.broker import CollectionBroker
+from vedette.gateway.broker.ports import LoopPort, WorkerLinks
 from vedette.gateway.collections.ingest_server import IngestServer
 from vedette.gateway.collections.registry_thread import RegistryThread
 from vedette.gateway.limits import GatewayLimits
 from vedette.gateway.server.auth import Authority, JwtAuthenticator, SecretAuthenticator, make_authenticator
+from vedette.gateway.server.jwk_set import refresh_periodically
 from vedette.gateway.server.listener import GatewayServer, max_sockets
 from vedette.gateway.server.router import ConnectionRouter
 from vedette.gateway.server.tls import make_tls_context
+from vedette.gateway.streams.tenant import Tenant
 from vedette.gateway.wire import broker_link as link
-from vedette.gateway.wire.broker_link import CONGESTED_BYTES
 from vedette.gateway.wire.resume_token import TokenSigner
 from vedette.subscriptions.registry.registry import REGISTRY_FILE, Quotas
-from vedette.transport.ingest_messages import Complete, Deliver, Status
 from vedette.transport.secret import load_or_create_secret
 from vedette.transport.unix_socket import socket_path
 
-__all__ = ["GatewayService", "LoopPort", "refresh_periodically"]
-
-log = logging.getLogger(__name__)
+__all__ = ["CollectionStats", "DatabaseStats", "GatewayService", "ServiceStats"]
 
 
-class LoopPort:
-    """The gateway in this process. Records are delivered on the event loop.
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CollectionStats:
+    """Figures of external collections since the start."""
 
-    Records sent while the loop is busy are delivered together, so higher load needs fewer writes per record.
-    """
+    streams: int
+    events: int
+    resyncs: int
 
-    def __init__(self, loop: asyncio.AbstractEventLoop) -> None:
-        self._loop = loop
-        self._queued: deque[tuple[list[Any], int]] = deque()
-        """Batches not yet delivered, each with its payload bytes."""
-        self._scheduled = False
-        """True if delivery is scheduled on the loop and has not started."""
-        self.deliver: Callable[[list[Any]], None] | None = None
-        self._bytes_sent = 0
-        self._bytes_delivered = 0
 
-    @property
-    def congested(self) -> bool:
-        return self._bytes_sent - self._bytes_delivered > CONGESTED_BYTES
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DatabaseStats:
+    """Figures of one database."""
 
-    def send(self, records: list[Any]) -> None:
-        size = sum(map(link.payload_bytes, records))
-        self._bytes_sent += size
-        self._queued.append((records, size))
-        if self._scheduled:
-            return
-        self._scheduled = True
-        try:
-            self._loop.call_soon_threadsafe(self._deliver_queued)
-        except RuntimeError:  # the event loop has stopped, and its clients with it
-            self._queued.clear()
-            self._scheduled = False
-            log.debug(
-                "The event loop has ended; records for clients are dropped", extra={"action": "gateway.late"}
-            )
+    window_events: int
+    window_bytes: int
+    lag_commits: int
+    """Commits that are not yet durable."""
+    ticks: int
+    filter_candidates: int
+    filter_matches: int
 
-    def _deliver_queued(self) -> None:
-        self._scheduled = (
-            False  # reset first: records sent from here on may miss this delivery and must schedule another
-        )
-        records: list[Any] = []
-        while self._queued:
-            batch, size = self._queued.popleft()
-            records += batch
-            self._bytes_delivered += size
-        if records and self.deliver is not None:
-            self.deliver(records)
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ServiceStats:
+    """Figures of the engine and of all its gateways, for `/metrics`."""
+
+    inbox_requests: int
+    streams: int
+    events: int
+    resumes: Mapping[str, int]
+    """Number of resumes by outcome."""
+    databases: Mapping[str, DatabaseStats]
+    collections: CollectionStats | None
+    """None on a server without a data directory."""
+    gateways: Mapping[str, link.GatewayStats]
+    """By name: `engine` for sockets and HTTP of this process, `local` for command lines, then the workers."""
 
 
 class GatewayService:
@@ -93,24 +78,24 @@ class GatewayService:
 
     def __init__(
         self,
-        home: Vedette,
+        catalog: Vedette,
         *,
         directory: Path | None = None,
         authority: Authority | None = None,
         limits: GatewayLimits | None = None,
         clock: Clock | None = None,
     ) -> None:
-        self.home = home
+        self.catalog = catalog
         self.directory = directory
-        self.clock = clock or home.clock
-        self.limits = limits or GatewayLimits.from_settings(home.settings)
-        self.authority = authority or make_authenticator(home.settings, self.clock)
+        self.clock = clock or catalog.clock
+        self.limits = limits or GatewayLimits.from_settings(catalog.settings)
+        self.authority = authority or make_authenticator(catalog.settings, self.clock)
         self.secret = load_or_create_secret(directory)
         signer = TokenSigner(self.secret)
         windows = directory / window_file.FILE if directory is not None else None
         self.engine = EngineThread(
             lambda wake: Broker(
-                home, signer=signer, limits=self.limits, clock=self.clock, wake=wake, windows=windows
+                catalog, signer=signer, limits=self.limits, clock=self.clock, wake=wake, windows=windows
             )
         )
         self.port = LoopPort(asyncio.get_running_loop())
@@ -121,8 +106,8 @@ class GatewayService:
         self.server = GatewayServer(
             self.router,
             clock=self.clock,
-            allowed_origins=home.settings.allowed_origins,
-            tls=make_tls_context(home.settings, max_sockets(self.limits.max_connections)),
+            allowed_origins=catalog.settings.allowed_origins,
+            tls=make_tls_context(catalog.settings, max_sockets(self.limits.max_connections)),
         )
         self.links = WorkerLinks(self.engine, self.secret)
         self._local_port = LoopPort(asyncio.get_running_loop())
@@ -136,46 +121,27 @@ class GatewayService:
         self.local = GatewayServer(self.local_router, clock=self.clock)
         """Server for command lines on this machine, over a Unix socket."""
         self._key_refresh: asyncio.Task[None] | None = None
-        self.ingest = IngestServer(self.secret.hex(), self._receive_ingest_frame)
+        self.ingest = IngestServer(self.secret.hex(), self.engine.post_event)
         self._registry_thread: RegistryThread | None = None
 
     def _submit(self, record: Any) -> bool:
-        return self.engine.post(
-            self.port, record, bypass_limit=isinstance(record, link.CloseConnection | link.UpdateClaims)
-        )
+        return self.engine.post(self.port, record, bypass_limit=link.is_control(record))
 
     def _submit_local(self, record: Any) -> bool:
-        return self.engine.post(
-            self._local_port,
-            record,
-            bypass_limit=isinstance(record, link.CloseConnection | link.UpdateClaims),
-        )
-
-    def _receive_ingest_frame(
-        self, next_frame: Callable[[], Deliver | Complete | Status | None], done: Callable[[], None]
-    ) -> None:
-        def work() -> None:
-            collections, frame = self.engine.broker.collections, next_frame()
-            if frame is None:
-                return
-            if collections is not None:
-                collections.receive(frame)
-            done()
-
-        self.engine.post_event(work)
+        return self.engine.post(self._local_port, record, bypass_limit=link.is_control(record))
 
     async def open_ingest(self, directory: Path) -> None:
         """Accept deliveries of the pipeline and enable external collections."""
         path = socket_path(directory, "ingest.sock")
         await self.ingest.start_local(path)
-        address, setting = str(path), self.home.settings.ingest_address
+        address, setting = str(path), self.catalog.settings.ingest_address
         if setting:
             host, port = _host_and_port(setting)
             address = f"{host}:{await self.ingest.start(host, port)}"
         self._open_collections(directory, address)
 
     def _open_collections(self, directory: Path, address: str) -> None:
-        settings, broker = self.home.settings, self.engine.broker
+        settings, broker = self.catalog.settings, self.engine.broker
         directory_hash = hashlib.blake2b(str(directory.resolve()).encode(), digest_size=6).hexdigest()
         quotas = Quotas(
             gateway=settings.max_subscriptions_per_gateway,
@@ -189,14 +155,12 @@ class GatewayService:
             address=address,
             quotas=quotas,
             clock=SystemClock(),
-            call=self.engine.post_event,
-            on_lease_lost=lambda: broker.collection_broker().on_lease_lost(),
-            on_source_removed=lambda source: broker.collection_broker().on_source_removed(source),
+            post_event=self.engine.post_event,
         )
-        broker.collections = CollectionBroker(broker, self._registry_thread)
+        broker.open_collections(self._registry_thread, self.engine.post_event)
         if settings.pipeline_store or (directory / REGISTRY_FILE).is_file():
             self._registry_thread.start()
-        self.engine.post_event(broker.restore_collection_streams)
+        self.engine.post_event(RestoreCollections())
 
     def start_engine(self) -> None:
         """Start the engine thread without listening."""
@@ -211,9 +175,29 @@ class GatewayService:
 
     async def listen(self, host: str, port: int) -> int:
         if isinstance(self.authority, JwtAuthenticator):
-            self._key_refresh = asyncio.create_task(refresh_periodically(self.authority))
+            self._key_refresh = asyncio.create_task(refresh_periodically(self.authority.keys))
         await asyncio.to_thread(self.engine.ready.wait)
         return await self.server.start(host, port)
+
+    def stats(self) -> ServiceStats:
+        """Return the current figures. May be called from any thread; the figures may be of different moments."""
+        broker = self.engine.broker
+        collections = broker.collections
+        # A restarted worker replaces the leaving one of the same name, because the most recent link comes last.
+        workers = {port.name: port.stats for port in self.links.ports if port.stats is not None}
+        return ServiceStats(
+            inbox_requests=self.engine.waiting,
+            streams=broker.subscriptions.stream_count,
+            events=broker.pump.events,
+            resumes=dict(broker.resumer.outcomes),
+            databases={name: _database_stats(tenant) for name, tenant in dict(broker.tenants).items()},
+            collections=None
+            if collections is None
+            else CollectionStats(
+                streams=collections.streams, events=collections.events, resyncs=collections.resyncs
+            ),
+            gateways={"engine": self.server.stats(), "local": self.local.stats(), **workers},
+        )
 
     async def stop(self, *, drain_seconds: float = 5.0) -> None:
         """Drain clients, answer pending requests and stop the engine thread. The databases stay open."""
@@ -239,17 +223,13 @@ def _host_and_port(address: str) -> tuple[str, int]:
     return host.strip("[]"), int(port)
 
 
-async def refresh_periodically(authority: JwtAuthenticator, every_seconds: float = 1.0) -> None:
-    """Refresh the key set whenever it is due. If that fails, the known keys stay in use."""
-    while True:
-        await asyncio.sleep(every_seconds)
-        if not authority.keys.needs_refresh:
-            continue
-        try:
-            await asyncio.to_thread(authority.keys.refresh)
-        except SettingsError as error:
-            log.warning(
-                "The key set could not be refreshed; the known keys stay in use: %s",
-                error,
-                extra={"action": "auth.keys_kept"},
-            )
+def _database_stats(tenant: Tenant) -> DatabaseStats:
+    window, log_writer = tenant.event_log.window, tenant.database.log_writer
+    return DatabaseStats(
+        window_events=len(window),
+        window_bytes=window.bytes,
+        lag_commits=log_writer.submitted_sequence - log_writer.durable_sequence,
+        ticks=tenant.database.state.tick,
+        filter_candidates=tenant.filter_counters.candidates,
+        filter_matches=tenant.filter_counters.matches,
+    )

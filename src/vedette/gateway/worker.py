@@ -10,27 +10,32 @@ from __future__ import annotations
 import asyncio
 import logging
 import ssl
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any, cast
 
 import msgspec
 
 from vedette.clock import Clock
-from vedette.gateway.broker.ports import FrameReader
 from vedette.gateway.limits import GatewayLimits
 from vedette.gateway.server.auth import Authority
 from vedette.gateway.server.listener import GatewayServer
 from vedette.gateway.server.router import ConnectionRouter
 from vedette.gateway.wire import broker_link as link
-from vedette.gateway.wire.broker_link import LINK_VERSION, decode_batch, encode_batch, encode_frames
+from vedette.gateway.wire.broker_link import (
+    LINK_VERSION,
+    MAX_FRAME_BYTES,
+    decode_batch,
+    encode_batch,
+    encode_frames,
+)
+from vedette.transport.framing import FrameSplitter
 
 __all__ = ["GatewayWorker"]
 
 log = logging.getLogger(__name__)
 _RETRY_SECONDS = 0.25
 _REPORT_SECONDS = 1.0
-_MAX_WAITING_BYTES = 64 * 1024 * 1024
+_MAX_UNSENT_BYTES = 64 * 1024 * 1024
 
 
 class _BrokerLink(asyncio.Protocol):
@@ -38,7 +43,7 @@ class _BrokerLink(asyncio.Protocol):
 
     def __init__(self, worker: GatewayWorker) -> None:
         self._worker = worker
-        self._reader = FrameReader()
+        self._splitter = FrameSplitter(MAX_FRAME_BYTES)
         self.transport: asyncio.Transport | None = None
         self.welcome = asyncio.get_running_loop().create_future()
         self.lost = asyncio.Event()
@@ -48,11 +53,12 @@ class _BrokerLink(asyncio.Protocol):
 
     def data_received(self, data: bytes) -> None:
         try:
-            for frame in self._reader.feed(data):
+            for frame in self._splitter.feed(data):
                 self._receive(decode_batch(frame, from_gateway=False))
         except (ValueError, msgspec.MsgspecError):
             log.exception(
-                "The engine sent an invalid frame; the connection is closed", extra={"action": "link.garbage"}
+                "The engine sent an invalid frame; the connection is closed",
+                extra={"action": "link.invalid_frame"},
             )
             if self.transport is not None:
                 self.transport.abort()
@@ -86,12 +92,10 @@ class GatewayWorker:
         name: str = "worker",
         allowed_origins: tuple[str, ...] = (),
         tls: ssl.SSLContext | None = None,
-        on_drain: Callable[[], None] = lambda: None,
     ) -> None:
         self._socket = socket
         self._secret = secret
         self._name = name
-        self._on_drain = on_drain
         self._link: _BrokerLink | None = None
         self._requests: list[Any] = []
         self._flushing = False
@@ -102,7 +106,7 @@ class GatewayWorker:
         self.server = GatewayServer(self.router, clock=clock, allowed_origins=allowed_origins, tls=tls)
         self.server.engine_unreachable = True
 
-    async def start(self, host: str, port: int, *, reuse_port: bool = True) -> int:
+    async def start(self, host: str, port: int) -> int:
         """Connect to the engine, then listen."""
         self._link_task = asyncio.get_running_loop().create_task(self._run_link())
         linked = asyncio.create_task(self.linked.wait())
@@ -111,7 +115,7 @@ class GatewayWorker:
             linked.cancel()
             self._link_task.result()  # raises the reason
         self._report_task = asyncio.get_running_loop().create_task(self._report())
-        return await self.server.start(host, port, reuse_port=reuse_port)
+        return await self.server.start(host, port, reuse_port=True)
 
     async def stop(self, *, drain_seconds: float = 5.0) -> None:
         await self.server.stop(drain_seconds=drain_seconds)
@@ -133,7 +137,9 @@ class GatewayWorker:
             except OSError as error:
                 if isinstance(error, PermissionError):
                     raise
-                log.debug("The engine cannot be reached: %s", error, extra={"action": "worker.waiting"})
+                log.debug(
+                    "The engine cannot be reached: %s", error, extra={"action": "worker.engine_unreachable"}
+                )
             await asyncio.sleep(_RETRY_SECONDS)
 
     async def _run_connection(self) -> None:
@@ -171,8 +177,8 @@ class GatewayWorker:
         connection = self._link
         if connection is None or connection.transport is None:
             return False
-        bypass_limit = isinstance(record, link.CloseConnection | link.AckEvents | link.UpdateClaims)
-        if connection.transport.get_write_buffer_size() > _MAX_WAITING_BYTES and not bypass_limit:
+        bypass_limit = link.is_control(record) or isinstance(record, link.AckEvents)
+        if connection.transport.get_write_buffer_size() > _MAX_UNSENT_BYTES and not bypass_limit:
             return False
         self._requests.append(record)
         if not self._flushing:
@@ -190,10 +196,8 @@ class GatewayWorker:
     def _fail_request(self, record: Any) -> None:
         """Reply with an internal error to a request that could not be encoded."""
         payload = {"code": "internal", "message": "internal error; see the server log"}
-        id = record.sub_id if isinstance(record, link.SubscribeRequest) else getattr(record, "id", None)
-        self.router.deliver([link.RequestFailed(conn=record.conn, id=id, payload=payload)])
+        failed = link.RequestFailed(conn=record.conn, id=link.request_id(record), payload=payload)
+        self.router.deliver([failed])
 
     def deliver(self, records: list[Any]) -> None:
-        if any(isinstance(record, link.Drain) for record in records):
-            self._on_drain()
         self.router.deliver(records)

@@ -76,7 +76,7 @@ def not_ready_reason(service: GatewayService, workers: int) -> str | None:
         return "the engine has stopped"
     if workers and not service.links.ports:
         return "no gateway worker is there"
-    return service.home.default.read_only
+    return service.catalog.default.read_only
 
 
 @asynccontextmanager

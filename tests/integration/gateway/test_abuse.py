@@ -31,10 +31,10 @@ from vedette.gateway.limits import GatewayLimits
 from vedette.gateway.server import websocket as shell_module
 from vedette.gateway.server.access import origin_allowed
 from vedette.gateway.server.auth import AuthError, JwtAuthenticator
-from vedette.gateway.server.jwk_set import KeySet
+from vedette.gateway.server.jwk_set import JwkSet
 from vedette.gateway.server.listener import GatewayServer, max_sockets
 from vedette.gateway.server.websocket import WebSocketConnection
-from vedette.gateway.streams import stream as streams_module
+from vedette.gateway.streams import watch_stream as streams_module
 from vedette.gateway.wire import broker_link as link
 from vedette.gateway.wire.close_codes import may_reconnect
 from vedette.testing import ManualClock
@@ -248,12 +248,12 @@ def test_ending_a_watch_of_ones_own_looks_at_nobody_else(wire: Wire):
         def values(self) -> Any:
             raise AssertionError("a hundred thousand clients were looked at")
 
-    wire.broker.clients = Closed(wire.broker.clients)
+    wire.broker.subscriptions.clients = Closed(wire.broker.subscriptions.clients)
     client.execute(f"CANCEL WATCH #{handle}")
     ended = [message["payload"] for message in client.all() if message["type"] == "status"]
     assert [(each["status"], each["subIds"]) for each in ended] == [("ended", ["s"])]
-    assert not next(iter(wire.broker.clients.items()))[1].subscriptions
-    wire.broker.clients = dict(wire.broker.clients.items())
+    assert not next(iter(wire.broker.subscriptions.clients.items()))[1].subscriptions
+    wire.broker.subscriptions.clients = dict(wire.broker.subscriptions.clients.items())
 
 
 def test_a_flood_of_acks_is_one_ack():
@@ -270,7 +270,7 @@ def test_acks_of_a_client_that_is_busy_do_not_pile_up(wire: Wire):
     client = wire.client()
     client.define("node Task { n: Int = 0 }")
     client.send("subscribe", {"watch": "WATCH t: Task [delivery: reliable] RETURN t.n"}, id="s")
-    (known,) = wire.broker.clients.values()
+    (known,) = wire.broker.subscriptions.clients.values()
     known.busy = True
     for seq in range(1_000):
         client.send("ack", {"seq": seq, "subId": "s"})
@@ -505,7 +505,7 @@ def test_a_record_that_cannot_be_said_keeps_no_other_from_being_said(caplog: pyt
     said = [record for frame in frames for record in link.decode_batch(frame[4:], from_gateway=True)]
     assert [record.conn for record in said] == [0, 1, 2, 3, 5, 6]
     assert unsaid == [records[4]]
-    assert [getattr(r, "action", None) for r in caplog.records] == ["link.unsaid"]
+    assert [getattr(r, "action", None) for r in caplog.records] == ["link.unencodable"]
 
 
 def test_the_name_of_a_resumed_subscription_is_no_longer_than_another(wire: Wire):
@@ -551,7 +551,7 @@ def test_wishes_of_watches_that_end_by_themselves_do_not_pile_up():
 
 @pytest.mark.parametrize("part", [0, 1])
 def test_a_token_whose_parts_are_nested_without_end_is_refused(part: int):
-    keys = KeySet(lambda: {"keys": [{"kty": "oct", "k": "A" * 43}]}, ManualClock())
+    keys = JwkSet(lambda: {"keys": [{"kty": "oct", "k": "A" * 43}]}, ManualClock())
     authority = JwtAuthenticator(keys, ManualClock())
     nested = urlsafe_b64encode(b'{"a":' + b"[" * 8_000).rstrip(b"=").decode()
     parts = jwt.encode({"exp": 1}, b"\0" * 32, "HS256").split(".")
@@ -564,7 +564,7 @@ def test_a_token_whose_parts_are_nested_without_end_is_refused(part: int):
 
 def test_claims_that_a_link_cannot_carry_are_refused():
     clock = ManualClock()
-    keys = KeySet(lambda: {"keys": [{"kty": "oct", "k": "A" * 43}]}, clock)
+    keys = JwkSet(lambda: {"keys": [{"kty": "oct", "k": "A" * 43}]}, clock)
     claims = {"exp": clock.now().timestamp() + 60, "tenant": "shop", "admin": True}
     authority = JwtAuthenticator(keys, clock)
     assert authority.authenticate(jwt.encode(claims, b"\0" * 32, "HS256"), "shop").is_system

@@ -17,7 +17,7 @@ from tests.support.gateway_server import Serving
 from tests.support.gateway_wire import Client, Wire
 from vedette.console import http_server as timely
 from vedette.gateway.broker import ports as links
-from vedette.gateway.broker import requests
+from vedette.gateway.broker import statements
 from vedette.gateway.limits import GatewayLimits
 from vedette.gateway.server import router as switchboard
 from vedette.gateway.wire import broker_link as link
@@ -30,7 +30,7 @@ WATCH = "WATCH d: Doc RETURN d.text"
 
 @pytest.fixture
 def wire(monkeypatch: pytest.MonkeyPatch) -> Iterator[Wire]:
-    monkeypatch.setattr(requests, "MAX_INLINE_REPLY_BYTES", 5_000)
+    monkeypatch.setattr(statements, "MAX_INLINE_REPLY_BYTES", 5_000)
     wire = Wire(limits=GatewayLimits(max_answer_bytes=MOST))
     yield wire
     wire.close()
@@ -92,7 +92,7 @@ def test_large_answers_of_one_client_come_in_order_and_others_are_served_meanwhi
             held.append((Future(), work))
             return held[-1][0]
 
-    monkeypatch.setattr(wire.broker._requests, "_pool", Pool())
+    monkeypatch.setattr(wire.broker.statements, "_pool", Pool())
     client.send("execute", {"statement": "MATCH d: Doc RETURN d.text"}, id="large")
     client.send("execute", {"statement": "MATCH d: Doc RETURN d.n"}, id="small")
     assert other.execute("MATCH d: Doc RETURN d.n")["rows"] == [[0]]
@@ -106,14 +106,14 @@ def test_large_answers_of_one_client_come_in_order_and_others_are_served_meanwhi
 def test_large_answers_wait_until_their_gateway_has_taken_those_before(wire: Wire):
     """Else what is on the way to one client who takes nothing would fill the link that all of its gateway share."""
     client, other = writer(wire, 9_000), wire.client()
-    (port,) = {known.port for known in wire.broker.clients.values()}
+    (port,) = {known.port for known in wire.broker.subscriptions.clients.values()}
     port.congested = True  # type: ignore[misc]
     client.send("execute", {"statement": "MATCH d: Doc RETURN d.text"}, id="large")
     assert other.execute("MATCH d: Doc RETURN d.n")["rows"] == [[0]], "what is small is answered"
-    assert wire.broker._requests._waiting_for_port
+    assert wire.broker.statements._waiting_for_port
     port.congested = False  # type: ignore[misc]
     assert len(settled(client, "large")["payload"]["rows"]) == 1
-    assert not wire.broker._requests._waiting_for_port
+    assert not wire.broker.statements._waiting_for_port
 
 
 def test_an_error_that_nobody_foresaw_in_a_thread_is_in_the_log(
@@ -124,7 +124,7 @@ def test_an_error_that_nobody_foresaw_in_a_thread_is_in_the_log(
     def explode(*_: object, **__: object) -> bytes:
         raise RuntimeError("secret internals")
 
-    monkeypatch.setattr(requests, "result_message", explode)
+    monkeypatch.setattr(statements, "result_message", explode)
     client.send("execute", {"statement": "MATCH d: Doc RETURN d.text"}, id="q")
     message = settled(client, "q")["payload"]["message"]
     assert "secret" not in message
@@ -148,8 +148,8 @@ def test_a_watch_that_begins_with_too_much_is_refused_and_leaves_nothing_behind(
     (refusal,) = client.all()
     assert (refusal["id"], refusal["type"], refusal["payload"]["code"]) == ("s", "error", "too_large")
     assert "initial: none" in refusal["payload"]["message"]
-    assert wire.broker.subscriptions == wire.boards[0].subscriptions == int(join)
-    assert wire.broker.streams == int(join)
+    assert wire.broker.subscriptions.count == wire.boards[0].subscriptions == int(join)
+    assert wire.broker.subscriptions.stream_count == int(join)
     client.send("subscribe", {"watch": WATCH.replace("RETURN", "[initial: none] RETURN")}, id="s")
     assert client.take()["type"] == "subscribe_ack"
 
@@ -168,7 +168,12 @@ def test_an_event_that_is_too_large_ends_its_watch_and_says_so(wire: Wire, optio
         ["s"],
     )
     assert ended["payload"]["errors"][0]["code"] == "too_large"
-    assert wire.broker.subscriptions == wire.boards[0].subscriptions == wire.broker.streams == 0
+    assert (
+        wire.broker.subscriptions.count
+        == wire.boards[0].subscriptions
+        == wire.broker.subscriptions.stream_count
+        == 0
+    )
 
 
 @pytest.mark.parametrize("payload", [{"watch": WATCH}, {"collection": "Doc"}])
@@ -196,7 +201,7 @@ def test_a_stream_that_cannot_go_on_is_ended_and_not_silent(
 
 
 def test_a_batch_of_much_is_told_in_parts(wire: Wire, monkeypatch: pytest.MonkeyPatch):
-    monkeypatch.setattr("vedette.gateway.broker.broker.SEND_THRESHOLD_BYTES", 4_000)
+    monkeypatch.setattr("vedette.gateway.streams.send_queue.SEND_THRESHOLD_BYTES", 4_000)
     client = writer(wire, 3_000)
     spread: list[int] = []
     said = switchboard.ConnectionRouter.deliver

@@ -21,8 +21,7 @@ from vedette.client.blocking import connect_sync
 from vedette.client.session import connect
 from vedette.client.watch import RemoteWatch
 from vedette.errors import AnalysisError, ConstraintViolation, FilterError, GatewayError, TransactionError
-from vedette.gateway.limits import GatewayLimits
-from vedette.gateway.streams.replay_window import ReplayLimits
+from vedette.gateway.limits import GatewayLimits, ReplayLimits
 
 ONTOLOGY = "node Task { n: Int = 0, at: Timestamp?, span: Duration? }"
 WATCH = "WATCH t: Task WHERE t.n > 0 RETURN t.n"

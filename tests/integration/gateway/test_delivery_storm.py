@@ -15,7 +15,7 @@ good, because the gateway was taken for dead, those whom it concerns are told to
 from __future__ import annotations
 
 import socket
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 from random import Random
 from tempfile import TemporaryDirectory
@@ -28,8 +28,8 @@ from hypothesis import strategies as st
 from tests.support.gateway_wire import Client, Wire
 from vedette.client.sequence import SequenceCheck, SequenceTracker
 from vedette.clock import SystemClock
-from vedette.gateway.collections.broker import CollectionBroker
-from vedette.gateway.collections.registry_thread import LEASE_SECONDS, RegistryThread
+from vedette.gateway.collections.ingest_server import FrameReceived
+from vedette.gateway.collections.registry_thread import LEASE_SECONDS, LeaseLost, RegistryThread
 from vedette.pipeline.checkpoint import initial_offset
 from vedette.pipeline.datasource import ChangesStreamReader, journal_options
 from vedette.pipeline.offsets import Offset
@@ -277,18 +277,16 @@ class Gateway:
             address=self.address,
             quotas=Quotas(),
             clock=HastyClock(),
-            call=self._call,
-            on_lease_lost=self._lapsed,
-            on_source_removed=lambda _: None,
+            post_event=self._post_event,
         )
-        self.desk = self.wire.broker.collections = CollectionBroker(self.wire.broker, self.registrar)
+        self.wire.broker.open_collections(self.registrar, self._post_event)
 
-    def _call(self, work: Callable[[], object]) -> None:
-        work()
+    def _post_event(self, event: Any) -> None:
+        assert self._storm.losses or not isinstance(event, LeaseLost), "the lease was lost"
+        self.wire.broker.handle_event(event)
 
-    def _lapsed(self) -> None:
-        assert self._storm.losses, "the lease was lost"
-        self.desk.on_lease_lost()
+    def receive(self, frame: Any) -> None:
+        self.wire.broker.handle_event(FrameReceived(frame))
 
     def work(self) -> None:
         self.registrar.run_batch()
@@ -455,7 +453,7 @@ class Storm:
 
     def arrive(self, gateway: Gateway, frame: Deliver | Complete) -> None:
         if gateway in self.gateways:
-            gateway.desk.receive(frame)
+            gateway.receive(frame)
             gateway.wire.run()
 
     # --- the end --------------------------------------------------------------------------------------------------

@@ -16,13 +16,14 @@ from tests.support.gateway_server import Serving
 from tests.support.gateway_wire import Wire
 from vedette.client.session import connect
 from vedette.clock import SystemClock
-from vedette.gateway.broker.ports import FrameReader, WorkerLinks, WorkerPort
+from vedette.gateway.broker.ports import WorkerLinks, WorkerPort
 from vedette.gateway.limits import GatewayLimits
 from vedette.gateway.server.auth import LoopbackAuthenticator
 from vedette.gateway.wire import broker_link as link
-from vedette.gateway.wire.broker_link import LINK_VERSION, decode_batch, encode_batch
+from vedette.gateway.wire.broker_link import LINK_VERSION, MAX_FRAME_BYTES, decode_batch, encode_batch
 from vedette.gateway.worker import GatewayWorker
 from vedette.processes.engine_server import not_ready_reason
+from vedette.transport.framing import FrameSplitter
 
 ONTOLOGY = "node Task { n: Int = 0 }"
 WATCH = "WATCH t: Task RETURN t.n"
@@ -84,7 +85,7 @@ def test_a_request_that_nobody_foresaw_harms_nobody_else(wire: Wire, monkeypatch
         raise RuntimeError("secret internals")
 
     with monkeypatch.context() as patch:
-        patch.setattr(wire.broker.graph_subscriber, "subscribe", explode)
+        patch.setattr(wire.broker.graph_subscriber, "subscribe_watch", explode)
         client.send("subscribe", {"watch": WATCH}, id="s")
     answer = client.take()
     assert answer["payload"]["code"] == "internal"
@@ -103,7 +104,7 @@ def test_a_replay_that_fails_is_said(wire: Wire, monkeypatch: pytest.MonkeyPatch
         raise RuntimeError("secret internals")
 
     with monkeypatch.context() as patch:
-        patch.setattr(wire.broker, "replay", explode)
+        patch.setattr(wire.broker.resumer, "replay", explode)
         first = [message for message in client.all() if message["type"] == "event"][-1]
         client.send("ack", {"seq": first["payload"]["seq"]})
     assert [m["payload"]["reason"] for m in client.all() if m["type"] == "status"] == ["overflow"]
@@ -154,7 +155,8 @@ async def over_two_workers(server: Serving, socket: Path) -> None:
         assert event.match == {"t.n": 7}
     async with asyncio.timeout(PATIENCE):
         # Clients and links of a worker end one after the other, a moment after the worker.
-        while server.service.engine.broker.clients or not_ready_reason(server.service, workers=2) is None:  # noqa: ASYNC110
+        table = server.service.engine.broker.subscriptions
+        while table.clients or not_ready_reason(server.service, workers=2) is None:  # noqa: ASYNC110
             await asyncio.sleep(0.01)
     assert not_ready_reason(server.service, workers=2) == "no gateway worker is there"
     assert not_ready_reason(server.service, workers=0) is None
@@ -201,7 +203,11 @@ async def strangers(server: Serving, socket: Path) -> list[str]:
         reader, writer = await asyncio.open_unix_connection(str(socket))
         writer.write(first)
         data = await asyncio.wait_for(reader.read(), 60)
-        heard += [r.reason for f in FrameReader().feed(data) for r in decode_batch(f, from_gateway=False)]
+        heard += [
+            r.reason
+            for f in FrameSplitter(MAX_FRAME_BYTES).feed(data)
+            for r in decode_batch(f, from_gateway=False)
+        ]
         writer.close()
         with suppress(OSError):
             await writer.wait_closed()
@@ -260,7 +266,7 @@ def test_an_engine_that_is_overloaded_leaves_nobody_behind_in_silence():
             link.SubscribeRequest(conn=1, sub_id="t", payload={}),
         ]
         port.data_received(encode_batch([hello]) + encode_batch(asked))
-        frames = FrameReader().feed(transport.data)
+        frames = FrameSplitter(MAX_FRAME_BYTES).feed(transport.data)
         return [record for frame in frames for record in decode_batch(frame, from_gateway=False)]
 
     welcome, stale, statement, subscription = asyncio.run(refused())

@@ -15,7 +15,7 @@ from vedette.filters.cel_parser import parse_cel
 from vedette.filters.document_filter import DocumentFilter, compile_filter
 from vedette.filters.inputs import FilterInput
 from vedette.gateway.streams.filter_index import FilterIndex
-from vedette.gateway.streams.stream import FilterStream
+from vedette.gateway.streams.filter_stream import FilterStream
 
 
 def compiled(text: str) -> DocumentFilter | None:

@@ -23,8 +23,13 @@ from vedette.clock import SystemClock
 from vedette.errors import SettingsError
 from vedette.gateway.server import jwk_set as key_set
 from vedette.gateway.server.auth import JwtAuthenticator
-from vedette.gateway.server.jwk_set import MIN_REFRESH_SECONDS, REFRESH_SECONDS, KeySet, load_from
-from vedette.gateway.service import refresh_periodically
+from vedette.gateway.server.jwk_set import (
+    MIN_REFRESH_SECONDS,
+    REFRESH_SECONDS,
+    JwkSet,
+    load_from,
+    refresh_periodically,
+)
 from vedette.testing import ManualClock
 
 SET = json.dumps({"keys": [jwk for _, jwk in KEYS.values()]}).encode()
@@ -74,8 +79,8 @@ def provider() -> Iterator[Provider]:
     provider.close()
 
 
-def keys_of(provider: Provider, clock: ManualClock) -> KeySet:
-    return KeySet(load_from(provider.url, SystemClock()), clock)
+def keys_of(provider: Provider, clock: ManualClock) -> JwkSet:
+    return JwkSet(load_from(provider.url, SystemClock()), clock)
 
 
 def test_keys_are_read_from_an_address(provider: Provider):
@@ -172,7 +177,7 @@ def test_a_new_key_is_known_soon_and_inventing_names_asks_seldom(provider: Provi
         return {"type": answer["type"], **answer["payload"]}
 
     async def read_again() -> None:
-        reading = asyncio.create_task(refresh_periodically(authority, every_seconds=0.001))
+        reading = asyncio.create_task(refresh_periodically(authority.keys, every_seconds=0.001))
         asked = provider.asked
         while provider.asked == asked:  # noqa: ASYNC110 - another thread asks
             await asyncio.sleep(0.001)

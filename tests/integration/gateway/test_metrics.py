@@ -19,9 +19,8 @@ from vedette.client.session import connect
 from vedette.clock import SystemClock
 from vedette.console import http_server as timely_module
 from vedette.console.metrics import metrics_text, service_metrics
-from vedette.gateway.limits import GatewayLimits
+from vedette.gateway.limits import GatewayLimits, ReplayLimits
 from vedette.gateway.server.auth import LoopbackAuthenticator
-from vedette.gateway.streams.replay_window import ReplayLimits
 from vedette.gateway.wire.counters import DELAY_BOUNDS, LatencyHistogram
 from vedette.gateway.worker import GatewayWorker
 
@@ -114,8 +113,8 @@ def test_filters_that_were_asked_and_those_that_were_concerned(wire: Wire):
         listening(wire, collection="Task", filter=f'doc.kind == "{kind}"')
     listening(wire, collection="Task", filter="doc.n + 1 > 100")
     wire.client().execute('SPAWN t: Task { kind = "a" }')
-    desk = wire.broker.tenants["default"]
-    assert (desk.candidates, desk.matches) == (2, 1), "the index leaves two of four"
+    counters = wire.broker.tenants["default"].filter_counters
+    assert (counters.candidates, counters.matches) == (2, 1), "the index leaves two of four"
 
 
 # --- as Prometheus sees it ----------------------------------------------------------------------------------------

@@ -8,8 +8,7 @@ from typing import Any
 import pytest
 
 from tests.support.gateway_wire import Client, Wire
-from vedette.gateway.limits import GatewayLimits
-from vedette.gateway.streams.replay_window import ReplayLimits
+from vedette.gateway.limits import GatewayLimits, ReplayLimits
 from vedette.gateway.wire.crc32c import crc32c
 
 ONTOLOGY = 'node Task { title: String [required], status: String = "todo", n: Int = 0 } node Other { n: Int }'
@@ -139,13 +138,13 @@ def test_equal_watches_are_one_upstream(wire: Wire, client: Client):
     clients = [wire.client() for _ in range(5)]
     for number, each in enumerate(clients):
         each.send("subscribe", {"watch": WATCH, "params": {"low": 1, "unused": number}}, id="s")
-    assert wire.broker.streams == 1
+    assert wire.broker.subscriptions.stream_count == 1
     client.execute('SPAWN t: Task { title = "a", n = 5 }')
     told = [events(each.all())[-1] for each in clients]
     assert all(event == told[0] for event in told)
     for each in clients:
         each.leave()
-    assert wire.broker.streams == 0
+    assert wire.broker.subscriptions.stream_count == 0
     assert len(wire.home.default.watching.committed_index.watches) == 0
 
 
@@ -169,7 +168,7 @@ def test_what_is_shared_does_not_depend_on_saying_the_default(wire: Wire, option
     for each in (wire.client(), wire.client()):
         each.send("subscribe", {"watch": f"WATCH t: Task {options} RETURN t.n"}, id="s")
         assert each.take()["type"] == "subscribe_ack"
-    assert wire.broker.streams == streams
+    assert wire.broker.subscriptions.stream_count == streams
 
 
 def test_a_late_subscriber_begins_with_the_present(wire: Wire, client: Client):
@@ -425,7 +424,7 @@ def test_acks_of_all_subscribers_trim_the_window(client: Client, wire: Wire):
         each.all()
     grow(client, 3)
     last = events(one.all())[-1]["seq"]
-    window = wire.broker.tenants["default"].window
+    window = wire.broker.tenants["default"].event_log.window
     assert len(window) == 3
     one.send("ack", {"seq": last})
     assert len(window) == 3
@@ -500,7 +499,7 @@ def test_whose_watch_is_taken_up_elsewhere_is_told(wire: Wire, client: Client, o
     assert [e["payload"]["match"] for e in events(other.all(), "mine") if "match" in e["payload"]] == [
         {"t.n": 1}
     ]
-    assert (wire.broker.subscriptions, wire.boards[0].subscriptions) == (1, 1)
+    assert (wire.broker.subscriptions.count, wire.boards[0].subscriptions) == (1, 1)
     client.send("subscribe", {"attach": handle}, id="back")
     assert client.take()["type"] == "subscribe_ack"
     assert [m["payload"]["reason"] for m in other.all() if m["type"] == "status"] == ["taken"]

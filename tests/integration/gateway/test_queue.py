@@ -339,7 +339,7 @@ def test_members_of_a_group_get_their_share_whatever_their_credit(wire: Wire, wr
 
 
 def test_a_pull_of_work_is_bounded_in_bytes(wire: Wire, writer: Client, monkeypatch: pytest.MonkeyPatch):
-    monkeypatch.setattr("vedette.gateway.streams.stream.MAX_UNCONFIRMED_BYTES", 4_000)
+    monkeypatch.setattr("vedette.gateway.streams.watch_stream.MAX_UNCONFIRMED_BYTES", 4_000)
     writer.define("node Big { text: String }")
     client = wire.client()
     client.send("subscribe", {"watch": "WATCH b: Big [mode: consume] RETURN b", "prefetch": 0}, id="jobs")

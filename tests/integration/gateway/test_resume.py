@@ -11,9 +11,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tests.support.gateway_wire import SECRET, Client, Wire
-from vedette.gateway.limits import GatewayLimits
+from vedette.gateway.broker.broker import GatewayLost
+from vedette.gateway.limits import GatewayLimits, ReplayLimits
 from vedette.gateway.server.auth import AuthError, Grant
-from vedette.gateway.streams.replay_window import ReplayLimits
 from vedette.gateway.wire.resume_token import ResumeToken, TokenSigner
 
 ONTOLOGY = "node Task { n: Int = 0 } node Person { name: String }"
@@ -226,9 +226,9 @@ def test_a_stream_nobody_came_back_to_ends():
     wire, _writer = make(window=ReplayLimits(seconds=10))
     client, token = start(wire)
     client.cut()
-    assert wire.broker.streams == 1
+    assert wire.broker.subscriptions.stream_count == 1
     wire.advance(11)
-    assert wire.broker.streams == 0
+    assert wire.broker.subscriptions.stream_count == 0
     assert len(wire.home.default.watching.committed_index.watches) == 0
     _, ack = resume(wire, token)
     assert (ack["status"], ack["reason"]) == ("resync-required", "window")
@@ -424,8 +424,8 @@ def test_a_lost_gateway_is_no_loss():
     wire, writer = make()
     wire.gateway()
     _client, token = start(wire, gateway=1)
-    port = next(c.port for c in wire.broker.clients.values() if c.port.board is wire.boards[1])  # type: ignore[attr-defined]
-    wire.broker.on_gateway_lost(port)
+    port = next(c.port for c in wire.broker.subscriptions.clients.values() if c.port.board is wire.boards[1])  # type: ignore[attr-defined]
+    wire.broker.handle_event(GatewayLost(port))
     write(writer, 1, 2)
     again, ack = resume(wire, token, gateway=0)
     assert ack["status"] == "ok"

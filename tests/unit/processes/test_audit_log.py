@@ -24,7 +24,7 @@ def test_records_of_both_loggers_are_json_lines_of_their_owner(tmp_path: Path) -
     with audit_logging(tmp_path, process="engine", max_bytes=65_536, max_files=2):
         assert not (tmp_path / "audit.log").exists(), "the first record makes the file"
         AUDIT.warning("MATCH was denied", extra={"action": "policy.denied", "tenant": "shop", "actor": "ann"})
-        GATEWAY_AUDIT.info("A subscription begins", extra={"action": "subscription.created", "sub": "s1"})
+        GATEWAY_AUDIT.info("Subscription created", extra={"action": "subscription.created", "sub": "s1"})
     AUDIT.warning("after the end")
     first, second = lines(tmp_path / "audit.log")
     assert (first["action"], first["tenant"], first["actor"]) == ("policy.denied", "shop", "ann")

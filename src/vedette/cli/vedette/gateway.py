@@ -111,9 +111,9 @@ def _worker(data: str, host: str, port: int, role: str) -> None:
     from vedette.clock import SystemClock
     from vedette.gateway.limits import GatewayLimits
     from vedette.gateway.server.auth import JwtAuthenticator, make_authenticator
+    from vedette.gateway.server.jwk_set import refresh_periodically
     from vedette.gateway.server.listener import max_sockets
     from vedette.gateway.server.tls import make_tls_context
-    from vedette.gateway.service import refresh_periodically
     from vedette.gateway.worker import GatewayWorker
     from vedette.processes.engine_server import stop_on_signals
     from vedette.processes.ports import explain_bind_errors
@@ -140,7 +140,7 @@ def _worker(data: str, host: str, port: int, role: str) -> None:
             tls=make_tls_context(settings, max_sockets(limits.max_connections)),
         )
         keys = (
-            asyncio.create_task(refresh_periodically(authority))
+            asyncio.create_task(refresh_periodically(authority.keys))
             if isinstance(authority, JwtAuthenticator)
             else None
         )

@@ -15,9 +15,9 @@ from vedette.gateway.wire.broker_link import AckEvents, Port
 __all__ = ["EngineThread"]
 
 log = logging.getLogger(__name__)
-BATCH = 256
+MAX_BATCH_REQUESTS = 256
 """Maximum number of requests that share a flush."""
-INBOX = 131_072
+MAX_QUEUED_REQUESTS = 131_072
 """Maximum number of queued requests; further ones are rejected."""
 HOUSEKEEPING_SECONDS = 1.0
 _real_time = SystemClock()
@@ -26,12 +26,12 @@ _real_time = SystemClock()
 class EngineThread:
     """Runs the broker. `post` may be called from any thread; replies go to the request's port."""
 
-    def __init__(self, make_broker: Callable[[Callable[[], None]], Broker], *, inbox: int = INBOX) -> None:
+    def __init__(self, make_broker: Callable[[Callable[[], None]], Broker]) -> None:
         self._wake = Event()
         self._inbox: deque[tuple[Port, Any]] = deque()
         self._latest_acks: dict[tuple[Port, int, str | None], AckEvents] = {}
-        self._max_requests = inbox
-        self._calls: deque[Callable[[], object]] = deque()
+        self._events: deque[Any] = deque()
+        """Events of other threads, in one queue: their order must not change."""
         self._stopping = False
         self.ready = Event()
         """Set once the streams of the previous server are restored."""
@@ -62,15 +62,15 @@ class EngineThread:
                 self._latest_acks[key] = record
             self._wake.set()
             return True
-        if len(self._inbox) >= self._max_requests and not bypass_limit:
+        if len(self._inbox) >= MAX_QUEUED_REQUESTS and not bypass_limit:
             return False
         self._inbox.append((port, record))
         self._wake.set()
         return True
 
-    def post_event(self, work: Callable[[], object]) -> None:
-        """Run a function on the engine thread, between batches."""
-        self._calls.append(work)
+    def post_event(self, event: Any) -> None:
+        """Queue an event for `Broker.handle_event`, which runs between batches. May be called from any thread."""
+        self._events.append(event)
         self._wake.set()
 
     def stop(self, timeout: float | None = None) -> None:
@@ -84,10 +84,10 @@ class EngineThread:
         try:
             self.broker.restore_streams()
         except Exception:
-            log.exception("Replay windows could not be restored", extra={"action": "engine.not_taken_up"})
+            log.exception("Replay windows could not be restored", extra={"action": "broker.restore_failed"})
         self.ready.set()
         while True:
-            if not self._inbox and not self._calls and not self._latest_acks:
+            if not self._inbox and not self._events and not self._latest_acks:
                 if self._stopping:
                     break
                 self._wake.wait(max(0.0, due - _real_time.monotonic()))
@@ -102,10 +102,10 @@ class EngineThread:
         self.broker.close()
 
     def _batch(self) -> None:
-        while self._calls and not self.broker.is_over_threshold:
-            self._calls.popleft()()
+        while self._events and not self.broker.send_queue.is_over_threshold:
+            self.broker.handle_event(self._events.popleft())
         inbox, acks = self._inbox, self._latest_acks
-        batch: list[tuple[Port, Any]] = [inbox.popleft() for _ in range(min(BATCH, len(inbox)))]
+        batch: list[tuple[Port, Any]] = [inbox.popleft() for _ in range(min(MAX_BATCH_REQUESTS, len(inbox)))]
         while acks:
             (port, _, _), ack = acks.popitem()
             batch.append((port, ack))

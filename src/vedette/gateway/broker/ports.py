@@ -1,55 +1,45 @@
-"""Links to gateway workers over a Unix socket, one connection per worker."""
+"""Gateways as the broker sees them: the one in this process, and workers behind a Unix socket.
+
+`LoopPort` passes records to the event loop of this process. `WorkerPort` is the connection of one worker, and
+`WorkerLinks` listens for workers. The broker calls `send` on the engine thread; everything else runs on the event loop.
+"""
 
 from __future__ import annotations
 
 import asyncio
 import hmac
 import logging
+from collections import deque
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any, cast
 
 import msgspec
 
+from vedette.gateway.broker.broker import GatewayLost
 from vedette.gateway.broker.engine_thread import EngineThread
 from vedette.gateway.wire import broker_link as link
-from vedette.gateway.wire.broker_link import CONGESTED_BYTES, LINK_VERSION, decode_batch, encode_frames
+from vedette.gateway.wire.broker_link import (
+    CONGESTED_BYTES,
+    LINK_VERSION,
+    MAX_FRAME_BYTES,
+    decode_batch,
+    encode_frames,
+)
+from vedette.transport.framing import FrameSplitter
 from vedette.transport.unix_socket import remove_stale_socket, restrict_to_owner
 
-__all__ = ["MAX_FRAME_BYTES", "FrameReader", "StallDetector", "WorkerLinks", "WorkerPort"]
+__all__ = ["LoopPort", "StallDetector", "WorkerLinks", "WorkerPort"]
 
 log = logging.getLogger(__name__)
-MAX_FRAME_BYTES = 256 * 1024 * 1024
 _FIRST_FRAME_BYTES = 4096
 """Size limit of the Hello frame: the sender is not yet authenticated."""
-_WAITING_BYTES = 256 * 1024 * 1024
+_STALL_BYTES = 256 * 1024 * 1024
 _STALL_SECONDS = 5.0
-_MAX_WAITING_BYTES = 4 * _WAITING_BYTES
-"""A worker is disconnected if its unsent bytes stay above `_WAITING_BYTES` for `_STALL_SECONDS`, or ever exceed this.
+_MAX_UNSENT_BYTES = 4 * _STALL_BYTES
+"""A worker is disconnected if its unsent bytes stay above `_STALL_BYTES` for `_STALL_SECONDS`, or ever exceed this.
 Its clients then connect to other workers.
 """
-
-
-class FrameReader:
-    """Splits a byte stream into frames: 4 bytes of length, then the body. No I/O."""
-
-    def __init__(self, max_bytes: int = MAX_FRAME_BYTES) -> None:
-        self._buffer = bytearray()
-        self.max_bytes = max_bytes
-
-    def feed(self, data: bytes) -> list[bytes]:
-        """Return the frames that are now complete. Raise ValueError if a length exceeds the limit."""
-        buffer = self._buffer
-        buffer += data
-        frames: list[bytes] = []
-        while len(buffer) >= 4:
-            size = int.from_bytes(buffer[:4], "big")
-            if size > self.max_bytes:
-                raise ValueError(f"frame of {size} bytes exceeds the limit")
-            if len(buffer) < 4 + size:
-                break
-            frames.append(bytes(buffer[4 : 4 + size]))
-            del buffer[: 4 + size]
-        return frames
 
 
 class StallDetector:
@@ -68,6 +58,55 @@ class StallDetector:
             return False
         self._since = now if self._since is None else self._since
         return waiting > self._max_bytes or now - self._since >= self._seconds
+
+
+class LoopPort:
+    """The gateway in this process. Records are delivered on the event loop.
+
+    Records sent while the loop is busy are delivered together, so higher load needs fewer writes per record.
+    """
+
+    def __init__(self, loop: asyncio.AbstractEventLoop) -> None:
+        self._loop = loop
+        self._queued: deque[tuple[list[Any], int]] = deque()
+        """Batches not yet delivered, each with its payload bytes."""
+        self._scheduled = False
+        """True if delivery is scheduled on the loop and has not started."""
+        self.deliver: Callable[[list[Any]], None] | None = None
+        self._bytes_sent = 0
+        self._bytes_delivered = 0
+
+    @property
+    def congested(self) -> bool:
+        return self._bytes_sent - self._bytes_delivered > CONGESTED_BYTES
+
+    def send(self, records: list[Any]) -> None:
+        size = sum(map(link.payload_bytes, records))
+        self._bytes_sent += size
+        self._queued.append((records, size))
+        if self._scheduled:
+            return
+        self._scheduled = True
+        try:
+            self._loop.call_soon_threadsafe(self._deliver_queued)
+        except RuntimeError:  # the event loop has stopped, and its clients with it
+            self._queued.clear()
+            self._scheduled = False
+            log.debug(
+                "The event loop has ended; records for clients are dropped",
+                extra={"action": "gateway.closed"},
+            )
+
+    def _deliver_queued(self) -> None:
+        # Reset first: records sent from here on may miss this delivery and must schedule another one.
+        self._scheduled = False
+        records: list[Any] = []
+        while self._queued:
+            batch, size = self._queued.popleft()
+            records += batch
+            self._bytes_delivered += size
+        if records and self.deliver is not None:
+            self.deliver(records)
 
 
 class WorkerLinks:
@@ -106,10 +145,10 @@ class WorkerPort(asyncio.Protocol):
         self._links = links
         self._loop = asyncio.get_running_loop()
         self._transport: asyncio.Transport | None = None
-        self._reader = FrameReader(_FIRST_FRAME_BYTES)
+        self._splitter = FrameSplitter(_FIRST_FRAME_BYTES)
         self._authenticated = False
         self._stall_detector = StallDetector(
-            high_bytes=_WAITING_BYTES, seconds=_STALL_SECONDS, max_bytes=_MAX_WAITING_BYTES
+            high_bytes=_STALL_BYTES, seconds=_STALL_SECONDS, max_bytes=_MAX_UNSENT_BYTES
         )
         self._bytes_sent = 0
         self._bytes_written = 0
@@ -123,11 +162,11 @@ class WorkerPort(asyncio.Protocol):
 
     def data_received(self, data: bytes) -> None:
         try:
-            for frame in self._reader.feed(data):
+            for frame in self._splitter.feed(data):
                 self._receive(decode_batch(frame, from_gateway=True))
         except (ValueError, msgspec.MsgspecError) as error:
-            extra = {"action": "link.garbage", "gateway": self.name}
-            log.warning("A gateway sent an invalid frame; its connection is closed: %s", error, extra=extra)
+            extra = {"action": "link.invalid_frame", "gateway": self.name}
+            log.warning("Closing link to worker %s: invalid frame (%s)", self.name, error, extra=extra)
             self.abort()
 
     def _receive(self, records: list[Any]) -> None:
@@ -135,9 +174,8 @@ class WorkerPort(asyncio.Protocol):
             if self._authenticated and isinstance(record, link.GatewayStats):
                 self.stats = record
             elif self._authenticated and not isinstance(record, link.Hello):
-                bypass_limit = isinstance(record, link.CloseConnection | link.UpdateClaims)
-                if not self._links.engine.post(self, record, bypass_limit=bypass_limit):
-                    self._send_busy(record)
+                if not self._links.engine.post(self, record, bypass_limit=link.is_control(record)):
+                    self.write([link.busy_reply(record)])
             elif isinstance(record, link.Hello) and not self._authenticated:
                 self._handshake(record)
             else:
@@ -150,28 +188,18 @@ class WorkerPort(asyncio.Protocol):
             self.write([link.LinkRejected(reason=f"this engine requires link version {LINK_VERSION}")])
         else:
             self._authenticated, self.name = True, hello.name
-            self._reader.max_bytes = MAX_FRAME_BYTES
+            self._splitter.max_bytes = MAX_FRAME_BYTES
             self._links.ports[self] = None
             self.write([link.Welcome(version=LINK_VERSION)])
             return
         if self._transport is not None:
             self._transport.close()
 
-    def _send_busy(self, record: Any) -> None:
-        """Reply that the engine is overloaded. A rejected replay request becomes resync-required."""
-        if isinstance(record, link.ReplayRequest):
-            self.write([link.ResyncRequired(conn=record.conn, sub_id=record.sub_id, reason="overflow")])
-            return
-        id = getattr(record, "sub_id" if isinstance(record, link.SubscribeRequest) else "id", None)
-        payload = {"code": "busy", "message": "the server is overloaded: try again later", "retryable": True}
-        self.write([link.RequestFailed(conn=record.conn, id=id, payload=payload)])
-
     def connection_lost(self, exc: Exception | None) -> None:  # noqa: ARG002
         self._transport = None
         self._links.ports.pop(self, None)
         if self._authenticated:
-            engine = self._links.engine
-            engine.post_event(lambda: engine.broker.on_gateway_lost(self))
+            self._links.engine.post_event(GatewayLost(self))
 
     @property
     def congested(self) -> bool:
@@ -189,7 +217,7 @@ class WorkerPort(asyncio.Protocol):
             log.debug(
                 "The event loop has ended; records for gateway %s are dropped",
                 self.name,
-                extra={"action": "link.late"},
+                extra={"action": "link.closed"},
             )
 
     def write(self, records: list[Any]) -> None:
@@ -204,8 +232,8 @@ class WorkerPort(asyncio.Protocol):
             return
         transport.writelines(frames)
         if self._stall_detector.is_stalled(transport.get_write_buffer_size(), self._loop.time()):
-            extra = {"action": "link.stuck", "gateway": self.name}
-            log.warning("Gateway %s does not read; its connection is closed", self.name, extra=extra)
+            extra = {"action": "link.stalled", "gateway": self.name}
+            log.warning("Closing link to worker %s: it does not read", self.name, extra=extra)
             transport.abort()
 
     def abort(self) -> None:

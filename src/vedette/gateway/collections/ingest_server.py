@@ -1,10 +1,10 @@
 """Accepts deliveries of the pipeline over the ingest link (`vedette.transport.ingest_messages`). Event loop.
 
 A delivery is accepted once the engine thread has numbered it and it is in the replay window. From then on it reaches
-its subscribers, or they are told to resync. Only then may the pipeline advance its checkpoint.
+its subscribers, or they get resync-required. Only then may the pipeline advance its checkpoint.
 
 When a link closes, its unprocessed deliveries are dropped together, as if they had been lost in transit. They were not
-accepted, so the pipeline sends them again over another link, starting with the first (`vedette.pipeline.outgoing`).
+accepted, so the pipeline sends them again over another link, starting with the first (`vedette.transport.unaccepted`).
 Keeping them would let a retrying pipeline fill the memory of a busy gateway.
 """
 
@@ -16,7 +16,7 @@ import logging
 from collections import deque
 from collections.abc import Callable
 from pathlib import Path
-from typing import TypeAlias, cast
+from typing import Any, NamedTuple, cast
 
 from vedette.errors import PipelineError
 from vedette.transport.ingest_messages import (
@@ -33,27 +33,32 @@ from vedette.transport.ingest_messages import (
 )
 from vedette.transport.unix_socket import remove_stale_socket, restrict_to_owner
 
-__all__ = ["IngestServer", "ReceiveFrame"]
+__all__ = ["DeliveryReady", "FrameReceived", "IngestConnection", "IngestServer"]
 
 log = logging.getLogger(__name__)
 _FIRST_FRAME_BYTES = 4096
 """Size limit of the Hello frame: the sender is not yet authenticated."""
 
-ReceiveFrame: TypeAlias = Callable[
-    [Callable[[], Deliver | Complete | Status | None], Callable[[], None]], None
-]
-"""Processes a frame on the engine thread, in call order, then calls the second argument, from any thread.
 
-The first argument returns the frame when it is due, or None if its link has closed.
-"""
+class DeliveryReady(NamedTuple):
+    """Event for the engine thread: a connection has a delivery. `next_delivery` returns it."""
+
+    connection: IngestConnection
+
+
+class FrameReceived(NamedTuple):
+    """Event for the engine thread: the end of a batch, or the status of partitions."""
+
+    frame: Complete | Status
 
 
 class IngestServer:
     """Listens on a Unix socket, and on a TCP port if executors run on other machines."""
 
-    def __init__(self, secret: str, receive: ReceiveFrame) -> None:
+    def __init__(self, secret: str, post_event: Callable[[Any], None]) -> None:
+        """`post_event` passes a `DeliveryReady` or `FrameReceived` to the engine thread, which keeps their order."""
         self.secret = secret
-        self.receive = receive
+        self.post_event = post_event
         self.links: set[IngestConnection] = set()
         self._servers: list[asyncio.AbstractServer] = []
 
@@ -114,11 +119,10 @@ class IngestConnection(asyncio.Protocol):
         elif not self._authenticated:
             raise PipelineError("E6302", "the first frame of a link must be a Hello")
         elif isinstance(frame, Deliver):
-            number = frame.number
             self._unprocessed.append(frame)
-            self._server.receive(self._next_delivery, lambda: self._send_threadsafe(Accepted(number=number)))
+            self._server.post_event(DeliveryReady(self))
         elif isinstance(frame, Complete | Status):
-            self._server.receive(lambda: frame, lambda: None)
+            self._server.post_event(FrameReceived(frame))
         else:
             raise PipelineError("E6302", f"a pipeline cannot send {type(frame).__name__}")
 
@@ -129,21 +133,22 @@ class IngestConnection(asyncio.Protocol):
         self._reader.lift_size_limit()
         self._send(Welcome(gateway="engine"))
 
-    def _next_delivery(self) -> Deliver | None:
-        """Return the next delivery. Engine thread."""
+    def next_delivery(self) -> Deliver | None:
+        """Return the next delivery; None if the connection has closed. Engine thread."""
         try:
             return self._unprocessed.popleft()
         except IndexError:
             return None
 
-    def _send_threadsafe(self, frame: Frame) -> None:
-        """Send a frame from the engine thread."""
+    def accept(self, number: int) -> None:
+        """Confirm a delivery. The pipeline may then advance its checkpoint. Engine thread."""
+        frame = Accepted(number=number)
         try:
             self._loop.call_soon_threadsafe(self._send, frame)
         except RuntimeError:  # the event loop has stopped
             log.debug(
                 "The event loop has ended; a frame for the pipeline is dropped",
-                extra={"action": "ingest.late"},
+                extra={"action": "ingest.closed"},
             )
 
     def _send(self, frame: Frame) -> None:

@@ -1,16 +1,25 @@
-"""Publishes the changes that the pipeline delivers: at once, or in causal order at the end of a batch.
+"""Turns the changes that the pipeline delivers into events of streams.
 
-`CollectionBroker` adds and removes streams. A change that cannot be published breaks the stream's chain, so the stream
-must resync.
+Theory of operation. `CollectionBroker` adds and removes streams and passes in the frames of ingest links. A change
+becomes an event of every stream that it matches: at once, or in causal order at the end of its batch. The publisher
+returns what the broker must do: `Published` events to queue, and `ResyncStreams` for streams whose chain broke. Such a
+stream is removed here at once, so that it gets no event after the gap. Engine thread only. No I/O.
 """
 
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Iterable, Mapping
-from typing import TYPE_CHECKING, TypeAlias
+from collections.abc import Iterable, Mapping
+from typing import NamedTuple, TypeAlias
 
-from vedette.gateway.collections.stream import CollectionStream, DecodedChange, MatchKind, StreamState
+from vedette.gateway.collections.stream import (
+    CollectionStream,
+    DecodedChange,
+    MatchKind,
+    PublishedRows,
+    StreamState,
+)
+from vedette.gateway.streams.stream import EncodedEvent
 from vedette.transport.ingest_messages import (
     Complete,
     Deliver,
@@ -27,20 +36,34 @@ from vedette.transport.receiver import (
     UnfilteredChange,
 )
 
-if TYPE_CHECKING:
-    from vedette.gateway.broker.broker import Broker
-
-__all__ = ["CollectionPublisher"]
+__all__ = ["CollectionPublisher", "Outcome", "Published", "ResyncStreams"]
 
 log = logging.getLogger(__name__)
-ResyncStreams: TypeAlias = Callable[[Iterable[CollectionStream], str], None]
+
+
+class Published(NamedTuple):
+    """A numbered and encoded event, to be queued for the stream's subscribers."""
+
+    stream: CollectionStream
+    event: EncodedEvent
+
+
+class ResyncStreams(NamedTuple):
+    """Streams that lost continuity. Their subscribers must resync."""
+
+    streams: tuple[CollectionStream, ...]
+    reason: str
+
+
+Outcome: TypeAlias = Published | ResyncStreams
 
 
 class CollectionPublisher:
-    """Publishes delivered changes. `resync` closes streams and notifies their subscribers."""
+    """Publishes delivered changes to the streams of external collections."""
 
-    def __init__(self, broker: Broker, resync: ResyncStreams) -> None:
-        self._broker, self._resync = broker, resync
+    def __init__(self) -> None:
+        self._outcomes: list[Outcome] = []
+        """Outcomes of the current call."""
         self._receiver = ChangeReceiver()
         self.streams_by_subscription_id: dict[int, CollectionStream] = {}
         """Streams by the numeric subscription id of the registry."""
@@ -78,7 +101,7 @@ class CollectionPublisher:
         self.streams_by_subscription_id.update(dict.fromkeys(stream.subscription_ids, stream))
         self._registered.add(stream)
 
-    def publish_early(self, stream: CollectionStream) -> None:
+    def publish_early(self, stream: CollectionStream) -> list[Outcome]:
         """Publish the changes that arrived for a stream before its ids were known."""
         for subscription_id in stream.subscription_ids:
             for change in self._early_changes.pop(subscription_id, ()):
@@ -86,10 +109,9 @@ class CollectionPublisher:
                     self._publish_window(change)
                 else:
                     self._publish_change(change)
-        if (
-            stream.version <= self._completed_version
-        ):  # the batch's end arrived early, too, and is not repeated
+        if stream.version <= self._completed_version:  # the end of the batch arrived early, too
             self._mark_live(stream)
+        return self._take_outcomes()
 
     def discard_early(self) -> None:
         self._early_changes.clear()
@@ -97,16 +119,16 @@ class CollectionPublisher:
     def remove(self, stream: CollectionStream) -> None:
         self._registered.discard(stream)
         self._causal_pending.discard(stream)
-        for number in stream.subscription_ids:
-            self.streams_by_subscription_id.pop(number, None)
-            self._receiver.remove_subscription(number)
+        for subscription_id in stream.subscription_ids:
+            self.streams_by_subscription_id.pop(subscription_id, None)
+            self._receiver.remove_subscription(subscription_id)
 
     def published_offset(self, stream: CollectionStream) -> int:
         return self.completed_offset if stream.state is StreamState.LIVE else stream.start_offset
 
     # --- deliveries ---------------------------------------------------------------------------------------------
 
-    def receive(self, frame: Deliver | Complete | Status) -> None:
+    def receive(self, frame: Deliver | Complete | Status) -> list[Outcome]:
         """Process one frame of an ingest link. Frames arrive in order."""
         for output in self._receiver.receive(frame):
             match output:
@@ -123,36 +145,49 @@ class CollectionPublisher:
                     self._complete(output.offset, frame.version)
                 case PartitionStatus():
                     self._status(output)
+        return self._take_outcomes()
+
+    def _take_outcomes(self) -> list[Outcome]:
+        outcomes, self._outcomes = self._outcomes, []
+        return outcomes
+
+    def _resync(self, streams: Iterable[CollectionStream], reason: str) -> None:
+        """Close streams and report them. They get no further events."""
+        lost = tuple(dict.fromkeys(streams))
+        for stream in lost:
+            stream.state = StreamState.CLOSED
+            self.remove(stream)
+        if lost:
+            self._outcomes.append(ResyncStreams(lost, reason))
 
     def _publish_change(self, matched: MatchedChange) -> None:
         """Publish a change to every matching stream: at once, or with causal ordering when its batch is complete."""
         change = DecodedChange(matched.change)
-        for reason, numbers in zip(_MATCH_KINDS, matched[1:], strict=True):
-            for number in numbers:
-                stream = self.streams_by_subscription_id.get(number)
+        for kind, ids in zip(_MATCH_KINDS, matched[1:], strict=True):
+            for subscription_id in ids:
+                stream = self.streams_by_subscription_id.get(subscription_id)
                 if stream is None:
                     if self._pending_registrations:
-                        self._early_changes.setdefault(number, []).append(
-                            _single_match(matched.change, number, reason)
-                        )
+                        early = self._early_changes.setdefault(subscription_id, [])
+                        early.append(_single_match(matched.change, subscription_id, kind))
                 elif not stream.accept(matched.change):
                     continue
                 elif stream.causal_buffer is None:
-                    self._publish(stream, change, reason)
-                elif stream.causal_buffer.add(matched.change.offset, (change, reason)):
+                    self._publish(stream, change, kind)
+                elif stream.causal_buffer.add(matched.change.offset, (change, kind)):
                     self._causal_pending.add(stream)
                 else:
                     self._resync([stream], "overflow")
 
-    def _publish(self, stream: CollectionStream, change: DecodedChange, reason: MatchKind) -> None:
+    def _publish(self, stream: CollectionStream, change: DecodedChange, kind: MatchKind) -> None:
         if stream.state is StreamState.CLOSED:
             return
         try:
-            seq, suffix = stream.append_change(change, reason)
+            event = stream.append_change(change, kind)
         except Exception:
             self._publish_failed(stream)
             return
-        self.publish(stream, seq, suffix)
+        self._publish_event(stream, event)
 
     def _publish_window(self, result: WindowResult) -> None:
         stream = self.streams_by_subscription_id.get(result.subscription)
@@ -161,20 +196,31 @@ class CollectionPublisher:
                 self._early_changes.setdefault(result.subscription, []).append(result)
             return
         try:
-            seq, suffix = stream.append_window(result, self.completed_offset)
+            event = stream.append_window(result, self.completed_offset)
         except Exception:
             self._publish_failed(stream)
             return
-        self.publish(stream, seq, suffix)
+        self._publish_event(stream, event)
 
-    def publish(self, stream: CollectionStream, seq: int, suffix: bytes) -> None:
-        """Queue a numbered and encoded event of a stream."""
+    def _publish_event(self, stream: CollectionStream, event: EncodedEvent) -> None:
         self.events += 1
-        self._broker.publish(stream, seq, suffix)
+        self._outcomes.append(Published(stream, event))
+
+    def publish_view_diff(
+        self, stream: CollectionStream, before: PublishedRows, after: PublishedRows
+    ) -> list[Outcome]:
+        """Publish the difference between the rows visible before and after a policy change."""
+        for event in stream.append_view_diff(before, after, stream.start_offset):
+            self._publish_event(stream, event)
+        return self._take_outcomes()
 
     def _publish_failed(self, stream: CollectionStream) -> None:
         """Resync a stream after a change could not be encoded or evaluated. It must not be lost silently."""
-        extra = {"action": "collection.untold", "tenant": stream.tenant.name, "stream": stream.stream_id}
+        extra = {
+            "action": "collection.publish_failed",
+            "tenant": stream.tenant.name,
+            "stream": stream.stream_id,
+        }
         log.exception("A change could not be delivered; the stream must resync", extra=extra)
         self._resync([stream], "gap")
 
@@ -183,20 +229,22 @@ class CollectionPublisher:
         unfiltered while its index is not reliable.
         """
         change = DecodedChange(record)
-        for number, stream in list(self.streams_by_subscription_id.items()):
+        for subscription_id, stream in list(self.streams_by_subscription_id.items()):
             if stream.state is not StreamState.LIVE or record.offset <= stream.start_offset:
                 continue  # the batch that includes the stream delivers the change
             if stream.tenant.name == record.tenant and record.collection in stream.collections:
-                self._classify_and_publish(stream, number, change)
+                self._classify_and_publish(stream, subscription_id, change)
 
-    def _classify_and_publish(self, stream: CollectionStream, number: int, change: DecodedChange) -> None:
+    def _classify_and_publish(
+        self, stream: CollectionStream, subscription_id: int, change: DecodedChange
+    ) -> None:
         try:
-            reason = stream.classify(change) if not stream.request.windowed else None
+            kind = stream.classify(change) if not stream.request.windowed else None
         except Exception:
             self._publish_failed(stream)
             return
-        if reason is not None:
-            self._publish_change(_single_match(change.record, number, reason))
+        if kind is not None:
+            self._publish_change(_single_match(change.record, subscription_id, kind))
 
     def _complete(self, offset: int, version: int) -> None:
         """Handle the end of a batch: streams that were part of it have no unpublished changes up to its offset."""
@@ -215,10 +263,9 @@ class CollectionPublisher:
 
     def _release(self, stream: CollectionStream) -> None:
         """Publish buffered changes up to the completed offset, in causal order."""
-        for change, reason in (
-            stream.causal_buffer.release_up_to(self.completed_offset) if stream.causal_buffer else ()
-        ):
-            self._publish(stream, change, reason)
+        if stream.causal_buffer is not None:
+            for change, kind in stream.causal_buffer.release_up_to(self.completed_offset):
+                self._publish(stream, change, kind)
         if not stream.causal_buffer:
             self._causal_pending.discard(stream)
 
@@ -247,6 +294,6 @@ class CollectionPublisher:
 _MATCH_KINDS = tuple(MatchKind)
 
 
-def _single_match(record: DeliveredChange, number: int, reason: MatchKind) -> MatchedChange:
+def _single_match(record: DeliveredChange, subscription_id: int, kind: MatchKind) -> MatchedChange:
     """Return the change addressed to a single subscription."""
-    return MatchedChange(record, *((number,) if reason is each else () for each in MatchKind))
+    return MatchedChange(record, *((subscription_id,) if kind is each else () for each in MatchKind))

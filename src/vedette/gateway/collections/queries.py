@@ -1,47 +1,133 @@
-"""Recognizes subscriptions to external collections and parses them.
+"""Subscriptions to external collections: recognizes them, parses them, and records what they ask for.
 
 A type or collection with a prefix, such as `shop::orders`, belongs to the source `shop` and is evaluated by the
 pipeline. All others are types of the graph and are evaluated by the engine (docs/design/pipeline.md, "Which host
-answers").
+answers"). Policies are applied afterwards (`views.py`).
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
 from itertools import count
-from typing import TYPE_CHECKING, Any
+from typing import Any, NamedTuple
 
-from vedette.errors import PolicyError, SubscriptionError
+import msgspec
+
+from vedette.errors import SubscriptionError
 from vedette.filters.collection_query import CollectionQuery
-from vedette.filters.document_filter import compile_filter
+from vedette.filters.document_filter import DocumentFilter, compile_filter
+from vedette.filters.inputs import FilterInput
 from vedette.filters.limits import FilterLimits
-from vedette.gateway.collections.stream import CollectionRequest, SavedCollectionStream
-from vedette.gateway.collections.views import apply_policies, current_views
+from vedette.gateway.collections.snapshot import PartitionPosition
+from vedette.gateway.streams.client import Client
+from vedette.gateway.streams.stream_key import stream_key
 from vedette.gateway.wire.messages import Subscribe
-from vedette.gateway.wire.resume_token import subscription_hash
 from vedette.language.syntax.canonical import canonical_text
 from vedette.language.syntax.expressions import NamedType, NodePattern, TypeExpression, UnionType
 from vedette.language.syntax.statements import Watch
+from vedette.policy.collection_policies import ViewRule
 from vedette.subscriptions.collection_watch import CollectionWatch, parse_collection_watch
-from vedette.subscriptions.policy_view import TRUSTED_LIMITS
+from vedette.subscriptions.policy_view import TRUSTED_LIMITS, DocumentView
 from vedette.subscriptions.spec import SubscriptionSpec, filter_expression, spec_from_query, watch_of_spec
 
-if TYPE_CHECKING:
-    from vedette.gateway.broker.broker import Client
-    from vedette.gateway.streams.tenant import Tenant
-
 __all__ = [
+    "CollectionRequest",
+    "CollectionView",
+    "SavedCollectionStream",
     "has_external_type",
     "is_external",
     "query_from_filter",
     "query_from_saved",
     "query_from_watch",
-    "request_auth",
 ]
 
 SEPARATOR = "::"
-_windows = count()
+_window_ids = count()
 """Makes windowed watches unique: they are never shared, because the first event of each is `initial`."""
+
+
+class CollectionView(NamedTuple):
+    """The part of a collection that policies show to an actor."""
+
+    spec: SubscriptionSpec
+    """The subscription combined with the policies; the pipeline evaluates it."""
+    condition: DocumentFilter
+    view: DocumentView
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CollectionRequest:
+    """What a subscription over external collections asks for. Subscriptions with equal keys share a stream."""
+
+    key: bytes
+    collections: tuple[str, ...]
+    """Names as the client writes them, such as `shop::orders`; several spec a union."""
+    spec: SubscriptionSpec
+    condition: DocumentFilter
+    watch: CollectionWatch | None = None
+    """The WATCH statement; None for a filter, whose events are document deltas."""
+    include_data: bool = False
+    low_priority: bool = False
+    snapshot: bool = False
+    """True if this subscriber gets a snapshot first."""
+    query: CollectionQuery | None = field(default=None, compare=False)
+    """For a filter: order and paging of its snapshot."""
+    views: Mapping[str, CollectionView] | None = None
+    """Policy views by collection; None if everything is visible."""
+
+    @property
+    def windowed(self) -> bool:
+        """True if the watch publishes only at the end of windows."""
+        return self.watch is not None and self.watch.windowed
+
+    @property
+    def causal(self) -> bool:
+        """True if events are ordered across all partitions. They are held until every partition has passed their
+        offset.
+        """
+        return self.watch is not None and self.watch.options.ordering.kind == "causal"
+
+    @property
+    def view_rules(self) -> dict[str, tuple[ViewRule, ...] | None] | None:
+        """The policy rules behind `views`."""
+        return None if self.views is None else {name: view.spec.sight for name, view in self.views.items()}
+
+    def spec_of(self, collection: str) -> SubscriptionSpec:
+        return self.spec if self.views is None else self.views[collection].spec
+
+    def matches(self, collection: str, environment: FilterInput) -> bool:
+        """Return True if the document matches and policies show it."""
+        condition = self.condition if self.views is None else self.views[collection].condition
+        return condition.matches(environment)
+
+    def row(self, collection: str, key: str, document: Mapping[str, Any]) -> dict[str, Any]:
+        """Return what subscribers see of a matching document: the row of a WATCH, or the document itself."""
+        if self.views is not None:
+            document = self.views[collection].view.redact(collection, key, document)
+        if self.watch is not None:
+            return self.watch.row(key, document, collection)
+        return {"id": key, "_type": collection, **document}
+
+
+class SavedCollectionStream(msgspec.Struct, frozen=True, kw_only=True):
+    """State of a stream that the next server needs to continue it. Stored as JSON in `gateway.window`
+    (`broker/window_file.py`); change its version with any change of these fields.
+    """
+
+    spec: SubscriptionSpec
+    """The subscription without policies, in the format of the registry."""
+    collections: tuple[str, ...] = msgspec.field(name="collections")
+    view_rules: dict[str, tuple[ViewRule, ...] | None] | None = msgspec.field(name="view_rules")
+    """Policy rules by collection; None if everything was visible."""
+    include_data: bool = msgspec.field(name="include_data")
+    low_priority: bool = msgspec.field(name="low_priority")
+    after: int = msgspec.field(name="published_offset")
+    """Everything up to this journal offset is published."""
+    positions: dict[int, PartitionPosition] = msgspec.field(name="partition_positions")
+    """Position up to which each of these partitions is published, beyond `after`."""
+    epochs: dict[int, int] = msgspec.field(name="partition_epochs")
+    """Epoch of every partition; a changed epoch means that the partition lost its history."""
 
 
 def is_external(collection: str) -> bool:
@@ -67,84 +153,70 @@ def _names(type_: TypeExpression | None) -> Iterator[str]:
 def query_from_watch(
     client: Client, text: str, params: dict[str, Any], payload: Subscribe, limits: FilterLimits
 ) -> CollectionRequest:
-    """Parse a WATCH. Raise E6204 if the pipeline does not support it, E8001 if policies deny it."""
+    """Parse a WATCH. Raise E6204 if the pipeline does not support it."""
     watch = parse_collection_watch(text, params)
     _check_supported(watch)
-    own = str(next(_windows)) if watch.windowed else ""
-    form = SubscriptionSpec(
+    window_id = str(next(_window_ids)) if watch.windowed else ""
+    spec = SubscriptionSpec(
         kind="watch",
         source=text,
         params=params,
         time=client.tenant.clock.now() if watch.windowed else None,
-        union=own if len(watch.collections) > 1 else "",
+        union=window_id if len(watch.collections) > 1 else "",
     )
-    condition = compile_filter(filter_expression(form), limits=limits)
-    request = CollectionRequest(
+    condition = compile_filter(filter_expression(spec), limits=limits)
+    return CollectionRequest(
         key=_key(
             client,
             "watch",
             payload.priority,
-            *watch.collections,
+            canonical_text(list(watch.collections)),
             canonical_text(condition.expression),
             canonical_text(watch.columns),
             watch.options.ordering.kind,
-            own,
+            window_id,
         ),
         collections=watch.collections,
-        form=form,
+        spec=spec,
         condition=condition,
         watch=watch,
         low_priority=payload.priority == "low",
         snapshot=watch.options.initial.kind == "full" and not watch.windowed,
     )
-    return apply_policies(client, request, text)
 
 
 def query_from_filter(
     client: Client, asked: dict[str, Any], query: CollectionQuery, payload: Subscribe, limits: FilterLimits
 ) -> CollectionRequest:
-    auth = request_auth(client)
-    form = spec_from_query(asked, auth, client.tenant.clock.now())
-    condition = compile_filter(filter_expression(form), limits=limits)
-    data = f"{payload.priority} {payload.includeData}"
-    request = CollectionRequest(
-        key=_key(client, "filter", query.collection, canonical_text(condition.expression), data),
+    """Bind a filter to its requester. `asked`: the query as the client sent it; `query`: the same, parsed."""
+    spec = spec_from_query(asked, client.request_auth(), client.tenant.clock.now())
+    condition = compile_filter(filter_expression(spec), limits=limits)
+    data = "data" if payload.includeData else "no data"
+    return CollectionRequest(
+        key=_key(
+            client, "filter", payload.priority, query.collection, canonical_text(condition.expression), data
+        ),
         collections=(query.collection,),
-        form=form,
+        spec=spec,
         condition=condition,
         include_data=payload.includeData,
         low_priority=payload.priority == "low",
         snapshot=payload.sendSnapshot,
         query=query,
     )
-    return apply_policies(client, request, query.collection)
 
 
-def query_from_saved(
-    tenant: Tenant, key: bytes, actor: str | None, saved: SavedCollectionStream
-) -> CollectionRequest:
-    """Return the request of a saved stream. Raise E7001 if its actor's views have changed."""
-    request = CollectionRequest(
+def query_from_saved(key: bytes, saved: SavedCollectionStream) -> CollectionRequest:
+    """Return the request of a saved stream, without policy views."""
+    return CollectionRequest(
         key=key,
         collections=saved.collections,
-        form=saved.form,
-        condition=compile_filter(filter_expression(saved.form), limits=TRUSTED_LIMITS),
-        watch=watch_of_spec(saved.form),
+        spec=saved.spec,
+        condition=compile_filter(filter_expression(saved.spec), limits=TRUSTED_LIMITS),
+        watch=watch_of_spec(saved.spec),
         include_data=saved.include_data,
         low_priority=saved.low_priority,
     )
-    request = current_views(actor, tenant.database, request)
-    if request.view_rules != saved.sights:
-        raise PolicyError("E7001", "Permission denied")
-    return request
-
-
-def request_auth(client: Client) -> dict[str, Any] | None:
-    """Return `request.auth` of a filter, bound at subscription; None in the system context."""
-    if client.system:
-        return None
-    claims = {k: v for k, v in client.claims.items() if isinstance(v, str | int | float | bool | list)}
-    return {"userId": client.actor, "roles": claims.get("roles", []), "claims": claims}
 
 
 def _check_supported(watch: CollectionWatch) -> None:
@@ -160,6 +232,6 @@ def _check_supported(watch: CollectionWatch) -> None:
         raise SubscriptionError("E6204", text, fields={"option": "on_full"})
 
 
-def _key(client: Client, *parts: str) -> bytes:
-    actor = "" if client.system else client.actor or ""
-    return subscription_hash(client.tenant.name, actor, "collection", *parts)
+def _key(client: Client, *request: str) -> bytes:
+    """Return the stream key (`stream_key.py`). `request`: "watch" or "filter", then what the subscription asks for."""
+    return stream_key("collection", client.tenant.name, client.effective_actor, *request)

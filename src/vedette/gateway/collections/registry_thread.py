@@ -14,8 +14,7 @@ from __future__ import annotations
 import logging
 from collections import deque
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
-from functools import partial
+from dataclasses import dataclass, replace
 from pathlib import Path
 from threading import Event as Flag
 from threading import Thread
@@ -24,17 +23,20 @@ from typing import Any, NamedTuple
 from vedette.clock import Clock
 from vedette.errors import PipelineError, SourceError, VedetteError
 from vedette.filters.inputs import FilterInput
+from vedette.gateway.collections.queries import CollectionRequest, SavedCollectionStream
 from vedette.gateway.collections.snapshot import DocumentPredicate, Documents, PartitionPosition, documents_at
-from vedette.gateway.collections.stream import CollectionRequest, SavedCollectionStream
 from vedette.sources.journal.seam import CollectionJournal, open_journal
 from vedette.sources.records import Partition
 from vedette.subscriptions.registry.registry import Quotas, SubscriptionRegistry, SubscriptionRequest
 
 __all__ = [
+    "JobFailed",
+    "LeaseLost",
     "RegisterJob",
     "RegistryThread",
     "SnapshotJob",
     "SnapshotRead",
+    "SourceRemoved",
     "StreamRegistered",
     "UnregisterJob",
 ]
@@ -48,12 +50,51 @@ MAX_BATCH_JOBS = 1_000
 """Maximum number of jobs in one transaction."""
 
 
-class StreamRegistered(NamedTuple):
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RegisterJob:
+    """Register a stream at the registry, with a snapshot if its request asks for one."""
+
+    job_id: int
+    registration_ids: tuple[str, ...]
+    """This gateway's ids for the stream, one per collection."""
+    tenant: str
+    request: CollectionRequest
+    saved: SavedCollectionStream | None = None
+    """Saved state of a restored stream; such a stream gets no snapshot."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SnapshotJob:
+    """Read the documents that a stream has published up to a position."""
+
+    job_id: int
+    tenant: str
+    collections: Mapping[str, str]
+    """Collection name in the journal ▸ name used by the client."""
+    request: CollectionRequest
+    after: int
+    published: Mapping[int, PartitionPosition] | None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class UnregisterJob:
+    """Remove registrations. It has no result."""
+
+    registration_ids: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class StreamRegistered:
     """Result of a `RegisterJob`: the registry accepted the subscription."""
 
-    subscription_ids: tuple[int, ...]
-    version: int
+    job_id: int
+    registration_ids: tuple[str, ...]
+    subscription_ids: tuple[int, ...] = ()
+    """Numeric ids assigned by the registry, one per collection."""
+    version: int = 0
+    """Registry version that contains the subscription."""
     start_offset: int
+    """Journal offset of the snapshot; the pipeline delivers every later change."""
     collections: dict[str, str]
     """Collection name in the journal ▸ name used by the client."""
     epochs: dict[int, int]
@@ -63,41 +104,33 @@ class StreamRegistered(NamedTuple):
     documents: Documents | None
 
 
-class SnapshotRead(NamedTuple):
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SnapshotRead:
     """Result of a `SnapshotJob`: documents as of `offset`."""
 
+    job_id: int
     offset: int
     documents: Documents
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class RegisterJob:
-    """Register a stream. `registration_ids`: this gateway's ids for it, one per collection."""
+class JobFailed:
+    """Result of a job that failed."""
 
-    registration_ids: tuple[str, ...]
-    tenant: str
-    request: CollectionRequest
-    done: Callable[[StreamRegistered | VedetteError], None]
-    saved: SavedCollectionStream | None = None
-    """Saved state of a restored stream; such a stream gets no snapshot."""
+    job_id: int
+    error: VedetteError
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class SnapshotJob:
-    """Read the documents that a stream has published up to a position."""
-
-    tenant: str
-    collections: Mapping[str, str]
-    """Collection name in the journal ▸ name used by the client."""
-    request: CollectionRequest
-    after: int
-    published: Mapping[int, PartitionPosition] | None
-    done: Callable[[SnapshotRead | VedetteError], None]
+class LeaseLost:
+    """The gateway lost its lease: the pipeline has stopped delivering to it for a while."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class UnregisterJob:
-    registration_ids: tuple[str, ...]
+class SourceRemoved:
+    """A source no longer exists."""
+
+    name: str
 
 
 Job = RegisterJob | SnapshotJob | UnregisterJob
@@ -106,9 +139,9 @@ Job = RegisterJob | SnapshotJob | UnregisterJob
 class _PreparedRegistration(NamedTuple):
     """A prepared `RegisterJob` that only needs its registration."""
 
-    job: RegisterJob
     requests: list[SubscriptionRequest]
     result: StreamRegistered
+    """The result, still without subscription ids and version."""
 
 
 class RegistryThread:
@@ -122,18 +155,11 @@ class RegistryThread:
         address: str,
         quotas: Quotas,
         clock: Clock,
-        call: Callable[[Callable[[], object]], None],
-        on_lease_lost: Callable[[], None],
-        on_source_removed: Callable[[str], None],
+        post_event: Callable[[Any], None],
     ) -> None:
-        """`call` runs a function on the engine thread.
-
-        `on_lease_lost` is called there when the lease was lost, `on_source_removed` with the name of a source that no
-        longer exists.
-        """
+        """`post_event` passes a result, `LeaseLost` or `SourceRemoved` to the engine thread."""
         self._store, self._name, self._address = store, name, address
-        self._quotas, self._clock = quotas, clock
-        self._call, self._on_lease_lost, self._on_source_removed = call, on_lease_lost, on_source_removed
+        self._quotas, self._clock, self._post_event = quotas, clock, post_event
         self._jobs: deque[Job] = deque()
         self._wake = Flag()
         self._stopping = False
@@ -143,20 +169,15 @@ class RegistryThread:
         self._registered_ids: set[str] = set()
         """Ids currently registered."""
         self._unanswered: set[int] = set()
-        """Jobs of the current batch without a result, by object identity."""
+        """Ids of the jobs of the current batch that have no result yet."""
         self._lease_number = 0
         self._sources: set[str] = set()
         self._lease_ends = self._renew_at = 0.0
 
-    @property
-    def call(self) -> Callable[[Callable[[], object]], None]:
-        """Function that runs its argument on the engine thread; may be called from any thread."""
-        return self._call
-
     def start(self) -> None:
         """Start the thread once. Registrations left by an earlier process of this gateway are removed."""
         if self._thread is None:
-            self._thread = Thread(target=self._run, name="vedette-registrar", daemon=True)
+            self._thread = Thread(target=self._run, name="vedette-registry", daemon=True)
             self._thread.start()
 
     def post(self, job: Job) -> None:
@@ -182,9 +203,9 @@ class RegistryThread:
         self._release_lease()
 
     def run_batch(self) -> None:
-        """Renew the lease if it is due, then execute up to `BATCH` queued jobs in one transaction."""
+        """Renew the lease if it is due, then execute up to `MAX_BATCH_JOBS` queued jobs in one transaction."""
         jobs = [self._jobs.popleft() for _ in range(min(MAX_BATCH_JOBS, len(self._jobs)))]
-        self._unanswered = {id(job) for job in jobs}
+        self._unanswered = {job.job_id for job in jobs if not isinstance(job, UnregisterJob)}
         try:
             self._open_stores()
             self._renew_lease(force=any(isinstance(job, RegisterJob) for job in jobs))
@@ -192,7 +213,7 @@ class RegistryThread:
         except VedetteError as error:
             self._fail(jobs, error)
         except Exception:
-            extra = {"action": "registrar.failed", "gateway": self._name}
+            extra = {"action": "registry_thread.failed", "gateway": self._name}
             log.exception("The registry thread failed", extra=extra)
             self._fail(jobs, PipelineError("E6303", "internal error; see the server log"))
 
@@ -235,13 +256,13 @@ class RegistryThread:
             extra = {"action": "gateway.lease_lost", "gateway": self._name}
             log.error("Gateway %s lost its lease; its subscribers must resync", self._name, extra=extra)
             self._acquire_new_lease()
-            self._call(self._on_lease_lost)
+            self._post_event(LeaseLost())
 
     def _check_sources(self) -> None:
         assert self._journal is not None
         known, self._sources = self._sources, {source.name for source in self._journal.sources()}
         for name in sorted(known - self._sources):
-            self._call(partial(self._on_source_removed, name))
+            self._post_event(SourceRemoved(name=name))
 
     def _release_lease(self) -> None:
         if self._registry is None or self._journal is None:
@@ -301,14 +322,14 @@ class RegistryThread:
                     self._journal, job.tenant, list(collections), _predicate(request, collections)
                 )
         except VedetteError as error:
-            self._answer(job, error)
+            self._answer(JobFailed(job_id=job.job_id, error=error))
             return None
         requests = [
             SubscriptionRequest(
                 id=id,
                 tenant=job.tenant,
                 collection=collection,
-                form=request.form_of(shown),
+                form=request.spec_of(shown),
                 boundary=boundary,
                 low_priority=request.low_priority,
             )
@@ -316,9 +337,16 @@ class RegistryThread:
         ]
         epochs = {partition.id: partition.epoch for partition in partitions}
         states = {partition.id: modes.get(partition.id, partition.state) for partition in partitions}
-        return _PreparedRegistration(
-            job, requests, StreamRegistered((), 0, boundary, collections, epochs, states, documents)
+        result = StreamRegistered(
+            job_id=job.job_id,
+            registration_ids=job.registration_ids,
+            start_offset=boundary,
+            collections=collections,
+            epochs=epochs,
+            states=states,
+            documents=documents,
         )
+        return _PreparedRegistration(requests, result)
 
     def _register(self, ready: Sequence[_PreparedRegistration]) -> None:
         """Register all in one transaction. If that fails, register each one separately."""
@@ -326,25 +354,25 @@ class RegistryThread:
         if not ready:
             return
         try:
-            requests = [request for one in ready for request in one.requests]
-            numbers = self._registry.register(self._name, requests, REGISTRATION_TTL_SECONDS)
+            requests = [request for each in ready for request in each.requests]
+            assigned = self._registry.register(self._name, requests, REGISTRATION_TTL_SECONDS)
         except VedetteError as error:
             if len(ready) == 1:
-                self._answer(ready[0].job, error)
+                self._answer(JobFailed(job_id=ready[0].result.job_id, error=error))
                 return
-            for one in ready:
-                self._register([one])
+            for each in ready:
+                self._register([each])
             return
-        self._registered_ids.update(id for one in ready for id in one.job.registration_ids)
-        version, given = self._registry.version_of(numbers[0]), iter(numbers)
-        for job, requests, opened in ready:
-            own = tuple(next(given) for _ in requests)
-            self._answer(job, opened._replace(subscription_ids=own, version=version))
+        self._registered_ids.update(id for each in ready for id in each.result.registration_ids)
+        version, remaining = self._registry.version_of(assigned[0]), iter(assigned)
+        for own_requests, result in ready:
+            ids = tuple(next(remaining) for _ in own_requests)
+            self._answer(replace(result, subscription_ids=ids, version=version))
 
     def _read_snapshot(self, job: SnapshotJob) -> None:
         assert self._journal is not None
         try:
-            found = documents_at(
+            offset, documents = documents_at(
                 self._journal,
                 job.tenant,
                 list(job.collections),
@@ -353,27 +381,27 @@ class RegistryThread:
                 published=job.published,
             )
         except VedetteError as error:
-            self._answer(job, error)
+            self._answer(JobFailed(job_id=job.job_id, error=error))
             return
-        self._answer(job, SnapshotRead(*found))
+        self._answer(SnapshotRead(job_id=job.job_id, offset=offset, documents=documents))
 
     def _fail(self, jobs: Sequence[Job], error: VedetteError) -> None:
-        extra = {"action": "registrar.failed", "gateway": self._name, "code": error.code}
+        extra = {"action": "registry_thread.failed", "gateway": self._name, "code": error.code}
         log.error("The journal or the subscription registry failed: %s", error, extra=extra)
         for job in jobs:
             if not isinstance(job, UnregisterJob):
-                self._answer(job, error)
+                self._answer(JobFailed(job_id=job.job_id, error=error))
         unregister_jobs = [job for job in jobs if isinstance(job, UnregisterJob)]
-        # retry them later; when stopping, `_leave` releases all registrations anyway
+        # retry them later; when stopping, `_release_lease` releases all registrations anyway
         if unregister_jobs and not self._stopping:
             self._jobs.extendleft(reversed(unregister_jobs))
             self._wake.wait(1.0)
 
-    def _answer(self, job: RegisterJob | SnapshotJob, outcome: Any) -> None:
-        """Answer a job once. A later failure in the same batch does not answer it again."""
-        if id(job) in self._unanswered:
-            self._unanswered.discard(id(job))
-            self._call(lambda: job.done(outcome))
+    def _answer(self, result: StreamRegistered | SnapshotRead | JobFailed) -> None:
+        """Post the result of a job once. A later failure in the same batch does not answer the job again."""
+        if result.job_id in self._unanswered:
+            self._unanswered.discard(result.job_id)
+            self._post_event(result)
 
 
 def _resolve_collections(

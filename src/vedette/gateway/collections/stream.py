@@ -10,45 +10,34 @@ every matching change up to that position was published, and none after it.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, field, replace
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import replace
 from enum import IntEnum
-from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias
+from typing import Any, NamedTuple, TypeAlias
 
 import msgspec
 
 from vedette.change import Event
-from vedette.filters.collection_query import CollectionQuery
-from vedette.filters.document_filter import DocumentFilter
 from vedette.filters.inputs import FilterInput
+from vedette.gateway.collections.queries import CollectionRequest, SavedCollectionStream
 from vedette.gateway.collections.snapshot import PartitionPosition
-from vedette.gateway.streams.stream import Stream
+from vedette.gateway.streams.client import Client
+from vedette.gateway.streams.stream import EncodedEvent, Stream
+from vedette.gateway.streams.tenant import Tenant
 from vedette.gateway.wire.messages import to_wire
-from vedette.policy.collection_policies import ViewRule
+from vedette.gateway.wire.replies import delta_payload
 from vedette.sources.images import decode_image
-from vedette.subscriptions.collection_watch import CollectionWatch
-from vedette.subscriptions.policy_view import DocumentView
-from vedette.subscriptions.spec import SubscriptionSpec
 from vedette.transport.causal_order import CausalBuffer
 from vedette.transport.ingest_messages import DeliveredChange, WindowResult
 from vedette.values import timestamp_to_ms
 from vedette.watch.delta import values_equal
 
-if TYPE_CHECKING:
-    from collections.abc import Callable
-
-    from vedette.gateway.broker.broker import Client
-    from vedette.gateway.streams.tenant import Tenant
-
 __all__ = [
-    "CollectionRequest",
     "CollectionStream",
-    "CollectionView",
     "DecodedChange",
     "MatchKind",
     "PendingSubscriber",
     "PublishedRows",
-    "SavedCollectionStream",
     "StreamState",
 ]
 
@@ -71,83 +60,10 @@ class MatchKind(IntEnum):
     LEAVE = 2
 
 
-class CollectionView(NamedTuple):
-    """The part of a collection that policies show to an actor."""
-
-    form: SubscriptionSpec
-    """The subscription combined with the policies; the pipeline evaluates it."""
-    condition: DocumentFilter
-    view: DocumentView
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class CollectionRequest:
-    """What a subscription over external collections asks for. Subscriptions with equal keys share a stream."""
-
-    key: bytes
-    collections: tuple[str, ...]
-    """Names as the client writes them, such as `shop::orders`; several form a union."""
-    form: SubscriptionSpec
-    condition: DocumentFilter
-    watch: CollectionWatch | None = None
-    """The WATCH statement; None for a filter, whose events are document deltas."""
-    include_data: bool = False
-    low_priority: bool = False
-    snapshot: bool = False
-    """True if this subscriber gets a snapshot first."""
-    query: CollectionQuery | None = field(default=None, compare=False)
-    """For a filter: order and paging of its snapshot."""
-    views: Mapping[str, CollectionView] | None = None
-    """Policy views by collection; None if everything is visible."""
-
-    @property
-    def windowed(self) -> bool:
-        """True if the watch publishes only at the end of windows."""
-        return self.watch is not None and self.watch.windowed
-
-    @property
-    def causal(self) -> bool:
-        """True if events are ordered across all partitions. They are held until every partition has passed their
-        offset.
-        """
-        return self.watch is not None and self.watch.options.ordering.kind == "causal"
-
-    @property
-    def view_rules(self) -> dict[str, tuple[ViewRule, ...] | None] | None:
-        """The policy rules behind `views`."""
-        return None if self.views is None else {name: view.form.sight for name, view in self.views.items()}
-
-    def form_of(self, collection: str) -> SubscriptionSpec:
-        return self.form if self.views is None else self.views[collection].form
-
-    def matches(self, collection: str, environment: FilterInput) -> bool:
-        """Return True if the document matches and policies show it."""
-        condition = self.condition if self.views is None else self.views[collection].condition
-        return condition.matches(environment)
-
-    def row(self, collection: str, key: str, document: Mapping[str, Any]) -> dict[str, Any]:
-        """Return what subscribers see of a matching document: the row of a WATCH, or the document itself."""
-        if self.views is not None:
-            document = self.views[collection].view.redact(collection, key, document)
-        if self.watch is not None:
-            return self.watch.row(key, document, collection)
-        return {"id": key, "_type": collection, **document}
-
-
-class SavedCollectionStream(msgspec.Struct, frozen=True, kw_only=True):
-    """State of a stream that the next server needs to continue it (`window_file.py`)."""
-
-    form: SubscriptionSpec
-    collections: tuple[str, ...]
-    sights: dict[str, tuple[ViewRule, ...] | None] | None
-    include_data: bool
-    low_priority: bool
-    after: int
-    """Everything up to this journal offset is published."""
-    places: dict[int, PartitionPosition]
-    """Position up to which each of these partitions is published, beyond `after`."""
-    epochs: dict[int, int]
-    """Epoch of every partition; a changed epoch means that the partition lost its history."""
+_EVENT_TYPES = ("added", "changed", "removed")
+_DELTA_TYPES = ("create", "update", "delete")
+_DELTA_REASONS = ("enter", "update", "leave")
+"""Words of the protocol, by `MatchKind`."""
 
 
 class PendingSubscriber(NamedTuple):
@@ -203,6 +119,7 @@ class CollectionStream(Stream):
         "start_offset",
         "state",
         "subscription_ids",
+        "tenant",
         "version",
     )
 
@@ -214,7 +131,9 @@ class CollectionStream(Stream):
         request: CollectionRequest,
         on_closed: Callable[[CollectionStream], None],
     ) -> None:
-        super().__init__(tenant, stream_id, request.key, actor)
+        """`on_closed` is called once, when the stream is closed."""
+        super().__init__(tenant.event_log, stream_id, request.key, actor)
+        self.tenant = tenant
         self.request = request
         self.state = StreamState.OPENING
         self.collections: dict[str, str] = {}
@@ -243,7 +162,7 @@ class CollectionStream(Stream):
         """Subscribers that wait for the registration."""
         self.awaiting_snapshot: list[PendingSubscriber] = []
         """Subscribers that wait for their snapshot."""
-        self._on_closed = on_closed
+        self._on_closed: Callable[[CollectionStream], None] | None = on_closed
 
     def accept(self, record: DeliveredChange) -> bool:
         """Return True if the change is new. A partition's changes arrive in order; a lower position is a duplicate."""
@@ -253,7 +172,7 @@ class CollectionStream(Stream):
         self.received[record.partition] = position
         return True
 
-    def append_change(self, change: DecodedChange, kind: MatchKind) -> tuple[int, bytes]:
+    def append_change(self, change: DecodedChange, kind: MatchKind) -> EncodedEvent:
         """Number and encode a change that the pipeline matched."""
         record = change.record
         self.published[record.partition] = (record.epoch, record.seq)
@@ -263,7 +182,7 @@ class CollectionStream(Stream):
             return self.append(b'"payload"', to_wire(self._payload(change, kind)), offset)
         return self.append(b'"delta"', self._delta(change, kind), offset)
 
-    def append_window(self, result: WindowResult, offset: int) -> tuple[int, bytes]:
+    def append_window(self, result: WindowResult, offset: int) -> EncodedEvent:
         """Number and encode the result of a window, as computed by the pipeline."""
         payload = decode_image(result.payload)
         kind = payload.pop("type")
@@ -274,7 +193,7 @@ class CollectionStream(Stream):
         """Return what `Event.to_dict` would, without creating an event: this runs for each change and stream."""
         document = change.before if kind is MatchKind.LEAVE else change.after
         payload = {
-            "type": ("added", "changed", "removed")[kind],
+            "type": _EVENT_TYPES[kind],
             "tick": change.record.offset,
             "position": self.position,
             "match": self._row(change, document or {}),
@@ -289,15 +208,16 @@ class CollectionStream(Stream):
     def _delta(self, change: DecodedChange, kind: MatchKind) -> dict[str, Any]:
         record = change.record
         is_deleted = kind is MatchKind.LEAVE and record.op == "delete"
-        delta: dict[str, Any] = {
-            "type": ("create", "update", "delete")[kind],
-            "reason": "delete" if is_deleted else ("enter", "update", "leave")[kind],
-            "id": f"{self.collections[record.collection]}/{record.key}",
-            "timestamp": record.time_ms,
-        }
+        document = None
         if self.request.include_data and kind is not MatchKind.LEAVE and change.after is not None:
-            delta["document"] = to_wire(self._row(change, change.after))
-        return delta
+            document = to_wire(self._row(change, change.after))
+        return delta_payload(
+            _DELTA_TYPES[kind],
+            "delete" if is_deleted else _DELTA_REASONS[kind],
+            id=f"{self.collections[record.collection]}/{record.key}",
+            timestamp_ms=record.time_ms,
+            document=document,
+        )
 
     def classify(self, change: DecodedChange) -> MatchKind | None:
         """Return how an unfiltered change affects the stream; None if it does not."""
@@ -321,38 +241,37 @@ class CollectionStream(Stream):
 
     def append_view_diff(
         self, before: PublishedRows, after: PublishedRows, offset: int
-    ) -> Iterator[tuple[int, bytes]]:
+    ) -> Iterator[EncodedEvent]:
         """Append an event for each row, by (collection, key), that a policy change shows, hides or alters."""
         for name in sorted(before.keys() | after.keys()):
-            one, other = before.get(name), after.get(name)
-            if one is None or other is None:
-                reason = MatchKind.LEAVE if other is None else MatchKind.ENTER
-            elif values_equal(one, other):
+            old, new = before.get(name), after.get(name)
+            if old is None or new is None:
+                kind = MatchKind.LEAVE if new is None else MatchKind.ENTER
+            elif values_equal(old, new):
                 continue
             else:
-                reason = MatchKind.UPDATE
+                kind = MatchKind.UPDATE
             self.position += 1
-            row = other if other is not None else one
+            row = new if new is not None else old
             if self.request.watch is not None:
-                kind = ("added", "changed", "removed")[reason]
-                prev = one if reason is MatchKind.UPDATE else None
-                event = Event(type=kind, tick=offset, position=self.position, match=row, prev=prev)
+                prev = old if kind is MatchKind.UPDATE else None
+                event = Event(
+                    type=_EVENT_TYPES[kind], tick=offset, position=self.position, match=row, prev=prev
+                )
                 yield self.append(b'"payload"', to_wire(event.to_dict()), offset)
             else:
-                yield self.append(b'"delta"', self._view_delta(name, reason, row), offset)
+                yield self.append(b'"delta"', self._view_delta(name, kind, row), offset)
 
     def _view_delta(
-        self, name: tuple[str, str], reason: MatchKind, row: Mapping[str, Any] | None
+        self, name: tuple[str, str], kind: MatchKind, row: Mapping[str, Any] | None
     ) -> dict[str, Any]:
-        delta: dict[str, Any] = {
-            "type": ("create", "update", "delete")[reason],
-            "reason": ("enter", "update", "leave")[reason],
-            "id": f"{self.collections[name[0]]}/{name[1]}",
-            "timestamp": timestamp_to_ms(self.tenant.clock.now()),
-        }
-        if self.request.include_data and reason is not MatchKind.LEAVE:
-            delta["document"] = to_wire(row)
-        return delta
+        return delta_payload(
+            _DELTA_TYPES[kind],
+            _DELTA_REASONS[kind],
+            id=f"{self.collections[name[0]]}/{name[1]}",
+            timestamp_ms=timestamp_to_ms(self.event_log.clock.now()),
+            document=to_wire(row) if self.request.include_data and kind is not MatchKind.LEAVE else None,
+        )
 
     def save(self, after: int) -> None:
         """Store the state that the next server needs to continue at `after`. Windowed streams cannot continue, because
@@ -362,13 +281,13 @@ class CollectionStream(Stream):
             return
         request = self.request
         saved = SavedCollectionStream(
-            form=request.form,
+            spec=request.spec,
             collections=request.collections,
-            sights=request.view_rules,
+            view_rules=request.view_rules,
             include_data=request.include_data,
             low_priority=request.low_priority,
             after=after,
-            places=self.published,
+            positions=self.published,
             epochs=self.partition_epochs,
         )
         self.restore_spec = msgspec.json.encode({"collection": saved})
@@ -380,15 +299,16 @@ class CollectionStream(Stream):
         self.subscription_ids, self.published = (), {}
         self.received = {} if request.causal else self.published
         self.causal_buffer = CausalBuffer() if request.causal else None
-        self.tenant.window.remove(self.history)
+        self.event_log.window.remove(self.history)
 
-    def initial(self, rows: list[dict[str, Any]], seq: int, offset: int, position: int) -> bytes:
+    def encode_initial(self, rows: list[dict[str, Any]], seq: int, offset: int, position: int) -> bytes:
         """Encode a snapshot for one subscriber as of `seq`. It is the first event of the subscriber's chain."""
         event = Event(type="initial", tick=offset, position=position, matches=tuple(rows))
         return self.encode_event(seq, None, offset, b'"payload"', to_wire(event.to_dict()))
 
     def close(self) -> None:
         super().close()
-        if self.state is not StreamState.CLOSED:
-            self.state = StreamState.CLOSED
-            self._on_closed(self)
+        self.state = StreamState.CLOSED
+        on_closed, self._on_closed = self._on_closed, None
+        if on_closed is not None:
+            on_closed(self)

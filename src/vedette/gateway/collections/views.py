@@ -6,7 +6,7 @@ import logging
 from collections.abc import Callable, Mapping
 from contextlib import suppress
 from dataclasses import replace
-from typing import TYPE_CHECKING
+from typing import NamedTuple
 
 import msgspec
 
@@ -17,21 +17,20 @@ from vedette.engine.collection_access import (
     collection_rules,
 )
 from vedette.engine.commit.lock import LockScope
+from vedette.engine.database import Database
 from vedette.errors import StoreError, SubscriptionError, VedetteError, WatchError
 from vedette.filters.document_filter import compile_filter
-from vedette.gateway.collections.stream import CollectionRequest, CollectionStream, CollectionView
+from vedette.gateway.collections.queries import CollectionRequest, CollectionView
+from vedette.gateway.collections.stream import CollectionStream
+from vedette.gateway.streams.client import Client
+from vedette.gateway.streams.tenant import Tenant
 from vedette.language.syntax.expressions import Attribute, Expression, Variable
 from vedette.language.syntax.visit import walk
 from vedette.subscriptions.collection_watch import CollectionWatch
 from vedette.subscriptions.policy_view import TRUSTED_LIMITS
 from vedette.subscriptions.spec import filter_expression, view_of
 
-if TYPE_CHECKING:
-    from vedette.engine.database import Database
-    from vedette.gateway.broker.broker import Client
-    from vedette.gateway.streams.tenant import Tenant
-
-__all__ = ["PolicyReview", "apply_policies", "current_views"]
+__all__ = ["AccessLost", "PoliciesChanged", "PolicyReview", "ViewsChanged", "apply_policies", "current_views"]
 
 _audit = logging.getLogger("vedette.audit")
 
@@ -79,9 +78,9 @@ def _make_views(
     """
     found = {}
     for name, rules in rules_by_collection.items():
-        form = msgspec.structs.replace(request.form, sight=rules)
+        spec = msgspec.structs.replace(request.spec, sight=rules)
         try:
-            view = view_of(form)
+            view = view_of(spec)
         except SubscriptionError as error:
             ids = {"tenant": database.name, "actor": actor, "pattern": name}
             extra = {"action": "watch.denied", **ids, "reason": error.text}
@@ -89,22 +88,37 @@ def _make_views(
             raise WatchError("E8001", "Watch pattern denied") from None
         assert view is not None
         found[name] = CollectionView(
-            form, compile_filter(filter_expression(form), limits=TRUSTED_LIMITS), view
+            spec, compile_filter(filter_expression(spec), limits=TRUSTED_LIMITS), view
         )
     return found
 
 
-class PolicyReview:
-    """Reviews the views of actors' streams after commits that may have changed them."""
+class PoliciesChanged(NamedTuple):
+    """Event for the engine thread: a commit may have changed what actors of this database see."""
 
-    def __init__(
-        self,
-        call: Callable[[Callable[[], object]], None],
-        change_views: Callable[[CollectionStream, Mapping[str, CollectionView] | None], None],
-        end: Callable[[CollectionStream, VedetteError], None],
-    ) -> None:
-        """`call` runs a function on the engine thread. `change_views` and `end` apply the outcome of a review."""
-        self._call, self._change_views, self._end = call, change_views, end
+    tenant: Tenant
+
+
+class ViewsChanged(NamedTuple):
+    """Outcome of a review: the stream's actor now has other views. None: everything is visible."""
+
+    stream: CollectionStream
+    views: Mapping[str, CollectionView] | None
+
+
+class AccessLost(NamedTuple):
+    """Outcome of a review: the stream's actor may no longer watch the collection."""
+
+    stream: CollectionStream
+    error: VedetteError
+
+
+class PolicyReview:
+    """Reviews the views of actors' streams after commits that may have changed them. Engine thread only."""
+
+    def __init__(self, post_event: Callable[[PoliciesChanged], None]) -> None:
+        """`post_event` passes an event to the engine thread. It is called from any thread."""
+        self._post_event = post_event
         self._streams: dict[Tenant, dict[CollectionStream, None]] = {}
         self._listeners: dict[Tenant, CollectionRulesListener] = {}
         self._scheduled: set[Tenant] = set()
@@ -131,27 +145,27 @@ class PolicyReview:
         """Schedule a review. Called from any thread, holding the database's lock."""
         if tenant not in self._scheduled:
             self._scheduled.add(tenant)
-            self._call(lambda: self._review(tenant))
+            self._post_event(PoliciesChanged(tenant))
 
-    def _review(self, tenant: Tenant) -> None:
-        """Review all streams of a tenant once the commit is durable, so that no right is applied that a crash could
-        undo.
+    def review(self, tenant: Tenant) -> list[ViewsChanged | AccessLost]:
+        """Return the streams of a tenant whose views differ from their actor's current ones.
+
+        Waits until the commit is durable, so that no right is applied that a crash could undo.
         """
         self._scheduled.discard(tenant)
         with suppress(StoreError):  # lost commits are gone; review the current state
             tenant.database.wait_durable(LockScope(tenant.database).observe())
-        for stream in list(self._streams.get(tenant, ())):
-            try:
-                self._review_stream(stream)
-            except VedetteError as error:
-                self._end(stream, error)
+        reviewed = (self._review_stream(stream) for stream in list(self._streams.get(tenant, ())))
+        return [outcome for outcome in reviewed if outcome is not None]
 
-    def _review_stream(self, stream: CollectionStream) -> None:
+    def _review_stream(self, stream: CollectionStream) -> ViewsChanged | AccessLost | None:
         assert stream.actor is not None
-        request = stream.request
-        rules = collection_rules(stream.tenant.database, stream.actor, request.collections)
-        if rules != request.view_rules:
-            views = (
-                None if rules is None else _make_views(stream.tenant.database, request, rules, stream.actor)
-            )
-            self._change_views(stream, views)
+        database, request = stream.tenant.database, stream.request
+        try:
+            rules = collection_rules(database, stream.actor, request.collections)
+            if rules == request.view_rules:
+                return None
+            views = None if rules is None else _make_views(database, request, rules, stream.actor)
+        except VedetteError as error:
+            return AccessLost(stream, error)
+        return ViewsChanged(stream, views)

@@ -16,7 +16,7 @@ from typing import Any, Protocol
 import jwt
 
 from vedette.clock import Clock
-from vedette.gateway.server.jwk_set import KeySet, load_from
+from vedette.gateway.server.jwk_set import JwkSet, load_from
 from vedette.gateway.wire.messages import MAX_NESTING, is_portable
 from vedette.settings import Settings
 
@@ -96,7 +96,7 @@ class SecretAuthenticator:
 
 
 class JwtAuthenticator:
-    def __init__(self, keys: KeySet, clock: Clock, *, audience: str = "", issuer: str = "") -> None:
+    def __init__(self, keys: JwkSet, clock: Clock, *, audience: str = "", issuer: str = "") -> None:
         self.keys = keys
         self._clock = clock
         self._audience, self._issuer = audience, issuer
@@ -163,5 +163,5 @@ def make_authenticator(settings: Settings, clock: Clock) -> Authority:
     """Return the authenticator that the settings configure. Keys are read now, so that a mistake shows at startup."""
     if not settings.auth_keys:
         return LoopbackAuthenticator()
-    keys = KeySet(load_from(settings.auth_keys, clock), clock)
+    keys = JwkSet(load_from(settings.auth_keys, clock), clock)
     return JwtAuthenticator(keys, clock, audience=settings.auth_audience, issuer=settings.auth_issuer)

@@ -294,7 +294,7 @@ class Connection:
         if msg.id not in self.subscriptions and len(self.subscriptions) >= limit:
             self._send_quota_error(msg.id, limit)
             return
-        fields = msgspec.structs.asdict(payload)
+        fields = msgspec.to_builtins(payload)
         if self._request(link.SubscribeRequest(conn=self.number, sub_id=msg.id, payload=fields), msg.id):
             self._set_options(
                 msg.id, SubscribeOptions(payload.priority == "low", payload.max_unacked, ignored)

@@ -8,7 +8,9 @@ redirects.
 
 from __future__ import annotations
 
+import asyncio
 import json
+import logging
 from collections.abc import Callable, Mapping
 from http.client import HTTPException, HTTPMessage
 from pathlib import Path
@@ -23,7 +25,9 @@ import jwt
 from vedette.clock import Clock
 from vedette.errors import SettingsError
 
-__all__ = ["MIN_REFRESH_SECONDS", "KeySet", "load_from"]
+__all__ = ["MIN_REFRESH_SECONDS", "JwkSet", "load_from", "refresh_periodically"]
+
+log = logging.getLogger(__name__)
 
 _ALGORITHMS: Mapping[str, str] = {"oct": "HS256", "RSA": "RS256", "OKP": "EdDSA"}
 REFRESH_SECONDS = 300.0
@@ -35,7 +39,7 @@ _MAX_BYTES = 1_048_576
 _LOOPBACK = frozenset({"127.0.0.1", "::1", "localhost"})
 
 
-class KeySet:
+class JwkSet:
     """Public or shared keys by id. `load` may be called from any thread, one call at a time."""
 
     def __init__(self, load: Callable[[], Any], clock: Clock) -> None:
@@ -163,3 +167,19 @@ def _read_keys(document: Any) -> dict[str | None, tuple[str, Any]]:
 def _unusable(reason: str) -> SettingsError:
     text = f"The setting 'auth_keys' cannot be used: {reason}"
     return SettingsError("E0101", text, fields={"setting": "auth_keys"})
+
+
+async def refresh_periodically(keys: JwkSet, every_seconds: float = 1.0) -> None:
+    """Refresh the key set whenever it is due, until cancelled. If a refresh fails, the known keys stay in use."""
+    while True:
+        await asyncio.sleep(every_seconds)
+        if not keys.needs_refresh:
+            continue
+        try:
+            await asyncio.to_thread(keys.refresh)
+        except SettingsError as error:
+            log.warning(
+                "The key set could not be refreshed; the known keys stay in use: %s",
+                error,
+                extra={"action": "auth.key_refresh_failed"},
+            )

@@ -4,15 +4,13 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Mapping
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from vedette.engine.session.session import Session
+from vedette.gateway.streams.stream import Stream, SubscriptionAddress
 from vedette.gateway.streams.tenant import Tenant
 from vedette.gateway.wire import broker_link as link
 from vedette.gateway.wire.broker_link import Port
-
-if TYPE_CHECKING:
-    from vedette.gateway.streams.stream import Stream
 
 __all__ = ["Client"]
 
@@ -71,6 +69,34 @@ class Client:
         """Return and clear the acks deferred while the client was busy."""
         acks, self.deferred_acks = list(self.deferred_acks.values()), NO_ACKS
         return acks
+
+    def address(self, sub_id: str) -> SubscriptionAddress:
+        return SubscriptionAddress(self.port, self.conn, sub_id)
+
+    def own_session(self) -> Session:
+        """Return the connection's own session, which holds its transaction, names and exclusive watches."""
+        if self.session is None:
+            database = self.tenant.database
+            session = database.session(self.effective_actor)
+            session.allow_long_reads = False
+            session.watch_limits = (
+                database.settings.max_watches_per_session,
+                database.settings.max_watches_total,
+            )
+            self.session = session
+        return self.session
+
+    def request_auth(self) -> dict[str, Any] | None:
+        """Return `request.auth` of a filter, bound at subscription; None in the system context."""
+        if self.system:
+            return None
+        claims = {k: v for k, v in self.claims.items() if isinstance(v, str | int | float | bool | list)}
+        return {"userId": self.actor, "roles": claims.get("roles", []), "claims": claims}
+
+    @property
+    def effective_actor(self) -> str | None:
+        """Actor whose policies apply now; None in the system context."""
+        return None if self.system else self.actor
 
     @property
     def actor(self) -> str | None:

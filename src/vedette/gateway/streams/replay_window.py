@@ -12,14 +12,9 @@ from collections import deque
 from dataclasses import dataclass
 from typing import NamedTuple
 
-__all__ = ["ReplayLimits", "ReplayWindow", "RetainedEvent", "StreamHistory"]
+from vedette.gateway.limits import ReplayLimits
 
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ReplayLimits:
-    seconds: float = 180.0
-    events: int = 10_000
-    bytes: int = 32 * 1024 * 1024
+__all__ = ["ReplayWindow", "RetainedEvent", "StreamHistory"]
 
 
 class RetainedEvent(NamedTuple):

@@ -1,29 +1,43 @@
-"""Stream keys: which subscriptions are equal and may share a stream. Resume tokens carry the key."""
+"""Stream keys: which subscriptions are equal and may share a stream. Resume tokens carry the key.
+
+A key is the 16-byte BLAKE2b hash of `KEY_VERSION`, the kind of stream, the tenant, the actor and the request. The
+request is hashed as canonical text, whose tags do not depend on names in the code. Change `KEY_VERSION` with any change
+of this form: older tokens then find no stream, and their clients resync.
+
+    watch         statement without its constants, constants, parameters
+    filter        node type, condition bound to the requester, "data" or "no data"
+    collection    see `collections/queries.py`
+"""
 
 from __future__ import annotations
 
 import re
+from collections.abc import Mapping
 from datetime import datetime
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import msgspec
 
 from vedette.filters.bind_request import bind_request
 from vedette.filters.collection_query import CollectionQuery
 from vedette.filters.inputs import FilterRequest
-from vedette.gateway.collections.queries import request_auth
 from vedette.gateway.wire.messages import to_wire
 from vedette.gateway.wire.resume_token import subscription_hash
 from vedette.language.parser.template import extract_literals
 from vedette.language.syntax import statements as ast
 from vedette.language.syntax.canonical import canonical_text
 
-if TYPE_CHECKING:
-    from vedette.gateway.streams.client import Client
-    from vedette.gateway.streams.tenant import Tenant
+__all__ = [
+    "KEY_VERSION",
+    "claims_hash",
+    "depends_on_claims",
+    "filter_key",
+    "is_shareable",
+    "stream_key",
+    "watch_key",
+]
 
-__all__ = ["claims_hash", "filter_key", "is_shareable", "watch_key"]
-
+KEY_VERSION = "stream-key-1"
 _canonical = msgspec.json.Encoder(order="sorted")
 _SESSION_NAMES = re.compile(r"#(?!self\b|\$)\w|\bcurrent_session\b", re.IGNORECASE)
 """Names that mean something else in another session."""
@@ -40,8 +54,24 @@ _SHAREABLE_WORDS = {
 """Options that are shareable only with these values."""
 
 
+def stream_key(kind: str, tenant: str, actor: str | None, *request: str) -> bytes:
+    """Return the key of a stream. `actor`: None in the system context, which sees everything."""
+    return subscription_hash(
+        KEY_VERSION, kind, tenant, "system" if actor is None else "actor", actor or "", *request
+    )
+
+
+def watch_key(tenant: str, actor: str | None, text: str, params: Mapping[str, Any]) -> bytes:
+    """Return the key of a watch of the graph. `params`: the parameters that the statement uses."""
+    extracted = extract_literals(text)
+    statement = text
+    if extracted is not None:
+        statement = canonical_text(([" ".join(part.split()) for part in extracted.key], extracted.literals))
+    return stream_key("watch", tenant, actor, statement, canonical_text(sorted(params.items())))
+
+
 def filter_key(
-    tenant: Tenant,
+    tenant: str,
     actor: str | None,
     query: CollectionQuery,
     auth: dict[str, Any] | None,
@@ -49,16 +79,20 @@ def filter_key(
     *,
     include_data: bool,
 ) -> bytes:
-    """Return the key of a filter, bound to the requester and time. Equal filters over one collection share it."""
+    """Return the key of a filter over a node type, bound to the requester and the time of the subscription."""
     condition = canonical_text(bind_request(query.condition, FilterRequest(auth=auth, time=moment)))
-    return subscription_hash(
-        tenant.name, actor or "", "filter", query.collection, condition, str(include_data)
-    )
+    data = "data" if include_data else "no data"
+    return stream_key("filter", tenant, actor, query.collection, condition, data)
 
 
-def claims_hash(client: Client) -> bytes:
-    """Return a 16-byte hash of the claims that filters can read."""
-    return subscription_hash(_canonical.encode(to_wire(request_auth(client))).decode())
+def claims_hash(auth: dict[str, Any] | None) -> bytes:
+    """Return a 16-byte hash of `request.auth`, the claims that filters can read."""
+    return subscription_hash(KEY_VERSION, "claims", _canonical.encode(to_wire(auth)).decode())
+
+
+def depends_on_claims(query: CollectionQuery, moment: datetime) -> bool:
+    """Return True if binding the filter to a requester changes it."""
+    return bind_request(query.condition, FilterRequest(auth=None, time=moment)) != query.condition
 
 
 def is_shareable(statement: ast.Watch, text: str) -> bool:
@@ -70,12 +104,3 @@ def is_shareable(statement: ast.Watch, text: str) -> bool:
         if option.name not in _SHAREABLE_OPTIONS and word not in _SHAREABLE_WORDS.get(option.name, ()):
             return False
     return True
-
-
-def watch_key(tenant: Tenant, actor: str | None, text: str, params: dict[str, Any]) -> bytes:
-    """Return the key of a watch: the text without its constants, then the constants and parameters."""
-    lifted = extract_literals(text)
-    plan = text
-    if lifted is not None:
-        plan = canonical_text(([" ".join(part.split()) for part in lifted.key], lifted.literals))
-    return subscription_hash(tenant.name, actor or "", "watch", plan, canonical_text(sorted(params.items())))

@@ -1,4 +1,4 @@
-"""Records between gateways and the broker: the same in process and over a Unix socket.
+"""Records between gateways and the broker: the same in process and over a Unix socket, with their encoding.
 
 Between processes each batch is one frame: 4 bytes of length, big-endian, then a MessagePack array of records. The first
 frame of a worker is a `Hello` with the version of this format and the secret of the data directory. A broker with
@@ -14,10 +14,12 @@ from typing import Any, Protocol
 import msgspec
 
 from vedette.gateway.wire.counters import Counters
+from vedette.transport.framing import add_length
 
 __all__ = [
     "CONGESTED_BYTES",
     "LINK_VERSION",
+    "MAX_FRAME_BYTES",
     "AckEvents",
     "BrokerRecord",
     "CloseConnection",
@@ -47,15 +49,20 @@ __all__ = [
     "Unsubscribed",
     "UpdateClaims",
     "Welcome",
+    "busy_reply",
     "decode_batch",
     "encode_batch",
     "encode_frames",
+    "is_control",
     "payload_bytes",
+    "request_id",
 ]
 
-LINK_VERSION = 3
-FRAME_BYTES = 16 * 1024 * 1024
-"""Size limit of a frame with more than one record; far below the receivers' limits."""
+LINK_VERSION = 4
+MAX_BATCH_FRAME_BYTES = 16 * 1024 * 1024
+"""Size limit of a frame with more than one record."""
+MAX_FRAME_BYTES = 256 * 1024 * 1024
+"""Size limit of any frame."""
 _log = logging.getLogger(__name__)
 
 
@@ -118,7 +125,7 @@ class SubscribeRequest(_Record, tag="subscribe_request"):
     conn: int
     sub_id: str
     payload: Any
-    """A `messages.Subscribe` as a dict of plain values."""
+    """The payload of the client's `subscribe` message, with the field names of the protocol."""
 
 
 class UnsubscribeRequest(_Record, tag="unsubscribe_request"):
@@ -322,20 +329,58 @@ BrokerRecord = (
     | StreamEnded
 )
 
+CONGESTED_BYTES = 33_554_432
+"""Unsent bytes above which a gateway counts as congested."""
+
+
+class Port(Protocol):
+    """One gateway. `send` is called on the engine thread and does not block."""
+
+    def send(self, records: list[BrokerRecord]) -> None:
+        """Send records in order."""
+
+    @property
+    def congested(self) -> bool:
+        """True if many bytes are unsent. Large replies then wait; other records are still sent."""
+        ...
+
+    def __hash__(self) -> int: ...
+
+
 _encoder = msgspec.msgpack.Encoder()
 _requests = msgspec.msgpack.Decoder(list[Hello | GatewayStats | GatewayRequest])
 _records = msgspec.msgpack.Decoder(list[BrokerRecord])
 
 
+def is_control(record: Any) -> bool:
+    """True for records that free resources. They are accepted even if the receiver's queue is full."""
+    return isinstance(record, CloseConnection | UpdateClaims)
+
+
+def request_id(record: Any) -> str | None:
+    """Return the id of the client message that a request comes from; None if it has none."""
+    if isinstance(record, SubscribeRequest):
+        return record.sub_id
+    id: str | None = getattr(record, "id", None)
+    return id
+
+
+def busy_reply(record: Any) -> RequestFailed | ResyncRequired:
+    """Return the reply to a request that the engine has no room for. A replay request becomes resync-required."""
+    if isinstance(record, ReplayRequest):
+        return ResyncRequired(conn=record.conn, sub_id=record.sub_id, reason="overflow")
+    payload = {"code": "busy", "message": "the server is overloaded: try again later", "retryable": True}
+    return RequestFailed(conn=record.conn, id=request_id(record), payload=payload)
+
+
 def encode_batch(records: list[Any]) -> bytes:
     """Encode one frame with its length prefix."""
-    body = _encoder.encode(records)
-    return len(body).to_bytes(4, "big") + body
+    return add_length(_encoder.encode(records))
 
 
 def encode_frames(
     records: list[Any],
-    max_bytes: int = FRAME_BYTES,
+    max_bytes: int = MAX_BATCH_FRAME_BYTES,
     on_failed: Callable[[Any], None] = lambda _: None,
 ) -> list[bytes]:
     """Encode records as one or more frames, splitting batches that are too large.
@@ -346,7 +391,7 @@ def encode_frames(
         frame = encode_batch(records)
     except (ValueError, TypeError, OverflowError, RecursionError):
         if len(records) == 1:
-            extra = {"action": "link.unsaid", "record": type(records[0]).__name__}
+            extra = {"action": "link.unencodable", "record": type(records[0]).__name__}
             _log.exception("A record cannot be encoded and is dropped", extra=extra)
             on_failed(records[0])
             return []
@@ -373,20 +418,3 @@ def payload_bytes(record: Any) -> int:
 def decode_batch(body: bytes, *, from_gateway: bool) -> list[Any]:
     """Decode the records of a frame. Raise msgspec.MsgspecError if it is invalid."""
     return list(_requests.decode(body) if from_gateway else _records.decode(body))
-
-
-CONGESTED_BYTES = 33_554_432
-"""Unsent bytes above which a gateway counts as congested."""
-
-
-class Port(Protocol):
-    """One gateway. `send` is called on the engine thread and does not block."""
-
-    def send(self, records: list[Any]) -> None: ...
-
-    @property
-    def congested(self) -> bool:
-        """True if many bytes are unsent. Large replies then wait; other records are still sent."""
-        ...
-
-    def __hash__(self) -> int: ...

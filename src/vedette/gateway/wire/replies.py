@@ -2,16 +2,31 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import msgspec
 
 from vedette.engine.context.result import Result
+from vedette.errors import FilterError
+from vedette.filters.collection_query import CollectionQuery
 from vedette.gateway.wire import broker_link as link
 from vedette.gateway.wire.messages import MessageError, encode, encode_message, to_wire
+from vedette.gateway.wire.snapshot_page import MAX_SNAPSHOT_BYTES, snapshot_page
 
-__all__ = ["is_larger_than", "manage_reply", "result_message", "settle_statement", "too_large"]
+__all__ = [
+    "MATCHER_VERSION",
+    "SMALLER_INITIAL_ADVICE",
+    "delta_payload",
+    "is_larger_than",
+    "manage_reply",
+    "result_message",
+    "resume_ack",
+    "settle_statement",
+    "snapshot_message",
+    "subscribe_ack",
+    "too_large",
+]
 
 
 def is_larger_than(result: Result, limit_bytes: int) -> bool:
@@ -90,6 +105,66 @@ def settle_statement(record: link.SettleDelivery) -> tuple[str, dict[str, Any]]:
         options.append(f"{'delay' if record.operation == 'nack' else 'by'}: {record.milliseconds}ms")
     bracket = f" [{', '.join(options)}]" if options else ""
     return f"{record.operation.upper()} $delivery{bracket}", params
+
+
+MATCHER_VERSION = "mew-1.cel-1"
+"""Version of the matching rules. Clients may compare it between servers."""
+SMALLER_INITIAL_ADVICE = (
+    "watch with [initial: none] and read existing matches in pages (MATCH … ORDER BY … LIMIT), or RETURN less"
+)
+
+
+def subscribe_ack(sub_id: str, seq: int, token: str | None, **details: Any) -> bytes:
+    """Encode the acknowledgement of a subscription. `token`: None if the stream cannot be resumed."""
+    payload: dict[str, Any] = {
+        "subId": sub_id,
+        "matcherVersion": MATCHER_VERSION,
+        "partitions": 1,
+        "seq": seq,
+        **details,
+    }
+    if token is not None:
+        payload["resumeToken"] = token
+    return encode_message("subscribe_ack", payload, sub_id)
+
+
+def snapshot_message(
+    sub_id: str,
+    query: CollectionQuery,
+    documents: Sequence[dict[str, Any]],
+    *,
+    seq: int,
+    tick: int,
+    token: str,
+) -> bytes:
+    """Encode a page of a filter's documents, or an error if it is too large. The subscription stays active."""
+    try:
+        page = snapshot_page(query, documents)
+    except FilterError as error:
+        code = "snapshot_limit" if error.code == "E1202" else "snapshot_failed"
+        return encode_message("error", {"code": code, "message": error.text, "subId": sub_id}, sub_id)
+    payload = {"subId": sub_id, **page, "partition": 0, "seq": seq, "lsn": tick, "resumeToken": token}
+    data = encode_message("snapshot", to_wire(payload), sub_id)
+    if len(data) > MAX_SNAPSHOT_BYTES:
+        text = "the snapshot is larger than 16 MiB: request pages with limit and startAfter"
+        return encode_message("error", {"code": "snapshot_limit", "message": text, "subId": sub_id}, sub_id)
+    return data
+
+
+def resume_ack(sub_id: str, request_id: str | None, **answer: Any) -> bytes:
+    """Encode the reply to a resume: `status`, and `fromSeq` or `reason`."""
+    message = {"type": "resume-ack", "subId": sub_id, **answer}
+    return encode(message if request_id is None else {"id": request_id, **message})
+
+
+def delta_payload(
+    type: str, reason: str, *, id: str, timestamp_ms: int, document: Any | None = None
+) -> dict[str, Any]:
+    """Return the `delta` of a filter's event. `document`: wire form, if the subscriber asked for documents."""
+    delta: dict[str, Any] = {"type": type, "reason": reason, "id": id, "timestamp": timestamp_ms}
+    if document is not None:
+        delta["document"] = document
+    return delta
 
 
 def manage_reply(record: link.ManageRequest, **more: Any) -> bytes:

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from vedette.gateway.collections.ingest_server import IngestServer
+from vedette.gateway.collections.ingest_server import DeliveryReady, FrameReceived, IngestServer
 from vedette.transport.ingest_messages import (
     Accepted,
     Complete,
@@ -25,24 +25,27 @@ from vedette.transport.ingest_messages import (
 SECRET = "the secret"
 
 
-class Desk:
-    """Is told of frames, and takes them when it is asked to."""
+class EngineQueue:
+    """The events that the server posts to the engine thread, and the frames that were processed."""
 
     def __init__(self) -> None:
-        self.taken: list[Any] = []
-        self.waiting: list[Callable[[], None]] = []
-        self.links: Collection[object] = ()
-        """Those that are open."""
+        self.processed: list[Any] = []
+        self.events: list[DeliveryReady | FrameReceived] = []
+        self.connections: Collection[object] = ()
+        """Open connections of the server."""
 
-    def take(self, next_frame: Callable[[], Any], done: Callable[[], None]) -> None:
-        def work() -> None:
-            self.taken.append(next_frame())
-            done()
+    def handle(self, event: DeliveryReady | FrameReceived) -> None:
+        """Process an event as the collection broker does."""
+        if isinstance(event, FrameReceived):
+            self.processed.append(event.frame)
+            return
+        delivery = event.connection.next_delivery()
+        self.processed.append(delivery)
+        if delivery is not None:
+            event.connection.accept(delivery.number)
 
-        self.waiting.append(work)
-
-    async def waits_for(self, frames: int) -> None:
-        while len(self.waiting) < frames:  # noqa: ASYNC110 - the next rounds of the loop
+    async def wait_for(self, events: int) -> None:
+        while len(self.events) < events:  # noqa: ASYNC110 - the next iterations of the loop
             await asyncio.sleep(0)
 
 
@@ -60,15 +63,15 @@ async def talk(path: Path, *data: bytes) -> list[Frame]:
     return heard
 
 
-def with_server(tmp_path: Path, body: Callable[[Desk, Path], Any]) -> None:
+def with_server(tmp_path: Path, body: Callable[[EngineQueue, Path], Any]) -> None:
     async def main() -> None:
-        desk, path = Desk(), tmp_path / "in"
-        server = IngestServer(SECRET, desk.take)
-        desk.links = server.links
+        queue, path = EngineQueue(), tmp_path / "in"
+        server = IngestServer(SECRET, queue.events.append)
+        queue.connections = server.links
         await server.start_local(path)
         assert path.stat().st_mode & 0o777 == 0o600
         try:
-            await body(desk, path)
+            await body(queue, path)
         finally:
             await server.stop()
 
@@ -81,39 +84,39 @@ COMPLETE = Complete(offset=1, share=0, shares=1, version=1)
 
 
 def test_a_delivery_is_accepted_when_it_is_taken_and_not_before(tmp_path: Path):
-    async def body(desk: Desk, path: Path) -> None:
+    async def body(queue: EngineQueue, path: Path) -> None:
         reader, writer = await asyncio.open_unix_connection(str(path))
         writer.write(HELLO + DELIVER + encode_frame(COMPLETE))
         frames = FrameReader()
         assert list(frames.feed(await reader.read(1000))) == [Welcome(gateway="engine")]
-        await desk.waits_for(2)
+        await queue.wait_for(2)
         with pytest.raises(TimeoutError):
             await asyncio.wait_for(reader.read(1000), 0.1)
-        for work in desk.waiting:
-            await asyncio.to_thread(work)  # as the engine's thread does
+        for event in queue.events:
+            await asyncio.to_thread(queue.handle, event)  # as the engine thread does
         assert list(frames.feed(await reader.read(1000))) == [Accepted(number=1)]
-        assert desk.taken == [Deliver(number=1), COMPLETE]
+        assert queue.processed == [Deliver(number=1), COMPLETE]
         writer.close()
 
     with_server(tmp_path, body)
 
 
 def test_deliveries_that_wait_go_with_their_link_and_those_of_others_stay(tmp_path: Path):
-    async def body(desk: Desk, path: Path) -> None:
+    async def body(queue: EngineQueue, path: Path) -> None:
         _, lost = await asyncio.open_unix_connection(str(path))
         lost.write(HELLO + DELIVER + encode_frame(Deliver(number=2)) + encode_frame(COMPLETE))
-        await desk.waits_for(3)
+        await queue.wait_for(3)
         reader, writer = await asyncio.open_unix_connection(str(path))
         writer.write(HELLO + encode_frame(Deliver(number=7)))
-        await desk.waits_for(4)
-        desk.waiting.pop(0)()
+        await queue.wait_for(4)
+        queue.handle(queue.events.pop(0))
         lost.close()
         await lost.wait_closed()
-        while len(desk.links) > 1:  # noqa: ASYNC110 - the next rounds of the loop
+        while len(queue.connections) > 1:  # noqa: ASYNC110 - the next rounds of the loop
             await asyncio.sleep(0)
-        for work in desk.waiting:
-            work()
-        assert desk.taken == [Deliver(number=1), None, COMPLETE, Deliver(number=7)]
+        for event in queue.events:
+            queue.handle(event)
+        assert queue.processed == [Deliver(number=1), None, COMPLETE, Deliver(number=7)]
         frames = FrameReader()
         heard: list[Frame] = []
         while len(heard) < 2:
@@ -137,9 +140,9 @@ def test_deliveries_that_wait_go_with_their_link_and_those_of_others_stay(tmp_pa
     ],
 )
 def test_who_does_not_know_how_to_speak_is_refused(tmp_path: Path, data: bytes):
-    async def body(desk: Desk, path: Path) -> None:
+    async def body(queue: EngineQueue, path: Path) -> None:
         heard = await talk(path, data)
         assert isinstance(heard[-1], Refused)
-        assert not desk.taken
+        assert not queue.processed
 
     with_server(tmp_path, body)

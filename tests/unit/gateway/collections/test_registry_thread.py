@@ -1,67 +1,52 @@
-"""A gateway's thread for journal and registry: what fails is answered, and it ends whatever the store does."""
+"""The registry thread: a job whose store fails is answered with the error, and the thread still stops."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from pathlib import Path
 from threading import Thread
+from typing import Any
 
 from vedette.clock import SystemClock
-from vedette.errors import StoreError, VedetteError
+from vedette.errors import StoreError
 from vedette.filters.cel_parser import parse_cel
 from vedette.filters.document_filter import compile_filter
+from vedette.gateway.collections.queries import CollectionRequest
 from vedette.gateway.collections.registry_thread import (
+    JobFailed,
     RegisterJob,
     RegistryThread,
     SnapshotJob,
-    StreamRegistered,
     UnregisterJob,
 )
-from vedette.gateway.collections.stream import CollectionRequest
 from vedette.subscriptions.registry.registry import Quotas
 from vedette.subscriptions.spec import SubscriptionSpec
 
-WANTED = CollectionRequest(
+REQUEST = CollectionRequest(
     key=b"k",
     collections=("shop::orders",),
-    form=SubscriptionSpec(kind="cel", source="true"),
+    spec=SubscriptionSpec(kind="cel", source="true"),
     condition=compile_filter(parse_cel("true")),
 )
 
 
-def test_a_store_that_is_not_there_is_said_and_holds_nobody_up(tmp_path: Path):
-    answers: list[StreamRegistered | VedetteError] = []
-
-    def call(work: Callable[[], object]) -> None:
-        work()
-
-    registrar = RegistryThread(
+def test_jobs_on_a_missing_store_fail_and_the_thread_stops(tmp_path: Path):
+    results: list[Any] = []
+    thread = RegistryThread(
         tmp_path / "nowhere" / "collections.db",
         name="engine",
         address="in",
         quotas=Quotas(),
         clock=SystemClock(),
-        call=call,
-        on_lease_lost=lambda: None,
-        on_source_removed=lambda _: None,
+        post_event=results.append,
     )
-    registrar.post(
-        RegisterJob(registration_ids=("1",), tenant="default", request=WANTED, done=answers.append)
+    thread.post(RegisterJob(job_id=1, registration_ids=("1",), tenant="default", request=REQUEST))
+    thread.post(
+        SnapshotJob(job_id=2, tenant="default", collections={}, request=REQUEST, after=0, published=None)
     )
-    registrar.post(
-        SnapshotJob(
-            tenant="default",
-            collections={},
-            request=WANTED,
-            after=0,
-            published=None,
-            done=answers.append,  # type: ignore[arg-type]
-        )
-    )
-    registrar.post(UnregisterJob(registration_ids=("1",)))
-    stopping = Thread(target=registrar.stop)
+    thread.post(UnregisterJob(registration_ids=("1",)))
+    stopping = Thread(target=thread.stop)
     stopping.start()
     stopping.join(60)
     assert not stopping.is_alive()
-    assert len(answers) == 2
-    assert all(isinstance(answer, StoreError) for answer in answers)
+    assert [result.job_id for result in results] == [1, 2]
+    assert all(isinstance(result, JobFailed) and isinstance(result.error, StoreError) for result in results)

@@ -7,7 +7,8 @@ from dataclasses import dataclass, field
 from hypothesis import given
 from hypothesis import strategies as st
 
-from vedette.gateway.streams.replay_window import ReplayLimits, ReplayWindow, StreamHistory
+from vedette.gateway.limits import ReplayLimits
+from vedette.gateway.streams.replay_window import ReplayWindow, StreamHistory
 
 STREAMS = 3
 
