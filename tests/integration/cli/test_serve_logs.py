@@ -31,16 +31,16 @@ policy reading: ON MATCH(b: Board) ALLOW IF true
 policy writing: ON SPAWN(b: Board) ALLOW IF 1 / b.n = 1
 """
 FAULT = """
-import vedette.gateway.broker.requests as requests
+import vedette.gateway.broker.statements as statements
 
-build = requests.result_message
+build = statements.result_message
 
 def fail(result, id, limit):
     if "boom" in result.columns:
         raise RuntimeError(f"cannot encode {result.rows}")
     return build(result, id, limit)
 
-requests.result_message = fail
+statements.result_message = fail
 """
 
 
