@@ -14,7 +14,8 @@ from typing import Any
 import pytest
 
 import vedette
-from vedette.pipeline.service import STATUS_FILE, PipelineProcess
+from vedette.control.status import STATUS_FILE
+from vedette.processes.pipeline_process import PipelineProcess
 from vedette.sources.journal.seam import open_journal
 from vedette.sources.records import Source
 from vedette.subscriptions.registry.registry import SubscriptionRegistry, SubscriptionRequest
@@ -36,6 +37,10 @@ class FullOnce:
             raise OSError(errno.ENOSPC, "no space left")
         return self._compactor.publish()
 
+    @property
+    def manifest(self) -> Any:
+        return self._compactor.manifest
+
 
 def test_from_a_commit_to_a_gateway_also_when_the_planner_dies(
     spark: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
@@ -52,7 +57,7 @@ def test_from_a_commit_to_a_gateway_also_when_the_planner_dies(
         journal = open_journal(tmp_path)
         journal.add_source(Source(name="board", kind="graph", address=str(graph_file(tmp_path / "graph"))))
         service = PipelineProcess(tmp_path, secret="s", session=spark)
-        monkeypatch.setattr(service, "_compactor", FullOnce(service._compactor))
+        monkeypatch.setattr(service._maintenance, "compactor", FullOnce(service._compactor))
         thread = Thread(target=service.run, args=(stop,))
         thread.start()
         try:

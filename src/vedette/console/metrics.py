@@ -16,7 +16,8 @@ from prometheus_client.core import (
     Metric,
 )
 
-from vedette.control.status import pipeline_metrics, read_figures
+from vedette.control.metrics import pipeline_metrics
+from vedette.control.status import read_status
 from vedette.gateway.service import CollectionStats, DatabaseStats, GatewayService, ServiceStats
 from vedette.gateway.wire.broker_link import GatewayStats
 from vedette.gateway.wire.counters import DELAY_BOUNDS, LatencyHistogram
@@ -109,7 +110,7 @@ def service_metrics(service: GatewayService) -> MetricsSource:
         yield from _database_metrics(stats.databases)
         if stats.collections is not None:
             yield from _collection_metrics(stats.collections)
-        pipeline = read_figures(service.directory) if service.directory is not None else None
+        pipeline = read_status(service.directory) if service.directory is not None else None
         if pipeline is not None:
             yield from pipeline_metrics(pipeline)
 

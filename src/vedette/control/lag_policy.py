@@ -1,4 +1,4 @@
-"""What to do about a lagging partition: a state machine with three states per partition.
+"""Decides what to do about a lagging partition: a state machine with three states per partition. Pure.
 
 Theory of operation. The lag of a partition is the age of its oldest undelivered change. Its *load* is the lag divided
 by the limit. Thresholds have hysteresis: enter at 70 % and 90 %, leave below 60 %. An objective for the p99 of the
@@ -6,7 +6,7 @@ lag that is missed for a whole minute counts as the first threshold, until it is
 
     state       event   becomes     meaning
     normal      soft    shedding    subscriptions of low priority are skipped; they must resync
-    normal      hard    degraded    nothing is matched or delivered; all subscribers must resync afterwards
+    normal      hard    degraded    nothing is matched or delivered; all subscribers must resync later
     shedding    hard    degraded
     shedding    calm    normal      subscriptions of low priority receive a resync
     degraded    calm    normal      a new epoch: all subscribers receive a resync, later changes follow their snapshots
@@ -26,10 +26,11 @@ from vedette.subscriptions.registry.registry import PartitionMode, ReducedMode
 __all__ = ["DEGRADE_AT_LOAD", "RECOVER_BELOW_LOAD", "SHED_AT_LOAD", "TRANSITIONS", "LagPolicy", "ModeChange"]
 
 SHED_AT_LOAD, DEGRADE_AT_LOAD, RECOVER_BELOW_LOAD = 0.70, 0.90, 0.60
+"""Thresholds of the load."""
 OBJECTIVE_WINDOW_SECONDS = 60.0
 """Seconds for which the objective must be missed."""
 
-Pressure: TypeAlias = Literal["soft", "hard", "calm", "between"]
+Pressure: TypeAlias = Literal["soft", "hard", "calm", "steady"]
 
 TRANSITIONS: Mapping[tuple[PartitionMode, Pressure], PartitionMode] = {
     ("normal", "soft"): "shedding",
@@ -42,6 +43,8 @@ TRANSITIONS: Mapping[tuple[PartitionMode, Pressure], PartitionMode] = {
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ModeChange:
+    """A partition changes to another mode."""
+
     partition: int
     before: PartitionMode
     mode: PartitionMode
@@ -111,21 +114,24 @@ class LagPolicy:
     def _pressure(self, partition: int, known: _Partition, lag: float, now: float) -> tuple[Pressure, str]:
         load = lag / self._limit
         if load >= DEGRADE_AT_LOAD:
-            return "hard", f"{lag:.1f} s behind, {self._limit:.0f} s is the limit"
+            return "hard", f"the lag is {lag:.1f} s; the limit is {self._limit:.0f} s"
         if load >= SHED_AT_LOAD:
-            return "soft", f"{lag:.1f} s behind, {self._limit:.0f} s is the limit"
+            return "soft", f"the lag is {lag:.1f} s; the limit is {self._limit:.0f} s"
         p99 = self.p99(partition)
         if known.mode == "normal" and now - known.since >= OBJECTIVE_WINDOW_SECONDS and p99 > self._target:
-            return "soft", f"p99 of {p99:.1f} s for a minute, {self._target:.1f} s is the target"
+            return (
+                "soft",
+                f"the p99 of the lag was {p99:.1f} s for a minute; the objective is {self._target:.1f} s",
+            )
         if load < RECOVER_BELOW_LOAD and not (
             known.mode == "shedding" and known.sheds_for_objective and p99 > self._target
         ):
-            return "calm", "it has caught up"
-        return "between", ""
+            return "calm", "the partition has caught up"
+        return "steady", ""
 
     def validate(self) -> None:
         """Raise AssertionError if an invariant does not hold; for tests."""
         for known in self._partitions.values():
             times = [at for at, _ in known.samples]
             assert times == sorted(times)
-            assert times, "a partition that was never looked at"
+            assert times, "a partition without a sample"

@@ -28,7 +28,7 @@ from pyspark.sql import SparkSession
 
 from vedette.errors import PipelineError
 
-__all__ = ["DRIVER_JAVA_OPTIONS", "LOCAL_MASTER", "open_session", "stop_session_and_jvm"]
+__all__ = ["DRIVER_JAVA_OPTIONS", "LOCAL_MASTER", "SparkSession", "open_session", "stop_session_and_jvm"]
 
 LOCAL_MASTER = "local[2,4]"
 """Two cores, four attempts: with `local[2]` the first worker that dies ends the query."""

@@ -12,7 +12,7 @@ import msgspec
 import pytest
 
 from tests.support.gateway_server import Serving
-from vedette.control.status import STATUS_FILE, PartitionFigures, PipelineFigures
+from vedette.control.status import STATUS_FILE, PartitionSummary, PipelineStatus
 
 
 @pytest.fixture
@@ -97,7 +97,7 @@ def test_what_the_console_connects_with(server: Serving, tmp_path: Path):
 
 
 def test_metrics_of_the_pipeline_beside_it(server: Serving, tmp_path: Path):
-    partition = PartitionFigures(
+    partition = PartitionSummary(
         partition=1,
         source="shop",
         lag_changes=3,
@@ -106,8 +106,8 @@ def test_metrics_of_the_pipeline_beside_it(server: Serving, tmp_path: Path):
         state="live",
         mode="normal",
     )
-    figures = PipelineFigures(state="running", totals={"changes": 7}, partitions=[partition])
-    (tmp_path / "data" / STATUS_FILE).write_bytes(msgspec.json.encode(figures))
+    status = PipelineStatus(state="running", totals={"changes": 7}, partitions=[partition])
+    (tmp_path / "data" / STATUS_FILE).write_bytes(msgspec.json.encode(status))
     text = get(server, "/metrics")[1]
     assert b"vedette_pipeline_changes_total 7.0" in text
     assert b'vedette_pipeline_partition_lag_changes{partition="1",source="shop"} 3.0' in text

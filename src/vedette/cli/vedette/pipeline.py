@@ -21,7 +21,7 @@ from vedette.processes.logging_setup import LogFormat, LogLevel, LogOptions, pro
 from vedette.processes.pipeline_runner import LOCK_FILE, redirect_output_to_log
 
 if TYPE_CHECKING:
-    from vedette.pipeline.service import PipelineProcess
+    from vedette.processes.pipeline_process import PipelineProcess
     from vedette.settings import Settings
 
 __all__ = ["pipeline"]
@@ -74,7 +74,7 @@ def _run(directory: Path, *, master: str | None, store: str | None, supervised: 
     failures: list[BaseException] = []
     with _exclusive(directory), StopSignal() as signal:
         settings = load_settings(directory, os.environ, pipeline_master=master)
-        service = _open_service(directory, settings, store)
+        service = _open_service(directory, settings, store, ui=not supervised)
 
         def run() -> None:
             try:
@@ -106,9 +106,9 @@ def _run(directory: Path, *, master: str | None, store: str | None, supervised: 
         print("The pipeline has stopped. The next start continues where it ended.")
 
 
-def _open_service(directory: Path, settings: Settings, store: str | None) -> PipelineProcess:
+def _open_service(directory: Path, settings: Settings, store: str | None, *, ui: bool) -> PipelineProcess:
     from vedette.control.controller import ServiceObjectives
-    from vedette.pipeline.service import PipelineProcess
+    from vedette.processes.pipeline_process import PipelineProcess
     from vedette.transport.secret import load_or_create_secret
 
     return PipelineProcess(
@@ -117,13 +117,14 @@ def _open_service(directory: Path, settings: Settings, store: str | None) -> Pip
         store=store or settings.pipeline_store or None,
         master=settings.pipeline_master,
         retention_seconds=settings.journal_retention_seconds,
-        targets=ServiceObjectives(
+        objectives=ServiceObjectives(
             lag_limit_seconds=settings.pipeline_lag_limit_seconds,
             delivery_p99_seconds=settings.slo_delivery_seconds,
             max_false_positive_rate=settings.slo_false_positive_share,
         ),
         metrics_port=settings.pipeline_metrics_port,
-        index_bytes=settings.pipeline_index_megabytes << 20,
+        max_mapped_index_bytes=settings.pipeline_index_megabytes << 20,
+        ui=ui,
     )
 
 

@@ -27,7 +27,15 @@ from vedette.subscriptions.registry.registry import RegisteredSubscription, Subs
 from vedette.subscriptions.spec import shape_of_spec
 from vedette.values import timestamp_to_ms
 
-__all__ = ["CollectionFiles", "Compactor", "IndexVersion", "Manifest", "latest_version", "open_version"]
+__all__ = [
+    "CollectionFiles",
+    "Compactor",
+    "IndexVersion",
+    "Manifest",
+    "latest_version",
+    "oldest_version",
+    "open_version",
+]
 
 KEEP_VERSIONS = 10
 KEEP_MS = 600_000
@@ -114,6 +122,11 @@ def _path(folder: Path, version: int) -> Path:
 
 def _versions(folder: Path) -> list[int]:
     return sorted(int(path.stem[1:]) for path in folder.glob("v*.json"))
+
+
+def oldest_version(folder: Path) -> int:
+    """Return the oldest version that is kept; 0 before the first publication."""
+    return min(_versions(folder), default=0)
 
 
 def latest_version(folder: Path) -> int:
