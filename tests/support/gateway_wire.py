@@ -126,7 +126,7 @@ class Client:
         self.connection: Connection = board.connect(self.mailbox)
 
     def raw(self, data: bytes | str) -> None:
-        self.board.received(self.connection, data)
+        self.connection.receive(data)
         self.wire.run()
 
     def send(self, type: str, payload: Any = None, *, id: str | None = None, **top: Any) -> None:

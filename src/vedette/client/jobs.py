@@ -9,13 +9,11 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from vedette.change import Event
+from vedette.client.watch import RemoteWatch
 from vedette.errors import VedetteError
-
-if TYPE_CHECKING:
-    from vedette.client.watch import RemoteWatch
 
 __all__ = ["DeliveredJob", "JobFeed", "RemoteJob"]
 

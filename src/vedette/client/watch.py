@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections import deque
 from collections.abc import AsyncIterator, Collection
-from typing import TYPE_CHECKING, Any
+from typing import Any, Protocol
 
 from vedette.change import Event
 from vedette.client.decode import decode_event
@@ -13,19 +13,34 @@ from vedette.client.sequence import SequenceCheck, SequenceTracker
 from vedette.errors import VedetteError
 from vedette.queue.notice import Withdrawal
 
-if TYPE_CHECKING:
-    from vedette.client.session import RemoteSession
-
-__all__ = ["RemoteWatch"]
+__all__ = ["RemoteWatch", "WatchChannel"]
 
 PAUSE_AT_EVENTS = 10_000
 RESUME_AT_EVENTS = 2_000
 """Buffered events at which the client asks the server to pause, and to resume."""
-
-
 MAX_REMEMBERED_POSITIONS = 10_000
 """Positions of a reliable watch that are remembered to detect duplicates."""
 _SNAPSHOT_ATTRIBUTES: tuple[str, ...] = ("seq", "cursor", "resumeToken")
+
+
+class WatchChannel(Protocol):
+    """What a watch needs of its session."""
+
+    @property
+    def closed(self) -> bool: ...
+
+    async def request(self, type: str, payload: dict[str, Any]) -> dict[str, Any]:
+        """Send a message and return its reply."""
+        ...
+
+    async def send(self, type: str, payload: dict[str, Any]) -> None:
+        """Send a message that has no reply."""
+
+    def send_soon(self, type: str, payload: dict[str, Any]) -> None:
+        """Send a message from synchronous code. Its reply is ignored."""
+
+    def forget(self, watch: RemoteWatch) -> None:
+        """Drop the watch: it gets no further messages."""
 
 
 class RemoteWatch:
@@ -35,8 +50,8 @@ class RemoteWatch:
     (`attributes["reason"]` holds the reason), and the watch starts again with a new snapshot.
     """
 
-    def __init__(self, session: RemoteSession, sub_id: str, request: dict[str, Any]) -> None:
-        self._session = session
+    def __init__(self, channel: WatchChannel, sub_id: str, request: dict[str, Any]) -> None:
+        self._channel = channel
         self._request = request
         self._sequence = SequenceTracker()
         self._events: deque[Event] = deque()
@@ -90,7 +105,7 @@ class RemoteWatch:
             self._unconfirmed = None
             seq = self._confirm_through(event.position)
             if seq is not None:
-                self._session.send_soon("ack", {"subId": self.id, "seq": seq})
+                self._channel.send_soon("ack", {"subId": self.id, "seq": seq})
         count = len(self._events) if limit is None else min(limit, len(self._events))
         return [self._take_event() for _ in range(count)]
 
@@ -119,7 +134,7 @@ class RemoteWatch:
     async def ack(self, event: Event) -> None:
         """Confirm an event of a reliable watch and all earlier ones. In consume mode, acknowledge this delivery."""
         if event.delivery_id is not None:
-            await self._session.request("ack", {"deliveryId": event.delivery_id})
+            await self._channel.request("ack", {"deliveryId": event.delivery_id})
             return
         if self._unconfirmed is event:
             self._unconfirmed = None
@@ -129,20 +144,20 @@ class RemoteWatch:
             else self._confirm_through(event.position)
         )
         if seq is not None:
-            await self._session.send("ack", {"subId": self.id, "seq": seq})
+            await self._channel.send("ack", {"subId": self.id, "seq": seq})
 
     async def nack(
         self, event: Event, *, retry: bool = True, delay: float | None = None, cause: str | None = None
     ) -> None:
         payload = {"deliveryId": event.delivery_id, "retry": retry, "cause": cause}
-        await self._session.request("nack", payload | _milliseconds("delay", delay))
+        await self._channel.request("nack", payload | _milliseconds("delay", delay))
 
     def release(self, event: Event) -> None:
         """Requeue a delivery without counting an attempt. Does not wait for the reply."""
-        self._session.send_soon("nack", {"deliveryId": event.delivery_id, "release": True})
+        self._channel.send_soon("nack", {"deliveryId": event.delivery_id, "release": True})
 
     async def extend(self, event: Event, by: float | None = None) -> None:
-        await self._session.request("extend", {"deliveryId": event.delivery_id} | _milliseconds("by", by))
+        await self._channel.request("extend", {"deliveryId": event.delivery_id} | _milliseconds("by", by))
 
     async def pause(self) -> None:
         await self._manage("pause")
@@ -154,21 +169,21 @@ class RemoteWatch:
         """Cancel the watch on the server and end it here."""
         if self.status != "cancelled":
             await self._manage("cancel")
-            self._session.forget(self)
+            self._channel.forget(self)
             self.on_ended(None)
 
     async def detach(self) -> None:
         """Leave a durable watch running on the server; `attach` continues it."""
-        self._session.forget(self)
+        self._channel.forget(self)
         self.on_ended(None)
-        await self._session.request("unsubscribe", {"id": self.id})
+        await self._channel.request("unsubscribe", {"id": self.id})
 
     async def alter(self, options: str) -> None:
         await self._manage("alter", options=options)
 
     async def _manage(self, operation: str, **more: Any) -> None:
         await self.ready()
-        await self._session.request("manage", {"subId": self.id, "operation": operation, **more})
+        await self._channel.request("manage", {"subId": self.id, "operation": operation, **more})
 
     # --- taking events ------------------------------------------------------------------------------------------
 
@@ -178,7 +193,7 @@ class RemoteWatch:
             self._unconfirmed = event
         if self._paused and len(self._events) <= RESUME_AT_EVENTS:
             self._paused = False
-            self._session.send_soon("manage", {"subId": self.id, "operation": "resume"})
+            self._channel.send_soon("manage", {"subId": self.id, "operation": "resume"})
         return event
 
     async def _confirm(self) -> None:
@@ -202,7 +217,7 @@ class RemoteWatch:
 
     @property
     def closed(self) -> bool:
-        return self._session.closed
+        return self._channel.closed
 
     def buffered_deliveries(self) -> list[Event]:
         """Return deliveries that were received and not yet taken."""
@@ -287,7 +302,7 @@ class RemoteWatch:
             and self.mode == "watch"
         ):
             self._paused = True
-            self._session.send_soon("manage", {"subId": self.id, "operation": "pause"})
+            self._channel.send_soon("manage", {"subId": self.id, "operation": "pause"})
         return check
 
     def _is_repeat(self, position: int, message: dict[str, Any]) -> bool:
@@ -295,7 +310,7 @@ class RemoteWatch:
         self._unacked_seqs.append((position, int(message["seq"])))
         known = self._confirmed.get(position)
         if known:
-            self._session.send_soon("ack", {"subId": self.id, "seq": self._confirm_through(position)})
+            self._channel.send_soon("ack", {"subId": self.id, "seq": self._confirm_through(position)})
         if known is None:
             self._confirmed[position] = False
             while len(self._confirmed) > MAX_REMEMBERED_POSITIONS:
@@ -326,7 +341,7 @@ class RemoteWatch:
         withdrawn = {record.delivery_id for record in errors if isinstance(record, Withdrawal)}
         dropped = self.drop_deliveries(withdrawn)
         for id in dropped:
-            self._session.send_soon("nack", {"deliveryId": id, "release": True})
+            self._channel.send_soon("nack", {"deliveryId": id, "release": True})
         self._errors += [e for e in errors if not (isinstance(e, Withdrawal) and e.delivery_id in dropped)]
 
     def on_ended(self, error: VedetteError | None, errors: list[Any] | None = None) -> None:

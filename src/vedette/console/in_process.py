@@ -57,7 +57,7 @@ class InProcessConnection:
     # --- for the HTTP handler -----------------------------------------------------------------------------------
 
     def send_message(self, type: str, payload: Any, id: str | None = None) -> None:
-        self._router.received(self._connection, encode({"type": type, "id": id, "payload": payload}))
+        self._connection.receive(encode({"type": type, "id": id, "payload": payload}))
 
     async def receive(self) -> bytes | None:
         """Return the next message; None if the connection was closed."""

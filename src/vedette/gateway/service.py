@@ -22,8 +22,9 @@ from vedette.gateway.collections.registry_thread import RegistryThread
 from vedette.gateway.limits import GatewayLimits
 from vedette.gateway.server.auth import Authority, JwtAuthenticator, SecretAuthenticator, make_authenticator
 from vedette.gateway.server.jwk_set import refresh_periodically
-from vedette.gateway.server.listener import GatewayServer, max_sockets
+from vedette.gateway.server.listener import GatewayServer
 from vedette.gateway.server.router import ConnectionRouter
+from vedette.gateway.server.sockets import max_sockets
 from vedette.gateway.server.tls import make_tls_context
 from vedette.gateway.streams.tenant import Tenant
 from vedette.gateway.wire import broker_link as link

@@ -104,7 +104,7 @@ class GatewayWorker:
         self.linked = asyncio.Event()
         self.router = ConnectionRouter(limits=limits, authority=authority, clock=clock, submit=self._submit)
         self.server = GatewayServer(self.router, clock=clock, allowed_origins=allowed_origins, tls=tls)
-        self.server.engine_unreachable = True
+        self.server.sockets.engine_unreachable = True
 
     async def start(self, host: str, port: int) -> int:
         """Connect to the engine, then listen."""
@@ -160,10 +160,10 @@ class GatewayWorker:
         if connection.lost.is_set():
             return
         self._requests.clear()
-        self._link, self.server.engine_unreachable = connection, False
+        self._link, self.server.sockets.engine_unreachable = connection, False
         self.linked.set()
         await connection.lost.wait()
-        self._link, self.server.engine_unreachable = None, True
+        self._link, self.server.sockets.engine_unreachable = None, True
         self.linked.clear()
         self.router.engine_lost()
 

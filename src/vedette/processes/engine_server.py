@@ -45,7 +45,7 @@ async def run_engine_server(
 ) -> None:
     """Serve until `stop` is set; `started` is told the ports once everything listens."""
     service = GatewayService(home, directory=options.directory)
-    require_auth_or_loopback(options.host, requires_auth=service.server.requires_auth)
+    require_auth_or_loopback(options.host, requires_auth=service.server.sockets.requires_auth)
     ports: list[int] = []
     app = make_app(
         service.router,

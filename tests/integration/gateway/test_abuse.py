@@ -11,7 +11,7 @@ from base64 import urlsafe_b64encode
 from collections.abc import Iterator
 from pathlib import Path
 from types import SimpleNamespace
-from typing import Any, cast
+from typing import Any
 from urllib.parse import quote
 
 import jwt
@@ -32,7 +32,7 @@ from vedette.gateway.server import websocket as shell_module
 from vedette.gateway.server.access import origin_allowed
 from vedette.gateway.server.auth import AuthError, JwtAuthenticator
 from vedette.gateway.server.jwk_set import JwkSet
-from vedette.gateway.server.listener import GatewayServer, max_sockets
+from vedette.gateway.server.sockets import SocketSet, max_sockets
 from vedette.gateway.server.websocket import WebSocketConnection
 from vedette.gateway.streams import watch_stream as streams_module
 from vedette.gateway.wire import broker_link as link
@@ -83,7 +83,7 @@ def test_who_does_not_get_to_the_point_is_cut_off(tmp_path: Path, said: str, mon
 
 
 def test_sockets_beyond_the_bound_are_closed_at_once_and_the_others_stay(server: Serving):
-    server.service.server.max_sockets = 3
+    server.service.server.sockets.max_sockets = 3
     held = [dial(server.port) for _ in range(3)]
     server.on_loop(lambda: None)
     for line in held:
@@ -169,7 +169,7 @@ def test_requests_that_wait_are_bounded_in_bytes(wire: Wire):
     size = wire.limits.max_pending_bytes // 10
     for n in range(15):
         text = {"type": "execute", "id": str(n), "payload": {"statement": f"-- {'x' * size}"}}
-        client.board.received(client.connection, json.dumps(text))
+        client.connection.receive(json.dumps(text))
     held = sum(len(record.text) for _, record in wire._requests)
     assert held <= wire.limits.max_pending_bytes
     codes = [message["payload"]["code"] for message in client.all()]
@@ -181,9 +181,9 @@ def test_what_is_said_before_the_engine_has_answered_is_bounded_in_bytes(wire: W
     client = Client(wire, wire.boards[0])
     size = wire.limits.max_pending_bytes // 10
     statement = json.dumps({"type": "execute", "id": "q", "payload": {"statement": f"-- {'x' * size}"}})
-    client.board.received(client.connection, json.dumps({"type": "auth", "payload": {"database": "default"}}))
+    client.connection.receive(json.dumps({"type": "auth", "payload": {"database": "default"}}))
     for _ in range(15):
-        client.board.received(client.connection, statement)
+        client.connection.receive(statement)
     assert wire.boards[0].request_budget.pending_bytes <= wire.limits.max_pending_bytes
     codes = [message["payload"]["code"] for message in client.all() if message["type"] == "error"]
     assert codes.count("busy") == 6
@@ -195,7 +195,7 @@ def test_what_waits_for_all_connections_of_a_gateway_is_bounded_too():
     clients = [wire.client() for _ in range(20)]
     statement = json.dumps({"type": "execute", "id": "q", "payload": {"statement": f"-- {'x' * 9_000}"}})
     for client in clients:
-        client.board.received(client.connection, statement)
+        client.connection.receive(statement)
     for client in clients[:3]:
         client.cut()
     codes = [message["payload"]["code"] for client in clients for message in client.all()]
@@ -295,7 +295,7 @@ def test_answers_that_nobody_takes_are_bounded(tmp_path: Path):
         line.sendall(question * 200)
         most, board = 0, server.service.router
         while not board.counters.closed:
-            most = max(most, server.on_loop(lambda: server.service.server.outbox_bytes))
+            most = max(most, server.on_loop(lambda: server.service.server.sockets.buffers.outbox_bytes))
         assert most < limits.outbox_excess_bytes + 4 * 600_000
         assert board.counters.closed == {4001: 1}
 
@@ -348,16 +348,15 @@ def test_tokens_that_last_keep_nobody_who_has_gone():
     """Each shows a token for a year, some show it again and again, and all go away."""
 
     async def scenario() -> int:
-        server = GatewayServer(
-            cast("Any", SimpleNamespace(limits=GatewayLimits(), authority=None)), clock=ManualClock()
-        )
-        kept = WebSocketConnection(server)
+        router: Any = SimpleNamespace(limits=GatewayLimits(), authority=None)
+        sockets = SocketSet(router, clock=ManualClock(), allowed_origins=(), uses_tls=False)
+        kept = WebSocketConnection(sockets)
         for n in range(5_000):
-            shell = WebSocketConnection(server)
-            server.schedule_expiry(shell, 1e9 + n)
-            server.schedule_expiry(kept, 2e9 + n)
-            server.remove(shell)
-        return len(server._expiries)
+            socket = WebSocketConnection(sockets)
+            sockets.timers.schedule_expiry(socket, 1e9 + n)
+            sockets.timers.schedule_expiry(kept, 2e9 + n)
+            sockets.remove(socket)
+        return len(sockets.timers._expiries)
 
     assert asyncio.run(scenario()) < 2_000
 
@@ -373,7 +372,7 @@ def test_what_was_said_for_one_database_is_not_done_in_another(wire: Wire):
         {"type": "heartbeat"},
     ]
     for request in requests:
-        client.board.received(client.connection, json.dumps(request))
+        client.connection.receive(json.dumps(request))
     answers = client.all()
     assert [(m["type"], m.get("id")) for m in answers] == [
         ("error", "1"),
@@ -463,7 +462,7 @@ def test_messages_that_are_never_whole_are_bounded_together(tmp_path: Path):
         for line in lines[:2]:
             line.sendall(b" " * 10_000)
             assert b"invalid_frame" in line.recv(4_096), "who had room goes on"
-        while server.on_loop(lambda: server.service.server.partial_message_bytes):
+        while server.on_loop(lambda: server.service.server.sockets.buffers.partial_message_bytes):
             pass
         for line in lines[:2]:
             line.close()
@@ -530,7 +529,7 @@ def test_of_subscriptions_under_one_name_the_last_one_counts(wire: Wire):
         {"type": "subscribe", "id": "s", "payload": watch | {"maxUnacked": 3}},
     ]
     for message in messages:
-        wire.boards[0].received(client.connection, json.dumps(message))
+        client.connection.receive(json.dumps(message))
     client.all()
     (sub,) = client.connection.subscriptions.values()
     assert (sub.max_unacked, sub.low_priority) == (3, False)

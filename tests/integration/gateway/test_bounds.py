@@ -213,7 +213,7 @@ def test_a_batch_of_much_is_told_in_parts(wire: Wire, monkeypatch: pytest.Monkey
     monkeypatch.setattr(switchboard.ConnectionRouter, "deliver", counting)
     message = json.dumps({"type": "execute", "payload": {"statement": "MATCH d: Doc RETURN d.text"}})
     for _ in range(10):
-        wire.boards[0].received(client.connection, message)
+        client.connection.receive(message)
     assert len([m for m in client.all() if m["type"] == "result"]) == 10
     assert max(spread) < 4_000 + 3_500
 

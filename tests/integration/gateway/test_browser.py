@@ -146,7 +146,7 @@ def test_the_console_shows_a_watch_as_it_changes(browser: Browser, server: Servi
 
 
 def cut(server: Serving) -> None:
-    for shell in list(server.service.server.connections):
+    for shell in list(server.service.server.sockets.connected):
         shell.abort()
 
 

@@ -42,9 +42,9 @@ def test_nothing_is_told_before_it_is_on_disk(tmp_path: Path):
 
         def ask() -> None:
             message = b'{"type":"execute","id":"w","payload":{"statement":"SPAWN t: Task { n = 1 }"}}'
-            writer.board.received(writer.connection, message)
+            writer.connection.receive(message)
             late = b'{"type":"subscribe","id":"t","payload":{"watch":"WATCH t: Task RETURN t.n, t"}}'
-            reader.board.received(reader.connection, late)
+            reader.connection.receive(late)
             wire.run()
 
         asking = in_thread(ask)

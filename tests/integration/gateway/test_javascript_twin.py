@@ -14,8 +14,8 @@ from websockets.frames import Close, Frame, Opcode
 from websockets.protocol import Protocol, Side
 
 from vedette.gateway.limits import GatewayLimits
-from vedette.gateway.server.listener import GatewayServer
 from vedette.gateway.server.outbound import OutboundFrame, WriteBatcher
+from vedette.gateway.server.sockets import SocketSet
 from vedette.gateway.server.websocket import PATH, WebSocketConnection
 from vedette.testing import ManualClock
 
@@ -87,7 +87,7 @@ class Board:
 
     grant = None
 
-    def received(self, _: Any, data: bytes) -> None:
+    def receive(self, data: bytes) -> None:
         self.messages.append(data)
 
     def send_error(self, code: str, text: str) -> None:
@@ -97,9 +97,9 @@ class Board:
 def through_the_shell(parts: list[bytes]) -> tuple[list[bytes], bytes]:
     """Messages that were understood, and what was answered."""
     board, line = Board(), Line()
-    server = GatewayServer(cast("Any", board), clock=ManualClock())
-    cast("Any", server).mark_written = lambda _: None
-    shell = WebSocketConnection(server)
+    sockets = SocketSet(cast("Any", board), clock=ManualClock(), allowed_origins=(), uses_tls=False)
+    cast("Any", sockets.buffers).mark_written = lambda _: None
+    shell = WebSocketConnection(sockets)
     shell.connection_made(cast("asyncio.BaseTransport", line))
     shell.data_received(HANDSHAKE)
     assert line.written.startswith(b"HTTP/1.1 101 ")
@@ -183,9 +183,10 @@ def test_the_shell_and_its_twin_understand_the_same(data: bytes, cuts: list[int]
 
 def opened(line: Line) -> tuple[WebSocketConnection, list[WebSocketConnection]]:
     """A shell at an open line, and those that have said that something waits for them."""
-    server, behind = GatewayServer(cast("Any", Board()), clock=ManualClock()), list[WebSocketConnection]()
-    cast("Any", server).mark_written = behind.append
-    shell = WebSocketConnection(server)
+    sockets = SocketSet(cast("Any", Board()), clock=ManualClock(), allowed_origins=(), uses_tls=False)
+    behind = list[WebSocketConnection]()
+    cast("Any", sockets.buffers).mark_written = behind.append
+    shell = WebSocketConnection(sockets)
     shell.connection_made(cast("asyncio.BaseTransport", line))
     shell.data_received(HANDSHAKE)
     line.written.clear()

@@ -71,7 +71,7 @@ def test_messages_may_follow_auth_at_once(wire: Wire):
         {"type": "execute", "id": "c", "payload": {"statement": 'SPAWN t: Task { title = "x" }'}},
         {"type": "heartbeat"},
     ):
-        client.board.received(client.connection, json.dumps(message))
+        client.connection.receive(json.dumps(message))
     answers = client.all()
     assert [(m["type"], m.get("id")) for m in answers] == [
         ("auth_ack", "a"),

@@ -198,7 +198,7 @@ def test_one_stuck_client_costs_the_others_nothing(tmp_path: Path):
             answer = ask(writer, "execute", {"statement": "SPAWN t: T { s = $s, n = $n }", "params": params})
             assert answer["type"] == "result"
             assert hear(reader)["payload"]["payload"]["match"]["t.n"] == n
-        assert server.on_loop(lambda: server.service.server.outbox_bytes) < 20 * 65_536
+        assert server.on_loop(lambda: server.service.server.sockets.buffers.outbox_bytes) < 20 * 65_536
         got = [hear(stuck)["payload"]["payload"]["match"]["t.n"] for _ in range(400)]
         assert got == list(range(400)), "brought up from the window, in order"
 

@@ -112,7 +112,7 @@ def _worker(data: str, host: str, port: int, role: str) -> None:
     from vedette.gateway.limits import GatewayLimits
     from vedette.gateway.server.auth import JwtAuthenticator, make_authenticator
     from vedette.gateway.server.jwk_set import refresh_periodically
-    from vedette.gateway.server.listener import max_sockets
+    from vedette.gateway.server.sockets import max_sockets
     from vedette.gateway.server.tls import make_tls_context
     from vedette.gateway.worker import GatewayWorker
     from vedette.processes.engine_server import stop_on_signals

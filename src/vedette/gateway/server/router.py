@@ -111,10 +111,6 @@ class ConnectionRouter:
             self._submit(link.CloseConnection(conn=connection.number, clean=clean, may_resume=resumable))
         connection.on_disconnect()
 
-    def received(self, connection: Connection, data: bytes | str) -> None:
-        """Handle one message of a client."""
-        connection.receive(data)
-
     # --- broker records -----------------------------------------------------------------------------------------
 
     def deliver(self, records: Iterable[Any]) -> None:

@@ -14,7 +14,7 @@ import os
 from collections.abc import Callable
 from datetime import datetime
 from http import HTTPStatus
-from typing import TYPE_CHECKING, Any, cast
+from typing import Any, cast
 from urllib.parse import urlsplit
 
 from websockets.exceptions import InvalidHandshake
@@ -33,10 +33,8 @@ except ImportError:  # platforms without the compiled extension
 from vedette.gateway.server.access import origin_allowed
 from vedette.gateway.server.connection import Connection
 from vedette.gateway.server.outbound import FrameBatch, OutboundFrame
+from vedette.gateway.server.sockets import SocketSet
 from vedette.gateway.wire.close_codes import CloseCode
-
-if TYPE_CHECKING:
-    from vedette.gateway.server.listener import GatewayServer
 
 __all__ = ["PATH", "WebSocketConnection"]
 
@@ -76,7 +74,7 @@ class WebSocketConnection(asyncio.Protocol):
         "_protocol",
         "_received_since_beat",
         "_sent_code",
-        "_server",
+        "_sockets",
         "_stalled_deadline",
         "_transport",
         "_unsent_mark",
@@ -84,9 +82,9 @@ class WebSocketConnection(asyncio.Protocol):
         "waiting",
     )
 
-    def __init__(self, server: GatewayServer) -> None:
-        self._server = server
-        limits = server.router.limits
+    def __init__(self, sockets: SocketSet) -> None:
+        self._sockets = sockets
+        limits = sockets.router.limits
         self._max_message_bytes = min(limits.first_frame_bytes, limits.max_frame_bytes)
         self._protocol: WebSocketProtocol | None = ServerProtocol(
             max_size=self._max_message_bytes, logger=_websockets_log
@@ -98,7 +96,7 @@ class WebSocketConnection(asyncio.Protocol):
         self._connection: Connection | None = None
         self._fragments: bytearray | None = None
         """Payload of a fragmented message so far. The parser bounds its size."""
-        self._deadline: float | None = server.clock.monotonic() + limits.auth_seconds
+        self._deadline: float | None = sockets.clock.monotonic() + limits.auth_seconds
         """Monotonic time by which the client must authenticate."""
         self._closing_at: float | None = None
         self._stalled_deadline: float | None = None
@@ -115,12 +113,12 @@ class WebSocketConnection(asyncio.Protocol):
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         self._transport = cast("asyncio.Transport", transport)
-        limits = self._server.router.limits
+        limits = self._sockets.router.limits
         self._transport.set_write_buffer_limits(limits.outbox_high_bytes, limits.outbox_low_bytes)
-        sock = transport.get_extra_info("socket") if self._server.tls is None else None
+        sock = transport.get_extra_info("socket") if not self._sockets.uses_tls else None
         if sock is not None:
             self._descriptor = sock.fileno()
-        self._server.add(self)
+        self._sockets.add(self)
 
     def data_received(self, data: bytes) -> None:
         self._received_since_beat = True
@@ -137,14 +135,14 @@ class WebSocketConnection(asyncio.Protocol):
 
     def _count_partial_bytes(self) -> None:
         """Account for the bytes of an incomplete message. Their sum over all connections is bounded."""
-        protocol, server = self._protocol, self._server
+        protocol, buffers = self._protocol, self._sockets.buffers
         held = len(protocol.reader.buffer) + len(self._fragments or ()) if protocol is not None else 0
         if held == self._partial_bytes:
             return
-        server.partial_message_bytes += held - self._partial_bytes
+        buffers.partial_message_bytes += held - self._partial_bytes
         self._partial_bytes = held
-        limits = server.router.limits
-        if held > limits.first_frame_bytes and server.partial_message_bytes > limits.gateway_pending_bytes:
+        limits = self._sockets.router.limits
+        if held > limits.first_frame_bytes and buffers.partial_message_bytes > limits.gateway_pending_bytes:
             self.close(
                 CloseCode.TRY_LATER,
                 "too many bytes of incomplete messages: send smaller messages or retry later",
@@ -209,24 +207,24 @@ class WebSocketConnection(asyncio.Protocol):
         return False
 
     def connection_lost(self, exc: Exception | None) -> None:  # noqa: ARG002
-        self._server.partial_message_bytes -= self._partial_bytes
+        self._sockets.buffers.partial_message_bytes -= self._partial_bytes
         self._partial_bytes = 0
-        self._server.remove(self)
+        self._sockets.remove(self)
         connection, self._connection = self._connection, None
         if connection is not None:
             received = self._protocol.close_rcvd if self._protocol is not None else None
             client_closed = received is not None and received.code in (1000, 1001) and self._sent_code is None
             server_asked = self._sent_code in (CloseCode.DRAINING, CloseCode.ENGINE_LOST)
-            self._server.router.disconnect(
+            self._sockets.router.disconnect(
                 connection, clean=client_closed or server_asked, may_resume=not client_closed
             )
 
     def pause_writing(self) -> None:
-        self._stalled_deadline = self._server.clock.monotonic() + self._server.router.limits.stuck_seconds
+        self._stalled_deadline = self._sockets.clock.monotonic() + self._sockets.router.limits.stuck_seconds
         self._unsent_mark = self.buffered()
-        self._server.with_deadline.add(self)
+        self._sockets.timers.with_deadline.add(self)
         if self._connection is not None:
-            self._server.router.outbox_filled(self._connection)
+            self._sockets.router.outbox_filled(self._connection)
         if self._transport is not None:
             self._transport.pause_reading()  # stop reading from a client that does not read
 
@@ -235,7 +233,7 @@ class WebSocketConnection(asyncio.Protocol):
         if self._transport is not None and not self._transport.is_closing():
             self._transport.resume_reading()
         if self._connection is not None:
-            self._server.router.outbox_drained(self._connection)
+            self._sockets.router.outbox_drained(self._connection)
 
     # --- frames -------------------------------------------------------------------------------------------------
 
@@ -256,7 +254,7 @@ class WebSocketConnection(asyncio.Protocol):
         protocol.send_response(response)
         self._flush()  # the handshake response must precede any message
         if response.status_code == HTTPStatus.SWITCHING_PROTOCOLS:
-            self._connection = self._server.router.connect(self)
+            self._connection = self._sockets.router.connect(self)
 
     def _refusal(self, request: Request) -> tuple[HTTPStatus, str] | None:
         path = urlsplit(request.path)
@@ -268,10 +266,10 @@ class WebSocketConnection(asyncio.Protocol):
             origin, host = request.headers.get("Origin"), request.headers.get("Host", "")
         except (InvalidHandshake, LookupError):
             return HTTPStatus.BAD_REQUEST, "Send exactly one Origin and one Host header\n"
-        server = self._server
-        if not origin_allowed(origin, host, server.allowed_origins, requires_auth=server.requires_auth):
+        sockets = self._sockets
+        if not origin_allowed(origin, host, sockets.allowed_origins, requires_auth=sockets.requires_auth):
             return HTTPStatus.FORBIDDEN, "Origin not allowed\n"
-        if server.is_refusing:
+        if sockets.is_refusing:
             return HTTPStatus.SERVICE_UNAVAILABLE, "Connection limit reached\n"
         return None
 
@@ -290,18 +288,18 @@ class WebSocketConnection(asyncio.Protocol):
 
     def _receive(self, data: bytes | bytearray | memoryview, connection: Connection) -> None:
         before = connection.grant
-        self._server.router.received(connection, bytes(data))
+        connection.receive(bytes(data))
         grant = connection.grant
         if grant is None or grant is before:
             return
         if self._deadline is not None:
             self._deadline = None
-            self._server.with_deadline.discard(self)
-            self._max_message_bytes = self._server.router.limits.max_frame_bytes
+            self._sockets.timers.with_deadline.discard(self)
+            self._max_message_bytes = self._sockets.router.limits.max_frame_bytes
             if self._protocol is not None:
                 self._protocol.max_message_size = self._max_message_bytes
         if grant.expires_at is not None:
-            self._server.schedule_expiry(self, grant.expires_at.timestamp())
+            self._sockets.timers.schedule_expiry(self, grant.expires_at.timestamp())
 
     # --- a sink for the connection ------------------------------------------------------------------------------
 
@@ -309,7 +307,7 @@ class WebSocketConnection(asyncio.Protocol):
         self.send(batch)
 
     def send(self, frame: OutboundFrame | FrameBatch) -> None:
-        batcher = self._server.router.write_batcher
+        batcher = self._sockets.router.write_batcher
         if batcher.active:
             batcher.add(self, frame.framed)
         else:
@@ -335,13 +333,13 @@ class WebSocketConnection(asyncio.Protocol):
         if not framed:
             return
         if self._stalled_deadline is not None:
-            limits = self._server.router.limits
+            limits = self._sockets.router.limits
             if self.buffered() + len(framed) > limits.outbox_high_bytes + limits.outbox_excess_bytes:
                 self._abort_with(CloseCode.STALLED)
                 return
             self._unsent_mark += len(framed)
         transport.write(framed)
-        self._server.mark_written(self)
+        self._sockets.buffers.mark_written(self)
 
     def _write_now(self, framed: bytes) -> bytes:
         """Write directly to the socket, avoiding most of the transport's cost. Return the bytes that did not fit."""
@@ -354,14 +352,14 @@ class WebSocketConnection(asyncio.Protocol):
     def close(self, code: int, reason: str) -> None:
         if self._closing_at is not None:
             return
-        self._server.router.write_batcher.flush(self)
+        self._sockets.router.write_batcher.flush(self)
         self._sent_code = code
         protocol = self._ensure_protocol()
         if protocol.state is WebSocketState.OPEN:
             protocol.send_close(code, reason)
             self._flush()
-        self._closing_at = self._server.clock.monotonic() + _CLOSE_SECONDS
-        self._server.with_deadline.add(self)
+        self._closing_at = self._sockets.clock.monotonic() + _CLOSE_SECONDS
+        self._sockets.timers.with_deadline.add(self)
 
     def _flush(self) -> None:
         transport = self._transport
@@ -403,7 +401,7 @@ class WebSocketConnection(asyncio.Protocol):
     def _abort_with(self, code: CloseCode) -> None:
         """Abort without a close frame: the client does not read."""
         self._sent_code = code
-        self._server.router.counters.count_closed(code)
+        self._sockets.router.counters.count_closed(code)
         self.abort()
 
     def check(self, now: float) -> None:
@@ -415,7 +413,7 @@ class WebSocketConnection(asyncio.Protocol):
             if now >= self._stalled_deadline:
                 self._check_stalled(now)
         elif self._deadline is None:
-            self._server.with_deadline.discard(self)
+            self._sockets.timers.with_deadline.discard(self)
         elif now >= self._deadline and self._connection is not None:
             self._connection.close(CloseCode.AUTH_TIMEOUT, "no auth message in time")
         elif now >= self._deadline:
@@ -427,7 +425,7 @@ class WebSocketConnection(asyncio.Protocol):
         if self._unsent_mark - left < _MIN_PROGRESS_BYTES:
             self._abort_with(CloseCode.STALLED)
         else:
-            self._unsent_mark, self._stalled_deadline = left, now + self._server.router.limits.stuck_seconds
+            self._unsent_mark, self._stalled_deadline = left, now + self._sockets.router.limits.stuck_seconds
 
     def expire(self, moment: datetime) -> None:
         if self._connection is not None:

@@ -82,7 +82,7 @@ class Gateway:
         server = GatewayServer(self.board, clock=self.clock)
         self.lines = [Line() for _ in range(CLIENTS)]
         for line in self.lines:
-            line.shell = WebSocketConnection(server)
+            line.shell = WebSocketConnection(server.sockets)
             line.shell.connection_made(line)
             line.shell.data_received(HANDSHAKE)
             line.shell.data_received(said({"type": "auth", "id": "a", "payload": {"database": "d"}}))

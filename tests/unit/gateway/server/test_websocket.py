@@ -79,7 +79,7 @@ async def feed(stream: bytes, places: list[int], count: int) -> None:
     board = ConnectionRouter(
         limits=GatewayLimits(), authority=LoopbackAuthenticator(), clock=clock, submit=lambda _: True
     )
-    shell, transport = WebSocketConnection(GatewayServer(board, clock=clock)), Recorder()
+    shell, transport = WebSocketConnection(GatewayServer(board, clock=clock).sockets), Recorder()
     shell.connection_made(transport)
     for start, end in pairwise(places):
         shell.data_received(stream[start:end])
