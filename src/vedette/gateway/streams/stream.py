@@ -9,12 +9,12 @@ from __future__ import annotations
 
 from typing import Any, NamedTuple
 
+import google_crc32c
 import msgspec
 
 from vedette.gateway.streams.event_log import EventLog
 from vedette.gateway.streams.replay_window import StreamHistory
 from vedette.gateway.wire.broker_link import Port
-from vedette.gateway.wire.crc32c import crc32c
 
 __all__ = ["EncodedEvent", "Stream", "SubscriptionAddress"]
 
@@ -104,7 +104,7 @@ class Stream:
             else b""
         )
         if self.checksum:
-            rest += b'"checksum":"%08x",' % crc32c(_canonical.encode(body))
+            rest += b'"checksum":"%08x",' % google_crc32c.value(_canonical.encode(body))
         before = b"%d" % previous if previous is not None else b"null"
         return b',"partition":0,"seq":%d,"prevSeq":%b,"lsn":%d,%b:%b,%b"extensions":{}}}' % (
             seq,

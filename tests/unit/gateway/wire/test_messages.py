@@ -15,7 +15,6 @@ from websockets.frames import Frame, Opcode
 
 from vedette.gateway.server.outbound import text_frame
 from vedette.gateway.wire.broker_link import StreamEvent, decode_batch, encode_batch
-from vedette.gateway.wire.crc32c import crc32c
 from vedette.gateway.wire.messages import (
     MESSAGE_TYPES,
     MessageError,
@@ -142,10 +141,6 @@ def test_parameters_that_are_objects_are_refused(value: Any):
 def test_our_frames_are_those_of_websockets(size: int):
     data = b"x" * size
     assert text_frame(data) == Frame(Opcode.TEXT, data).serialize(mask=False)
-
-
-def test_crc32c_of_the_check_vector():
-    assert crc32c(b"123456789") == 0xE3069283
 
 
 @given(st.lists(st.tuples(st.integers(0, 2**53), st.binary(max_size=20)), max_size=5))
