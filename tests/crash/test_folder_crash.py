@@ -16,11 +16,11 @@ from threading import Event
 import pytest
 
 from tests.crash.processes.folder_storm import content, rebuilt, storm
-from vedette.cli.wqm.access import daemon_link
 from vedette.errors import IngestError
 from vedette.handshake.config import WatchFolderConfig
 from vedette.handshake.tables import HandshakeTables
 from vedette.search.file_queue.task_table import TaskTable
+from vedette.search.folders.daemon_api import connect_daemon
 
 SOAK = bool(os.environ.get("VEDETTE_SOAK"))
 DAEMON = [sys.executable, "-m", "vedette.cli.wqm"]
@@ -162,7 +162,7 @@ def command_of(pid: int) -> str:
 
 def wait_for(data: Path, condition: Callable[[set[str]], bool]) -> None:
     """Until the files that can be found are these; the test's own time limit ends it."""
-    link = daemon_link(data)
+    link = connect_daemon(data)
     while True:
         with suppress(IngestError):  # it is starting over
             if condition({Path(hit.path).name for hit in link.search("docs", "words", 10_000)}):

@@ -1,4 +1,4 @@
-"""Opening the place where the data is, for the length of a command."""
+"""Open a data directory for a command, directly or through its running server."""
 
 from __future__ import annotations
 
@@ -18,28 +18,28 @@ __all__ = ["open_database_session", "open_directory", "open_session"]
 
 
 @contextmanager
-def open_directory(location: str, *, display: Display, alone: bool = False) -> Iterator[Vedette]:
-    """Open the home at `location`, with its audit log; print a note when the data directory is new.
+def open_directory(location: str, *, display: Display, direct: bool = False) -> Iterator[Vedette]:
+    """Open the data at `location` with its audit log. Prints a note if the data directory is new.
 
-    `alone`: do not go through a running server.
+    If a server runs on the directory, commands go through it, unless `direct` is set.
     """
     directory = local_directory(location)
-    server = read_server_file(directory) if directory is not None and not alone else None
+    server = read_server_file(directory) if directory is not None and not direct else None
     if server is not None and directory is not None:
         with ServedDirectory(directory, server) as served:
-            yield cast("Vedette", served)  # the part of a home that commands use
+            yield cast("Vedette", served)  # implements what commands use of Vedette
         return
     is_new = directory is not None and not (directory / "format").exists()
-    with open_vedette(location) as home:
-        if is_new and not alone:  # a server logs its data directory
+    with open_vedette(location) as vedette:
+        if is_new and not direct:  # a server logs its data directory
             display.note(f"{location} is a new data directory")
         with audit_logging(
             directory,
-            process="engine" if alone else "command",
-            max_bytes=home.settings.audit_log_bytes,
-            max_files=home.settings.audit_log_files,
+            process="engine" if direct else "command",
+            max_bytes=vedette.settings.audit_log_bytes,
+            max_files=vedette.settings.audit_log_files,
         ):
-            yield home
+            yield vedette
 
 
 @contextmanager
@@ -47,14 +47,14 @@ def open_session(
     location: str, database: str, actor: str | None = None, *, display: Display
 ) -> Iterator[Session]:
     with (
-        open_directory(location, display=display) as home,
-        open_database_session(home, database, actor, display) as session,
+        open_directory(location, display=display) as vedette,
+        open_database_session(vedette, database, actor, display) as session,
     ):
         yield session
 
 
-def open_database_session(home: Vedette, database: str, actor: str | None, display: Display) -> Session:
-    """A session with a database of the home; says so when it makes a new one."""
-    if database not in home.databases():
+def open_database_session(vedette: Vedette, database: str, actor: str | None, display: Display) -> Session:
+    """Open a session of a database. Prints a note if the database is new."""
+    if database not in vedette.databases():
         display.note(f"'{database}' is a new database")
-    return home.database(database).session(actor)
+    return vedette.database(database).session(actor)

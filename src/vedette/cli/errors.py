@@ -1,4 +1,4 @@
-"""How a failed command ends: what went wrong, where, and what to do, in red, without a traceback."""
+"""Error output of commands: what went wrong, where, and what to do, without a traceback."""
 
 from __future__ import annotations
 
@@ -13,31 +13,32 @@ from vedette.errors import VedetteError
 if TYPE_CHECKING:
     from rich.text import Text
 
-__all__ = ["CommandFailed", "error_text", "format_internal_error", "traceback_wanted"]
+__all__ = ["CommandFailed", "error_text", "format_internal_error", "should_print_traceback"]
 
 TRACEBACK_VARIABLE = "VEDETTE_TRACEBACK"
 
 ADVICE: Mapping[str, str] = {
-    "E6002": "One engine at a time works on a data directory. End the other one, name another directory, or let "
-    "`vedette serve` have it and connect to that.",
-    "E6003": "Choose another directory with --data, or mend its permissions; `vedette doctor` looks closer.",
+    "E6002": "One engine at a time can open a data directory. Stop the other one, choose "
+    "another directory, or connect to the "
+    "`vedette serve` that has it open.",
+    "E6003": "Choose another directory with --data, or correct its permissions; `vedette doctor` checks them.",
     "E0101": "`vedette config show` lists every setting and where it comes from.",
 }
-"""By code: what to do next, in the words of the command line."""
+"""What to do next, by error code."""
 
 _POINTER = re.compile(r" *(\^+)")
 
 
-def traceback_wanted() -> bool:
+def should_print_traceback() -> bool:
     return bool(os.environ.get(TRACEBACK_VARIABLE))
 
 
 class CommandFailed(Exception):
-    """A command cannot go on for a reason of its own, such as a file that is not there. The text is for people."""
+    """A command cannot continue, for instance because a file does not exist. The text says why and what to do."""
 
 
 def error_text(error: VedetteError, place: str = "") -> Text:
-    """The error with its underlined places; `place` is `file:line:column`, when it came from a file."""
+    """Format an error with underlined source. `place` is `file:line:column` if the source is a file."""
     from rich.text import Text
 
     text = Text()
@@ -54,7 +55,7 @@ def error_text(error: VedetteError, place: str = "") -> Text:
 
 
 def _underlined(rendered: str, repeated: str | None) -> Text:
-    """A line of the source and a line of ^: both in red where it is wrong. What was said already is left out."""
+    """Style a source line and its line of `^`. `repeated` is text that was already printed and is left out."""
     from rich.text import Text
 
     source, _, pointer = rendered.partition("\n")
@@ -69,10 +70,12 @@ def _underlined(rendered: str, repeated: str | None) -> Text:
 
 
 def format_internal_error(error: Exception) -> Text:
-    """An error that nobody foresaw is a mistake of ours; say so."""
+    """Format an unexpected exception as a defect of Vedette."""
     from rich.text import Text
 
     text = Text("internal error: ", style="bold red")
     text.append(escape_controls(f"{type(error).__name__}: {error}"))
-    advice = f"This is a mistake in Vedette. With {TRACEBACK_VARIABLE}=1 it shows where; please report it."
+    advice = (
+        f"This is a defect in Vedette. Set {TRACEBACK_VARIABLE}=1 to see the traceback, and please report it."
+    )
     return text.append(f"\n{advice}", style="yellow")

@@ -34,15 +34,17 @@ DataOption: TypeAlias = Annotated[
         "--data",
         metavar="DIR",
         envvar="VEDETTE_DATA",
-        help="The data directory; also postgresql://… or :memory:, which keeps nothing.",
+        help="Data directory; also postgresql://… or :memory:, which stores nothing.",
     ),
 ]
 DatabaseOption: TypeAlias = Annotated[
-    str, typer.Option("--database", metavar="NAME", help="Which database of it; made on first use.")
+    str, typer.Option("--database", metavar="NAME", help="Database name; created on first use.")
 ]
 ActorOption: TypeAlias = Annotated[
     str | None,
-    typer.Option("--actor", metavar="ID", help="Act as this node, bound by policy; without, as the system."),
+    typer.Option(
+        "--actor", metavar="ID", help="Act as this node, restricted by policies; by default as the system."
+    ),
 ]
 JsonOption: TypeAlias = Annotated[bool, typer.Option("--json", help="Print JSON, one object per line.")]
 
@@ -57,12 +59,12 @@ LogFormatOption: TypeAlias = Annotated[
 
 
 def local_directory(location: str) -> Path | None:
-    """The folder of a data directory; None for homes that have none."""
+    """Return the path of a data directory, or None for PostgreSQL and memory."""
     return None if location == _MEMORY or "://" in location else Path(os.fspath(location))
 
 
 def journal_address(directory: Path) -> str:
-    """Where the journal of a data directory is: in its file, or where its setting `pipeline_store` says."""
+    """Return the address of a directory's journal: the setting `pipeline_store`, or the directory itself."""
     from vedette.settings import load_settings
 
     directory.mkdir(parents=True, exist_ok=True)
@@ -70,7 +72,7 @@ def journal_address(directory: Path) -> str:
 
 
 def read_text(name: str) -> str:
-    """The text of a file; `-` is standard input."""
+    """Read a text file; `-` is standard input."""
     try:
         data = sys.stdin.buffer.read() if name == "-" else Path(name).read_bytes()
     except OSError as error:

@@ -1,4 +1,4 @@
-"""`--param name=value`: values as they are written in a statement, and plain text for everything else."""
+"""`--param name=value`: literals of the language; any other value is text."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ def read_parameters(given: Iterable[str]) -> dict[str, Any]:
 
 
 def read_value(text: str) -> Any:
-    """What the text means as a literal of the language; the text itself when it is none."""
+    """Parse a literal of the language. Any other text is returned as it is."""
     try:
         return _literal(parse_expression(text))
     except (VedetteError, ValueError):

@@ -1,4 +1,4 @@
-"""Running the parts of a text in a session: declarations are defined, statements executed, each result is shown."""
+"""Run the parts of a script in a session and show each result."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from typing import Any
 
 import typer
 
-from vedette.cli.errors import traceback_wanted
+from vedette.cli.errors import should_print_traceback
 from vedette.cli.output.display import Display
 from vedette.cli.scripts import relocate
 from vedette.clock import Clock
@@ -30,7 +30,7 @@ def run_part(
     params: Mapping[str, Any] | None = None,
     clock: Clock | None = None,
 ) -> None:
-    """Run one part of `source`, into which errors will point. With a `clock`, the time it took is shown."""
+    """Run one part of `source`; errors point into `source`. With a `clock`, the elapsed time is shown."""
     try:
         if isinstance(part, DeclarationPart):
             display.show_defined(define_text(session, part.text))
@@ -44,12 +44,12 @@ def run_part(
 
 
 def define_text(session: Session, text: str) -> list[str]:
-    """Define declarations in the session's database; returns what is new. An actor may not: no policy speaks of it."""
+    """Define declarations in the session's database and return the new names. Not allowed for an actor."""
     if session.actor is not None:
         raise PolicyError(
             "E7001",
-            "Only the system context may change the ontology: leave the actor's session (END SESSION, or start "
-            "without --actor) and define it there",
+            "only the system context may change the ontology; end the actor's session (END SESSION, or start "
+            "without --actor) first",
         )
     before = session.database.schema
     session.database.define(text)
@@ -57,7 +57,7 @@ def define_text(session: Session, text: str) -> list[str]:
 
 
 def changed_names(old: Schema, new: Schema) -> list[str]:
-    """What a definition added: new names, and types that have new attributes."""
+    """Return the names that a definition added, and the types that it gave new attributes."""
     before: dict[str, NodeType | EdgeType] = {**old.nodes, **old.edges}
     after: dict[str, NodeType | EdgeType] = {**new.nodes, **new.edges}
     grown = [
@@ -72,18 +72,18 @@ def changed_names(old: Schema, new: Schema) -> list[str]:
 
 @contextmanager
 def report_errors(display: Display, name: str, source: str, start: int = 0) -> Iterator[None]:
-    """An error within is shown with its place in the file `name`, and ends the command."""
+    """Print an error of the block with its position in the file `name`, and exit with 1."""
     try:
         yield
     except VedetteError as error:
-        if traceback_wanted():
+        if should_print_traceback():
             raise
         display.error(error, f"{name}:{error_position(error, source, start)}")
         raise typer.Exit(1) from error
 
 
 def error_position(error: VedetteError, source: str, start: int = 0) -> str:
-    """`line:column` of the error's first place; of what begins at `start` when it has none."""
+    """Return `line:column` of the error's first diagnostic, or of `start` if it has none."""
     first = error.diagnostics[0] if error.diagnostics else None
     if isinstance(first, Diagnostic) and first.source == source:
         return f"{first.line}:{first.column}"

@@ -1,4 +1,4 @@
-"""A home that a running server has open, as far as the commands use it: they go through the server's local socket."""
+"""A data directory that a running server has open, for commands on the same machine."""
 
 from __future__ import annotations
 
@@ -22,6 +22,8 @@ __all__ = ["ServedDatabase", "ServedDirectory", "ServedSession", "ServedWatch"]
 
 
 class ServedDirectory:
+    """The part of `Vedette` that commands use, over the local socket of a running server."""
+
     def __init__(self, directory: Path, server: ServerFile) -> None:
         self.location = str(directory)
         self.clock = SystemClock()
@@ -54,17 +56,17 @@ class ServedDirectory:
 
 
 class ServedDatabase:
-    """A database at the server; its schema is made here from the declarations there."""
+    """A database of the server. The schema is built here from the server's declarations."""
 
-    def __init__(self, home: ServedDirectory, name: str) -> None:
-        self._home = home
+    def __init__(self, directory: ServedDirectory, name: str) -> None:
+        self._directory = directory
         self.name = name
-        self._own = home.connect(name)
+        self._own = directory.connect(name)
         self._sessions: list[ServedSession] = []
         self._known: tuple[list[str], Schema] | None = None
 
     def describe(self) -> dict[str, Any]:
-        """The declarations that there are, and which databases."""
+        """Return the declarations of this database and the names of all databases."""
         return self._own.define("")
 
     @property
@@ -81,7 +83,7 @@ class ServedDatabase:
         self._own.define(text)
 
     def session(self, actor: str | None = None) -> ServedSession:
-        session = ServedSession(self, self._home.connect(self.name), actor)
+        session = ServedSession(self, self._directory.connect(self.name), actor)
         self._sessions.append(session)
         return session
 
@@ -92,13 +94,13 @@ class ServedDatabase:
 
 
 class ServedSession:
-    """A session at the server. An actor is taken on with BEGIN SESSION AS."""
+    """A session of the server. BEGIN SESSION AS sets the actor."""
 
     def __init__(self, database: ServedDatabase, session: BlockingSession, actor: str | None) -> None:
         self.database = database
         self.actor = actor
         self.transaction = None
-        """The server knows; the prompt here does not."""
+        """Always None: only the server knows about an open transaction."""
         self.bindings: dict[str, str] = {}
         self._session = session
         self._closed = False
@@ -115,7 +117,7 @@ class ServedSession:
     def watch(self, text: str, params: Mapping[str, Any] | None = None, /, **named: Any) -> ServedWatch:
         if self.actor is not None:
             raise PolicyError(
-                "E7001", "A watch of an actor cannot go through the local socket: connect with a token"
+                "E7001", "a watch of an actor cannot use the local socket; connect with a token"
             )
         return ServedWatch(self._session.watch(text, params, exclusive=True, **named))
 
@@ -140,7 +142,7 @@ class ServedSession:
 
 
 class ServedWatch(BlockingWatch):
-    """Its id is the handle at the server, which statements such as PAUSE WATCH know."""
+    """A watch of the server. `id` is the handle that statements such as PAUSE WATCH accept."""
 
     def __init__(self, watch: BlockingWatch) -> None:
         self.__dict__.update(watch.__dict__)

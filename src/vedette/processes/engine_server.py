@@ -1,17 +1,13 @@
-"""The process with the engine, the gateway and the HTTP API: what `vedette serve` watches over."""
+"""The engine process of `vedette serve`: engine, gateway and HTTP API of one data directory."""
 
 from __future__ import annotations
 
 import asyncio
-import logging
 import os
-import signal
-import sys
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from threading import Event, Thread
 
 from vedette.console.app import HttpServer, make_app
 from vedette.console.http_server import MAX_CONNECTIONS
@@ -25,26 +21,26 @@ from vedette.processes.ports import explain_bind_errors
 from vedette.processes.server_file import SERVER_FILE_NAME, ServerFile, write_server_file
 from vedette.transport.unix_socket import socket_path
 
-__all__ = ["DemoActivity", "ServeOptions", "not_ready_reason", "run_engine_server", "stop_on_signals"]
-
-log = logging.getLogger(__name__)
+__all__ = ["ServeOptions", "not_ready_reason", "run_engine_server"]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ServeOptions:
+    """Addresses and directory of one server."""
+
     host: str
     port: int
     http_port: int
     workers: int
-    """Gateway workers that listen on `port` in place of this process; 0: it listens itself."""
+    """Number of gateway workers that listen on `port`; with 0 the engine process listens itself."""
     directory: Path | None
 
 
 async def run_engine_server(
-    home: Vedette, options: ServeOptions, *, started: Callable[[ServerFile], None], stop: asyncio.Event
+    vedette: Vedette, options: ServeOptions, *, started: Callable[[ServerFile], None], stop: asyncio.Event
 ) -> None:
-    """Serve until `stop` is set; `started` is told the ports once everything listens."""
-    service = GatewayService(home, directory=options.directory)
+    """Serve until `stop` is set. `started` is called with the addresses once all sockets listen."""
+    service = GatewayService(vedette, directory=options.directory)
     require_auth_or_loopback(options.host, requires_auth=service.server.sockets.requires_auth)
     ports: list[int] = []
     app = make_app(
@@ -53,17 +49,17 @@ async def run_engine_server(
         ready=lambda: not_ready_reason(service, options.workers),
         server_info=lambda: ServerInfo(
             port=ports[-1] if ports else options.port,
-            secure=bool(home.settings.tls_certificate),
-            databases=tuple(home.databases()),
+            secure=bool(vedette.settings.tls_certificate),
+            databases=tuple(vedette.databases()),
         ),
-        allowed_origins=home.settings.allowed_origins,
+        allowed_origins=vedette.settings.allowed_origins,
     )
-    http = HttpServer(app, tls=make_tls_context(home.settings, MAX_CONNECTIONS))
+    http = HttpServer(app, tls=make_tls_context(vedette.settings, MAX_CONNECTIONS))
     service.start_engine()
     try:
-        async with _listening(service, http, options) as found:
-            ports.append(found.port)
-            started(found)
+        async with _listening(service, http, options) as server_file:
+            ports.append(server_file.port)
+            started(server_file)
             await stop.wait()
     finally:
         await http.stop()
@@ -71,11 +67,11 @@ async def run_engine_server(
 
 
 def not_ready_reason(service: GatewayService, workers: int) -> str | None:
-    """Why clients cannot be served; None when they can."""
+    """Return why clients cannot be served, or None if they can."""
     if not service.engine.alive:
         return "the engine has stopped"
     if workers and not service.links.ports:
-        return "no gateway worker is there"
+        return "no gateway worker is connected"
     return service.catalog.default.read_only
 
 
@@ -95,7 +91,7 @@ async def _listening(
         await service.local.start_local(local)
         await service.links.start(engine)
         await service.open_ingest(directory)
-    found = ServerFile(
+    server_file = ServerFile(
         pid=os.getpid(),
         host=options.host,
         port=port,
@@ -104,44 +100,10 @@ async def _listening(
         engine_socket=str(engine),
     )
     if directory is not None:
-        write_server_file(directory, found)
+        write_server_file(directory, server_file)
     try:
-        yield found
+        yield server_file
     finally:
         if directory is not None:
             for path in (directory / SERVER_FILE_NAME, local, engine):
                 path.unlink(missing_ok=True)
-
-
-def stop_on_signals(loop: asyncio.AbstractEventLoop, stop: asyncio.Event) -> None:
-    """Have `stop` set by SIGTERM and SIGINT, and when the supervisor is gone."""
-    for number in (signal.SIGTERM, signal.SIGINT):
-        loop.add_signal_handler(number, stop.set)
-    descriptor = sys.stdin.fileno()
-
-    def gone() -> None:
-        if not os.read(descriptor, 4096):
-            loop.remove_reader(descriptor)
-            stop.set()
-
-    loop.add_reader(descriptor, gone)
-
-
-class DemoActivity(Thread):
-    """Changes the demo's board every `pace_seconds`, until `stop`. The changes are logged at level info."""
-
-    def __init__(self, home: Vedette, pace_seconds: float) -> None:
-        super().__init__(name="vedette-demo", daemon=True)
-        self._home, self._pace = home, pace_seconds
-        self._stopped = Event()
-
-    def run(self) -> None:
-        from vedette.processes.demo import board
-
-        with self._home.database(board.DATABASE).session() as session:
-            while not self._stopped.wait(self._pace):
-                log.info("Demo: %s", board.advance(session), extra={"action": "demo.advanced"})
-
-    def stop(self) -> None:
-        self._stopped.set()
-        self.join()

@@ -18,7 +18,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, TextIO
 
 from vedette.extras import missing_extra_note
-from vedette.processes.supervisor import ChildSpec, RestartBackoff
+from vedette.processes.supervisor import ChildSpec, RestartDelays
 
 if TYPE_CHECKING:
     from vedette.processes.logging_setup import LogOptions
@@ -51,10 +51,10 @@ def pipeline_spec(data: str, directory: Path, say: Callable[[str], object], logs
         return ready
 
     return ChildSpec(
-        f"pipeline (see {Path(data) / LOG_FILE})",
-        command,
-        is_ready,
-        restarts=RestartBackoff(initial_delay_seconds=1.0, max_delay_seconds=30.0, stable_after_seconds=60.0),
+        name=f"pipeline (see {Path(data) / LOG_FILE})",
+        command=command,
+        is_ready=is_ready,
+        restart_delays=RestartDelays(initial_seconds=1.0, max_seconds=30.0, stable_after_seconds=60.0),
         is_needed=PipelineNeeded(directory),
         required=False,
     )

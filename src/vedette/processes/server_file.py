@@ -1,11 +1,11 @@
-"""`DIR/server.json`: which server has a data directory open, and how to reach it."""
+"""`DIR/server.json`: the server that has a data directory open, and how to connect to it."""
 
 from __future__ import annotations
 
-import json
 import os
-from dataclasses import asdict, dataclass
 from pathlib import Path
+
+import msgspec
 
 __all__ = ["SERVER_FILE_NAME", "ServerFile", "read_server_file", "write_server_file"]
 
@@ -13,45 +13,43 @@ SERVER_FILE_NAME = "server.json"
 _VERSION = 1
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ServerFile:
+class ServerFile(msgspec.Struct, frozen=True, kw_only=True):
+    """The fields are the keys of the file. Change `_VERSION` with them."""
+
     pid: int
     host: str
     port: int
-    """Of the WebSocket endpoint."""
+    """Port of the WebSocket endpoint."""
     http_port: int
     local_socket: str
-    """Where command lines of this machine connect."""
+    """Unix socket for command lines on this machine."""
     engine_socket: str
-    """Where gateway workers connect."""
+    """Unix socket for gateway workers."""
     version: int = _VERSION
 
 
-def write_server_file(directory: Path, found: ServerFile) -> None:
-    """All of it or nothing: others may read it at any moment."""
+def write_server_file(directory: Path, server: ServerFile) -> None:
+    """Write the file atomically; other processes may read it at any time."""
     path = directory / SERVER_FILE_NAME
-    fresh = path.with_suffix(f".{found.pid}")
-    fresh.write_text(json.dumps(asdict(found), indent=2) + "\n", encoding="utf-8")
-    fresh.replace(path)
+    temporary = path.with_suffix(f".{server.pid}")
+    temporary.write_bytes(msgspec.json.format(msgspec.json.encode(server), indent=2) + b"\n")
+    temporary.replace(path)
 
 
 def read_server_file(directory: Path) -> ServerFile | None:
-    """The server that runs; None when there is none, also when one was killed and left its file behind."""
+    """Return the running server, or None. A file that a killed server left behind is ignored."""
     try:
-        data = json.loads((directory / SERVER_FILE_NAME).read_text(encoding="utf-8"))
-        if data.get("version") != _VERSION:
-            return None
-        found = ServerFile(**data)
-    except (OSError, ValueError, TypeError, AttributeError):
+        server = msgspec.json.decode((directory / SERVER_FILE_NAME).read_bytes(), type=ServerFile)
+    except (OSError, msgspec.DecodeError):
         return None
-    return found if _is_alive(found.pid) else None
+    return server if server.version == _VERSION and _is_alive(server.pid) else None
 
 
 def _is_alive(pid: int) -> bool:
     try:
         os.kill(pid, 0)
     except PermissionError:
-        return True  # somebody else's
+        return True  # a process of another user
     except OSError:
         return False
     return True

@@ -1,22 +1,30 @@
-"""Running until somebody says stop: Ctrl-C or SIGTERM, noticed between two steps and never within one."""
+"""Stop requests of a process: SIGINT, SIGTERM, and the end of the supervisor.
+
+The supervisor holds the write end of a pipe that is the standard input of each child. When the supervisor exits, the
+child reads end-of-file and stops.
+"""
 
 from __future__ import annotations
 
+import asyncio
 import os
 import select
 import signal
+import sys
+from threading import Thread
 from types import FrameType, TracebackType
 from typing import Self
 
-__all__ = ["StopSignal"]
+__all__ = ["StopSignal", "stop_on_signals", "terminate_with_supervisor"]
 
 _SIGNALS = (signal.SIGINT, signal.SIGTERM)
+_READ_BYTES = 4096
 
 
 class StopSignal:
-    """While it is entered, SIGINT and SIGTERM only wake `wait`; a second signal acts as it always did.
+    """Inside the context, the first SIGINT or SIGTERM only ends `wait`. A second signal has its usual effect.
 
-    A handler may run in the middle of anything, so all it does is to write a byte into a pipe.
+    A signal handler may run between any two instructions, so it only writes a byte to a pipe.
     """
 
     def __init__(self) -> None:
@@ -25,7 +33,7 @@ class StopSignal:
         self._received = False
 
     def wait(self, seconds: float | None) -> bool:
-        """Wait so long, for ever when None, or until a signal came; whether one came."""
+        """Wait until a signal was received or the time has passed (None: no limit). True if a signal was received."""
         ready, _, _ = select.select([self._reader], [], [], seconds)
         return bool(ready)
 
@@ -50,3 +58,28 @@ class StopSignal:
         self._restore()
         os.close(self._reader)
         os.close(self._writer)
+
+
+def stop_on_signals(loop: asyncio.AbstractEventLoop, stop: asyncio.Event) -> None:
+    """Set `stop` on SIGTERM, on SIGINT, and when the supervisor has exited."""
+    for number in _SIGNALS:
+        loop.add_signal_handler(number, stop.set)
+    descriptor = sys.stdin.fileno()
+
+    def read_pipe() -> None:
+        if not os.read(descriptor, _READ_BYTES):
+            loop.remove_reader(descriptor)
+            stop.set()
+
+    loop.add_reader(descriptor, read_pipe)
+
+
+def terminate_with_supervisor() -> None:
+    """Send this process SIGTERM when the supervisor has exited. For children without an event loop."""
+
+    def wait_for_end() -> None:
+        while os.read(sys.stdin.fileno(), _READ_BYTES):
+            pass
+        os.kill(os.getpid(), signal.SIGTERM)
+
+    Thread(target=wait_for_end, name="vedette-supervisor-pipe", daemon=True).start()

@@ -121,7 +121,7 @@ def test_define_says_what_is_new(cli: Cli, folder: Path) -> None:
     (folder / "a.mew").write_text("node Task { title: String }\ntype Short = String [length: 1..9]")
     (folder / "b.mew").write_text("edge follows(a: Task, b: Task)")
     assert cli("define", "a.mew", "b.mew").stdout == "defined Task, Short\ndefined follows\n"
-    assert cli("define", "a.mew").stdout == "nothing new: all of this was defined before\n"
+    assert cli("define", "a.mew").stdout == "nothing new: everything was defined before\n"
     (folder / "a.mew").write_text("node Task { title: String, due: Timestamp? }")
     assert cli("define", "a.mew").stdout == "defined Task\n"
 
@@ -220,7 +220,7 @@ def test_a_directory_in_use_is_explained(cli: Cli) -> None:
         done = cli("run", "-", input="MATCH () RETURN 1")
     assert done.exit_code == 1
     assert done.stderr.startswith("store error: E6002 DIRECTORY_IN_USE: ")
-    assert "name another directory" in done.stderr
+    assert "choose another directory" in done.stderr
     assert "Traceback" not in done.stderr
 
 
@@ -245,7 +245,7 @@ def test_a_mistake_of_ours_is_called_one(cli: Cli, monkeypatch: pytest.MonkeyPat
     monkeypatch.setattr("vedette.language.parser.source_file.parse_source_file", {}.__getitem__)
     done = cli("parse", "commit work")
     assert done.exit_code == 1
-    assert done.stderr.startswith("internal error: KeyError: 'commit work'\nThis is a mistake in Vedette.")
+    assert done.stderr.startswith("internal error: KeyError: 'commit work'\nThis is a defect in Vedette.")
     traced = cli("parse", "commit work", env={"VEDETTE_TRACEBACK": "1"})
     assert isinstance(traced.exception, KeyError)
 

@@ -17,12 +17,12 @@ from pathlib import Path
 import pytest
 
 import vedette
-from vedette.cli.vedette.serve import reachable
-from vedette.cli.wqm.access import daemon_link
+from vedette.cli.vedette.serve import connect_host
 from vedette.client.blocking import connect_sync
 from vedette.errors import IngestError
 from vedette.processes.demo import board as demo
 from vedette.processes.server_file import read_server_file
+from vedette.search.folders.daemon_api import connect_daemon
 from vedette.sources.journal.seam import open_journal
 
 PROGRAM = Path(sys.executable).with_name("vedette")
@@ -105,7 +105,7 @@ def test_the_demo_has_a_folder_that_can_be_searched(folder: Path) -> None:
         assert search_until("where does the cat sleep", "wheelbarrow") == "cat.md"
         (child,) = [pid for pid in children_of(process.pid) if "vedette.cli.wqm" in command_of(pid)]
         os.kill(child, signal.SIGKILL)
-        read_until(process, "The folder daemon ended (by SIGKILL)")
+        read_until(process, "folder daemon exited (SIGKILL)")
         (folder / "data" / "demo-files" / "cat.md").write_text("# The cat\nIt has moved into the kitchen.\n")
         assert search_until("where does the cat sleep", "kitchen") == "cat.md"
         process.send_signal(signal.SIGTERM)
@@ -126,7 +126,7 @@ def test_a_folder_is_synced_and_searched_while_the_server_starts_its_daemon(fold
     with served("--no-pipeline") as process:
         read_until(process, "vedette shell")
         run("watch", "add", "notes", "--collection", "notes")
-        assert "taken up by the daemon" in run("watch", "sync", "notes")
+        assert "ingested by the daemon" in run("watch", "sync", "notes")
         assert "cat.md" in run("search", "where does the cat sleep", "--collection", "notes")
         process.terminate()
         process.communicate(timeout=60)
@@ -134,7 +134,7 @@ def test_a_folder_is_synced_and_searched_while_the_server_starts_its_daemon(fold
 
 def search_until(question: str, words: str) -> str:
     """Search until the best place has these words; the name of its file."""
-    link = daemon_link(Path("data"))
+    link = connect_daemon(Path("data"))
     while True:  # the test's own time limit ends it
         with suppress(IngestError):  # it is not there yet
             hits = link.search("demo", question, 1)
@@ -170,7 +170,7 @@ def test_a_second_engine_is_refused_while_it_runs(folder: Path) -> None:
         process.communicate(timeout=60)
     assert second.returncode == 1
     assert f"pid {found.pid}" in second.stderr
-    assert "One engine at a time works on a data directory." in second.stderr
+    assert "One engine at a time can open a data directory." in second.stderr
 
 
 def test_a_taken_port_is_said(folder: Path) -> None:
@@ -179,7 +179,7 @@ def test_a_taken_port_is_said(folder: Path) -> None:
         command: list[str] = [str(PROGRAM), "serve", "--port", str(port), "--http-port", "0"]
         found = subprocess.run(command, capture_output=True, text=True, check=False, timeout=120)
     assert found.returncode == 1
-    assert f"127.0.0.1:{port} is taken by another program" in found.stderr
+    assert f"127.0.0.1:{port} is in use by another program" in found.stderr
     assert "Traceback" not in found.stderr
 
 
@@ -193,14 +193,14 @@ def test_workers_do_not_share_the_port_of_another_server(folder: Path) -> None:
         command = [str(PROGRAM), "serve", "--http-port", "0", "--workers", "1", "--port", str(port)]
         found = subprocess.run(command, capture_output=True, text=True, check=False, timeout=120)
     assert found.returncode == 1
-    assert f"127.0.0.1:{port} is taken by another program" in found.stderr
+    assert f"127.0.0.1:{port} is in use by another program" in found.stderr
 
 
 @pytest.mark.parametrize(
     ("host", "shown"), [("127.0.0.1", "127.0.0.1"), ("::1", "[::1]"), ("0.0.0.0", None), ("::", None)]
 )
 def test_where_to_connect_is_a_name_that_can_be_connected_to(host: str, shown: str | None) -> None:
-    assert reachable(host) == (shown or socket.gethostname())
+    assert connect_host(host) == (shown or socket.gethostname())
 
 
 def test_beyond_this_machine_needs_authentication(folder: Path) -> None:

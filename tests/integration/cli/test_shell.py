@@ -11,7 +11,7 @@ import pytest
 import vedette
 from tests.integration.cli.conftest import Cli
 from vedette.change import Event
-from vedette.cli.output.event_text import format_event
+from vedette.cli.output.values import format_event
 from vedette.cli.shell.completion import CompletionContext, completions
 from vedette.cli.shell.highlighting import highlight
 from vedette.cli.shell.input import is_complete, split_entries
@@ -119,11 +119,11 @@ def test_databases_are_apart(cli: Cli, folder: Path) -> None:
 @pytest.mark.parametrize(
     ("entry", "words"),
     [
-        (".nonsense", "There is no command .nonsense. There are .help .types"),
+        (".nonsense", "Unknown command .nonsense. The commands are .help .types"),
         (".use", ".use needs the name of a database"),
         (".explain", ".explain needs a statement"),
         (".timing maybe", ".timing takes on or off"),
-        (".types Nothing", "There is no type 'Nothing'"),
+        (".types Nothing", "Unknown type 'Nothing'"),
         ("BEGIN;\n.use other", "COMMIT or ROLLBACK it first"),
         (".explain MATCH t: Nothing RETURN t", "E2001"),
     ],
@@ -227,7 +227,7 @@ def test_events_of_every_kind_as_lines() -> None:
         type="window", tick=1, position=7, window_start=moment, window_end=moment, events=(inner,), dropped=2
     )
     assert list(format_event("w", window)) == [
-        "w window (2026-01-31T00:00:00.000Z … 2026-01-31T00:00:00.000Z) (2 dropped before it)",
+        "w window (2026-01-31T00:00:00.000Z … 2026-01-31T00:00:00.000Z) (2 dropped before this event)",
         "  added n = 1",
     ]
     initial = Event(type="initial", tick=0, position=1, matches=({"n": 1},))

@@ -51,7 +51,7 @@ def test_add_list_pause_status_remove(tmp_path: Path):
     assert "the log was cut" in told
     assert "no object" in told
     run("remove", "shop", *data)
-    assert "none" in run("list", *data)
+    assert "None" in run("list", *data)
 
 
 def test_postgres_needs_no_pymongo(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
@@ -106,4 +106,4 @@ def test_mistakes_are_sentences(tmp_path: Path):
     assert "E6103" in run("status", "nothing", *data, code=1)
     assert "E6101" in run("add", "oracle", "x", "--name", "y", *data, code=1)
     assert "KEY=VALUE" in run("add", "graph", "x", "--name", "y", "--option", "odd", *data, code=1)
-    assert "keeps no sources" in run("list", "--data", ":memory:", code=1)
+    assert "has no sources" in run("list", "--data", ":memory:", code=1)

@@ -22,9 +22,9 @@ from prompt_toolkit.output import DummyOutput
 
 import vedette
 from vedette.cli.output.display import TableDisplay
-from vedette.cli.shell.interruption import defer_interrupts
+from vedette.cli.shell.input import handle_input
 from vedette.cli.shell.session import ShellSession
-from vedette.cli.shell.terminal import history_file, prompt_session, run_interactive
+from vedette.cli.shell.terminal import defer_interrupts, history_file, prompt_session, run_interactive
 
 PROGRAM = Path(sys.executable).with_name("vedette")
 ENTER, TAB, CTRL_C, CTRL_D, ALT_ENTER, UP = "\r", "\t", "\x03", "\x04", "\x1b\r", "\x1b[A"
@@ -73,14 +73,14 @@ def test_an_error_does_not_end_the_conversation(capsys: pytest.CaptureFixture[st
 def test_the_prompt_shows_where_we_are() -> None:
     with vedette.open(":memory:") as home, ShellSession(home, TableDisplay()) as conversation:
         assert conversation.prompt == "vedette"
-        conversation.handle_input("node Person; SPAWN p: Person; BEGIN;")
+        handle_input(conversation, "node Person; SPAWN p: Person; BEGIN;")
         assert conversation.prompt == "vedette [transaction]"
-        conversation.handle_input("MATCH p: Nobody RETURN p")
+        handle_input(conversation, "MATCH p: Nobody RETURN p")
         assert conversation.prompt == "vedette [aborted]"
-        conversation.handle_input("ROLLBACK; BEGIN SESSION AS #p")
+        handle_input(conversation, "ROLLBACK; BEGIN SESSION AS #p")
         assert conversation.prompt.startswith("vedette as n")
-        conversation.handle_input("END SESSION")
-        conversation.handle_input(".use team-b")
+        handle_input(conversation, "END SESSION")
+        handle_input(conversation, ".use team-b")
         assert conversation.prompt == "vedette:team-b"
 
 
@@ -102,7 +102,7 @@ def test_an_interruption_does_not_cut_a_statement(capfd: pytest.CaptureFixture[s
 
 def test_the_second_interruption_ends_the_process() -> None:
     code = (
-        "import os, signal\nfrom vedette.cli.shell.interruption import defer_interrupts\n"
+        "import os, signal\nfrom vedette.cli.shell.terminal import defer_interrupts\n"
         "with defer_interrupts():\n    for _ in range(2): os.kill(os.getpid(), signal.SIGINT)\n    print('never')"
     )
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)

@@ -46,7 +46,7 @@ def records(text: str) -> list[dict[str, Any]]:
 def test_a_directory_is_named_with_an_option(cli: Cli) -> None:
     done = cli("watch", ALL, "data")
     assert done.exit_code != 0
-    assert "a data directory is named with --data data" in done.stderr
+    assert "Name the data directory with --data data" in done.stderr
     assert not Path("data").exists()
 
 
@@ -60,7 +60,7 @@ def test_events_are_json_lines_where_nobody_looks(cli: Cli) -> None:
         {"type": "changed", "tick": 1, "position": 3, "match": finished, "prev": todo},
         {"type": "removed", "tick": 2, "position": 4, "match": finished},
     ]
-    assert done.stderr == "data is a new data directory\nwatching w1_1; Ctrl-C ends it\n"
+    assert done.stderr == "data is a new data directory\nwatching w1_1; Ctrl-C stops\n"
 
 
 def test_events_as_lines_to_read(cli: Cli) -> None:
@@ -251,7 +251,7 @@ def test_a_reliable_watch_goes_on_where_it_was(cli: Cli) -> None:
     cli("run", "-", input="node Task { title: String }")
     made = cli("watch", "board = WATCH t: Task [delivery: reliable] RETURN t.title", "--count", "1")
     assert records(made.stdout)[0]["type"] == "initial"
-    assert "board lasts: `vedette watch board` goes on" in made.stderr
+    assert "The watch is durable: `vedette watch board` continues it." in made.stderr
     cli("run", "-", input='SPAWN t: Task { title = "meanwhile" }')
     done = cli("watch", "board", "--count", "2", "--exec", "-", input='SPAWN t: Task { title = "now" }')
     assert [record["match"]["t.title"] for record in records(done.stdout)] == ["meanwhile", "now"]
@@ -269,4 +269,4 @@ def test_a_trigger_works_with_nobody_there(cli: Cli) -> None:
 def test_an_external_collection_needs_a_server(cli: Cli) -> None:
     found = cli("watch", "WATCH o: shop::orders RETURN o")
     assert found.exit_code == 1
-    assert "start `vedette serve` here" in found.stderr
+    assert "start `vedette serve` for this data directory" in found.stderr

@@ -19,7 +19,8 @@ from typer.testing import CliRunner, Result
 import vedette
 from tests.integration.cli.conftest import Wqm
 from vedette.cli.vedette import app as vedette_app
-from vedette.cli.wqm import access as wqm_place
+from vedette.cli.wqm import admin as admin_commands
+from vedette.cli.wqm import queue as queue_commands
 from vedette.clock import SystemClock
 from vedette.errors import FolderError
 from vedette.handshake.degradation import LoadObservation
@@ -29,6 +30,7 @@ from vedette.handshake.tables.handshake_db import FILE_NAME
 from vedette.search.file_queue.client import FileQueueClient
 from vedette.search.file_queue.engine_queue import QUEUE_DATABASE, EngineFileQueue, queue_directory
 from vedette.search.file_queue.tasks import FileOperation, FileTask
+from vedette.search.folders.daemon_api import connect_daemon
 from vedette.testing import ManualClock
 from vedette.testing.file_queue import MemoryFileQueue
 
@@ -84,7 +86,7 @@ def test_a_folder_is_synced_and_searched(docs: Path, wqm: Wqm) -> None:
     (docs / "moon.txt").unlink()
     assert wqm("watch", "sync").stdout == "docs: 1 removed\n"
     assert "moon" not in wqm("search", "moon", "-c", "notes").stdout
-    assert "Nothing is stored in other" in wqm("search", "moon", "-c", "other").stderr
+    assert "The collection other is empty" in wqm("search", "moon", "-c", "other").stderr
 
 
 def test_a_file_that_fails_is_told_and_the_exit_code_says_so(docs: Path, wqm: Wqm) -> None:
@@ -128,7 +130,9 @@ def test_health(tables: HandshakeTables, wqm: Wqm) -> None:
     for status, count in [("backoff", 1), ("failing", 1), ("degraded", 0), ("healthy", 0)]:
         assert len(records(wqm("watch", "health", "--status", status, "--format", "json"))) == count
     assert records(wqm("watch", "health", "--collection", "other", "-f", "json")) == []
-    assert "Known are healthy, degraded" in wqm("watch", "health", "--status", "ill", fails=True).stderr
+    assert (
+        "The statuses are healthy, degraded" in wqm("watch", "health", "--status", "ill", fails=True).stderr
+    )
 
 
 def test_errors_and_patterns(tables: HandshakeTables, wqm: Wqm) -> None:
@@ -137,7 +141,7 @@ def test_errors_and_patterns(tables: HandshakeTables, wqm: Wqm) -> None:
     assert "damaged" in plain.stdout
     assert "file_repeated" in plain.stdout
     assert "confidence_score" not in plain.stdout
-    assert "It backs off" in plain.stderr
+    assert "The watch waits for" in plain.stderr
     assert "confidence_score" in wqm("watch", "errors", "docs", "--show-patterns").stdout
     (record,) = records(wqm("watch", "errors", "docs", "-f", "json"))
     assert [each["pattern_type"] for each in record["patterns"] if each["is_systematic"]] == ["file_repeated"]
@@ -147,7 +151,7 @@ def test_errors_and_patterns(tables: HandshakeTables, wqm: Wqm) -> None:
 def test_reset_errors(tables: HandshakeTables, wqm: Wqm) -> None:
     fail(tables, "/x.pdf", 20)
     declined = wqm("watch", "reset-errors", "docs", input="n\n", fails=True)
-    assert "disabled, circuit open, 20 errors in a row, 20 in all" in declined.stdout
+    assert "disabled, circuit open, 20 consecutive errors, 20 in total" in declined.stdout
     assert tables.watch("docs").health.health_status == "disabled"
     agreed = wqm("watch", "reset-errors", "docs", input="y\n")
     assert "wqm watch enable docs" in agreed.stdout
@@ -229,7 +233,7 @@ def test_add_and_update(folder: Path, wqm: Wqm) -> None:
     assert "watch_priority" in wqm("watch", "status", row["watch_id"]).stdout
     assert "E4502" in wqm("watch", "update", row["watch_id"], "--priority", "11", fails=True).stderr
     assert "name at least one option" in wqm("watch", "update", row["watch_id"], fails=True).stderr
-    assert "is no folder" in wqm("watch", "add", "nowhere", "-c", "x", fails=True).stderr
+    assert "is not a" in wqm("watch", "add", "nowhere", "-c", "x", fails=True).stderr
     assert "E4502" in wqm("watch", "add", "src", "-c", "code", fails=True).stderr
 
 
@@ -270,7 +274,8 @@ def test_exclusions(tables: HandshakeTables, docs: Path, wqm: Wqm) -> None:
     assert "Nothing is excluded" in wqm("watch", "exclusions", "docs").stderr
     assert "has no exclusion" in wqm("watch", "exclusions", "docs", "--remove", "x", fails=True).stderr
     assert (
-        "Known are file" in wqm("watch", "exclusions", "docs", "--add", "x", "--type", "y", fails=True).stderr
+        "The types are file"
+        in wqm("watch", "exclusions", "docs", "--add", "x", "--type", "y", fails=True).stderr
     )
 
 
@@ -319,7 +324,8 @@ def test_other_sources_are_watches_too(wqm: Wqm, folder: Path) -> None:
 def queue(monkeypatch: pytest.MonkeyPatch, folder: Path) -> MemoryFileQueue:
     (folder / "data").mkdir()
     made = MemoryFileQueue(ManualClock(SystemClock().now()))
-    monkeypatch.setattr(wqm_place, "open_queue", lambda directory: made)
+    for module in (queue_commands, admin_commands):
+        monkeypatch.setattr(module, "open_queue", lambda directory: made)
     for path, collection in [("/a", "one"), ("/b", "one"), ("/c", "two")]:
         task = FileTask(
             path=path, watch_id="w", collection=collection, operation=FileOperation.INGEST, priority=5
@@ -339,8 +345,8 @@ def test_queue(queue: MemoryFileQueue, wqm: Wqm) -> None:
     assert [each["path"] for each in records(wqm("queue", "list", "-s", "dead", "-f", "json"))] == ["/a"]
     assert "damaged" in wqm("queue", "dlq", "list").stdout
     assert "damaged" in wqm("queue", "show", "/a").stdout
-    assert wqm("queue", "retry", "/a").stdout == "1 sent back\n"
-    assert wqm("queue", "retry", "--all").stdout == "0 sent back\n"
+    assert wqm("queue", "retry", "/a").stdout == "1 returned to the queue\n"
+    assert wqm("queue", "retry", "--all").stdout == "0 returned to the queue\n"
     for wrong in (
         ["queue", "retry"],
         ["queue", "retry", "/a", "--all"],
@@ -362,7 +368,7 @@ def test_queue_stats(queue: MemoryFileQueue, wqm: Wqm) -> None:
 
 def test_dead_letters_are_forgotten_when_they_are_old(queue: MemoryFileQueue, wqm: Wqm) -> None:
     wqm("queue", "dlq", "purge", input="n\n", fails=True)
-    assert wqm("queue", "dlq", "purge", "--force").stdout == "0 forgotten\n"
+    assert wqm("queue", "dlq", "purge", "--force").stdout == "0 deleted\n"
     assert queue.purge_dead_letters(SystemClock().now() + timedelta(days=1)) == 1
 
 
@@ -370,7 +376,7 @@ def test_a_queue_that_nobody_has_put_anything_into(wqm: Wqm, folder: Path) -> No
     (folder / "data").mkdir()
     for command in (["queue", "list"], ["queue", "dlq", "list"]):
         assert "No" in wqm(*command).stderr
-    assert wqm("queue", "retry", "--all").stdout == "0 sent back\n"
+    assert wqm("queue", "retry", "--all").stdout == "0 returned to the queue\n"
     assert "E4505" in wqm("queue", "retry", "/nothing", fails=True).stderr
 
 
@@ -395,9 +401,9 @@ def test_the_queue_of_another_process(wqm: Wqm, folder: Path) -> None:
         owner = Thread(target=own)
         owner.start()
         try:
-            assert wqm("queue", "retry", "/a").stdout == "1 sent back\n"
+            assert wqm("queue", "retry", "/a").stdout == "1 returned to the queue\n"
             assert "E4505" in wqm("queue", "retry", "/a", fails=True).stderr
-            assert wqm("queue", "dlq", "purge", "--force").stdout == "0 forgotten\n"
+            assert wqm("queue", "dlq", "purge", "--force").stdout == "0 deleted\n"
         finally:
             ended.set()
             owner.join()
@@ -414,7 +420,7 @@ def test_a_process_that_does_not_answer_for_the_queue(folder: Path) -> None:
 
 
 def wait_until_taken_up(directory: Path, chunks: int) -> None:
-    link, never = wqm_place.daemon_link(directory), Event()
+    link, never = connect_daemon(directory), Event()
     while link.collections().get("notes", 0) < chunks:
         never.wait(0.05)
     with FileQueueClient(directory, SystemClock()) as queue:
@@ -431,13 +437,13 @@ def beside_the_daemon(docs: Path, folder: Path, wqm: Wqm) -> None:
     assert 0 < stats["memory_used_share"] <= 1
     assert "nothing changed" in wqm("watch", "sync", "--dry-run").stdout
     write(docs / "late.txt", b"it was late\n")
-    assert wqm("watch", "sync", "docs").stdout == "docs: taken up by the daemon\n"
+    assert wqm("watch", "sync", "docs").stdout == "docs: ingested by the daemon\n"
     (hit, *_) = records(wqm("search", "late", "-c", "notes", "-f", "json"))
     assert hit["text"] == "it was late"
     (docs / "late.txt").unlink()
     wqm("watch", "update", "docs", "--no-auto")
     write(docs / "asked.txt", b"only when asked for\n")
-    assert wqm("watch", "sync", "docs").stdout == "docs: taken up by the daemon\n"
+    assert wqm("watch", "sync", "docs").stdout == "docs: ingested by the daemon\n"
     (hit, *_) = records(wqm("search", "only when asked for", "-c", "notes", "-f", "json"))
     assert hit["text"] == "only when asked for"
     wqm("watch", "pause", "docs")
@@ -474,7 +480,7 @@ def test_daemon(docs: Path, folder: Path, wqm: Wqm) -> None:
 
 
 def test_a_home_without_a_folder_is_refused(wqm: Wqm) -> None:
-    assert "is no folder" in wqm("watch", "list", "--data", ":memory:", fails=True).stderr
+    assert "is not a" in wqm("watch", "list", "--data", ":memory:", fails=True).stderr
 
 
 def test_another_process_has_the_vectors(docs: Path, folder: Path, wqm: Wqm) -> None:

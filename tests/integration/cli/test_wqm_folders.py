@@ -37,7 +37,7 @@ def test_the_data_directory_is_no_text(folder: Path, wqm: Wqm) -> None:
     assert wqm("watch", "sync").stdout == "w: nothing changed\n", "though its own tables were written"
     assert stored(wqm, "c") == {"a.txt"}
     for inside in ("data", "data/vectors"):
-        assert "own data directory" in wqm("watch", "add", inside, "-c", "c", fails=True).stderr
+        assert "is the data directory of Vedette" in wqm("watch", "add", inside, "-c", "c", fails=True).stderr
 
 
 @pytest.mark.parametrize("name", ["x/y", "..", "a\tb", 'a"b', "ü" * 128])
@@ -107,7 +107,7 @@ def test_hours_that_make_no_sense_are_refused(folder: Path, wqm: Wqm, hours: str
     (folder / "n").mkdir()
     wqm("watch", "add", "n", "-c", "c", "--id", "n")
     refused = wqm("watch", "exclusions", "n", "--add", "n/x", "--hours", hours, fails=True).stderr
-    assert "--hours must be above 0" in refused
+    assert "--hours must be greater than 0" in refused
     assert "Nothing is excluded" in wqm("watch", "exclusions", "n").stderr
 
 
@@ -135,5 +135,5 @@ def test_names_that_are_no_text_are_refused(folder: Path, wqm: Wqm, words: tuple
 )
 def test_looking_makes_no_data_directory(folder: Path, wqm: Wqm, words: tuple[str, ...]) -> None:
     said = wqm(*words, "--data", "typo", fails=True).stderr
-    assert "There is no data directory typo" in " ".join(said.split())
+    assert "The data directory typo does not exist" in " ".join(said.split())
     assert not (folder / "typo").exists()

@@ -65,31 +65,31 @@ def test_declarations_are_what_the_parser_reads(case: Case) -> None:
 def test_what_the_parser_rejects_is_never_whole(case: Case) -> None:
     if any(word in case.text.upper() for word in ("NODE ", "EDGE ")):
         return  # a declaration among statements has a place here
-    assert check_completeness(case.text) != "whole"
+    assert check_completeness(case.text) != "complete"
 
 
 @pytest.mark.parametrize(
     ("text", "reading"),
     [
-        ("", "whole"),
-        ("-- a comment", "whole"),
-        ("MATCH t: Task RETURN t", "whole"),
-        ("node Task", "whole"),
-        ("node = WATCH t: Task RETURN t", "whole"),
-        ("MATCH t: Task", "open"),
-        ("MATCH t: Task\n", "open"),
-        ("MATCH t: Task RETURN t; SPAWN", "open"),
-        ("node Task {", "open"),
-        ("ontology Board { node Task;", "open"),
-        ("EXPLAIN", "open"),
-        ("/* not closed", "open"),
-        ("MATCH t: Task;", "wrong"),
-        ('SPAWN t: Task { title = "not closed', "wrong"),
-        ("nodde Task", "wrong"),
-        ("[sealed] node Task", "whole"),
-        ("WATCH t: Task RETURN t [buffer: 1]", "wrong"),
-        ("MATCH t: Task RETURN t t", "wrong"),
-        ("\0", "wrong"),
+        ("", "complete"),
+        ("-- a comment", "complete"),
+        ("MATCH t: Task RETURN t", "complete"),
+        ("node Task", "complete"),
+        ("node = WATCH t: Task RETURN t", "complete"),
+        ("MATCH t: Task", "incomplete"),
+        ("MATCH t: Task\n", "incomplete"),
+        ("MATCH t: Task RETURN t; SPAWN", "incomplete"),
+        ("node Task {", "incomplete"),
+        ("ontology Board { node Task;", "incomplete"),
+        ("EXPLAIN", "incomplete"),
+        ("/* not closed", "incomplete"),
+        ("MATCH t: Task;", "invalid"),
+        ('SPAWN t: Task { title = "not closed', "invalid"),
+        ("nodde Task", "invalid"),
+        ("[sealed] node Task", "complete"),
+        ("WATCH t: Task RETURN t [buffer: 1]", "invalid"),
+        ("MATCH t: Task RETURN t t", "invalid"),
+        ("\0", "invalid"),
     ],
 )
 def test_what_more_text_could_still_make_right_is_open(text: str, reading: str) -> None:

@@ -1,4 +1,4 @@
-"""Where the commands show what happened: tables and sentences, or one JSON object per line."""
+"""Output of commands: tables and sentences for people, or one JSON object per line."""
 
 from __future__ import annotations
 
@@ -8,10 +8,8 @@ from typing import TYPE_CHECKING, Any, Protocol
 
 from vedette.change import Event
 from vedette.cli.errors import error_text
-from vedette.cli.output.event_text import format_event
-from vedette.cli.output.json_output import json_line, result_record
-from vedette.cli.output.tables import ascii_table, format_summary, rich_table
-from vedette.cli.output.values import escape_controls
+from vedette.cli.output.tables import ascii_table, format_summary, json_line, result_record, rich_table
+from vedette.cli.output.values import escape_controls, format_event
 from vedette.engine.context.result import Result
 from vedette.errors import VedetteError
 
@@ -22,24 +20,24 @@ if TYPE_CHECKING:
 __all__ = ["Display", "JsonDisplay", "QuietDisplay", "TableDisplay", "console_for", "display_for"]
 
 MAX_TERMINAL_ROWS = 1_000
-"""Rows shown at a terminal."""
-_UNLIMITED = 100_000
-"""Columns of what is no terminal: nothing is folded there."""
+"""Further rows of a result are not shown on a terminal."""
+_UNFOLDED_WIDTH = 100_000
+"""Width of output that is not a terminal, so that no line is folded."""
 _EVENT_STYLES = {"added": "green", "removed": "red", "changed": "yellow"}
-"""By type of event; all others are cyan."""
+"""Colour by event type; other types are cyan."""
 
 
 class Display(Protocol):
-    """Results go to standard output; notes, warnings and errors to standard error."""
+    """Prints results to standard output; notes, warnings and errors to standard error."""
 
     def result(self, result: Result, seconds: float | None = None) -> None: ...
 
     def show_defined(self, names: Sequence[str]) -> None:
-        """These names are new in the ontology; none: it was all there already."""
+        """Show the names that a definition added. No names: everything was defined before."""
         ...
 
     def event(self, watch: str, event: Event) -> None:
-        """What the watch of this name or id is told."""
+        """Show an event of the watch with this name or id."""
         ...
 
     def show_table(self, columns: Sequence[str], rows: Sequence[Sequence[Any]]) -> None: ...
@@ -58,16 +56,16 @@ def display_for(*, json: bool) -> Display:
 
 
 def console_for(*, error: bool = False) -> Console:
-    """Colours only where they can be seen; rich keeps to NO_COLOR by itself."""
+    """Create a console. Colours are used on a terminal only; rich honours NO_COLOR."""
     from rich.console import Console
 
     stream = sys.stderr if error else sys.stdout
-    width = None if stream.isatty() else _UNLIMITED
+    width = None if stream.isatty() else _UNFOLDED_WIDTH
     return Console(file=stream, width=width, highlight=False, markup=False, emoji=False)
 
 
 class _StderrDisplay:
-    """What both displays say on standard error."""
+    """Notes, warnings and errors on standard error, for all displays."""
 
     def __init__(self) -> None:
         self.err = console_for(error=True)
@@ -101,7 +99,7 @@ class TableDisplay(_StderrDisplay):
         if names:
             self.out.print(f"defined {escape_controls(', '.join(names))}", style="green", soft_wrap=True)
         else:
-            self.out.print("nothing new: all of this was defined before", style="dim")
+            self.out.print("nothing new: everything was defined before", style="dim")
 
     def event(self, watch: str, event: Event) -> None:
         style = _EVENT_STYLES.get(event.type, "cyan")
@@ -115,12 +113,12 @@ class TableDisplay(_StderrDisplay):
         self.out.print(rich_table(columns, rows[:MAX_TERMINAL_ROWS]))
         if len(rows) > MAX_TERMINAL_ROWS:
             self.note(
-                f"… and {len(rows) - MAX_TERMINAL_ROWS:,} more rows: add LIMIT, or write them to a file."
+                f"… and {len(rows) - MAX_TERMINAL_ROWS:,} more rows; add LIMIT, or redirect the output to a file."
             )
 
 
 class JsonDisplay(_StderrDisplay):
-    """Warnings are part of the result; a time that was taken is added as `seconds`."""
+    """Prints one JSON object per line. Warnings are part of the result; the elapsed time is `seconds`."""
 
     def result(self, result: Result, seconds: float | None = None) -> None:
         record = result_record(result)
@@ -140,10 +138,10 @@ class JsonDisplay(_StderrDisplay):
 
 
 class QuietDisplay(_StderrDisplay):
-    """Only what is out of the ordinary is said."""
+    """Prints warnings and errors only."""
 
     def result(self, result: Result, seconds: float | None = None) -> None:
-        del seconds  # nothing is shown that it could stand beside
+        del seconds  # results are not shown
         for text in result.warnings:
             self.warning(text)
 

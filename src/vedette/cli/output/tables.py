@@ -1,23 +1,27 @@
-"""Results as tables: drawn for a terminal, plain for a file or another program."""
+"""Results as tables, for a terminal or as plain text, and as JSON lines."""
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING, Any
 
 from vedette.cli.output.values import escape_controls, format_value
 from vedette.engine.context.result import Result
+from vedette.values import to_json
 
 if TYPE_CHECKING:
     from rich.table import Table
 
-__all__ = ["Rows", "ascii_table", "format_summary", "rich_table"]
+__all__ = ["Rows", "ascii_table", "format_summary", "json_line", "result_record", "rich_table", "to_json"]
+
+_COUNTS = ("created", "modified", "deleted", "linked", "unlinked")
 
 Rows = Sequence[Sequence[Any]]
 
 
 def rich_table(columns: Sequence[str], rows: Rows) -> Table:
-    """For a terminal: fits its width, long texts are folded, nulls are dim. Slow beyond some thousand rows."""
+    """Return a table for a terminal: fitted to its width, with folded text. Slow beyond a few thousand rows."""
     from rich import box
     from rich.table import Table
     from rich.text import Text
@@ -31,7 +35,7 @@ def rich_table(columns: Sequence[str], rows: Rows) -> Table:
 
 
 def ascii_table(columns: Sequence[str], rows: Rows) -> Iterator[str]:
-    """Line by line, each row on one of them, however long it gets."""
+    """Yield the lines of a plain table, one line per row."""
     from rich.cells import cell_len
 
     cells = [
@@ -52,7 +56,7 @@ def ascii_table(columns: Sequence[str], rows: Rows) -> Iterator[str]:
 
 
 def _numeric(columns: Sequence[str], rows: Rows) -> list[bool]:
-    """Which columns hold numbers, and nothing but: they stand on the right."""
+    """Return for each column whether it contains only numbers and is right-aligned."""
     found = []
     for index in range(len(columns)):
         values = [row[index] for row in rows if row[index] is not None]
@@ -61,9 +65,9 @@ def _numeric(columns: Sequence[str], rows: Rows) -> list[bool]:
 
 
 def format_summary(result: Result, seconds: float | None = None) -> str:
-    """`2 rows, 1 created (3.1 ms)`; a statement that has nothing to tell is `ok`."""
+    """Return `2 rows, 1 created (3.1 ms)`, or `ok` for a statement without a result."""
     words = [f"{len(result.rows):,} {'row' if len(result.rows) == 1 else 'rows'}"] if result.columns else []
-    for name in ("created", "modified", "deleted", "linked", "unlinked"):
+    for name in _COUNTS:
         count = getattr(result, name)
         words += [f"{count:,} {name}"] if count else []
     if result.handle is not None:
@@ -74,3 +78,23 @@ def format_summary(result: Result, seconds: float | None = None) -> str:
 
 def format_duration(seconds: float) -> str:
     return f"{seconds * 1000:.1f} ms" if seconds < 1 else f"{seconds:.2f} s"
+
+
+def json_line(record: Any) -> str:
+    """Encode the record as one line of JSON.
+
+    Timestamps are ISO-8601 text in UTC with milliseconds and `Z`; durations are milliseconds.
+    """
+    return json.dumps(to_json(record), ensure_ascii=False, allow_nan=False)
+
+
+def result_record(result: Result) -> dict[str, Any]:
+    """Return the attributes of a result by name."""
+    return {
+        "columns": result.columns,
+        "rows": result.rows,
+        **{name: getattr(result, name) for name in _COUNTS},
+        "warnings": result.warnings,
+        "handle": result.handle,
+        "tick": result.tick,
+    }

@@ -1,4 +1,4 @@
-"""`vedette shell`: the conversation itself, and the two ways to hold it, at a terminal and through a pipe."""
+"""`vedette shell`: interactive at a terminal, or reading a pipe."""
 
 from __future__ import annotations
 

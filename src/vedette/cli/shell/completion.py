@@ -1,4 +1,4 @@
-"""What could be meant: keywords, types behind a colon, attributes behind a point, bound names, dot-commands."""
+"""Completion in the shell: keywords, types after a colon, attributes after a dot, bound names, dot-commands."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ _BOUND = re.compile(rf"\b{_WORD}\s*:\s*{_WORD}")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CompletionContext:
-    """What there is to choose from at this moment."""
+    """The names that can be completed now."""
 
     schema: Schema
     bindings: tuple[str, ...] = ()
@@ -35,23 +35,23 @@ class CompletionContext:
     commands: tuple[str, ...] = ()
 
 
-def completions(before: str, words: CompletionContext) -> tuple[str, list[str]]:
-    """The word that is being typed at the end of `before`, and what it could become."""
+def completions(before: str, context: CompletionContext) -> tuple[str, list[str]]:
+    """Return the partial word at the end of `before` and its completions."""
     if before.lstrip().startswith("."):
         command, space, typed = before.lstrip().partition(" ")
         if not space:
-            return command, _matching(command, words.commands)
+            return command, _matching(command, context.commands)
         if command == ".use":
-            return typed, _matching(typed, words.databases)
+            return typed, _matching(typed, context.databases)
         if command == ".types":
-            return typed, _matching(typed, _user_types(words.schema))
-    for pattern, choices in _PLACES:
+            return typed, _matching(typed, _user_types(context.schema))
+    for pattern, choices in _CONTEXTS:
         found = pattern.search(before)
         if found is not None:
             typed = found[found.lastindex or 0]
-            return typed, _matching(typed, choices(before, found, words))
+            return typed, _matching(typed, choices(before, found, context))
     typed = found[1] if (found := _OPEN_WORD.search(before)) else ""
-    return typed, _matching(typed, _words(before, words)) if typed else []
+    return typed, _matching(typed, _words(before, context)) if typed else []
 
 
 def _matching(typed: str, choices: Iterable[str]) -> list[str]:
@@ -59,15 +59,15 @@ def _matching(typed: str, choices: Iterable[str]) -> list[str]:
     return sorted({each for each in choices if each.lower().startswith(lowered)}, key=str.lower)
 
 
-def _attributes(before: str, found: re.Match[str], words: CompletionContext) -> Iterator[str]:
-    """Of the type that the variable was bound to; of all types when that is not known."""
+def _attributes(before: str, found: re.Match[str], context: CompletionContext) -> Iterator[str]:
+    """Yield the attributes of the variable's type, or of all types if it is not known."""
     bound = dict(_BOUND.findall(before))
     yield from ("id", "_type")
-    yield from _attributes_of(bound.get(found[1]), words.schema)
+    yield from _attributes_of(bound.get(found[1]), context.schema)
 
 
-def _values(_before: str, found: re.Match[str], words: CompletionContext) -> Iterable[str]:
-    return _attributes_of(found[1], words.schema)
+def _values(_before: str, found: re.Match[str], context: CompletionContext) -> Iterable[str]:
+    return _attributes_of(found[1], context.schema)
 
 
 def _attributes_of(name: str | None, schema: Schema) -> Iterator[str]:
@@ -77,42 +77,42 @@ def _attributes_of(name: str | None, schema: Schema) -> Iterator[str]:
         yield from holder.attributes
 
 
-def _types(before: str, _found: re.Match[str], words: CompletionContext) -> Iterable[str]:
+def _types(before: str, _found: re.Match[str], context: CompletionContext) -> Iterable[str]:
     scalars = ("String", "Int", "Float", "Bool", "Timestamp", "Duration", "ID", "any")
     declares = before.lstrip().partition(" ")[0].upper() in DECLARATION_KEYWORDS
-    return (*words.schema.nodes, *((*words.schema.aliases, *scalars) if declares else ()))
+    return (*context.schema.nodes, *((*context.schema.aliases, *scalars) if declares else ()))
 
 
-def _bindings(_before: str, _found: re.Match[str], words: CompletionContext) -> Iterable[str]:
-    return words.bindings
+def _bindings(_before: str, _found: re.Match[str], context: CompletionContext) -> Iterable[str]:
+    return context.bindings
 
 
 def _user_types(schema: Schema) -> Iterator[str]:
     yield from (name for name in (*schema.nodes, *schema.edges) if not name.startswith("_"))
 
 
-def _words(before: str, words: CompletionContext) -> Iterator[str]:
+def _words(before: str, context: CompletionContext) -> Iterator[str]:
     yield from KEYWORDS
     yield from (word.lower() for word in DECLARATION_KEYWORDS)
-    yield from (f"{name}(" for name in (*words.schema.edges, *(f.name for f in FUNCTIONS.values())))
+    yield from (f"{name}(" for name in (*context.schema.edges, *(f.name for f in FUNCTIONS.values())))
     yield from (variable for variable, _ in _BOUND.findall(before))
 
 
 _Choices = Callable[[str, re.Match[str], CompletionContext], Iterable[str]]
-_PLACES: tuple[tuple[re.Pattern[str], _Choices], ...] = (
+_CONTEXTS: tuple[tuple[re.Pattern[str], _Choices], ...] = (
     (_REFERENCE, _bindings),
     (_AFTER_POINT, _attributes),
     (_IN_VALUES, _values),
     (_AFTER_COLON, _types),
 )
-"""Where a word of a certain kind is expected; the first that fits decides."""
+"""Patterns of the text before the cursor, and the names to offer. The first match applies."""
 
 
 class ShellCompleter(Completer):
-    def __init__(self, vocabulary: Callable[[], CompletionContext]) -> None:
-        self._vocabulary = vocabulary
+    def __init__(self, context: Callable[[], CompletionContext]) -> None:
+        self._context = context
 
-    def get_completions(self, document: Document, complete_event: CompleteEvent) -> Iterator[Completion]:  # noqa: ARG002 - prompt_toolkit's
-        typed, found = completions(document.text_before_cursor, self._vocabulary())
+    def get_completions(self, document: Document, complete_event: CompleteEvent) -> Iterator[Completion]:  # noqa: ARG002 - required by prompt_toolkit
+        typed, found = completions(document.text_before_cursor, self._context())
         for each in found:
             yield Completion(each, start_position=-len(typed))

@@ -1,4 +1,4 @@
-"""Colours for the language while it is typed: words, literals and comments, right or wrong."""
+"""Syntax highlighting while a statement is typed, also of invalid text."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ _PIECE: Final = re.compile(
 
 
 def highlight(text: str) -> Iterator[tuple[str, str]]:
-    """The text cut into pieces, each with the class of its style; nothing is lost."""
+    """Split the text into (style class, text) pairs."""
     end = 0
     for found in _PIECE.finditer(text):
         if found.start() > end:
@@ -68,7 +68,7 @@ def _style(kind: str, piece: str) -> str:
 
 
 class MewLexer(Lexer):
-    """The pieces by line, as prompt_toolkit wants them."""
+    """Highlights the language for prompt_toolkit."""
 
     def lex_document(self, document: Document) -> Callable[[int], StyleAndTextTuples]:
         lines = list(split_lines(list(highlight(document.text))))

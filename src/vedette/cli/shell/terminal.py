@@ -1,9 +1,13 @@
-"""The shell at a terminal: a prompt with history, several lines, completion and colours."""
+"""The interactive shell: a prompt with history, multi-line input, completion and colours."""
 
 from __future__ import annotations
 
 import os
+import signal
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
+from types import FrameType
 from typing import Any
 
 from prompt_toolkit import PromptSession
@@ -13,45 +17,47 @@ from prompt_toolkit.history import FileHistory, History, InMemoryHistory
 from prompt_toolkit.key_binding import KeyBindings, KeyPressEvent
 from prompt_toolkit.styles import Style
 
+from vedette.cli import version_text
 from vedette.cli.options import local_directory
 from vedette.cli.shell.completion import CompletionContext, ShellCompleter
 from vedette.cli.shell.dot_commands import COMMANDS
 from vedette.cli.shell.highlighting import STYLES, MewLexer
-from vedette.cli.shell.input import is_complete
-from vedette.cli.shell.interruption import defer_interrupts
+from vedette.cli.shell.input import handle_input, is_complete
 from vedette.cli.shell.session import ShellSession
-from vedette.cli.version import version_text
 
-__all__ = ["history_file", "prompt_session", "run_interactive"]
+__all__ = ["defer_interrupts", "history_file", "prompt_session", "run_interactive"]
+
+_INTERRUPTED_EXIT_CODE = 130
+_STILL_RUNNING = (
+    b"\nThe statement is still running. Press Ctrl-C again to exit at once; committed data is safe.\n"
+)
 
 
-def run_interactive(conversation: ShellSession, session: PromptSession[str] | None = None) -> None:
-    """Until `.quit` or Ctrl-D. An error is shown, and the conversation goes on."""
-    session = session or prompt_session(conversation)
-    conversation.display.note(
-        f"{version_text()}, {conversation.home.location}. `.help` helps, Ctrl-D leaves."
-    )
-    while not conversation.is_closed:
+def run_interactive(shell: ShellSession, session: PromptSession[str] | None = None) -> None:
+    """Read and run entries until `.quit` or Ctrl-D. Errors are printed."""
+    session = session or prompt_session(shell)
+    shell.display.note(f"{version_text()}, {shell.vedette.location}. Type `.help` for help, Ctrl-D to exit.")
+    while not shell.is_closed:
         try:
-            text = session.prompt([("class:prompt", f"{conversation.prompt}> ")])
+            text = session.prompt([("class:prompt", f"{shell.prompt}> ")])
         except KeyboardInterrupt:
             continue
         except EOFError:
             break
         if text.strip():
             with defer_interrupts():
-                conversation.handle_input(text)
+                handle_input(shell, text)
 
 
-def prompt_session(conversation: ShellSession, **devices: Any) -> PromptSession[str]:
-    """`devices`: `input` and `output` of prompt_toolkit, when they are not the terminal."""
+def prompt_session(shell: ShellSession, **devices: Any) -> PromptSession[str]:
+    """Create the prompt. `devices` replaces `input` and `output` of prompt_toolkit in tests."""
     return PromptSession(
         multiline=True,
         prompt_continuation=lambda width, line, wrapped: " " * max(0, width - 4) + "..> "[-width:],
-        history=_history(conversation.home.location),
+        history=_history(shell.vedette.location),
         lexer=MewLexer(),
         style=Style.from_dict(STYLES),
-        completer=_completer(conversation),
+        completer=_completer(shell),
         complete_while_typing=False,
         key_bindings=_keys(),
         **devices,
@@ -59,7 +65,7 @@ def prompt_session(conversation: ShellSession, **devices: Any) -> PromptSession[
 
 
 def history_file(location: str) -> Path:
-    """In the data directory; else where programs keep their state."""
+    """Return the history file: in the data directory, or in the user's state directory."""
     directory = local_directory(location)
     if directory is not None:
         return directory / "shell_history"
@@ -68,7 +74,7 @@ def history_file(location: str) -> Path:
 
 
 def _history(location: str) -> History:
-    """Kept in a file that only its owner reads; in memory when there can be no file."""
+    """Open the history file with mode 0600. The history is in memory if the file cannot be created."""
     file = history_file(location)
     try:
         file.parent.mkdir(parents=True, exist_ok=True)
@@ -78,17 +84,17 @@ def _history(location: str) -> History:
     return FileHistory(file)
 
 
-def _completer(conversation: ShellSession) -> Completer:
-    def vocabulary() -> CompletionContext:
-        session = conversation.session
+def _completer(shell: ShellSession) -> Completer:
+    def completion_context() -> CompletionContext:
+        session = shell.session
         return CompletionContext(
             schema=session.database.schema,
             bindings=tuple(session.bindings),
-            databases=tuple(conversation.home.databases()),
+            databases=tuple(shell.vedette.databases()),
             commands=tuple(COMMANDS),
         )
 
-    return ShellCompleter(vocabulary)
+    return ShellCompleter(completion_context)
 
 
 def _keys() -> KeyBindings:
@@ -111,3 +117,26 @@ def _keys() -> KeyBindings:
         event.current_buffer.newline(copy_margin=False)
 
     return keys
+
+
+@contextmanager
+def defer_interrupts() -> Iterator[None]:
+    """Inside the block, the first Ctrl-C prints a note and the second exits the process. Main thread only.
+
+    A statement cannot be stopped halfway, because that would leave the engine in an inconsistent state. Exiting the
+    process is safe: acknowledged commits are on disk.
+    """
+    asked = False
+
+    def interrupted(_number: int, _frame: FrameType | None) -> None:
+        nonlocal asked
+        if asked:
+            os._exit(_INTERRUPTED_EXIT_CODE)
+        asked = True
+        os.write(2, _STILL_RUNNING)
+
+    before = signal.signal(signal.SIGINT, interrupted)
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGINT, before)

@@ -1,4 +1,4 @@
-"""The commands of `vedette` put together."""
+"""The program `vedette` and its commands."""
 
 from __future__ import annotations
 
@@ -24,6 +24,8 @@ app = create_app(
     epilog="Start with `vedette serve --demo`, or `vedette shell` and `.help`. Each command has its own --help.",
 )
 for command in (serve, gateway, pipeline, capture, replay, shadow, shell, run, watch, define, parse, doctor):
-    app.command(context_settings={"allow_extra_args": command is watch})(command)  # it says what is too much
+    app.command(context_settings={"allow_extra_args": command is watch})(
+        command
+    )  # the command reports surplus arguments itself
 app.add_typer(source_app, name="source")
 app.add_typer(config_app, name="config")

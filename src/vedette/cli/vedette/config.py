@@ -1,4 +1,4 @@
-"""`vedette config`: the settings in force."""
+"""`vedette config`: settings in effect."""
 
 from __future__ import annotations
 
@@ -15,21 +15,21 @@ from vedette.cli.options import DEFAULT_DATA, DataOption, JsonOption
 __all__ = ["config_app"]
 
 config_app = typer.Typer(
-    help="The settings in force, and where they come from.", no_args_is_help=True, rich_markup_mode=None
+    help="Settings in effect and their origin.", no_args_is_help=True, rich_markup_mode=None
 )
 
 
 @config_app.callback()
 def config() -> None:
-    """The settings in force, and where they come from."""
+    """Settings in effect and their origin."""
 
 
 @config_app.command()
 def show(data: DataOption = DEFAULT_DATA, json: JsonOption = False) -> None:
     """Show every setting, its value, source and meaning.
 
-    A setting is taken from the default, then vedette.toml in the data directory, then the environment variable
-    VEDETTE_ and its name in capitals; the later one wins. Nothing is opened or changed.
+    The environment variable VEDETTE_NAME overrides vedette.toml in the data directory, which overrides the default.
+    Nothing is opened or changed.
 
     \b
     Examples:
@@ -37,7 +37,7 @@ def show(data: DataOption = DEFAULT_DATA, json: JsonOption = False) -> None:
       VEDETTE_DURABILITY=relaxed vedette config show --data /var/lib/vedette --json
     """
     from vedette.cli.output.display import TableDisplay
-    from vedette.cli.output.json_output import json_line
+    from vedette.cli.output.tables import json_line
 
     records = _settings(data)
     if json:
@@ -55,7 +55,7 @@ def _settings(location: str) -> list[dict[str, Any]]:
 
     directory = local_directory(location)
     in_force = load_settings(directory, os.environ)
-    written = _written(directory / SETTINGS_FILE) if directory is not None else frozenset()
+    written = _names_in_file(directory / SETTINGS_FILE) if directory is not None else frozenset()
     return [
         {
             "setting": each.name,
@@ -67,8 +67,8 @@ def _settings(location: str) -> list[dict[str, Any]]:
     ]
 
 
-def _written(file: Path) -> frozenset[str]:
-    """The names that the file sets; whether they can be used is checked already."""
+def _names_in_file(file: Path) -> frozenset[str]:
+    """Return the names that the file sets. `load_settings` has validated them."""
     return frozenset(tomllib.loads(file.read_text(encoding="utf-8"))) if file.is_file() else frozenset()
 
 

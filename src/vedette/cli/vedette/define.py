@@ -18,8 +18,8 @@ def define(
 ) -> None:
     """Add the declarations of ontology files to a database.
 
-    What is defined already is accepted again; new types and optional attributes are added; what would break the
-    data is refused, with the list of what stands in the way. The files are read in the order given.
+    Existing declarations are accepted again. New types and optional attributes are added. A change that existing data
+    contradicts is rejected with a list of the violations. Files are read in the given order.
 
     \b
     Examples:

@@ -1,4 +1,4 @@
-"""`vedette doctor`: is everything here that Vedette needs?"""
+"""`vedette doctor`: check the machine and the data directory."""
 
 from __future__ import annotations
 
@@ -15,9 +15,9 @@ _STYLES = {"ok": "green", "warn": "yellow", "fail": "bold red"}
 def doctor(data: DataOption = DEFAULT_DATA, json: JsonOption = False) -> None:
     """Check this machine and the data directory.
 
-    Each line says what was found, and what to do when something is missing. Nothing is changed: a probe file in
-    the data directory, or in the nearest folder above it that is there, is removed at once. The exit code is 1
-    when a check fails; warnings are none.
+    Each line shows a result, and what to do if something is missing. Nothing is changed; a probe file in the data
+    directory, or in its nearest existing parent, is removed at once. The exit code is 1 if a check fails. Warnings do
+    not change it.
 
     \b
     Examples:
@@ -32,15 +32,15 @@ def doctor(data: DataOption = DEFAULT_DATA, json: JsonOption = False) -> None:
 
     from vedette.cli.options import local_directory
     from vedette.cli.output.display import console_for
-    from vedette.cli.output.json_output import json_line
+    from vedette.cli.output.tables import json_line
     from vedette.cli.output.values import escape_controls
     from vedette.cli.vedette.doctor_checks import DoctorContext, run_checks
     from vedette.clock import SystemClock
 
-    place = local_directory(data) or Path.cwd()
+    directory = local_directory(data) or Path.cwd()
     console, failed = console_for(), False
-    surroundings = DoctorContext(directory=place, clock=SystemClock(), java_home=os.environ.get("JAVA_HOME"))
-    for finding in run_checks(surroundings):
+    context = DoctorContext(directory=directory, clock=SystemClock(), java_home=os.environ.get("JAVA_HOME"))
+    for finding in run_checks(context):
         failed = failed or finding.status == "fail"
         if json:
             print(json_line(asdict(finding)))

@@ -24,8 +24,8 @@ def parse(
 ) -> None:
     """Check a text and print it in canonical form.
 
-    Nothing is run. Only the grammar is checked; whether types and attributes exist is known when it runs.
-    Mistakes are underlined, all of them at once, and the exit code is 1.
+    Nothing is run. Only the grammar is checked, not whether types and attributes exist. All errors are underlined, and
+    the exit code is 1.
 
     \b
     Examples:
@@ -34,17 +34,17 @@ def parse(
       vedette parse tasks.mew --json
     """
     from vedette.cli.output.display import TableDisplay
-    from vedette.cli.output.json_output import json_line
+    from vedette.cli.output.tables import json_line
     from vedette.cli.script_runner import error_position
     from vedette.errors import VedetteError
     from vedette.language.parser.source_file import parse_source_file
 
-    name, text = _text_of(source)
+    name, text = _read_source(source)
     try:
         parts = parse_source_file(text)
     except VedetteError as error:
         if json:
-            print(json_line({"errors": _mistakes(error)}))
+            print(json_line({"errors": _error_records(error)}))
         else:
             TableDisplay().error(error, f"{name}:{error_position(error, text)}" if name else "")
         raise typer.Exit(1) from error
@@ -54,8 +54,11 @@ def parse(
         print("\n".join(_canonical(part) for part in parts))
 
 
-def _text_of(source: str) -> tuple[str, str]:
-    """The name of the file, empty for a text, and what it holds. What looks like a path must be a file."""
+def _read_source(source: str) -> tuple[str, str]:
+    """Return the name of the file (empty for a text) and the text.
+
+    An argument that looks like a path must be a file.
+    """
     if source == "-":
         return "stdin", read_text(source)
     looks_like_path = len(source.split()) == 1 and ("/" in source or "." in source)
@@ -65,7 +68,7 @@ def _text_of(source: str) -> tuple[str, str]:
 def _is_file(source: str) -> bool:
     try:
         return Path(source).is_file()
-    except OSError:  # a text may be longer than any path
+    except OSError:  # the text is longer than any path
         return False
 
 
@@ -95,7 +98,7 @@ def _record(part: SourcePart, source: str) -> dict[str, Any]:
     }
 
 
-def _mistakes(error: VedetteError) -> list[dict[str, Any]]:
+def _error_records(error: VedetteError) -> list[dict[str, Any]]:
     from vedette.language.diagnostics import Diagnostic
 
     found = [each for each in error.diagnostics if isinstance(each, Diagnostic)]

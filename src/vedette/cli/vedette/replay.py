@@ -1,4 +1,4 @@
-"""`vedette capture`, `replay` and `shadow`: try a new matcher on what really happened."""
+"""`vedette capture`, `replay` and `shadow`: compare matcher versions on recorded changes."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from vedette.extras import require_extra
 
 __all__ = ["capture", "replay", "shadow"]
 
-OutOption = Annotated[str, typer.Option("--out", metavar="PATH", help="Where it is written.")]
+OutOption = Annotated[str, typer.Option("--out", metavar="PATH", help="Output path.")]
 CaptureArgument = Annotated[
     str, typer.Argument(metavar="CAPTURE", help="A folder that `vedette capture` wrote.")
 ]
@@ -28,14 +28,14 @@ def capture(
         int, typer.Option("--after", metavar="OFFSET", help="Only changes after this offset.")
     ] = 0,
     share: Annotated[
-        float, typer.Option("--share", min=0.0, max=1.0, help="The share of documents that is taken.")
+        float, typer.Option("--share", min=0.0, max=1.0, help="Share of documents to include.")
     ] = 1.0,
     mask: Annotated[
         list[str] | None,
-        typer.Option("--mask", metavar="FIELD", help="A field whose values are replaced by codes."),
+        typer.Option("--mask", metavar="FIELD", help="Field whose values are replaced by codes."),
     ] = None,
 ) -> None:
-    """Write the recorded changes of external collections as Parquet, sampled and without what is private.
+    """Write the recorded changes of external collections as Parquet, sampled and with masked fields.
 
     \b
     Example:
@@ -49,7 +49,7 @@ def capture(
 
     directory = local_directory(data)
     if directory is None or not (directory / "index").is_dir():
-        raise CommandFailed(f"{data} has no index of subscriptions yet. Run `vedette pipeline` there first.")
+        raise CommandFailed(f"{data} has no subscription index yet. Run `vedette pipeline` on it first.")
     journal = open_journal(journal_address(directory))
     address = journal.address
     journal.close()
@@ -63,7 +63,7 @@ def capture(
 
 
 def replay(capture: CaptureArgument, out: OutOption) -> None:
-    """Match a capture against its subscriptions and write who is told what."""
+    """Match a capture against its subscriptions and write the matches."""
     require_extra("pipeline", "`vedette replay`")
     from vedette.pipeline.queries.replay import replay as write_matches
     from vedette.pipeline.session import open_session
@@ -81,14 +81,14 @@ def shadow(
         typer.Option(
             "--candidate",
             metavar="PATH",
-            help="The other version: a wheel, a virtual environment, or a folder with the package.",
+            help="The version to compare: a wheel, a virtual environment, or a folder with the package.",
         ),
     ],
     threshold: Annotated[
-        float, typer.Option("--threshold", min=0.0, max=1.0, help="The share of answers that may differ.")
+        float, typer.Option("--threshold", min=0.0, max=1.0, help="Share of matches that may differ.")
     ] = 0.0,
 ) -> None:
-    """Replay a capture with this version and with another, and compare; exit code 1 beyond the threshold."""
+    """Replay a capture with this version and another one, and compare. The exit code is 1 above the threshold."""
     require_extra("pipeline", "`vedette shadow`")
     from vedette.pipeline.queries.shadow import shadow as compare_versions
     from vedette.pipeline.session import open_session
@@ -97,11 +97,11 @@ def shadow(
     with tempfile.TemporaryDirectory() as work:
         found = compare_versions(session, capture, candidate, Path(work))
     session.stop()
-    print(f"told by both            {found.matched_by_both}")
-    print(f"only by the present     {found.only_current}")
+    print(f"matched by both         {found.matched_by_both}")
+    print(f"only by this version    {found.only_current}")
     print(f"only by the candidate   {found.only_candidate}")
-    print(f"by another gateway      {found.routed_differently}")
-    print(f"a batch, median ms      {found.current_ms:.1f} ▸ {found.candidate_ms:.1f}")
+    print(f"routed differently      {found.routed_differently}")
+    print(f"median batch, ms        {found.current_ms:.1f} ▸ {found.candidate_ms:.1f}")
     print(f"divergence              {found.divergence:.6f} (threshold {threshold})")
     if found.divergence > threshold:
         raise typer.Exit(1)

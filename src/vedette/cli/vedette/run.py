@@ -18,18 +18,18 @@ def run(
     actor: ActorOption = None,
     param: Annotated[
         list[str] | None,
-        typer.Option("--param", metavar="NAME=VALUE", help="The value of $NAME; may be given several times."),
+        typer.Option("--param", metavar="NAME=VALUE", help="Value of $NAME; may be repeated."),
     ] = None,
     json: JsonOption = False,
 ) -> None:
     """Run scripts of declarations and statements.
 
-    Declarations are defined and statements executed in the order in which they stand. All files are read and
-    parsed before anything runs. The first error ends the run with exit code 1; what was done before it stays
-    done, unless it stands in a transaction (BEGIN … COMMIT).
+    Declarations are defined and statements executed in order. All files are read and parsed before anything runs. The
+    first error ends the run with exit code 1. Earlier statements stay committed, unless they are part of an open
+    transaction (BEGIN … COMMIT).
 
-    A parameter's value is what it would be in a statement: 3, 1.5, true, null, 30s, @2026-01-31, ["a", "b"];
-    anything else is text. '"3"' is the text 3.
+    The value of a parameter is a literal: 3, 1.5, true, null, 30s, @2026-01-31, ["a", "b"]. Any other value is text;
+    '"3"' is the text 3.
 
     \b
     Examples:

@@ -1,4 +1,4 @@
-"""What `vedette serve` prints when it is ready: what to open, and commands that work as they are printed."""
+"""The start screen of `vedette serve`: addresses to open, and commands to copy."""
 
 from __future__ import annotations
 
@@ -6,13 +6,13 @@ import shlex
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from vedette.cli.command_path import command_path
+from vedette.cli.program import command_path
 from vedette.processes.demo import board, files
 
 __all__ = ["ScreenFacts", "screen_lines"]
 
 NOTE_COLUMN = 28
-"""Where the note behind an address begins."""
+"""Column of the note after an address."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -66,7 +66,7 @@ def _commands(facts: ScreenFacts) -> list[str]:
     token = '-H "Authorization: Bearer $TOKEN" ' if facts.requires_token else ""
     events = f"{facts.http_url}/realtime/sse?database={board.DATABASE}&collection=Task"
     commands = [
-        f"{vedette} watch '{board.WATCH}' {_place(facts)}",
+        f"{vedette} watch '{board.WATCH}' {_data_options(facts)}",
         f"{vedette} shell {data} --database {board.DATABASE}",
         f"curl -N {token}'{events}'",
     ]
@@ -77,8 +77,8 @@ def _commands(facts: ScreenFacts) -> list[str]:
 
 
 def _source_command(facts: ScreenFacts) -> str:
-    return f"{command_path('vedette')} watch '{board.SOURCE_WATCH}' {_place(facts)}"
+    return f"{command_path('vedette')} watch '{board.SOURCE_WATCH}' {_data_options(facts)}"
 
 
-def _place(facts: ScreenFacts) -> str:
+def _data_options(facts: ScreenFacts) -> str:
     return f"--data {shlex.quote(facts.data)} --database {board.DATABASE}"

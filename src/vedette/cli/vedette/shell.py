@@ -1,4 +1,4 @@
-"""`vedette shell`: talk to a database."""
+"""`vedette shell`: run statements interactively or from a pipe."""
 
 from __future__ import annotations
 
@@ -18,18 +18,18 @@ def shell(
         typer.Argument(
             metavar="DIR",
             envvar="VEDETTE_DATA",
-            help="The data directory; also postgresql://… or :memory:, which keeps nothing.",
+            help="Data directory; also postgresql://… or :memory:, which stores nothing.",
         ),
     ] = DEFAULT_DATA,
     database: DatabaseOption = "default",
     actor: ActorOption = None,
     json: JsonOption = False,
 ) -> None:
-    """Talk to a database: type statements, read tables.
+    """Run statements interactively, or from a pipe.
 
-    A line that is a whole statement runs at once; one that is not goes on below, until `;` or an empty line.
-    `.help` shows what else there is; Ctrl-C drops what is typed, Ctrl-D leaves. From a pipe, statements end
-    with `;`, an empty line or the end, and the first error ends the shell with exit code 1.
+    A line with a complete statement runs at once. An incomplete one continues until `;` or an empty line. `.help` lists
+    the commands; Ctrl-C discards the input, Ctrl-D exits. In a pipe, statements end with `;`, an empty line or the end
+    of the input, and the first error ends the shell with exit code 1.
 
     \b
     Examples:
@@ -40,18 +40,18 @@ def shell(
     """
     from vedette.cli.data_access import open_directory
     from vedette.cli.output.display import display_for
-    from vedette.cli.shell.piped import run_piped
+    from vedette.cli.shell.input import run_piped
     from vedette.cli.shell.session import ShellSession
 
     display = display_for(json=json)
     interactive = sys.stdin.isatty() and sys.stdout.isatty()
     with (
-        open_directory(data, display=display) as home,
-        ShellSession(home, display, database=database, actor=actor, timed=interactive) as conversation,
+        open_directory(data, display=display) as vedette,
+        ShellSession(vedette, display, database=database, actor=actor, show_timing=interactive) as session,
     ):
         if interactive:
             from vedette.cli.shell.terminal import run_interactive
 
-            run_interactive(conversation)
-        elif not run_piped(conversation, sys.stdin):
+            run_interactive(session)
+        elif not run_piped(session, sys.stdin):
             raise typer.Exit(1)

@@ -1,10 +1,11 @@
-"""`vedette source`: external collections, added, looked at, paused, removed."""
+"""`vedette source`: add, list, pause and remove external databases."""
 
 from __future__ import annotations
 
 import json as json_module
 import re
-from contextlib import suppress
+from collections.abc import Iterator
+from contextlib import closing, contextmanager, suppress
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
@@ -31,7 +32,7 @@ source_app = typer.Typer(
     no_args_is_help=True,
     rich_markup_mode=None,
 )
-NameArgument = Annotated[str, typer.Argument(metavar="NAME", help="The source.")]
+NameArgument = Annotated[str, typer.Argument(metavar="NAME", help="Name of the source.")]
 
 
 @source_app.callback()
@@ -42,14 +43,16 @@ def source() -> None:
 @source_app.command()
 def add(
     kind: Annotated[str, typer.Argument(metavar="KIND", help="mongodb, postgres or graph.")],
-    address: Annotated[str, typer.Argument(metavar="URI", help="Where it is.")],
+    address: Annotated[str, typer.Argument(metavar="URI", help="Address of the database.")],
     name: Annotated[
-        str, typer.Option("--name", metavar="NAME", help="The first half of its types: NAME::orders.")
+        str, typer.Option("--name", metavar="NAME", help="Prefix of its types, as in NAME::orders.")
     ],
     option: Annotated[
-        list[str] | None, typer.Option("--option", metavar="KEY=VALUE", help="An option of its reader.")
+        list[str] | None, typer.Option("--option", metavar="KEY=VALUE", help="Option of the reader.")
     ] = None,
-    partitions: Annotated[int, typer.Option("--partitions", help="Order domains.", min=1, max=256)] = 4,
+    partitions: Annotated[
+        int, typer.Option("--partitions", help="Number of partitions.", min=1, max=256)
+    ] = 4,
     database: DatabaseOption = "default",
     data: DataOption = DEFAULT_DATA,
 ) -> None:
@@ -71,9 +74,10 @@ def add(
     with _journal(data) as journal:
         validate_source(added, journal.sources())
         journal.add_source(added)
-    _note_watch(data, added)
+    _register_health(data, added)
     print(
-        f"{name} is added. `vedette pipeline` reads it; `vedette source status {name}` says how it gets along."
+        f"Added {name}. A running server or `vedette pipeline` reads it; `vedette source "
+        f"status {name}` shows its state."
     )
     _note(missing_extra_note("pipeline"))
 
@@ -98,7 +102,7 @@ def list_sources(data: DataOption = DEFAULT_DATA, json: JsonOption = False) -> N
 
 @source_app.command()
 def status(name: NameArgument, data: DataOption = DEFAULT_DATA, json: JsonOption = False) -> None:
-    """Show the partitions of a source, why it cannot be read, and what went to its quarantine."""
+    """Show the partitions of a source, its last error, and its quarantined changes."""
     with _journal(data) as journal:
         journal.source(name)
         unread = journal.resume_token(name) is None
@@ -112,7 +116,7 @@ def status(name: NameArgument, data: DataOption = DEFAULT_DATA, json: JsonOption
             }
             for p in journal.partitions(name)
         ]
-        poison = [
+        quarantined = [
             {"quarantined": item.event_id, "reason": item.reason, "excerpt": item.excerpt}
             for item in journal.quarantined(name, 10)
         ]
@@ -120,31 +124,31 @@ def status(name: NameArgument, data: DataOption = DEFAULT_DATA, json: JsonOption
     problem = _problem(data, name)
     if problem:
         _show([{"problem": problem}], json)
-    if poison:
-        _show(poison, json)
+    if quarantined:
+        _show(quarantined, json)
 
 
 @source_app.command()
 def pause(name: NameArgument, data: DataOption = DEFAULT_DATA) -> None:
-    """Stop reading a source; it goes on later where it was."""
+    """Stop reading a source. `resume` continues at the same place."""
     with _journal(data) as journal:
         journal.set_paused(name, True)
-    print(f"{name} is paused.")
+    print(f"Paused {name}.")
 
 
 @source_app.command()
 def resume(name: NameArgument, data: DataOption = DEFAULT_DATA) -> None:
-    """Read a paused source again."""
+    """Continue reading a paused source."""
     with _journal(data) as journal:
         journal.set_paused(name, False)
-    print(f"{name} is read again.")
+    print(f"Resumed {name}.")
 
 
 @source_app.command()
 def remove(name: NameArgument, data: DataOption = DEFAULT_DATA) -> None:
-    """Forget a source, its changes and its documents. Nothing is changed at the source itself.
+    """Remove a source with its recorded changes and documents. The data of the source itself is not changed.
 
-    Of PostgreSQL the slot and the publication are given back, when the server can be reached.
+    The replication slot and the publication of a PostgreSQL source are dropped if the server can be reached.
     """
     from vedette.clock import SystemClock
     from vedette.errors import VedetteError
@@ -152,20 +156,20 @@ def remove(name: NameArgument, data: DataOption = DEFAULT_DATA) -> None:
 
     with _journal(data) as journal:
         source = journal.source(name)
-        journal.remove_source(name)  # first: a reader that finds its slot gone would make it anew
+        journal.remove_source(name)  # first, because a running reader would create its slot again
         if source.kind == "postgres":
             try:
                 reader = open_reader(source, journal, SystemClock())
                 reader.forget()
                 reader.close()
             except VedetteError as error:
-                print(f"The slot of {name} could not be given back: {error}")
-    _forget_watch(data, name)
-    print(f"{name} is removed.")
+                print(f"Could not drop the replication slot of {name}: {error}")
+    _unregister_health(data, name)
+    print(f"Removed {name}.")
 
 
-def _note_watch(data: str, source: Source) -> None:
-    """From the beginning `wqm watch list` has it, too."""
+def _register_health(data: str, source: Source) -> None:
+    """Add the source to the handshake, so that `wqm watch list` shows it."""
     from vedette.cli.wqm.access import open_tables
     from vedette.handshake.tables.source_health import source_watch
 
@@ -174,37 +178,26 @@ def _note_watch(data: str, source: Source) -> None:
             tables.register_source(source_watch(source))
 
 
-def _forget_watch(data: str, name: str) -> None:
+def _unregister_health(data: str, name: str) -> None:
     from vedette.cli.wqm.access import open_tables
     from vedette.errors import FolderError
     from vedette.handshake.tables.source_health import source_watch_id
 
     if local_directory(data) is not None:
-        with open_tables(data) as tables, suppress(FolderError):  # E4501: it has none
+        with open_tables(data) as tables, suppress(FolderError):  # E4501: not registered
             tables.remove_watch(source_watch_id(name))
 
 
-def _journal(location: str) -> _Opened:
-    return _Opened(location)
+@contextmanager
+def _journal(location: str) -> Iterator[CollectionJournal]:
+    """Open the journal of a data directory for a command."""
+    from vedette.sources.journal.seam import open_journal
 
-
-class _Opened:
-    """The journal of a data directory, for the length of a command."""
-
-    def __init__(self, location: str) -> None:
-        self._location = location
-
-    def __enter__(self) -> CollectionJournal:
-        from vedette.sources.journal.seam import open_journal
-
-        directory = local_directory(self._location)
-        if directory is None and not self._location.startswith("postgres"):
-            raise CommandFailed(f"{self._location} keeps no sources. Give a data directory with --data.")
-        self._opened = open_journal(self._location if directory is None else journal_address(directory))
-        return self._opened
-
-    def __exit__(self, *_: object) -> None:
-        self._opened.close()
+    directory = local_directory(location)
+    if directory is None and not location.startswith("postgres"):
+        raise CommandFailed(f"{location} has no sources. Choose a data directory with --data.")
+    with closing(open_journal(location if directory is None else journal_address(directory))) as journal:
+        yield journal
 
 
 def _note(text: str) -> None:
@@ -217,18 +210,18 @@ def _note(text: str) -> None:
 def _pair(text: str) -> tuple[str, str]:
     key, sign, value = text.partition("=")
     if not sign:
-        raise CommandFailed(f"--option takes KEY=VALUE, and this is {text!r}.")
+        raise CommandFailed(f"--option takes KEY=VALUE, not {text!r}.")
     return key, value
 
 
 def _state(journal: CollectionJournal, name: str) -> str:
     states = {partition.state for partition in journal.partitions(name)}
-    calm = "unread" if journal.resume_token(name) is None else "live"
-    return next((state for state in ("stale", "catching-up") if state in states), calm)
+    usual = "unread" if journal.resume_token(name) is None else "live"
+    return next((state for state in ("stale", "catching-up") if state in states), usual)
 
 
 def _problem(data: str, name: str) -> str:
-    """Why the last look at a source failed; empty when it did not."""
+    """Return the last error of a source, or an empty text if its last read succeeded."""
     from vedette.cli.wqm.access import open_tables
     from vedette.errors import FolderError
     from vedette.handshake.tables.source_health import source_watch_id
@@ -238,16 +231,16 @@ def _problem(data: str, name: str) -> str:
     with open_tables(data) as tables:
         try:
             health = tables.watch(source_watch_id(name)).health
-        except FolderError:  # E4501: nobody has noted anything of it
+        except FolderError:  # E4501: not registered
             return ""
     return (health.last_error_message or "") if health.consecutive_errors else ""
 
 
 def _without_password(address: str) -> str:
-    """Neither that before the host, nor one among the options."""
+    """Remove the password from the user part and from the options of an address."""
     scheme, sign, rest = address.partition("://")
-    user, at, place = rest.rpartition("@")
-    shown = f"{scheme}{sign}{user.partition(':')[0]}{at}{place}"
+    user, at, host = rest.rpartition("@")
+    shown = f"{scheme}{sign}{user.partition(':')[0]}{at}{host}"
     return re.sub(r"(password\s*=\s*)('[^']*'|[^&\s]+)", r"\1***", shown, flags=re.IGNORECASE)
 
 
@@ -260,4 +253,4 @@ def _show(records: list[dict[str, Any]], json: bool) -> None:
     elif records:
         TableDisplay().show_table(list(records[0]), [list(record.values()) for record in records])
     else:
-        print("There are none.")
+        print("None.")

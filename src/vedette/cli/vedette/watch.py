@@ -1,4 +1,4 @@
-"""`vedette watch`: see what happens, as it happens."""
+"""`vedette watch`: print the events of a watch."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ def watch(
     statement: Annotated[
         str,
         typer.Argument(
-            metavar="WATCH|NAME", help="A WATCH statement; or the name or handle of a watch that lasts."
+            metavar="WATCH|NAME", help="A WATCH statement, or the name or handle of a durable watch."
         ),
     ],
     data: DataOption = DEFAULT_DATA,
@@ -39,41 +39,43 @@ def watch(
     actor: ActorOption = None,
     param: Annotated[
         list[str] | None,
-        typer.Option("--param", metavar="NAME=VALUE", help="The value of $NAME; may be given several times."),
+        typer.Option("--param", metavar="NAME=VALUE", help="Value of $NAME; may be repeated."),
     ] = None,
     initial: Annotated[
-        bool, typer.Option("--initial/--no-initial", help="Show what is there already, or only what comes.")
+        bool,
+        typer.Option("--initial/--no-initial", help="Show existing matches first, or only later events."),
     ] = True,
     scripts: Annotated[
         list[str] | None,
         typer.Option(
-            "--exec", metavar="FILE", help="A script to run once the watch exists; - is standard input."
+            "--exec", metavar="FILE", help="Script to run after the watch is created; - is standard input."
         ),
     ] = None,
     count: Annotated[
-        int | None, typer.Option("--count", metavar="N", min=1, help="End after so many events.")
+        int | None, typer.Option("--count", metavar="N", min=1, help="Exit after N events.")
     ] = None,
     ack: Annotated[
         bool,
         typer.Option(
-            "--ack", help="Acknowledge what `mode: consume` hands out, once printed: it is deleted."
+            "--ack",
+            help="Acknowledge each delivery of `mode: consume` after printing it, which deletes the element.",
         ),
     ] = False,
     json: Annotated[
         bool | None,
-        typer.Option("--json/--pretty", help="One JSON object per line, or lines to read."),
+        typer.Option("--json/--pretty", help="Print JSON, one object per line, or readable lines."),
     ] = None,
 ) -> None:
-    """Print what a watch is told, as it comes, until Ctrl-C or SIGTERM.
+    """Print the events of a watch until Ctrl-C or SIGTERM.
 
-    On a terminal each event is a line to read, changes as before → after; elsewhere one JSON object per line.
-    The command opens the data directory itself, so that nobody else can write there meanwhile: --exec runs a
-    script beside the watch (as the system; declarations at its beginning are defined before the watch is made).
+    On a terminal each event is a readable line; otherwise one JSON object per line. If no server runs, the command
+    opens the data directory itself, and no other program can write to it meanwhile. --exec then runs a script beside
+    the watch, as the system; declarations at its beginning are defined before the watch is created.
 
-    What a watch with `mode: consume` hands out goes back untried when the command ends; with --ack it is done with.
+    Deliveries of `mode: consume` return to the queue when the command ends, unless --ack acknowledges them.
 
-    A watch with `delivery: reliable` or ON MATCH DO lasts: it is there when the command has ended, and
-    `vedette watch NAME` goes on with it.
+    A watch with `delivery: reliable` or ON MATCH DO is durable: it exists after the command has ended, and
+    `vedette watch NAME` continues it.
 
     \b
     Examples:
@@ -83,9 +85,9 @@ def watch(
       vedette watch board
       vedette watch 'WATCH m: Message [mode: consume, buffer: 1] RETURN m.text' --ack
     """
-    if context.args:  # `vedette shell data` is right, so `vedette watch … data` is tried
+    if context.args:  # users try `vedette watch … data` after `vedette shell data`
         surplus = " ".join(context.args)
-        raise CommandFailed(f"One statement is enough: a data directory is named with --data {surplus}")
+        raise CommandFailed(f"Too many arguments. Name the data directory with --data {surplus}")
     from vedette.cli.data_access import open_database_session, open_directory
     from vedette.cli.output.display import display_for
     from vedette.cli.parameters import read_parameters
@@ -96,35 +98,33 @@ def watch(
     display = display_for(json=as_json)
     params = read_parameters(param or [])
     work = _read(scripts or [], display)
-    with StopSignal() as stop, open_directory(data, display=display) as home:
-        author = open_database_session(home, database, None, display)
-        begin = _leading_declarations(work)
-        _run(author, begin, display, params)
-        reader = home.database(database).session(actor)
-        handle = _hold(reader, statement, params)
-        following = WatchPrinter(
+    with StopSignal() as stop, open_directory(data, display=display) as vedette:
+        author = open_database_session(vedette, database, None, display)
+        declarations = _leading_declarations(work)
+        _run(author, declarations, display, params)
+        reader = vedette.database(database).session(actor)
+        handle = _open_watch(reader, statement, params)
+        printer = WatchPrinter(
             handle,
-            _shown(as_json, display, home.clock),
+            _event_printer(as_json, display, vedette.clock),
             display,
             max_events=count,
             initial=initial,
             ack_deliveries=ack,
         )
-        display.note(f"watching {handle.name or handle.id}; Ctrl-C ends it")
-        following.print_ready()
-        _run(author, work[len(begin) :], display, params, following)
-        following.follow(stop)
+        display.note(f"watching {handle.name or handle.id}; Ctrl-C stops")
+        printer.print_ready()
+        _run(author, work[len(declarations) :], display, params, printer)
+        printer.follow(stop)
         if handle.lasts and handle.status != "cancelled":
-            display.note(
-                f"{handle.name or handle.id} lasts: `vedette watch {handle.name or handle.id}` goes on"
-            )
-        failed = following.failed
+            display.note(f"The watch is durable: `vedette watch {handle.name or handle.id}` continues it.")
+        failed = printer.failed
     if failed:
         raise typer.Exit(1)
 
 
-def _hold(session: Session, statement: str, params: dict[str, Any]) -> WatchHandle:
-    """The new watch, or the one of that name."""
+def _open_watch(session: Session, statement: str, params: dict[str, Any]) -> WatchHandle:
+    """Create the watch, or attach to the one with this name."""
     if _NAME.fullmatch(statement.strip()):
         return session.attach(statement.strip())
     from vedette.errors import AnalysisError
@@ -134,22 +134,22 @@ def _hold(session: Session, statement: str, params: dict[str, Any]) -> WatchHand
     except AnalysisError as error:
         if error.code != "E2001" or "::" not in statement:
             raise
-        text = f"{error.text}. External collections are watched through a server: start `vedette serve` here."
+        text = f"{error.text}. External collections need a server: start `vedette serve` for this data directory."
         raise CommandFailed(text) from error
 
 
-def _shown(as_json: bool, display: Display, clock: Clock) -> Callable[[Event], None]:
+def _event_printer(as_json: bool, display: Display, clock: Clock) -> Callable[[Event], None]:
     if not as_json:
         return lambda event: display.event(f"{clock.now().astimezone():%H:%M:%S}", event)
-    from vedette.cli.output.json_output import json_line
+    from vedette.cli.output.tables import json_line
 
     return lambda event: print(json_line(event.to_dict()), flush=True)
 
 
-# --- what is run beside it ----------------------------------------------------------------------------------------
+# Scripts of --exec
 
 _Work = list[tuple[str, str, "SourcePart"]]
-"""The name of a file, its text, and a part of it."""
+"""(file name, text of the file, one part of it)"""
 
 
 def _read(files: list[str], display: Display) -> _Work:
@@ -178,9 +178,9 @@ def _run(
     work: _Work,
     display: Display,
     params: dict[str, Any],
-    following: WatchPrinter | None = None,
+    printer: WatchPrinter | None = None,
 ) -> None:
-    """Run parts of scripts; what they lead to is shown in between, their results are not."""
+    """Run parts of scripts and print the events after each. Results are not printed."""
     from vedette.cli.output.display import QuietDisplay
     from vedette.cli.script_runner import report_errors, run_part
 
@@ -188,5 +188,5 @@ def _run(
     for name, text, part in work:
         with report_errors(display, name, text, part.first_token_offset):
             run_part(session, part, text, quiet, params=params)
-        if following is not None:
-            following.print_ready()
+        if printer is not None:
+            printer.print_ready()

@@ -1,4 +1,4 @@
-"""Following one watch: what it is told is shown as it comes, until enough was seen or somebody says stop."""
+"""Prints the events of one watch until a limit or a stop request."""
 
 from __future__ import annotations
 
@@ -12,12 +12,12 @@ from vedette.processes.signals import StopSignal
 
 __all__ = ["WatchPrinter"]
 
-_LOOK_SECONDS = 0.2
-"""How long it waits for an event before it looks whether somebody said stop."""
+_POLL_INTERVAL_SECONDS = 0.2
+"""How long to wait for an event before checking for a stop request."""
 
 
 class WatchPrinter:
-    """One watch in the hands of a command."""
+    """Prints the events and errors of one watch."""
 
     def __init__(
         self,
@@ -29,34 +29,34 @@ class WatchPrinter:
         initial: bool,
         ack_deliveries: bool = False,
     ) -> None:
-        """`most`: how many events are shown, all when None; `initial`: whether what is there already is, too.
+        """`max_events` limits the number of events; None prints all. `initial` prints the initial event too.
 
-        `acknowledges`: what was delivered is acknowledged, and thereby deleted, when it was shown.
+        `ack_deliveries` acknowledges each delivery after printing it, which deletes the element.
         """
         self._handle = handle
         self._show = show
         self._display = display
-        self._left = max_events
+        self._remaining = max_events
         self._initial = initial
-        self._acknowledges = ack_deliveries
+        self._ack_deliveries = ack_deliveries
         self.failed = False
-        """The watch ended because something went wrong."""
+        """True if the watch ended with an error."""
 
     @property
     def is_done(self) -> bool:
-        return self.failed or self._left == 0 or self._handle.status == "cancelled"
+        return self.failed or self._remaining == 0 or self._handle.status == "cancelled"
 
     def print_ready(self) -> None:
-        """Show what is ready, without waiting."""
+        """Print the events that are ready, without waiting."""
         while not self.is_done and (event := self._handle.next(timeout=0)) is not None:
             self._print_event(event)
         self._print_errors()
 
     def follow(self, stop: StopSignal) -> None:
-        """Show what comes, until it is over or a signal came."""
+        """Print events until the watch is done or a signal arrives."""
         self.print_ready()
         while not self.is_done and not stop.wait(0):
-            event = self._handle.next(timeout=_LOOK_SECONDS)
+            event = self._handle.next(timeout=_POLL_INTERVAL_SECONDS)
             if event is not None:
                 self._print_event(event)
             self._print_errors()
@@ -65,9 +65,9 @@ class WatchPrinter:
         if event.type == "initial" and event.window_end is None and not self._initial:
             return
         self._show(event)
-        if self._left is not None:
-            self._left -= 1
-        if self._acknowledges if event.delivery_id is not None else self._handle.lasts:
+        if self._remaining is not None:
+            self._remaining -= 1
+        if self._ack_deliveries if event.delivery_id is not None else self._handle.lasts:
             self._handle.ack(event)
 
     def _print_errors(self) -> None:

@@ -1,4 +1,4 @@
-"""`wqm`: folders that are watched, their queue, and searching what they hold (docs/reference/wqm.md)."""
+"""The program `wqm`: folder watches, their queue, and search (docs/reference/wqm.md)."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ __all__ = ["app", "main"]
 
 app = create_app(
     "wqm",
-    help="Folders that are watched, their health and their queue; and searching what they hold.",
+    help="Watch folders, manage their queue, and search their text.",
     epilog='Start with `wqm watch add FOLDER --collection NAME`, `wqm watch sync`, `wqm search "…" --collection NAME`.',
 )
 app.add_typer(watch_app, name="watch")
@@ -26,7 +26,7 @@ app.command()(daemon)
 
 
 def main() -> None:
-    """What the console script `wqm` calls."""
+    """Entry point of the console script `wqm`."""
     for stream in (sys.stdout, sys.stderr):
         stream.reconfigure(errors="backslashreplace")  # type: ignore[union-attr]
     app(prog_name="wqm")

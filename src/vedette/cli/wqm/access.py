@@ -1,11 +1,11 @@
-"""What the `wqm` commands work on, opened for the length of a command; and how they show it."""
+"""What the `wqm` commands open, and how they print records."""
 
 from __future__ import annotations
 
 import json as json_module
 import os
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import closing, contextmanager
 from enum import StrEnum
 from pathlib import Path
 from threading import Event
@@ -15,9 +15,9 @@ import typer
 
 from vedette.cli.errors import CommandFailed
 from vedette.cli.options import local_directory
+from vedette.clock import SystemClock
 
 if TYPE_CHECKING:
-    from vedette.clock import Clock
     from vedette.handshake.tables import HandshakeTables
     from vedette.handshake.tables.rows import WatchRow
     from vedette.search.file_queue.tasks import QueueAdmin
@@ -30,19 +30,16 @@ __all__ = [
     "FormatOption",
     "OutputFormat",
     "WatchArgument",
-    "clock_of",
     "confirm",
-    "daemon_link",
-    "daemon_socket",
+    "directory_settings",
     "find_watch",
     "open_queue",
     "open_tables",
     "open_vectors",
+    "print_record",
     "print_records",
     "require_directory",
     "running_daemon",
-    "settings_at",
-    "vectors_at",
 ]
 
 DAEMON_START_SECONDS = 30.0
@@ -59,92 +56,63 @@ FormatOption: TypeAlias = Annotated[
     OutputFormat, typer.Option("--format", "-f", help="table for people, json for programs.")
 ]
 ForceOption: TypeAlias = Annotated[bool, typer.Option("--force", help="Do not ask.")]
-WatchArgument: TypeAlias = Annotated[
-    str, typer.Argument(metavar="WATCH", help="The id or the path of a watch.")
-]
+WatchArgument: TypeAlias = Annotated[str, typer.Argument(metavar="WATCH", help="Id or path of a watch.")]
 
 
 def require_directory(data: str, *, make: bool = False) -> Path:
-    """The data directory; the tables of folders need one. Without `make` it has to be there already."""
+    """Return the data directory. It must exist unless `make` is set."""
     directory = local_directory(data)
     if directory is None:
         raise CommandFailed(
-            f"{data} is no folder. Watches of folders live in a data directory: name one with --data."
+            f"{data} is not a directory. Folder watches are stored in a data directory: choose one with --data."
         )
     if not make and not directory.is_dir():
         raise CommandFailed(
-            f"There is no data directory {directory}. --data names another; `wqm watch add FOLDER --collection NAME` "
-            "makes one."
+            f"The data directory {directory} does not exist. Choose another with --data, or create one with "
+            "`wqm watch add FOLDER --collection NAME`."
         )
     return directory
 
 
-def settings_at(directory: Path) -> Settings:
+@contextmanager
+def open_tables(data: str, *, make: bool = False) -> Iterator[HandshakeTables]:
+    """Open the handshake's tables. A running daemon sees changes at once."""
+    from vedette.handshake.tables.settings import open_handshake_tables
+
+    with open_handshake_tables(require_directory(data, make=make)) as tables:
+        yield tables
+
+
+def directory_settings(directory: Path) -> Settings:
     from vedette.settings import load_settings
 
     return load_settings(directory, os.environ)
 
 
-def clock_of() -> Clock:
-    from vedette.clock import SystemClock
-
-    return SystemClock()
-
-
-@contextmanager
-def open_tables(data: str, *, make: bool = False) -> Iterator[HandshakeTables]:
-    """The handshake's tables; a daemon that runs sees what is written at once."""
-    from vedette.handshake.tables.settings import HandshakeSettings
-
-    directory = require_directory(data, make=make)
-    with HandshakeSettings.load(directory).open(directory, clock_of()) as tables:
-        yield tables
-
-
 @contextmanager
 def open_vectors(directory: Path) -> Iterator[VectorStore]:
-    from vedette.search.vectors.qdrant import QdrantStore
+    """Open the vector store in this process. Fails while a daemon has a local store open."""
+    from vedette.search.vectors.qdrant import open_qdrant_store
 
-    store = QdrantStore(vectors_at(directory))
-    try:
+    with closing(open_qdrant_store(directory, directory_settings(directory))) as store:
         yield store
-    finally:
-        store.close()
-
-
-def vectors_at(directory: Path) -> str | Path:
-    """Where its vectors are: a server's URL or a folder."""
-    return settings_at(directory).qdrant_url or directory / "vectors"
-
-
-def daemon_socket(directory: Path) -> Path:
-    """Where the daemon of a data directory answers."""
-    from vedette.search.folders.daemon_api import SOCKET_NAME
-    from vedette.transport.unix_socket import socket_path
-
-    return socket_path(directory, SOCKET_NAME)
-
-
-def daemon_link(directory: Path) -> DaemonClient:
-    """A way to ask the daemon that holds the vectors, should one run."""
-    from vedette.search.folders.daemon_api import DaemonClient
-
-    return DaemonClient(daemon_socket(directory))
 
 
 def running_daemon(directory: Path) -> DaemonClient | None:
-    """Return the link to the folder daemon, or None if this process may open the vectors itself.
+    """Return a client of the folder daemon, or None if this process may open the vectors itself.
 
     A running server starts the daemon when the first folder is watched, which takes seconds. A command that opened the
     vectors meanwhile would lock them against the daemon, so it waits for the daemon.
     """
-    link, clock = daemon_link(directory), clock_of()
+    from vedette.search.folders.daemon_api import connect_daemon
+
+    daemon, clock = connect_daemon(directory), SystemClock()
     deadline = clock.monotonic() + DAEMON_START_SECONDS
-    while not link.is_running():
+    while not daemon.is_running():
         if clock.monotonic() >= deadline or not _server_starts_daemon(directory):
             return None
         Event().wait(DAEMON_POLL_SECONDS)
-    return link
+    return daemon
 
 
 def _server_starts_daemon(directory: Path) -> bool:
@@ -165,12 +133,14 @@ def _server_starts_daemon(directory: Path) -> bool:
 
 
 def find_watch(tables: HandshakeTables, named: str) -> WatchRow:
-    """By its id or its path; the path may be relative, as the shell completes it."""
+    """Find a watch by id or path. The path may be relative."""
     from vedette.errors import FolderError
     from vedette.handshake.validation import is_utf8
 
     if not is_utf8(named):
-        raise CommandFailed(f"No watch is called {named!r}: names are UTF-8. `wqm watch list` shows all.")
+        raise CommandFailed(
+            f"No watch has the name {named!r}, which is not UTF-8. `wqm watch list` shows all watches."
+        )
     try:
         return tables.find_watch(named)
     except FolderError:
@@ -180,20 +150,20 @@ def find_watch(tables: HandshakeTables, named: str) -> WatchRow:
         try:
             return tables.find_watch(path)
         except FolderError as error:
-            if "several" in error.text:
+            if "matches" in error.fields:
                 raise
         raise
 
 
 def open_queue(directory: Path) -> QueueAdmin:
-    """The queue, whoever owns it: a running daemon answers for it, and without one it is opened for the moment."""
+    """Return the file queue. A running daemon answers for it; otherwise it is opened for each call."""
     from vedette.search.file_queue.client import FileQueueClient
 
-    return FileQueueClient(directory, clock_of())
+    return FileQueueClient(directory, SystemClock())
 
 
 def confirm(question: str, *, force: bool) -> None:
-    """Ask, unless told not to. A no ends the command."""
+    """Ask the user, unless `force` is set. A negative answer ends the command."""
     if not force and not typer.confirm(question):
         raise typer.Exit(1)
 
@@ -201,9 +171,9 @@ def confirm(question: str, *, force: bool) -> None:
 def print_records(
     records: Sequence[dict[str, Any]], columns: Sequence[str], format: OutputFormat, *, empty: str
 ) -> None:
-    """Records as a table of these columns, or all of them as a JSON list."""
+    """Print records as a table with these columns, or with all fields as a JSON list."""
     from vedette.cli.output.display import TableDisplay
-    from vedette.cli.output.json_output import to_json
+    from vedette.cli.output.tables import to_json
 
     if format is OutputFormat.JSON:
         print(json_module.dumps(to_json(list(records)), indent=2, ensure_ascii=False))
@@ -211,3 +181,14 @@ def print_records(
         TableDisplay().show_table(columns, [[record[name] for name in columns] for record in records])
     else:
         TableDisplay().note(empty)
+
+
+def print_record(record: dict[str, Any], format: OutputFormat) -> None:
+    """Print one record: a line per field, or a JSON object."""
+    from vedette.cli.output.tables import to_json
+
+    if format is OutputFormat.JSON:
+        print(json_module.dumps(to_json(record), indent=2, ensure_ascii=False))
+        return
+    fields = [{"field": name, "value": value} for name, value in record.items()]
+    print_records(fields, ["field", "value"], format, empty="")

@@ -1,4 +1,4 @@
-"""`wqm admin`: load, queue and memory of the whole."""
+"""`wqm admin`: load, queue and memory of the whole system."""
 
 from __future__ import annotations
 
@@ -10,13 +10,13 @@ from typing import Annotated, Any
 import typer
 
 from vedette.cli.options import DEFAULT_DATA, DataOption
-from vedette.cli.wqm import access as wqm_place
 from vedette.cli.wqm.access import (
     FormatOption,
     OutputFormat,
-    daemon_link,
+    open_queue,
     open_tables,
     open_vectors,
+    print_record,
     print_records,
     require_directory,
     running_daemon,
@@ -29,7 +29,7 @@ admin_app = typer.Typer(help="Load, queue and memory.", no_args_is_help=True, ri
 
 @admin_app.command("degradation-status")
 def degradation_status(data: DataOption = DEFAULT_DATA, format: FormatOption = OutputFormat.TABLE) -> None:
-    """Show how much is being held back, why, and which watches are paused by it."""
+    """Show the level of degradation, its reasons, and the paused watches."""
     with open_tables(data) as tables:
         state, sink = tables.system_state.degradation(), tables.system_state.sink_breaker()
     record = {
@@ -45,21 +45,19 @@ def degradation_status(data: DataOption = DEFAULT_DATA, format: FormatOption = O
         "sink": str(sink.state),
         "sink_failures_in_a_row": sink.consecutive_errors,
     }
-    _facts(record, format)
+    print_record(record, format)
 
 
 @admin_app.command("queue-stats")
 def queue_stats(
-    by_collection: Annotated[
-        bool, typer.Option("--by-collection", help="One line for each collection.")
-    ] = False,
+    by_collection: Annotated[bool, typer.Option("--by-collection", help="One line per collection.")] = False,
     data: DataOption = DEFAULT_DATA,
     format: FormatOption = OutputFormat.TABLE,
 ) -> None:
     """Count the tasks by status."""
     from vedette.search.file_queue.tasks import TaskStatus
 
-    counts = wqm_place.open_queue(require_directory(data)).count_by_status()
+    counts = open_queue(require_directory(data)).count_by_status()
     total: Counter[TaskStatus] = Counter()
     for each in counts.values():
         total.update(each)
@@ -73,19 +71,20 @@ def queue_stats(
 
 @admin_app.command("system-stats")
 def system_stats(data: DataOption = DEFAULT_DATA, format: FormatOption = OutputFormat.TABLE) -> None:
-    """Show the daemon's share of the memory, watches by health, capacity and what the collections hold."""
+    """Show the memory of the daemon, watches by health, queue capacity and the size of collections."""
     from vedette.errors import IngestError, InstallationError
+    from vedette.search.folders.daemon_api import connect_daemon
     from vedette.search.folders.process_memory import memory_usage
 
     directory = require_directory(data)
-    runs = daemon_link(directory).is_running()
+    is_running = connect_daemon(directory).is_running()
     with open_tables(data) as tables:
         watches, capacity = tables.watches(), tables.system_state.capacity()
         state = tables.system_state.degradation()
     record: dict[str, Any] = {
         "memory_total_bytes": memory_usage().total_bytes,
-        "memory_used_share": round(state.memory_usage, 3) if runs else None,
-        "daemon_runs": runs,
+        "memory_used_share": round(state.memory_usage, 3) if is_running else None,
+        "daemon_runs": is_running,
         "watches": len(watches),
         **{
             f"watches_{name}": count
@@ -98,7 +97,7 @@ def system_stats(data: DataOption = DEFAULT_DATA, format: FormatOption = OutputF
         record.update({f"chunks in {name}": count for name, count in _collections(directory).items()})
     except (IngestError, InstallationError) as error:
         record["vectors"] = error.text
-    _facts(record, format)
+    print_record(record, format)
 
 
 def _collections(directory: Path) -> Mapping[str, int]:
@@ -106,20 +105,3 @@ def _collections(directory: Path) -> Mapping[str, int]:
         return daemon.collections()
     with open_vectors(directory) as store:
         return store.count_by_collection()
-
-
-def _facts(record: dict[str, Any], format: OutputFormat) -> None:
-    """One record: a line per field, or an object."""
-    if format is OutputFormat.JSON:
-        import json
-
-        from vedette.cli.output.json_output import to_json
-
-        print(json.dumps(to_json(record), indent=2, ensure_ascii=False))
-        return
-    print_records(
-        [{"field": name, "value": value} for name, value in record.items()],
-        ["field", "value"],
-        format,
-        empty="",
-    )

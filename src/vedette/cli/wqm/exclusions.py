@@ -1,4 +1,4 @@
-"""`wqm watch exclusions`: what of a watch is left alone."""
+"""`wqm watch exclusions`: paths of a watch that are not processed."""
 
 from __future__ import annotations
 
@@ -14,53 +14,54 @@ from vedette.cli.wqm.access import (
     FormatOption,
     OutputFormat,
     WatchArgument,
-    clock_of,
     find_watch,
     open_tables,
     print_records,
 )
+from vedette.clock import SystemClock
 
 __all__ = ["exclusions"]
 
-_MOST_HOURS = 876_000
-"""A hundred years."""
+_MAX_HOURS = 876_000
+"""One hundred years."""
 
 
 def exclusions(
     watch: WatchArgument,
     add: Annotated[
-        str | None, typer.Option("--add", metavar="PATH|GLOB", help="Leave this alone from now on.")
+        str | None, typer.Option("--add", metavar="PATH|GLOB", help="Exclude this path or glob.")
     ] = None,
     type: Annotated[
-        str, typer.Option("--type", help="Of the added one: file, pattern or directory.")
+        str, typer.Option("--type", help="Type of the new exclusion: file, pattern or directory.")
     ] = "file",
     hours: Annotated[
-        float | None, typer.Option("--hours", help="How long the added one holds; without, for ever.")
+        float | None, typer.Option("--hours", help="Duration of the new exclusion; permanent by default.")
     ] = None,
-    reason: Annotated[str, typer.Option("--reason", help="Why.")] = "by hand",
+    reason: Annotated[str, typer.Option("--reason", help="Reason of the new exclusion.")] = "by hand",
     remove: Annotated[
-        str | None, typer.Option("--remove", metavar="PATH|GLOB", help="Take this one up again.")
+        str | None, typer.Option("--remove", metavar="PATH|GLOB", help="Remove this exclusion.")
     ] = None,
-    all: Annotated[bool, typer.Option("--all", help="Those that have ended, too.")] = False,
+    all: Annotated[bool, typer.Option("--all", help="Also show expired exclusions.")] = False,
     data: DataOption = DEFAULT_DATA,
     format: FormatOption = OutputFormat.TABLE,
 ) -> None:
-    """Show what of a watch is left alone, and why; add to it or take from it.
+    """Show, add or remove the exclusions of a watch.
 
-    A file that failed five times in a row is here by itself. It stays, also when it changes, until it is removed.
+    A file that fails five times in a row is excluded automatically. It stays excluded until the exclusion is removed,
+    also when the file changes.
     """
     from vedette.cli.wqm.records import exclusion_record
     from vedette.handshake.exclusions import Exclusion, ExclusionType
 
     if type not in set(ExclusionType):
-        raise CommandFailed(f"There is no type {type!r}. Known are {', '.join(ExclusionType)}.")
-    if hours is not None and not 0 < hours <= _MOST_HOURS:  # nan is neither
-        raise CommandFailed(f"--hours must be above 0 and at most {_MOST_HOURS:,}, and this is {hours}.")
+        raise CommandFailed(f"Unknown type {type!r}. The types are {', '.join(ExclusionType)}.")
+    if hours is not None and not 0 < hours <= _MAX_HOURS:  # false for nan too
+        raise CommandFailed(f"--hours must be greater than 0 and at most {_MAX_HOURS:,}, not {hours}.")
     with open_tables(data) as tables:
         config = find_watch(tables, watch).config
         watch_id = config.watch_id
         if add is not None:
-            now = clock_of().now()
+            now = SystemClock().now()
             made = Exclusion(
                 type=ExclusionType(type),
                 value=add
@@ -78,10 +79,10 @@ def exclusions(
             named = dict.fromkeys(
                 (remove, str(as_named), str(_watched_path(Path(config.path), as_named) or as_named))
             )
-            lifted = [each for value in named for each in tables.remove_exclusions(watch_id, value)]
-            if not lifted:
+            removed = [each for value in named for each in tables.remove_exclusions(watch_id, value)]
+            if not removed:
                 raise CommandFailed(
-                    f"{watch_id} has no exclusion {remove}. Without --remove they are listed."
+                    f"{watch_id} has no exclusion {remove}. Run the command without --remove to list them."
                 )
             tables.request_rescan(watch_id)
         records = [exclusion_record(each) for each in tables.exclusions(watch_id, also_expired=all)]
@@ -93,16 +94,16 @@ def _path_in_folder(root: Path, named: str, watch_id: str) -> str:
     path = _watched_path(root, Path(named).expanduser().absolute())
     if path is None:
         raise CommandFailed(
-            f"{named} is not below {root}, the folder of {watch_id}. Name what is in it, or use --type pattern."
+            f"{named} is not below {root}, the folder of {watch_id}. Name a path inside the "
+            f"folder, or use --type pattern."
         )
     return str(path)
 
 
 def _watched_path(root: Path, path: Path) -> Path | None:
-    """A path as the watch of a folder knows it, through whatever links and dots it is named; None when it is elsewhere.
+    """Return the path as the folder watch stores it, with links resolved, or None if it is outside the folder.
 
-    Inside the folder links are left out, and what they point at has its own name. What is behind a link that leads out
-    is known by that link.
+    A path behind a link that leads out of the folder is stored under the link.
     """
     real = path.resolve() if path.name == ".." else path.parent.resolve() / path.name
     if real.is_relative_to(root):

@@ -14,12 +14,13 @@ from vedette.cli.wqm.access import (
     FormatOption,
     OutputFormat,
     WatchArgument,
-    clock_of,
     confirm,
     find_watch,
     open_tables,
+    print_record,
     print_records,
 )
+from vedette.clock import SystemClock
 
 __all__ = ["errors", "health", "reset_errors"]
 
@@ -28,9 +29,14 @@ _ALIASES = {"failing": "backoff", "failed": "backoff", "error": "degraded"}
 
 def health(
     status: Annotated[
-        str | None, typer.Option("--status", "-s", help="Only healthy, degraded, backoff or disabled ones.")
+        str | None,
+        typer.Option(
+            "--status", "-s", help="Only watches with this status: healthy, degraded, backoff or disabled."
+        ),
     ] = None,
-    collection: Annotated[str | None, typer.Option("--collection", "-c", help="Only of this one.")] = None,
+    collection: Annotated[
+        str | None, typer.Option("--collection", "-c", help="Only watches of this collection.")
+    ] = None,
     data: DataOption = DEFAULT_DATA,
     format: FormatOption = OutputFormat.TABLE,
 ) -> None:
@@ -45,15 +51,15 @@ def health(
     from vedette.cli.wqm.records import HEALTH_KEYS, format_remaining, health_record
     from vedette.handshake.health import HealthStatus
 
-    wanted = _ALIASES.get(status, status) if status is not None else None
-    if wanted is not None and wanted not in set(HealthStatus):
-        raise CommandFailed(f"There is no status {status!r}. Known are {', '.join(HealthStatus)}.")
+    chosen_status = _ALIASES.get(status, status) if status is not None else None
+    if chosen_status is not None and chosen_status not in set(HealthStatus):
+        raise CommandFailed(f"Unknown status {status!r}. The statuses are {', '.join(HealthStatus)}.")
     with open_tables(data) as tables:
         records = [health_record(row) for row in tables.watches()]
     chosen = [
         record
         for record in records
-        if wanted in (None, record["health_status"]) and collection in (None, record["collection"])
+        if chosen_status in (None, record["health_status"]) and collection in (None, record["collection"])
     ]
     if format is OutputFormat.JSON:
         print_records(
@@ -63,7 +69,7 @@ def health(
     count = Counter(record["health_status"] for record in chosen)
     summary = ", ".join(f"{name.capitalize()} {count[name]}" for name in HealthStatus)
     TableDisplay().note(f"Watch Health Summary ({len(chosen)} total): {summary}")
-    now = clock_of().now()
+    now = SystemClock().now()
     rows = [
         {
             "ID": record["watch_id"],
@@ -82,12 +88,12 @@ def health(
 def errors(
     watch: WatchArgument,
     show_patterns: Annotated[
-        bool, typer.Option("--show-patterns", help="All about what its failures have in common.")
+        bool, typer.Option("--show-patterns", help="Show the error patterns in detail.")
     ] = False,
     data: DataOption = DEFAULT_DATA,
     format: FormatOption = OutputFormat.TABLE,
 ) -> None:
-    """Show what went wrong with a watch, and what to do about it."""
+    """Show the errors of a watch and what to do about them."""
     from vedette.cli.output.display import TableDisplay
     from vedette.cli.wqm.records import format_remaining, health_record, pattern_record
 
@@ -95,12 +101,11 @@ def errors(
         row = find_watch(tables, watch)
         patterns = [pattern_record(each) for each in tables.patterns(row.watch_id)]
     record: dict[str, Any] = health_record(row)
-    record["backoff_left"] = format_remaining(row.health.backoff_until, clock_of().now())
+    record["backoff_left"] = format_remaining(row.health.backoff_until, SystemClock().now())
     if format is OutputFormat.JSON:
         print_records([{**record, "patterns": patterns}], [], format, empty="")
         return
-    facts = [{"field": name, "value": value} for name, value in record.items()]
-    print_records(facts, ["field", "value"], format, empty="")
+    print_record(record, format)
     display = TableDisplay()
     columns = ["pattern_type", "pattern_key", "occurrence_count"]
     if show_patterns:
@@ -115,26 +120,26 @@ def reset_errors(
     watch: WatchArgument,
     force: ForceOption = False,
     clear_patterns: Annotated[
-        bool, typer.Option("--clear-patterns", help="Forget what its failures had in common, too.")
+        bool, typer.Option("--clear-patterns", help="Also delete the error patterns.")
     ] = False,
     data: DataOption = DEFAULT_DATA,
 ) -> None:
-    """Forget the errors of a watch and close its circuit. Totals stay, and so does whether it is enabled.
+    """Reset the errors of a watch and close its circuit breaker. Totals and `enabled` are kept.
 
-    A daemon that runs acts upon it at once.
+    A running daemon applies the change at its next step.
     """
     with open_tables(data) as tables:
         row = find_watch(tables, watch)
         before = row.health
         print(
             f"{row.watch_id}: {before.health_status}, circuit {before.circuit.state}, "
-            f"{before.consecutive_errors} errors in a row, {before.total_errors} in all"
+            f"{before.consecutive_errors} consecutive errors, {before.total_errors} in total"
         )
         confirm("Reset error state and set health to 'healthy'?", force=force)
         after = tables.reset_errors(row.watch_id, clear_patterns=clear_patterns)
     print(f"{row.watch_id} is {after.health_status}")
     if not after.enabled:
-        print(f"It is disabled by {after.disabled_by}: `wqm watch enable {row.watch_id}` takes it up again.")
+        print(f"It is disabled by {after.disabled_by}; `wqm watch enable {row.watch_id}` enables it.")
 
 
 def _advice(record: dict[str, Any]) -> list[str]:
@@ -142,13 +147,13 @@ def _advice(record: dict[str, Any]) -> list[str]:
     lines = []
     if record["circuit_state"] != "closed":
         lines.append(
-            "Its circuit is open. Mend the cause; after the cooldown it is tried by itself, or at once with "
+            "The circuit breaker is open. Fix the cause; the watch is probed after the cooldown, or at once after "
             f"`wqm watch reset-errors {watch_id} --force` and `wqm watch enable {watch_id}`."
         )
     elif record["disabled_by"] is not None:
-        lines.append(f"It is disabled: `wqm watch enable {watch_id}` takes it up again.")
+        lines.append(f"The watch is disabled; `wqm watch enable {watch_id}` enables it.")
     elif record["health_status"] == "backoff":
         lines.append(
-            f"It backs off, {record['backoff_left']} to go. `wqm watch reset-errors {watch_id}` ends that."
+            f"The watch waits for {record['backoff_left']}. `wqm watch reset-errors {watch_id}` ends the wait."
         )
     return lines

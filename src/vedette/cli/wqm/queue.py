@@ -1,4 +1,4 @@
-"""`wqm queue`: the file tasks that wait, are under way, or failed for good."""
+"""`wqm queue`: file tasks that are pending, in progress or dead."""
 
 from __future__ import annotations
 
@@ -10,21 +10,30 @@ import typer
 
 from vedette.cli.errors import CommandFailed
 from vedette.cli.options import DEFAULT_DATA, DataOption
-from vedette.cli.wqm import access as wqm_place
-from vedette.cli.wqm.access import ForceOption, FormatOption, OutputFormat, confirm, print_records
+from vedette.cli.wqm.access import (
+    ForceOption,
+    FormatOption,
+    OutputFormat,
+    confirm,
+    open_queue,
+    print_record,
+    print_records,
+    require_directory,
+)
+from vedette.clock import SystemClock
 
 if TYPE_CHECKING:
     from vedette.search.file_queue.tasks import QueueAdmin, TaskView
 
 __all__ = ["queue_app", "row_record"]
 
-queue_app = typer.Typer(help="The file tasks.", no_args_is_help=True, rich_markup_mode=None)
-dlq_app = typer.Typer(help="Dead letters: tasks that failed for good.", rich_markup_mode=None)
+queue_app = typer.Typer(help="File tasks.", no_args_is_help=True, rich_markup_mode=None)
+dlq_app = typer.Typer(help="Dead letters: tasks that failed too often.", rich_markup_mode=None)
 queue_app.add_typer(dlq_app, name="dlq")
 
 _COLUMNS = ["path", "operation", "priority", "status", "attempts", "queued_at", "error"]
 
-LimitOption = Annotated[int, typer.Option("--limit", "-n", min=1, help="How many at most.")]
+LimitOption = Annotated[int, typer.Option("--limit", "-n", min=1, help="Maximum number of tasks.")]
 StatusOption = Annotated[
     str | None, typer.Option("--status", "-s", help="pending, delayed, in_progress or dead.")
 ]
@@ -37,44 +46,47 @@ def list_tasks(
     data: DataOption = DEFAULT_DATA,
     format: FormatOption = OutputFormat.TABLE,
 ) -> None:
-    """List tasks in the order in which they will be taken."""
+    """List tasks in the order of processing."""
     from vedette.search.file_queue.tasks import TaskStatus
 
     if status is not None and status not in set(TaskStatus):
-        raise CommandFailed(f"There is no status {status!r}. Known are {', '.join(TaskStatus)}.")
+        raise CommandFailed(f"Unknown status {status!r}. The statuses are {', '.join(TaskStatus)}.")
     rows = _queue(data).list_tasks(status=None if status is None else TaskStatus(status), limit=limit)
     print_records([row_record(row) for row in rows], _COLUMNS, format, empty="No tasks.")
 
 
 @queue_app.command("show")
 def show_task(
-    path: Annotated[str, typer.Argument(help="Of the file.")],
+    path: Annotated[str, typer.Argument(help="Path of the file.")],
     data: DataOption = DEFAULT_DATA,
     format: FormatOption = OutputFormat.TABLE,
 ) -> None:
-    """Show all about the tasks of one path."""
+    """Show the tasks of one path in detail."""
     names = {path, _absolute(path)}
     found = [row for row in _queue(data).list_tasks(limit=10_000_000) if row.task.path in names]
     if not found:
-        raise CommandFailed(f"No task has the path {path}. `wqm queue list` shows all.")
+        raise CommandFailed(f"No task has the path {path}. `wqm queue list` shows all tasks.")
     if format is OutputFormat.JSON:
         print_records([row_record(row) for row in found], [], format, empty="")
         return
     for row in found:
-        facts = [{"field": name, "value": value} for name, value in row_record(row).items()]
-        print_records(facts, ["field", "value"], format, empty="")
+        print_record(row_record(row), format)
 
 
 @queue_app.command()
 def retry(
-    path: Annotated[str | None, typer.Argument(help="Of the file; all dead letters with --all.")] = None,
-    all: Annotated[bool, typer.Option("--all", help="Every dead letter.")] = False,
+    path: Annotated[
+        str | None, typer.Argument(help="Path of the file; use --all for all dead letters.")
+    ] = None,
+    all: Annotated[bool, typer.Option("--all", help="Retry all dead letters.")] = False,
     data: DataOption = DEFAULT_DATA,
 ) -> None:
-    """Send dead letters back to the queue."""
+    """Return dead letters to the queue."""
     if (path is None) != all:
-        raise CommandFailed("Name the path of a dead letter, or --all for every one.")
-    print(f"{_queue(data).retry_dead_letters(None if path is None else _absolute(path))} sent back")
+        raise CommandFailed("Name the path of a dead letter, or use --all.")
+    print(
+        f"{_queue(data).retry_dead_letters(None if path is None else _absolute(path))} returned to the queue"
+    )
 
 
 @dlq_app.command("list")
@@ -90,14 +102,16 @@ def list_dead(
 
 @dlq_app.command()
 def purge(
-    older_than: Annotated[int, typer.Option("--older-than", min=0, metavar="DAYS", help="In days.")] = 30,
+    older_than: Annotated[
+        int, typer.Option("--older-than", min=0, metavar="DAYS", help="Minimum age in days.")
+    ] = 30,
     force: ForceOption = False,
     data: DataOption = DEFAULT_DATA,
 ) -> None:
-    """Forget old dead letters."""
+    """Delete old dead letters."""
     queue = _queue(data)
-    confirm(f"Forget the dead letters older than {older_than} days?", force=force)
-    print(f"{queue.purge_dead_letters(wqm_place.clock_of().now() - timedelta(days=older_than))} forgotten")
+    confirm(f"Delete the dead letters older than {older_than} days?", force=force)
+    print(f"{queue.purge_dead_letters(SystemClock().now() - timedelta(days=older_than))} deleted")
 
 
 def _absolute(path: str) -> str:
@@ -105,7 +119,7 @@ def _absolute(path: str) -> str:
 
 
 def _queue(data: str) -> QueueAdmin:
-    return wqm_place.open_queue(wqm_place.require_directory(data))
+    return open_queue(require_directory(data))
 
 
 def row_record(row: TaskView) -> dict[str, Any]:

@@ -1,4 +1,4 @@
-"""Rows of the handshake as records that the commands print, by the names that the documents give them."""
+"""Rows of the handshake as records with the documented field names."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ HEALTH_KEYS = (
     "backoff_until",
     "last_success_at",
 )
-"""Of `wqm watch health --format json`: others rely on these names."""
+"""Keys of `wqm watch health --format json`. Programs rely on these names."""
 
 
 def health_record(row: WatchRow) -> dict[str, Any]:
@@ -57,7 +57,7 @@ def health_record(row: WatchRow) -> dict[str, Any]:
 
 
 def watch_record(row: WatchRow, degradation: Degradation, now: datetime) -> dict[str, Any]:
-    """Everything that is known of a watch."""
+    """Return configuration, health and state of a watch."""
     config = asdict(row.config)
     return {
         **config,
@@ -76,7 +76,7 @@ def watch_record(row: WatchRow, degradation: Degradation, now: datetime) -> dict
 
 
 def state_of(row: WatchRow, degradation: Degradation) -> str:
-    """In a word: what keeps it from running, the strongest reason first."""
+    """Return `active`, or the strongest reason why the watch does not run."""
     if row.unavailable_since is not None:
         return "unavailable"
     if not row.health.enabled:
@@ -113,7 +113,7 @@ def exclusion_record(exclusion: Exclusion) -> dict[str, Any]:
 
 
 def format_remaining(until: datetime | None, now: datetime) -> str:
-    """`2h`, `5m`, `30s`, `expired`, or `-` for none."""
+    """Return `2h`, `5m`, `30s`, `expired`, or `-` without a time."""
     if until is None:
         return "-"
     seconds = int((until - now).total_seconds())

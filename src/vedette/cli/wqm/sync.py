@@ -1,4 +1,4 @@
-"""`wqm watch sync`: compare folders with what is known of them, and take up what changed."""
+"""`wqm watch sync`: ingest changed files now."""
 
 from __future__ import annotations
 
@@ -13,15 +13,14 @@ import typer
 from vedette.cli.errors import CommandFailed
 from vedette.cli.options import DEFAULT_DATA, DataOption
 from vedette.cli.wqm.access import (
-    clock_of,
-    daemon_link,
+    directory_settings,
     find_watch,
     open_tables,
     open_vectors,
     require_directory,
     running_daemon,
-    settings_at,
 )
+from vedette.clock import SystemClock
 from vedette.extras import require_extra
 
 if TYPE_CHECKING:
@@ -34,20 +33,20 @@ if TYPE_CHECKING:
 __all__ = ["sync"]
 
 _POLL_SECONDS = 0.05
-_SHOWN = 20
-"""Failures and changes that are listed."""
+_MAX_LISTED = 20
+"""Further failures and changes are only counted."""
 
 
 def sync(
     watch: Annotated[
-        str | None, typer.Argument(metavar="WATCH", help="The id or the path of a watch; all without.")
+        str | None, typer.Argument(metavar="WATCH", help="Id or path of a watch; all watches by default.")
     ] = None,
-    dry_run: Annotated[bool, typer.Option("--dry-run", help="Only say what would be done.")] = False,
+    dry_run: Annotated[bool, typer.Option("--dry-run", help="Only show what would change.")] = False,
     data: DataOption = DEFAULT_DATA,
 ) -> None:
-    """Take up what changed in the folders, now; a running daemon does it, else this process.
+    """Ingest changed files now, through the running daemon or in this process.
 
-    A file that did not change is not read. Exit code 1 when a file failed or a folder is not there.
+    Unchanged files are not read. The exit code is 1 if a file failed or a folder is unavailable.
 
     \b
     Examples:
@@ -66,92 +65,97 @@ def sync(
         chosen = [row.watch_id for row in folders if watch is not None or row.health.enabled]
         if not chosen:
             raise CommandFailed(
-                "No folder is watched. `wqm watch add FOLDER --collection NAME` makes a watch."
+                "No folder is watched. `wqm watch add FOLDER --collection NAME` adds a watch."
             )
-        seen = FileStateStore(directory / FILE_NAME)
+        file_states = FileStateStore(directory / FILE_NAME)
         try:
             if not dry_run and running_daemon(directory) is not None:
-                fine = [_sync_through_daemon(watch_id, tables, seen, directory) for watch_id in chosen]
+                succeeded = [
+                    _sync_through_daemon(watch_id, tables, file_states, directory) for watch_id in chosen
+                ]
             elif dry_run:
-                fine = [_looked(watch_id, tables, seen) for watch_id in chosen]
+                succeeded = [_preview(watch_id, tables, file_states) for watch_id in chosen]
             else:
                 require_extra("files", "`wqm watch sync`")
-                settings = settings_at(directory)
+                settings = directory_settings(directory)
                 with open_vectors(directory) as store:
                     ingestion = VectorIngestor(
                         create_embedder(settings.embedder),
                         store,
-                        clock_of(),
+                        SystemClock(),
                         max_file_bytes=settings.max_file_bytes,
                     )
-                    fine = [_sync_here(watch_id, tables, seen, ingestion) for watch_id in chosen]
+                    succeeded = [_sync_here(watch_id, tables, file_states, ingestion) for watch_id in chosen]
         finally:
-            seen.close()
-    if not all(fine):
+            file_states.close()
+    if not all(succeeded):
         raise typer.Exit(1)
 
 
 def _sync_through_daemon(
-    watch_id: str, tables: HandshakeTables, seen: FileStateStore, directory: Path
+    watch_id: str, tables: HandshakeTables, file_states: FileStateStore, directory: Path
 ) -> bool:
-    """Have the daemon compare the folder, and wait until all of it is done; whether nothing failed."""
+    """Request a scan by the daemon and wait until its tasks are done. Return True if no task failed."""
     from vedette.cli.output.display import TableDisplay
     from vedette.handshake.tables.handshake_db import FILE_NAME
     from vedette.search.file_queue.task_table import TaskTable
+    from vedette.search.folders.daemon_api import connect_daemon
     from vedette.search.folders.sync import FolderSync
 
     asked_at = tables.request_rescan(watch_id).rescan_requested_at
     assert asked_at is not None
-    link, never = daemon_link(directory), Event()
+    daemon, never_set = connect_daemon(directory), Event()
     with closing(TaskTable(directory / FILE_NAME)) as queue:
         while True:
             row = tables.watch(watch_id)
-            why = _blocked_reason(row, tables)
-            if why is not None:
-                TableDisplay().warning(f"{watch_id}: {why}. What is left is taken up when that ends.")
+            reason = _blocked_reason(row, tables)
+            if reason is not None:
+                TableDisplay().warning(f"{watch_id}: {reason}. The remaining files are ingested later.")
                 return False
             tasks = queue.of_watch(watch_id)
             if row.rescan_requested_at is None and all(task.dead_at is not None for task in tasks):
-                if not FolderSync(watch_id, tables, seen, clock_of()).preview().changes:
+                if not FolderSync(watch_id, tables, file_states, SystemClock()).preview().changes:
                     break
-                tables.request_rescan(watch_id)  # the queue was full, or somebody is writing
-            if not link.is_running():
-                raise CommandFailed("The daemon ended meanwhile. What is left is in its queue; sync again.")
-            never.wait(_POLL_SECONDS)
+                tables.request_rescan(watch_id)  # the queue was full, or files changed meanwhile
+            if not daemon.is_running():
+                raise CommandFailed(
+                    "The daemon exited. The remaining files are in its queue; repeat the command."
+                )
+            never_set.wait(_POLL_SECONDS)
     dead = sum(task.dead_at is not None and task.dead_at >= asked_at for task in tasks)
-    print(f"{watch_id}: taken up by the daemon{f', {dead:,} failed for good' if dead else ''}")
+    print(f"{watch_id}: ingested by the daemon{f', {dead:,} failed' if dead else ''}")
     return not dead
 
 
 def _blocked_reason(row: WatchRow, tables: HandshakeTables) -> str | None:
-    """Why the daemon does not take up what changed; None when it does."""
+    """Return why the daemon does not process the watch, or None if it does."""
     if row.unavailable_reason is not None:
         return row.unavailable_reason
     if row.watch_id in tables.system_state.degradation().paused_watch_ids:
-        return "it is paused by load: see `wqm admin degradation-status`"
+        return "paused because of load, see `wqm admin degradation-status`"
     if row.paused_at is not None:
-        return f"it is paused: `wqm watch resume {row.watch_id}`"
+        return f"paused, use `wqm watch resume {row.watch_id}`"
     if row.health.backoff_until is not None or not row.health.enabled:
-        return f"it is in {row.health.health_status}: see `wqm watch errors {row.watch_id}`"
+        return f"in state {row.health.health_status}, see `wqm watch errors {row.watch_id}`"
     return None
 
 
-def _looked(watch_id: str, tables: HandshakeTables, seen: FileStateStore) -> bool:
+def _preview(watch_id: str, tables: HandshakeTables, file_states: FileStateStore) -> bool:
     from vedette.search.folders.sync import FolderSync
 
-    look = FolderSync(watch_id, tables, seen, clock_of()).preview()
-    count = Counter(str(change.kind) for change in look.changes)
+    scan = FolderSync(watch_id, tables, file_states, SystemClock()).preview()
+    count = Counter(str(change.kind) for change in scan.changes)
     words = ", ".join(f"{number} {kind}" for kind, number in sorted(count.items())) or "nothing changed"
-    print(f"{watch_id}: {look.unavailable_reason or words}")
-    for change in look.changes[:_SHOWN]:
+    print(f"{watch_id}: {scan.unavailable_reason or words}")
+    for change in scan.changes[:_MAX_LISTED]:
         print(f"  {change.kind} {change.path}")
-    if len(look.changes) > _SHOWN:
-        print(f"  … and {len(look.changes) - _SHOWN:,} more")
-    return look.unavailable_reason is None
+    if len(scan.changes) > _MAX_LISTED:
+        print(f"  … and {len(scan.changes) - _MAX_LISTED:,} more")
+    return scan.unavailable_reason is None
 
 
 def _sync_here(
-    watch_id: str, tables: HandshakeTables, seen: FileStateStore, ingestion: VectorIngestor
+    watch_id: str, tables: HandshakeTables, file_states: FileStateStore, ingestion: VectorIngestor
 ) -> bool:
     from rich.progress import Progress
 
@@ -159,7 +163,7 @@ def _sync_here(
     from vedette.errors import FolderError
     from vedette.search.folders.sync import FolderSync
 
-    run = FolderSync(watch_id, tables, seen, clock_of(), ingestion)
+    run = FolderSync(watch_id, tables, file_states, SystemClock(), ingestion)
     try:
         with Progress(console=console_for(error=True), transient=True) as progress:
             bar = progress.add_task(watch_id, total=None)
@@ -169,11 +173,11 @@ def _sync_here(
             raise
         TableDisplay().error(error)
         return False
-    _tell(watch_id, report)
+    _print_report(watch_id, report)
     return not report.failures and report.stop_reason is None
 
 
-def _tell(watch_id: str, report: SyncReport) -> None:
+def _print_report(watch_id: str, report: SyncReport) -> None:
     from vedette.cli.output.display import TableDisplay
 
     parts = {
@@ -186,11 +190,11 @@ def _tell(watch_id: str, report: SyncReport) -> None:
     words = ", ".join(f"{count:,} {name}" for name, count in parts.items() if count) or "nothing changed"
     print(f"{watch_id}: {words}")
     display = TableDisplay()
-    for failure in report.failures[:_SHOWN]:
+    for failure in report.failures[:_MAX_LISTED]:
         display.warning(f"{Path(failure.path).name}: {failure.message}")
-    if len(report.failures) > _SHOWN:
-        display.warning(f"… and {len(report.failures) - _SHOWN:,} more failures")
-    for path, why in report.unreadable[:_SHOWN]:
-        display.warning(f"{path} could not be looked at: {why}")
+    if len(report.failures) > _MAX_LISTED:
+        display.warning(f"… and {len(report.failures) - _MAX_LISTED:,} more failures")
+    for path, why in report.unreadable[:_MAX_LISTED]:
+        display.warning(f"{path} could not be read: {why}")
     if report.stop_reason is not None:
-        display.warning(f"stopped: {report.stop_reason}. What is left is taken up by the next sync.")
+        display.warning(f"stopped: {report.stop_reason}. The next sync continues.")

@@ -22,7 +22,7 @@ from vedette.handshake.tables.handshake_db import FILE_NAME, HandshakeTables
 from vedette.handshake.validation import require
 from vedette.settings import load_handshake_tables
 
-__all__ = ["HandshakeSettings"]
+__all__ = ["HandshakeSettings", "open_handshake_tables"]
 
 Record = TypeVar("Record", BackoffConfig, CoordinatorConfig, DegradationConfig)
 
@@ -56,6 +56,11 @@ class HandshakeSettings:
             degradation=self.degradation,
             coordinator=self.coordinator,
         )
+
+
+def open_handshake_tables(directory: Path, clock: Clock | None = None) -> HandshakeTables:
+    """Open the tables of a data directory with its settings. Another process sees changes at once."""
+    return HandshakeSettings.load(directory).open(directory, clock)
 
 
 def _record(default: Record, name: str, tables: Mapping[str, Mapping[str, Any]]) -> Record:

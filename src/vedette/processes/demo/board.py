@@ -1,4 +1,4 @@
-"""The demo of `vedette serve --demo`: a little project board that is worked on while you watch."""
+"""The project board of `vedette serve --demo`: ontology, data, and one step of work on it."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ __all__ = ["DATABASE", "SOURCE", "SOURCE_WATCH", "WATCH", "add_source", "advance
 
 DATABASE: Final = "demo"
 SOURCE: Final = "board"
-"""The board's own log as an external collection: it shows the pipeline without MongoDB or PostgreSQL."""
+"""The log of the board as an external collection, which shows the pipeline without MongoDB or PostgreSQL."""
 WATCH: Final = "WATCH t: Task RETURN t.title, t.status"
 SOURCE_WATCH: Final = f"WATCH t: {SOURCE}::Task RETURN t.title, t.status"
 
@@ -55,7 +55,7 @@ TASKS: Final = (
     ("Raise the walls", 2),
 )
 ORDER: Final = ((0, 2), (1, 3), (2, 3))
-"""Which task blocks which, by their places in TASKS."""
+"""(blocking task, blocked task) as indexes into TASKS."""
 BACKLOG: Final = ("Fit the windows", "Lay the pipes", "Plaster the hall", "Hang the doors", "Paint the fence")
 
 MOVES: Final = {"todo": "doing", "doing": "review", "review": "done"}
@@ -74,7 +74,7 @@ _OLDEST_DONE: Final = (
 
 
 def add_source(directory: Path) -> None:
-    """Make the board's own log a source of the pipeline, unless it is one. The pipeline then answers SOURCE_WATCH."""
+    """Add the log of the board as a source of the pipeline, which then answers SOURCE_WATCH."""
     from vedette.sources.journal.seam import open_journal
     from vedette.sources.records import Source
 
@@ -89,7 +89,7 @@ def add_source(directory: Path) -> None:
 
 
 def prepare(database: Database) -> bool:
-    """Define the ontology and, the first time, fill the board; whether it was filled now."""
+    """Define the ontology and fill an empty board. Return True if the board was filled."""
     database.define(ONTOLOGY)
     with database.session() as session:
         if _count(session, "MATCH p: Person RETURN COUNT(*)"):
@@ -116,7 +116,7 @@ def _fill(session: Session) -> None:
 
 
 def advance(session: Session) -> str:
-    """One step of the work on the board; what was done, in a sentence."""
+    """Change one task of the board. Return a sentence that says what changed."""
     todo = _count(session, 'MATCH t: Task WHERE t.status != "done" RETURN COUNT(*)')
     if _count(session, 'MATCH t: Task WHERE t.status = "done" RETURN COUNT(*)') > MOST_DONE:
         return _clear_away(session)

@@ -1,4 +1,4 @@
-"""The sample folder of the demo: a few notes about the same building site, to be searched and to be edited."""
+"""The sample folder of the demo: notes about a building site, to search and to edit."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from vedette.handshake.tables.handshake_db import FILE_NAME
 __all__ = ["COLLECTION", "FOLDER", "QUESTION", "WATCH_ID", "watch_samples"]
 
 FOLDER: Final = "demo-files"
-"""In the data directory."""
+"""Name of the folder in the data directory."""
 COLLECTION: Final = "demo"
 WATCH_ID: Final = "demo"
 QUESTION: Final = "what do we do when it rains"
@@ -68,7 +68,7 @@ def bricks_needed(width: float, height: float, openings: float = 0.0) -> int:
 
 
 def watch_samples(directory: Path) -> Path:
-    """Write the files the first time, and have the folder watched; the folder."""
+    """Write the files if they do not exist, watch the folder, and return it."""
     folder = directory / FOLDER
     if not folder.exists():
         for name, text in _FILES.items():

@@ -1,13 +1,14 @@
-"""Asking a running folder daemon: whoever holds the vectors answers for them, on a Unix socket in the data directory.
+"""JSON requests to the folder daemon on a Unix socket in the data directory.
 
-One request and one answer for each connection, a JSON object on a line each:
+Only one process can open a local vector store, and that is the daemon, so other processes search and delete through it.
+Each connection has one request and one answer, each a JSON object on a line:
 
     {"verb": "search", "collection": …, "text": …, "limit": …}            {"hits": [{path, start, end, …, score}]}
     {"verb": "collections"}                                               {"collections": {name: chunks}}
     {"verb": "remove", "watch_id": …, "collection": …, "paths": […]}      {"removed": n}
-    anything that cannot be done                                          {"error": text, "code": "E4521"}
+    any request that fails                                                {"error": text, "code": "E4521"}
 
-The socket is its owner's alone (mode 0600), and so is what can be asked: nothing here leaves the machine.
+Only the owner of the data directory can connect (mode 0600).
 """
 
 from __future__ import annotations
@@ -27,19 +28,30 @@ from typing import Any, Self
 from vedette.errors import IngestError
 from vedette.search.embedding import Embedder
 from vedette.search.vectors.store import SearchHit, VectorStore, remove_files
+from vedette.transport.unix_socket import socket_path
 
-__all__ = ["SOCKET_NAME", "DaemonApi", "DaemonClient", "DaemonServer"]
+__all__ = ["DaemonApi", "DaemonClient", "DaemonServer", "connect_daemon", "daemon_socket"]
 
 log = logging.getLogger(__name__)
 
-SOCKET_NAME = "daemon.sock"
+_SOCKET_NAME = "daemon.sock"
 _MAX_REQUEST = 64 * 1024 * 1024
 _MAX_LIMIT = 10_000
 _PATIENCE_SECONDS = 60.0
 
 
+def daemon_socket(directory: Path) -> Path:
+    """Return the socket of the daemon of a data directory."""
+    return socket_path(directory, _SOCKET_NAME)
+
+
+def connect_daemon(directory: Path) -> DaemonClient:
+    """Return a client of the daemon of a data directory. The daemon need not run."""
+    return DaemonClient(daemon_socket(directory))
+
+
 class DaemonApi:
-    """The requests, without the socket."""
+    """Handles the requests, without the socket."""
 
     def __init__(
         self, store: VectorStore, embedder: Embedder, forget: Callable[[str], AbstractContextManager[object]]

@@ -32,7 +32,9 @@ if TYPE_CHECKING:
     import numpy as np
     from numpy.typing import NDArray
 
-__all__ = ["QdrantStore"]
+    from vedette.settings import Settings
+
+__all__ = ["QdrantStore", "open_qdrant_store"]
 
 _NAMESPACE = uuid.UUID("6d0f0a1e-52c5-5b5e-9a53-5f1b8a5f7c11")
 PAGE_POINTS = 1_000
@@ -41,6 +43,11 @@ _REJECTED_STATUS = frozenset({400, 413, 422})
 """HTTP: the server is well, and does not take this."""
 _INCOMPLETE = ""
 """The content hash of a file that is being written."""
+
+
+def open_qdrant_store(directory: Path, settings: Settings) -> QdrantStore:
+    """Open the vectors of a data directory: on the server that `qdrant_url` names, or in the folder `vectors`."""
+    return QdrantStore(settings.qdrant_url or directory / "vectors")
 
 
 class QdrantStore:

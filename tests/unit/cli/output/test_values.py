@@ -11,8 +11,7 @@ import pytest
 import typer
 
 from vedette.cli.output.display import TableDisplay
-from vedette.cli.output.json_output import json_line, result_record
-from vedette.cli.output.tables import ascii_table, format_summary
+from vedette.cli.output.tables import ascii_table, format_summary, json_line, result_record
 from vedette.cli.output.values import escape_controls, format_value
 from vedette.cli.parameters import read_parameters, read_value
 from vedette.engine.context.result import Result

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from vedette.cli.command_path import command_path
+from vedette.cli.program import command_path
 
 
 @pytest.fixture
