@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import pickle
 from datetime import datetime, timedelta
 from typing import Any
 
@@ -14,6 +13,7 @@ import vedette
 from vedette.filters.document_filter import compile_filter
 from vedette.filters.inputs import FilterInput
 from vedette.subscriptions.collection_watch import CollectionWatch, parse_collection_watch
+from vedette.subscriptions.windows.state_codec import decode_state, encode_state
 from vedette.subscriptions.windows.windowed_watch import (
     WindowChange,
     WindowedWatch,
@@ -116,8 +116,8 @@ class BothHosts:
 
     def collect(self) -> None:
         self.engine += [event.to_dict() for event in self.watch.poll()]
-        held = pickle.loads(pickle.dumps(self.windowed.state))
-        self.windowed = WindowedWatch(self.form, self.clock.now(), held)
+        state = decode_state(encode_state(self.windowed.state), self.form, self.clock.now())
+        self.windowed = WindowedWatch(self.form, self.clock.now(), state)
         self.pipeline += self.windowed.advance(self.clock.now())
 
 

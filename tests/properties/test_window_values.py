@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import pickle
 from collections import Counter
 from datetime import UTC, datetime, timedelta
 from typing import Any
@@ -14,6 +13,7 @@ from hypothesis import strategies as st
 from vedette.sources.images import decode_image, encode_image
 from vedette.subscriptions.collection_watch import parse_collection_watch
 from vedette.subscriptions.windows import windowed_watch as windowing
+from vedette.subscriptions.windows.state_codec import decode_state, encode_state
 from vedette.subscriptions.windows.windowed_watch import WindowChange, WindowedWatch, WindowEvent
 from vedette.values import timestamp_to_ms
 
@@ -50,7 +50,7 @@ def run(returns: str, window: str, steps: list[Any]) -> tuple[list[WindowEvent],
         watch.apply(WindowChange(offset, 0, time, time, "c", key, there.get(key), document))
         there[key] = document
         told += watch.advance(NOW + timedelta(milliseconds=ms))
-        watch = WindowedWatch(form, NOW, pickle.loads(pickle.dumps(watch.state)))
+        watch = WindowedWatch(form, NOW, decode_state(encode_state(watch.state), form, NOW))
     told += watch.advance(NOW + timedelta(seconds=9))
     return told, {key: document for key, document in there.items() if document is not None}
 
@@ -117,4 +117,4 @@ def test_a_tumbling_aggregate_keeps_no_changes(returns: str):
     for offset in range(1, 2_000):
         before = {"a": 1, "b": offset - 1} if offset > 1 else None
         watch.apply(WindowChange(offset, 0, time, time, "c", "k", before, {"a": 1, "b": offset}))
-    assert len(pickle.dumps(watch.state)) < 5_000
+    assert len(encode_state(watch.state)) < 5_000

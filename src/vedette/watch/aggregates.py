@@ -15,7 +15,7 @@ from fractions import Fraction
 from typing import Any, Protocol
 
 from vedette.language.functions.aggregates import apply_collect_limit, exact_average, exact_sum
-from vedette.language.functions.comparison import distinct_key
+from vedette.language.functions.comparison import distinct_key, value_of_distinct_key
 from vedette.values import is_nan
 
 __all__ = ["INCREMENTAL_AGGREGATES", "AggregateKind", "Contribution", "Groups", "are_incremental"]
@@ -43,8 +43,12 @@ def are_incremental(calls: Sequence[AggregateKind]) -> bool:
 
 
 class _Keeper(Protocol):
+    """One accumulator of a group. Its exported state consists of values, lists and tuples only."""
+
     def change(self, value: Any, times: int) -> None: ...
     def result(self) -> Any: ...
+    def export_state(self) -> Any: ...
+    def import_state(self, state: Any) -> None: ...
 
 
 class _Count:
@@ -58,6 +62,12 @@ class _Count:
 
     def result(self) -> int:
         return self.total
+
+    def export_state(self) -> int:
+        return self.total
+
+    def import_state(self, state: int) -> None:
+        self.total = state
 
 
 class _Total:
@@ -92,6 +102,13 @@ class _Total:
             return exact_average(self._total, odd, self._count)
         return exact_sum(self._total, odd, floats=self._floats > 0)
 
+    def export_state(self) -> list[Any]:
+        return [self._count, self._floats, self._total, sorted(self._odd.items())]
+
+    def import_state(self, state: list[Any]) -> None:
+        self._count, self._floats, self._total, odd = state
+        self._odd = Counter(dict(odd))
+
 
 class _Nan(Enum):
     """Represents every NaN: any number of them makes the result NaN."""
@@ -117,6 +134,12 @@ class _Extreme:
             return None
         return math.nan if _Nan.NAN in self._values else self._pick(self._values)
 
+    def export_state(self) -> list[tuple[Any, int]]:
+        return [(math.nan if key is _Nan.NAN else key, times) for key, times in self._values.items()]
+
+    def import_state(self, state: list[tuple[Any, int]]) -> None:
+        self._values = Counter({_Nan.NAN if is_nan(value) else value: times for value, times in state})
+
 
 class _Distinct:
     __slots__ = ("_inner", "_times")
@@ -136,6 +159,15 @@ class _Distinct:
 
     def result(self) -> Any:
         return self._inner.result()
+
+    def export_state(self) -> list[Any]:
+        values = [(value_of_distinct_key(key), times) for key, times in self._times.items()]
+        return [values, self._inner.export_state()]
+
+    def import_state(self, state: list[Any]) -> None:
+        values, inner = state
+        self._times = Counter({distinct_key(value): times for value, times in values})
+        self._inner.import_state(inner)
 
 
 class _Collected:
@@ -159,6 +191,12 @@ class _Collected:
         if self._distinct:
             values = list({distinct_key(value): value for value in reversed(values)}.values())[::-1]
         return apply_collect_limit(values, self._limit)
+
+    def export_state(self) -> list[tuple[Any, Any]]:
+        return list(self._values.items())
+
+    def import_state(self, state: list[tuple[Any, Any]]) -> None:
+        self._values = dict(state)
 
 
 def _keeper(call: AggregateKind) -> _Keeper:
@@ -224,3 +262,20 @@ class Groups:
 
     def identities(self) -> list[Any]:
         return list(self._groups)
+
+    def export_state(self) -> list[tuple[tuple[Any, ...], int, list[Any]]]:
+        """Return key values, number of rows and accumulators of each group, as plain values."""
+        return [
+            (group.key_values, group.rows, [keeper.export_state() for keeper in group.keepers])
+            for group in self._groups.values()
+        ]
+
+    def import_state(self, state: list[tuple[tuple[Any, ...], int, list[Any]]]) -> None:
+        """Replace all groups by exported ones. The calls must be those of the exporting object."""
+        self._groups = {}
+        for key_values, rows, keepers in state:
+            group = _Group(key_values, self._calls)
+            group.rows = rows
+            for keeper, exported in zip(group.keepers, keepers, strict=True):
+                keeper.import_state(exported)
+            self._groups[tuple([distinct_key(value) for value in key_values])] = group

@@ -46,21 +46,8 @@ class Delta:
         self.delivery: tuple[str, int] | None = None
         """`consumed`: the delivery id and the attempt number."""
 
-    def __reduce__(self) -> tuple[Any, ...]:
-        """Pickle support: the pipeline stores events that wait for their window, and a compiled class has no
-        default.
-        """
-        first = (self.type, self.match, self.prev, self.identity, self.order)
-        return _restored, (first, (self.matches, self.events, self.window, self.delivery))
-
     def __repr__(self) -> str:
         return f"<{self.type} {self.match}>"
-
-
-def _restored(first: Any, rest: Any) -> Delta:
-    delta = Delta(*first)
-    delta.matches, delta.events, delta.window, delta.delivery = rest
-    return delta
 
 
 def values_equal(old: Any, new: Any) -> bool:

@@ -102,6 +102,25 @@ class WindowState:
         self._collected = deque((moved(at), tick, delta) for at, tick, delta in self._collected)
         self._touched = {identity: moved(at) for identity, at in self._touched.items()}
 
+    def export_state(self) -> tuple[datetime, bool, datetime, list[Any], list[tuple[Any, datetime]]]:
+        """Return what a copy needs besides the window itself: end, first, latest, collected events, touched matches."""
+        collected = [
+            (at, tick, delta.type, delta.match, delta.prev, delta.identity)
+            for at, tick, delta in self._collected
+        ]
+        return self.end, self.first, self._latest, collected, list(self._touched.items())
+
+    def import_state(
+        self, state: tuple[datetime, bool, datetime, list[Any], list[tuple[Any, datetime]]]
+    ) -> None:
+        """Continue with an exported state."""
+        self.end, self.first, self._latest, collected, touched = state
+        self._collected = deque(
+            (at, tick, Delta(type, match, prev, identity))
+            for at, tick, type, match, prev, identity in collected
+        )
+        self._touched = dict(touched)
+
     def validate(self) -> None:
         """Raise AssertionError unless collected events are in order. For tests."""
         times = [at for at, _, _ in self._collected]

@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 import math
-import pickle
 from typing import Any
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from vedette.watch.delta import Delta, value_key, values_equal
+from vedette.watch.delta import value_key, values_equal
 
 NAN = math.nan
 
@@ -53,13 +52,3 @@ def test_frozen_forms_are_equal_when_values_are_the_same(one: Any, other: Any):
     assert values_equal(one, one)
     assert hash(value_key(one)) == hash(value_key(one))
     assert (value_key(one) == value_key(other)) is values_equal(one, other)
-
-
-def test_it_can_be_kept_and_taken_up_again() -> None:
-    """The pipeline keeps what waits for its window in Spark's state, whole."""
-    delta = Delta("changed", {"n": 2}, {"n": 1}, ("p",), (2, None))
-    delta.matches, delta.events = [{"n": 1}], [("an", "entry")]
-    delta.window, delta.delivery = (1, 2), ("d1", 3)
-    again = pickle.loads(pickle.dumps(delta))
-    for name in ("type", "match", "prev", "identity", "order", "matches", "events", "window", "delivery"):
-        assert getattr(again, name) == getattr(delta, name), name

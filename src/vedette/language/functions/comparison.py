@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import operator
 from collections.abc import Callable
 from datetime import datetime, timedelta
@@ -12,7 +13,7 @@ from vedette.errors import QueryError
 from vedette.language.value_kinds import kind_of_value
 from vedette.values import is_nan
 
-__all__ = ["distinct_key", "dynamic_comparator", "values_equal"]
+__all__ = ["distinct_key", "dynamic_comparator", "value_of_distinct_key", "values_equal"]
 
 _ORDER: dict[str, Callable[[Any, Any], bool]] = {
     "<": operator.lt,
@@ -56,7 +57,7 @@ def _order_family(value: Any) -> type:
 
 
 _NAN = (float, "NaN")
-"""NaN is not equal to itself, but it is one value all the same where values are counted; also after it was pickled."""
+"""NaN is not equal to itself, but it is one value all the same where values are counted."""
 
 
 def distinct_key(value: Any) -> Any:
@@ -69,3 +70,13 @@ def distinct_key(value: Any) -> Any:
     if kind is list:
         return (list, tuple(distinct_key(item) for item in value))
     return _NAN if is_nan(value) else value
+
+
+def value_of_distinct_key(key: Any) -> Any:
+    """Return a value with this distinct key. Elements are not supported: their keys hold only the id."""
+    if type(key) is not tuple:
+        return key
+    kind, content = key
+    if kind is list:
+        return [value_of_distinct_key(item) for item in content]
+    return math.nan if key == _NAN else content

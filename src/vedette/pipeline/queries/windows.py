@@ -8,7 +8,8 @@ module makes it survive failures:
 
 - A batch is a range of the journal with an index version and a watermark. All three are in the offset, so a retried
   batch ends the same windows.
-- The state of a subscription is one value in the state store (`state_codec`), committed with the batch.
+- The state of a subscription is one value in the state store, committed with the batch. Its encoding has a version
+  (`subscriptions.windows.state_codec`). A checkpoint with another version is deleted, and all windows start again.
 - Each window event has a position. Gateways drop an event whose position they have seen.
 
 The query runs only while there are windowed subscriptions (`windows_runner`). A new subscription starts at its
@@ -18,7 +19,6 @@ boundary, the journal offset of its snapshot.
 from __future__ import annotations
 
 import logging
-import pickle
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
@@ -32,13 +32,15 @@ from pyspark.sql.streaming.query import StreamingQuery
 from pyspark.sql.streaming.state import GroupState
 
 from vedette.errors import SourceError
-from vedette.pipeline.checkpoint import initial_offset
+from vedette.pipeline.checkpoint import delete_other_format, initial_offset
 from vedette.pipeline.datasource import JournalDataSource, journal_options
+from vedette.pipeline.offsets import OFFSET_FORMAT
 from vedette.pipeline.queries.query_start import start_query
 from vedette.pipeline.queries.window_rows import RowKind, SelectWindowRows
 from vedette.pipeline.schema import WINDOW_EVENTS, WINDOW_ROWS, spark_schema
 from vedette.pipeline.task import PipelineConfig, Task
 from vedette.sources.images import decode_image, encode_image
+from vedette.subscriptions.windows.state_codec import STATE_VERSION, decode_state, encode_state
 from vedette.subscriptions.windows.windowed_subscriptions import watch_of_json
 from vedette.subscriptions.windows.windowed_watch import WindowChange, WindowedWatch, WindowEvent
 from vedette.transport.ingest_messages import WindowResult
@@ -48,6 +50,8 @@ __all__ = ["WINDOW_COUNTS_METRIC", "DeliverWindowEvents", "process_windows", "st
 
 log = logging.getLogger(__name__)
 QUERY_NAME = "vedette-windows"
+CHECKPOINT_FORMAT = 1_000 * OFFSET_FORMAT + STATE_VERSION
+"""Changes with the format of the offsets and with that of the state."""
 WINDOW_COUNTS_METRIC = "windows"
 """Name of the observed metrics in the progress of the query."""
 _COUNTS = pa.schema([("window_events", pa.int64()), ("late", pa.int64()), ("undeliverable", pa.int64())])
@@ -63,7 +67,12 @@ def start_windows_query(
 ) -> StreamingQuery:
     """Start the query. A window stays open for `lateness_ms` after its end, for changes that arrive late."""
     spark.dataSource.register(JournalDataSource)
-    first = initial_offset(checkpoint, config.journal_url, start)
+    if delete_other_format(checkpoint, CHECKPOINT_FORMAT):
+        log.warning(
+            "The state of windows was written by another release: all windows start again",
+            extra={"action": "windows.rebuild"},
+        )
+    first = initial_offset(checkpoint, config.journal_url, start, format=CHECKPOINT_FORMAT)
     changes = (
         spark.readStream.format(JournalDataSource.name())
         .options(**journal_options(config, start=first, shares=1, lateness_ms=lateness_ms))
@@ -97,8 +106,9 @@ def process_windows(
     if last["kind"] == RowKind.REMOVED:
         state.remove()
         return
-    held = pickle.loads(state.get[0]) if state.exists else None  # noqa: S301 - our own, from the state store
-    watch = WindowedWatch(watch_of_json(last["form"]), timestamp_from_ms(int(last["created_ms"])), held)
+    form, created = watch_of_json(last["form"]), timestamp_from_ms(int(last["created_ms"]))
+    stored = decode_state(state.get[0], form, created) if state.exists else None
+    watch = WindowedWatch(form, created, stored)
     late_before = watch.late
     snapshot = [row for row in rows if row["kind"] == RowKind.SNAPSHOT]
     for collection in dict.fromkeys(row["collection"] for row in snapshot):
@@ -111,7 +121,7 @@ def process_windows(
             watch.apply(_change(row))
         elif row["kind"] == RowKind.WATERMARK:
             events += watch.advance(timestamp_from_ms(int(row["time_ms"])))
-    state.update((pickle.dumps(watch.state),))
+    state.update((encode_state(watch.state),))
     # The last row has no event; it counts the late changes of this batch.
     yield pd.DataFrame(
         {

@@ -13,10 +13,10 @@ from typing import Any, NamedTuple
 
 from vedette.values import duration_from_ms, duration_to_ms, is_nan
 
-__all__ = ["from_hashable", "merge_sums", "milliseconds", "to_hashable"]
+__all__ = ["HashableValue", "from_hashable", "merge_sums", "milliseconds", "to_hashable"]
 
 
-class _Frozen(NamedTuple):
+class HashableValue(NamedTuple):
     """Hashable form of a value that contains a map. Only equal values are equal: True is not 1, and NaN equals
     itself, because otherwise a group could never be left."""
 
@@ -26,14 +26,14 @@ class _Frozen(NamedTuple):
 
 def to_hashable(value: Any) -> Any:
     """The value, or its hashable form if it contains a map."""
-    return _frozen(value) if _holds_map(value) else value
+    return _wrap(value) if _holds_map(value) else value
 
 
 def from_hashable(value: Any) -> Any:
     """The original of `hashable`; also for a list of values."""
     if isinstance(value, list):
         return [from_hashable(item) for item in value]
-    if not isinstance(value, _Frozen):
+    if not isinstance(value, HashableValue):
         return value
     match value.kind:
         case "map":
@@ -43,14 +43,14 @@ def from_hashable(value: Any) -> Any:
     return nan if value.kind == "NaN" else value.parts[0]
 
 
-def _frozen(value: Any) -> Any:
+def _wrap(value: Any) -> Any:
     if isinstance(value, dict):
-        return _Frozen("map", tuple((name, _frozen(value[name])) for name in sorted(value)))
+        return HashableValue("map", tuple((name, _wrap(value[name])) for name in sorted(value)))
     if isinstance(value, list):
-        return _Frozen("list", tuple(map(_frozen, value)))
+        return HashableValue("list", tuple(map(_wrap, value)))
     if isinstance(value, bool):
-        return _Frozen("bool", (value,))
-    return _Frozen("NaN", ()) if is_nan(value) else value
+        return HashableValue("bool", (value,))
+    return HashableValue("NaN", ()) if is_nan(value) else value
 
 
 def _holds_map(value: Any) -> bool:

@@ -1,16 +1,16 @@
-"""Windows of a WATCH over a collection, by the time of the source: the same meaning as in the engine (surface.md).
+"""Windows of a WATCH over a collection, by source time. They have the same meaning as windows in the engine.
 
-Changes go in as they come, a watermark says that nothing older is to be expected, and what a window has to tell comes
-out. When windows end and what they hold is decided by `vedette.watch.windows`, what aggregates are by
-`vedette.watch.aggregates`: what the engine does by its clock at a commit is done here by the times of changes.
+Changes go in as they arrive, a watermark says that no older change is expected, and the events of ended windows come
+out. `vedette.watch.windows` decides when windows end and what they contain, `vedette.watch.aggregates` computes
+aggregates. The engine applies both at commits, by its clock; this module applies them by the times of changes.
 
-    time        of a change is the source's, but not before the one before it in its partition (order is never turned
-                round), nor after the moment it was written down (a clock that is ahead)
-    watermark   ends windows; changes of later windows wait until theirs is over
-    late        is a change of a window that has ended: it is counted, and belongs to the next
+    time        of a change is the source's, but not before the change before it in its partition (order never changes),
+                and not after the time at which the journal appended it (the source's clock may be ahead)
+    watermark   ends windows; changes of later windows wait until theirs ends
+    late        a change of a window that has ended is counted and belongs to the next window
 
-Snapshots: an aggregating watch begins with the documents of a snapshot; changes up to its offset are in it already and
-only tell a sliding window that something happened.
+Snapshots: an aggregating watch starts with the documents of a snapshot. Changes up to the offset of the snapshot are
+already in it; they only mark a document as recently changed for a sliding window.
 """
 
 from __future__ import annotations
@@ -32,7 +32,16 @@ from vedette.watch.aggregates import Contribution, Groups
 from vedette.watch.delta import ADDED, CHANGED, REMOVED, Delta, values_equal
 from vedette.watch.windows import WindowState
 
-__all__ = ["Document", "WindowChange", "WindowEvent", "WindowedWatch", "window_ends_between"]
+__all__ = [
+    "AggregateSpec",
+    "Document",
+    "WindowChange",
+    "WindowEvent",
+    "WindowedState",
+    "WindowedWatch",
+    "new_state",
+    "window_ends_between",
+]
 
 Document = Mapping[str, Any]
 
@@ -70,46 +79,53 @@ MAX_WINDOW_EVENTS = 100_000
 
 
 @dataclass(slots=True)
-class _Held:
-    """State kept between batches."""
+class WindowedState:
+    """State of one subscription between batches. `state_codec` defines how it is stored."""
 
     window: WindowState
-    calls: tuple[_Kind, ...]
+    aggregates: tuple[AggregateSpec, ...]
     groups: Groups
-    joined: dict[str, int] = field(default_factory=dict)
+    snapshot_offsets: dict[str, int] = field(default_factory=dict)
     """Collection to the offset of its snapshot."""
     pending: list[tuple[datetime, int, WindowChange]] = field(default_factory=list)
     """Changes of windows that have not ended, by time and offset."""
     latest: dict[int, datetime] = field(default_factory=dict)
     """Partition to the time of its last change."""
-    touched: dict[tuple[str, str], Contribution] = field(default_factory=dict)
+    recently_changed: dict[tuple[str, str], Contribution] = field(default_factory=dict)
     """Sliding aggregates: recently added or changed documents, by collection and key."""
-    told: dict[Any, dict[str, Any]] = field(default_factory=dict)
-    """The groups of the last window."""
+    last_groups: dict[Any, dict[str, Any]] = field(default_factory=dict)
+    """The groups of the last window, by identity."""
     position: int = 0
+    """Number of events so far."""
     late: int = 0
-    kept: int = 0
+    """Changes that arrived after their window had ended."""
+    carried_events: int = 0
     """Without aggregates: events of the last window that a sliding window may repeat."""
     dropped: int = 0
     """Without aggregates: dropped events since the last window end."""
 
 
-class _Kind(NamedTuple):
+class AggregateSpec(NamedTuple):
+    """An accumulator of a group (`watch.aggregates.AggregateKind`)."""
+
     name: str
     distinct: bool
     limit: int | None = None
 
 
-class WindowedWatch:
-    """One subscription. `held` is its state and outlives this object; everything else is rebuilt."""
+def new_state(form: CollectionWatch, created: datetime) -> WindowedState:
+    """Return the state of a subscription whose windows start at `created`."""
+    aggregates = _accumulators(form.aggregates)
+    return WindowedState(WindowState(form.options.window, created), aggregates, Groups(aggregates))
 
-    def __init__(self, form: CollectionWatch, created: datetime, held: _Held | None = None) -> None:
+
+class WindowedWatch:
+    """One subscription. Its `state` outlives this object; everything else is rebuilt from the watch."""
+
+    def __init__(self, form: CollectionWatch, created: datetime, state: WindowedState | None = None) -> None:
         self._form = form
         self._sliding = form.options.window.kind == "sliding"
-        if held is None:
-            calls = _calls(form.aggregates)
-            held = _Held(WindowState(form.options.window, created), calls, Groups(calls))
-        self.state = held
+        self.state = state or new_state(form, created)
 
     @property
     def late(self) -> int:
@@ -119,25 +135,25 @@ class WindowedWatch:
 
     def load_snapshot(self, collection: str, offset: int, documents: Iterable[tuple[str, Document]]) -> None:
         """Load the matching documents (key, image) of a collection at a journal offset."""
-        self.state.joined[collection] = offset
+        self.state.snapshot_offsets[collection] = offset
         for key, document in documents:
             self.state.groups.change(self._contribution(collection, key, document), 1)
 
     def apply(self, change: WindowChange) -> None:
-        held, window = self.state, self.state.window
+        state, window = self.state, self.state.window
         moment = timestamp_from_ms(min(change.time_ms, change.appended_ms))
-        moment = max(moment, held.latest.get(change.partition, moment))
-        held.latest[change.partition] = moment
+        moment = max(moment, state.latest.get(change.partition, moment))
+        state.latest[change.partition] = moment
         opened = window.end - window.window.interval
         if moment < opened:
-            held.late += 1
+            state.late += 1
             moment = opened
         if self._form.aggregates and not self._sliding and moment < window.end:
             self._aggregate(change, moment)  # reads only the documents at the end
-        elif not self._form.aggregates and len(held.pending) + held.kept >= MAX_WINDOW_EVENTS:
-            held.dropped += 1
+        elif not self._form.aggregates and len(state.pending) + state.carried_events >= MAX_WINDOW_EVENTS:
+            state.dropped += 1
         else:
-            insort(held.pending, (moment, change.offset, change), key=lambda each: each[:2])
+            insort(state.pending, (moment, change.offset, change), key=lambda each: each[:2])
 
     # --- out
 
@@ -151,9 +167,9 @@ class WindowedWatch:
 
     def _apply(self, end: datetime) -> None:
         """Changes before the window's end, in order."""
-        held = self.state
+        state = self.state
         count = 0
-        for moment, _, change in held.pending:
+        for moment, _, change in state.pending:
             if moment >= end:
                 break
             count += 1
@@ -161,7 +177,7 @@ class WindowedWatch:
                 self._aggregate(change, moment)
             else:
                 self._collect(change, moment)
-        del held.pending[:count]
+        del state.pending[:count]
 
     def _collect(self, change: WindowChange, moment: datetime) -> None:
         before, after = (
@@ -179,23 +195,23 @@ class WindowedWatch:
         self.state.window.collect(delta, change.offset, moment)
 
     def _aggregate(self, change: WindowChange, moment: datetime) -> None:
-        held = self.state
+        state = self.state
         for image, times in ((change.before, -1), (change.after, 1)):
-            if image is not None and change.offset > held.joined.get(change.collection, -1):
-                held.groups.change(self._contribution(change.collection, change.key, image), times)
+            if image is not None and change.offset > state.snapshot_offsets.get(change.collection, -1):
+                state.groups.change(self._contribution(change.collection, change.key, image), times)
         if not self._sliding:
             return
         name = change.collection, change.key
         if change.after is None:
-            held.touched.pop(name, None)
+            state.recently_changed.pop(name, None)
         elif change.before is None or self._taken(*name, change.before) != self._taken(*name, change.after):
-            held.touched[name] = self._contribution(*name, change.after)
-            held.window.touch(name, moment)
+            state.recently_changed[name] = self._contribution(*name, change.after)
+            state.window.touch(name, moment)
 
     def _collected(self) -> list[WindowEvent]:
-        held = self.state
-        start, end, entries = held.window.close()
-        held.kept = len(entries) if self._sliding else 0
+        state = self.state
+        start, end, entries = state.window.close()
+        state.carried_events = len(entries) if self._sliding else 0
         if not entries:
             return []
         events = [
@@ -206,22 +222,24 @@ class WindowedWatch:
             }
             for _, delta in entries
         ]
-        dropped, held.dropped = held.dropped, 0
+        dropped, state.dropped = state.dropped, 0
         return [WindowEvent(self._next(), "window", start, end, events=events, dropped=dropped)]
 
     def _grouped(self) -> list[WindowEvent]:
         """Every group has an event at every window end; the first time all of them as `initial`."""
-        held, window = self.state, self.state.window
-        groups = held.groups
+        state, window = self.state, self.state.window
+        groups = state.groups
         if self._sliding:
             recent = window.recent()
-            held.touched = {key: part for key, part in held.touched.items() if key in recent}
-            groups = Groups(held.calls)
-            for part in held.touched.values():
+            state.recently_changed = {
+                key: part for key, part in state.recently_changed.items() if key in recent
+            }
+            groups = Groups(state.aggregates)
+            for part in state.recently_changed.values():
                 groups.change(part, 1)
         start, end, _ = window.close()
-        new, old = self._rows(groups), held.told
-        held.told = new
+        new, old = self._rows(groups), state.last_groups
+        state.last_groups = new
         if window.first:
             window.first = False
             return [WindowEvent(self._next(), "initial", start, end, matches=list(new.values()))]
@@ -275,16 +293,18 @@ class WindowedWatch:
         return tuple(map(to_hashable, row.values())), parts
 
 
-def _calls(aggregates: Sequence[AggregateColumn]) -> tuple[_Kind, ...]:
+def _accumulators(aggregates: Sequence[AggregateColumn]) -> tuple[AggregateSpec, ...]:
     """Accumulators of a group: SUM and AVG have two, for numbers and for durations."""
-    found: list[_Kind] = []
+    found: list[AggregateSpec] = []
     for column in aggregates:
-        found += [_Kind(column.name, column.distinct, column.limit)] * (2 if column.name in _SUMS else 1)
+        found += [AggregateSpec(column.name, column.distinct, column.limit)] * (
+            2 if column.name in _SUMS else 1
+        )
     return tuple(found)
 
 
 def _values(aggregates: Sequence[AggregateColumn], results: Iterable[Any]) -> dict[str, Any]:
-    """By column, the accumulators of `_calls`."""
+    """By column, the accumulators of `_accumulators`."""
     left = iter(results)
     return {
         column.column: merge_sums(next(left), next(left))
