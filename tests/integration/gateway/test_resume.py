@@ -11,6 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tests.support.gateway_wire import SECRET, Client, Wire
+from tests.support.resume_tokens import sign_token
 from vedette.gateway.broker.broker import GatewayLost
 from vedette.gateway.limits import GatewayLimits, ReplayLimits
 from vedette.gateway.server.auth import AuthError, Grant
@@ -262,10 +263,10 @@ def test_any_doubt_is_said(change: Callable[[ResumeToken], ResumeToken], reason:
     wire, writer = make()
     client, token = start(wire)
     client.cut()
-    seal = TokenSigner(SECRET)
-    opened = seal.verify("default", token)
-    assert opened is not None
-    again, ack = resume(wire, seal.sign_token("default", change(opened)))
+    signer = TokenSigner(SECRET)
+    verified = signer.verify("default", token)
+    assert verified is not None
+    again, ack = resume(wire, sign_token(signer, "default", change(verified)))
     assert (ack["status"], ack["reason"]) == ("resync-required", reason)
     write(writer, 1)
     assert events(again) == []

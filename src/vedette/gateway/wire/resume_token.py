@@ -4,7 +4,8 @@
     field   version  stream key   epoch     flags      partition (4), seq (8)   MAC
 
 The tenant is not part of the token but of the MAC's input, so a token is invalid for any other database. The stream key
-covers the tenant, the actor and the canonical text of the request.
+covers the tenant, the actor and the canonical text of the request. A token of another version is invalid: its client
+gets resync-required.
 """
 
 from __future__ import annotations
@@ -17,9 +18,9 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from struct import Struct
 
-__all__ = ["ResumeToken", "TokenSigner", "subscription_hash"]
+__all__ = ["TOKEN_VERSION", "ResumeToken", "TokenSigner", "subscription_hash"]
 
-_VERSION = 2
+TOKEN_VERSION = 2
 _HEAD = Struct(">B16sqI")
 _POSITION = Struct(">Iq")
 _MAC_BYTES = 16
@@ -60,14 +61,9 @@ class TokenSigner:
         self._tenant_mac: tuple[str, hashlib.blake2b] = ("", self._start_mac(""))
         """Tenant of the last token and the MAC state after its name. The next token usually has the same tenant."""
 
-    def sign_token(self, tenant: str, token: ResumeToken) -> str:
-        head = _HEAD.pack(_VERSION, token.stream_key, token.epoch, _PENDING if token.snapshot_pending else 0)
-        positions = b"".join(_POSITION.pack(partition, seq) for partition, seq in sorted(token.seqs.items()))
-        return self._encode(tenant, head + positions)
-
     def sign(self, tenant: str, stream_key: bytes, epoch: int, seq: int, *, snapshot_pending: bool) -> str:
         """Sign a position in partition 0. One token is made per event, so this path does no other work."""
-        head = _HEAD.pack(_VERSION, stream_key, epoch, _PENDING if snapshot_pending else 0)
+        head = _HEAD.pack(TOKEN_VERSION, stream_key, epoch, _PENDING if snapshot_pending else 0)
         return self._encode(tenant, head + _POSITION.pack(0, seq))
 
     def _encode(self, tenant: str, body: bytes) -> str:
@@ -86,7 +82,7 @@ class TokenSigner:
         if size < 0 or size % _POSITION.size or not hmac.compare_digest(mac, self._mac(tenant, body)):
             return None
         version, stream_key, epoch, flags = _HEAD.unpack_from(body)
-        if version != _VERSION:
+        if version != TOKEN_VERSION:
             return None
         seqs = dict(_POSITION.iter_unpack(body[_HEAD.size :]))
         return ResumeToken(

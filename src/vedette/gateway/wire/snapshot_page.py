@@ -1,4 +1,9 @@
-"""Snapshots of a filter: one ordered page of documents and the cursor of the next page."""
+"""Snapshots of a filter: one ordered page of documents and the cursor of the next page.
+
+A cursor is the sort position of the page's last document: URL-safe base64 of the JSON `{"terms": […], "version": 1}`.
+There is one term `[rank, value, descending]` per sort key, then one for the id. A cursor of another version is rejected
+with E1201.
+"""
 
 from __future__ import annotations
 
@@ -97,26 +102,41 @@ def _term(value: Any, descending: bool) -> _Term:
     return _Term(5, _canonical.encode(to_wire(value)), descending)
 
 
+CURSOR_VERSION = 1
+
+
+class _Cursor(msgspec.Struct, frozen=True, kw_only=True):
+    version: int = msgspec.field(name="version")
+    terms: list[tuple[int, int | float | str | bool, bool]] = msgspec.field(name="terms")
+    """Rank, value and True for descending, of each sort key and of the id."""
+
+
+_cursor_decoder = msgspec.json.Decoder(_Cursor)
+
+
 def _write_cursor(document: Mapping[str, Any], order: Sequence[SortKey]) -> str:
     terms = [
-        [t.rank, t.value.decode() if isinstance(t.value, bytes) else t.value, t.descending]
+        (t.rank, t.value.decode() if isinstance(t.value, bytes) else t.value, t.descending)
         for t in _sort_position(document, order)
     ]
-    return urlsafe_b64encode(_canonical.encode(terms)).rstrip(b"=").decode()
-
-
-_cursor_terms = msgspec.json.Decoder(list[tuple[int, int | float | str | bool, bool]])
+    data = _canonical.encode(_Cursor(version=CURSOR_VERSION, terms=terms))
+    return urlsafe_b64encode(data).rstrip(b"=").decode()
 
 
 def _read_cursor(text: str) -> _SortPosition:
     try:
-        terms = _cursor_terms.decode(urlsafe_b64decode(text + "=" * (-len(text) % 4)))
+        cursor = _cursor_decoder.decode(urlsafe_b64decode(text + "=" * (-len(text) % 4)))
     except (ValueError, msgspec.MsgspecError):
         raise _invalid_cursor() from None
+    if cursor.version != CURSOR_VERSION:
+        raise _invalid_cursor()
     return _SortPosition(
-        _Term(rank, value.encode() if isinstance(value, str) else value, down) for rank, value, down in terms
+        _Term(rank, value.encode() if isinstance(value, str) else value, descending)
+        for rank, value, descending in cursor.terms
     )
 
 
 def _invalid_cursor() -> FilterError:
-    return FilterError("E1201", "query.startAfter: not a cursor of an earlier page")
+    return FilterError(
+        "E1201", "query.startAfter: not a cursor of an earlier page; request the first page again"
+    )
