@@ -43,7 +43,7 @@ def test_pages_follow_each_other_without_gap_or_repeat(direction: str):
     order = [{"field": "tag", "direction": direction}, {"field": "n", "direction": "asc"}]
     expected = ids(snapshot_page(query(orderBy=order), DOCUMENTS))
     found: list[str] = []
-    cursor = None
+    cursor: str | None = None
     while True:
         start = {"startAfter": cursor} if cursor is not None else {}
         page = snapshot_page(query(orderBy=order, limit=2, **start), DOCUMENTS)
