@@ -62,7 +62,7 @@ def test_run_prints_one_json_object_per_result(cli: Cli) -> None:
     assert matched["rows"][0][1:] == ["x", None]
 
 
-def test_run_stops_at_the_first_error_and_names_its_place(cli: Cli, folder: Path) -> None:
+def test_run_stops_at_the_first_error_and_shows_its_position(cli: Cli, folder: Path) -> None:
     (folder / "a.mew").write_text('node Task { title: String [required] }\nSPAWN t: Task { title = "a" }\n')
     (folder / "b.mew").write_text("-- two\n  SPAWN t: Task\n;KILL #t\n")
     done = cli("run", "a.mew", "b.mew")
@@ -82,7 +82,7 @@ def test_an_error_in_a_statement_is_underlined_in_its_file(cli: Cli, folder: Pat
     ]
 
 
-def test_nothing_runs_when_any_file_has_a_mistake(cli: Cli, folder: Path) -> None:
+def test_nothing_runs_if_a_file_has_an_error(cli: Cli, folder: Path) -> None:
     (folder / "a.mew").write_text("node Task")
     (folder / "b.mew").write_text("MATCH t: Task RETUR t\nSPAWN t Task")
     done = cli("run", "a.mew", "b.mew")
@@ -117,7 +117,7 @@ def test_warnings_are_shown(cli: Cli) -> None:
 # ---- define
 
 
-def test_define_says_what_is_new(cli: Cli, folder: Path) -> None:
+def test_define_prints_new_names(cli: Cli, folder: Path) -> None:
     (folder / "a.mew").write_text("node Task { title: String }\ntype Short = String [length: 1..9]")
     (folder / "b.mew").write_text("edge follows(a: Task, b: Task)")
     assert cli("define", "a.mew", "b.mew").stdout == "defined Task, Short\ndefined follows\n"
@@ -126,7 +126,7 @@ def test_define_says_what_is_new(cli: Cli, folder: Path) -> None:
     assert cli("define", "a.mew").stdout == "defined Task\n"
 
 
-def test_define_takes_no_statements(cli: Cli, folder: Path) -> None:
+def test_define_rejects_statements(cli: Cli, folder: Path) -> None:
     (folder / "a.mew").write_text("node Task\nSPAWN t: Task")
     done = cli("define", "a.mew")
     assert done.exit_code == 1
@@ -134,7 +134,7 @@ def test_define_takes_no_statements(cli: Cli, folder: Path) -> None:
     assert not (folder / "data").exists()
 
 
-def test_a_definition_that_cannot_be_is_underlined(cli: Cli, folder: Path) -> None:
+def test_invalid_definition_is_underlined(cli: Cli, folder: Path) -> None:
     (folder / "a.mew").write_text("\nnode Task: Work { title: String }")
     done = cli("define", "a.mew", "--data", ":memory:")
     assert done.exit_code == 1
@@ -153,7 +153,7 @@ def test_parse_prints_the_canonical_form(cli: Cli) -> None:
     assert cli("parse", "commit").stdout == "COMMIT;\n"
 
 
-def test_parse_underlines_mistakes(cli: Cli, folder: Path) -> None:
+def test_parse_underlines_errors(cli: Cli, folder: Path) -> None:
     done = cli("parse", "match t: Task retur t")
     assert done.exit_code == 1
     assert done.stderr.splitlines()[1:] == [
@@ -180,7 +180,7 @@ def test_parse_as_json(cli: Cli) -> None:
     assert (mistake["code"], mistake["line"], mistake["column"], mistake["length"]) == ("E1001", 1, 15, 5)
 
 
-def test_what_looks_like_a_path_must_be_a_file(cli: Cli) -> None:
+def test_argument_that_looks_like_a_path_must_be_a_file(cli: Cli) -> None:
     done = cli("parse", "nowhere.mew")
     assert done.exit_code == 1
     assert done.stderr == "nowhere.mew cannot be read: No such file or directory. Check the path.\n"
@@ -192,7 +192,7 @@ def test_what_looks_like_a_path_must_be_a_file(cli: Cli) -> None:
 # ---- config
 
 
-def test_config_show_tells_where_a_value_comes_from(cli: Cli, folder: Path) -> None:
+def test_config_show_prints_the_origin_of_a_value(cli: Cli, folder: Path) -> None:
     (folder / "data").mkdir()
     (folder / "data" / "vedette.toml").write_text('tick = "manual"\nnow = "logical"\n')
     done = cli("config", "show", "--json", env={"VEDETTE_NOW": "wall", "VEDETTE_STRICT_CARDINALITY": "yes"})
@@ -205,7 +205,7 @@ def test_config_show_tells_where_a_value_comes_from(cli: Cli, folder: Path) -> N
     assert not (folder / "data" / "engine.lock").exists(), "nothing was opened"
 
 
-def test_a_setting_that_cannot_be_used_is_refused_with_what_is_allowed(cli: Cli) -> None:
+def test_invalid_setting_is_refused_with_allowed_values(cli: Cli) -> None:
     done = cli("config", "show", env={"VEDETTE_TICK": "never"})
     assert done.exit_code == 1
     assert done.stderr.startswith("settings error: E0101 ")
@@ -215,7 +215,7 @@ def test_a_setting_that_cannot_be_used_is_refused_with_what_is_allowed(cli: Cli)
 # ---- how commands fail
 
 
-def test_a_directory_in_use_is_explained(cli: Cli) -> None:
+def test_error_for_a_directory_in_use(cli: Cli) -> None:
     with vedette.open("data"):
         done = cli("run", "-", input="MATCH () RETURN 1")
     assert done.exit_code == 1
@@ -227,21 +227,21 @@ def test_a_directory_in_use_is_explained(cli: Cli) -> None:
 @pytest.mark.parametrize(
     ("data", "words"), [(b"caf\xe9", "in.mew:1: this is not UTF-8 text"), (b"\n\n\xff", "in.mew:3: ")]
 )
-def test_a_file_that_is_no_text(cli: Cli, folder: Path, data: bytes, words: str) -> None:
+def test_binary_file_is_refused(cli: Cli, folder: Path, data: bytes, words: str) -> None:
     (folder / "in.mew").write_bytes(data)
     done = cli("run", "in.mew")
     assert done.exit_code == 1
     assert words in done.stderr
 
 
-def test_hostile_text_cannot_drive_the_terminal(cli: Cli) -> None:
+def test_control_characters_of_data_do_not_reach_the_terminal(cli: Cli) -> None:
     done = cli("run", "-", "--data", ":memory:", input='SPAWN t: T { a = "\x1b[2J" }')
     assert done.exit_code == 1
     assert "\x1b" not in done.stderr
     assert "[2J" in done.stderr
 
 
-def test_a_mistake_of_ours_is_called_one(cli: Cli, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_internal_error_is_reported_as_a_defect(cli: Cli, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("vedette.language.parser.source_file.parse_source_file", {}.__getitem__)
     done = cli("parse", "commit work")
     assert done.exit_code == 1
@@ -250,7 +250,7 @@ def test_a_mistake_of_ours_is_called_one(cli: Cli, monkeypatch: pytest.MonkeyPat
     assert isinstance(traced.exception, KeyError)
 
 
-def test_a_traceback_is_shown_to_who_wants_one(cli: Cli) -> None:
+def test_traceback_variable_prints_the_traceback(cli: Cli) -> None:
     wanted: dict[str, str | None] = {"VEDETTE_TRACEBACK": "1"}
     done = cli("run", "-", "--data", ":memory:", input="MATCH t: T RETURN t", env=wanted)
     assert isinstance(done.exception, vedette.AnalysisError)
@@ -259,7 +259,7 @@ def test_a_traceback_is_shown_to_who_wants_one(cli: Cli) -> None:
     assert "Traceback (most recent call last)" in done.stderr
 
 
-def test_the_reference_names_every_command_and_option(cli: Cli) -> None:
+def test_reference_lists_every_command_and_option(cli: Cli) -> None:
     page = (DOCS / "reference" / "cli.md").read_text()
     for command in COMMANDS:
         _, _, section = page.partition(f"\n## vedette {command}\n")
@@ -269,7 +269,7 @@ def test_the_reference_names_every_command_and_option(cli: Cli) -> None:
         assert not missing, f"{command}: {missing}"
 
 
-def test_wrong_options_are_no_failures_of_vedette(cli: Cli) -> None:
+def test_invalid_options_exit_with_2(cli: Cli) -> None:
     done = cli("run")
     assert done.exit_code == 2
     assert "Missing argument 'FILE'" in done.stderr
@@ -277,7 +277,7 @@ def test_wrong_options_are_no_failures_of_vedette(cli: Cli) -> None:
 
 
 @pytest.mark.parametrize("command", COMMANDS)
-def test_every_command_explains_itself_with_examples(cli: Cli, command: str) -> None:
+def test_every_command_has_help_with_examples(cli: Cli, command: str) -> None:
     done = cli(*command.split(), "--help")
     assert done.exit_code == 0
     assert "Examples:" in done.stdout
@@ -291,7 +291,7 @@ def test_version(cli: Cli) -> None:
     assert subprocess.run([program, "--version"], capture_output=True, text=True, check=True).stdout == shown
 
 
-def test_help_loads_neither_prompt_nor_tables() -> None:
+def test_help_does_not_import_prompt_or_tables() -> None:
     code = (
         "import sys; sys.argv = ['vedette', '--help']\n"
         "from vedette.cli import main\n"

@@ -31,7 +31,7 @@ def java_at(home: Path, version: str) -> str:
     return str(home)
 
 
-def test_doctor_looks_at_everything_and_leaves_nothing_behind(cli: Cli, folder: Path) -> None:
+def test_doctor_runs_all_checks_and_leaves_no_files(cli: Cli, folder: Path) -> None:
     done = cli("doctor")
     assert done.exit_code == 0, done.stdout
     checks = [line.split()[1] for line in done.stdout.splitlines() if line.startswith(("ok", "warn", "fail"))]
@@ -68,16 +68,14 @@ def test_a_missing_extra_is_a_warning(monkeypatch: pytest.MonkeyPatch) -> None:
 @pytest.mark.parametrize(
     ("version", "status"), [("17.0.15", "ok"), ("21-ea", "ok"), ("11.0.2", "warn"), ("1.8.0_392", "warn")]
 )
-def test_java_is_found_by_its_home(
-    folder: Path, monkeypatch: pytest.MonkeyPatch, version: str, status: str
-) -> None:
+def test_java_home_is_used(folder: Path, monkeypatch: pytest.MonkeyPatch, version: str, status: str) -> None:
     monkeypatch.setenv("PATH", "/usr/bin/nothing")
     finding = look(inspection.java, java_home=java_at(folder / "jdk", version))
     assert finding.status == status
     assert str(folder / "jdk") in finding.found
 
 
-def test_without_java_it_says_how_to_get_one(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_advice_without_java(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("PATH", "")
     finding = look(inspection.java, java_home="/nowhere")
     assert (finding.status, finding.found) == ("warn", "none")
@@ -88,7 +86,7 @@ def test_without_java_it_says_how_to_get_one(monkeypatch: pytest.MonkeyPatch) ->
 @pytest.mark.parametrize(
     ("compiled", "asked", "status"), [(True, "", "ok"), (False, "0", "ok"), (False, "", "warn")]
 )
-def test_which_core_it_is(monkeypatch: pytest.MonkeyPatch, compiled: bool, asked: str, status: str) -> None:
+def test_core_is_reported(monkeypatch: pytest.MonkeyPatch, compiled: bool, asked: str, status: str) -> None:
     monkeypatch.setattr(inspection, "is_compiled", lambda: compiled)
     monkeypatch.setenv("VEDETTE_COMPILED", asked)
     finding = look(inspection.core)
@@ -96,12 +94,12 @@ def test_which_core_it_is(monkeypatch: pytest.MonkeyPatch, compiled: bool, asked
     assert finding.found.startswith("compiled" if compiled else "plain Python")
 
 
-def test_an_old_sqlite(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_old_sqlite_fails(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(sqlite3, "sqlite_version_info", (3, 8, 0))
     assert look(inspection.sqlite).status == "fail"
 
 
-def test_a_slow_disk(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_slow_disk_is_a_warning(monkeypatch: pytest.MonkeyPatch) -> None:
     class Slow:
         moment = 0.0
 
@@ -115,21 +113,21 @@ def test_a_slow_disk(monkeypatch: pytest.MonkeyPatch) -> None:
     assert "relaxed" in finding.advice
 
 
-def test_few_descriptors(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_low_descriptor_limit_is_a_warning(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(resource, "getrlimit", lambda which: (256, 4_096))
     finding = look(inspection.descriptors)
     assert finding.status == "warn"
     assert "ulimit -n 1024" in finding.advice
 
 
-def test_a_directory_that_may_not_be_written(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_read_only_directory_fails(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(os, "access", lambda place, mode: False)
     finding = look(inspection.directory, folder)
     assert finding.status == "fail"
     assert "--data" in finding.advice
 
 
-def test_a_check_that_breaks_is_a_failed_check(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_check_that_raises_is_a_failed_check(monkeypatch: pytest.MonkeyPatch) -> None:
     def disk(surroundings: DoctorContext) -> Finding:
         raise OSError(5, "Input/output error")
 

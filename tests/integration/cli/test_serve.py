@@ -73,7 +73,7 @@ def test_the_demo_changes_until_it_is_stopped(number: signal.Signals, folder: Pa
         assert people == 3
 
 
-def test_the_screen_of_the_demo_stays(folder: Path) -> None:
+def test_demo_prints_its_screen_once(folder: Path) -> None:
     """Changes of the board are not printed: they would push the screen away."""
     with served("--demo", "--pace", "0.05", "--no-pipeline") as process:
         read_until(process, "wqm search")
@@ -91,7 +91,7 @@ def url_of(directory: Path) -> str:
     return f"ws://{found.host}:{found.port}"
 
 
-def test_the_demo_has_a_folder_that_can_be_searched(folder: Path) -> None:
+def test_demo_folder_is_searchable(folder: Path) -> None:
     """On a fresh machine: what is in the files, what is written later, and after the daemon was killed."""
     with served("--demo", "--pace", "60", "--no-pipeline") as process:
         said = read_until(process, "wqm search")
@@ -112,7 +112,7 @@ def test_the_demo_has_a_folder_that_can_be_searched(folder: Path) -> None:
         assert process.wait(60) == 0
 
 
-def test_a_folder_is_synced_and_searched_while_the_server_starts_its_daemon(folder: Path) -> None:
+def test_sync_and_search_while_the_daemon_starts(folder: Path) -> None:
     """The commands wait for the daemon. Opening the vectors themselves would lock them against it."""
     (folder / "notes").mkdir()
     (folder / "notes" / "cat.md").write_text("# The cat\nIt sleeps in the wheelbarrow.\n")
@@ -151,7 +151,7 @@ def command_of(pid: int) -> str:
     return Path(f"/proc/{pid}/cmdline").read_text().replace("\0", " ")
 
 
-def test_without_the_demo_it_waits(folder: Path) -> None:
+def test_serve_without_demo_runs_until_stopped(folder: Path) -> None:
     with served("--data", "elsewhere") as process:
         read_until(process, "vedette shell")
         process.terminate()
@@ -159,7 +159,7 @@ def test_without_the_demo_it_waits(folder: Path) -> None:
     assert process.returncode == 0
 
 
-def test_a_second_engine_is_refused_while_it_runs(folder: Path) -> None:
+def test_second_engine_is_refused(folder: Path) -> None:
     with served() as process:
         read_until(process, "vedette shell")
         found = read_server_file(folder / "data")
@@ -173,7 +173,7 @@ def test_a_second_engine_is_refused_while_it_runs(folder: Path) -> None:
     assert "One engine at a time can open a data directory." in second.stderr
 
 
-def test_a_taken_port_is_said(folder: Path) -> None:
+def test_port_in_use_is_reported(folder: Path) -> None:
     with socket.create_server(("127.0.0.1", 0)) as taken:
         port = taken.getsockname()[1]
         command: list[str] = [str(PROGRAM), "serve", "--port", str(port), "--http-port", "0"]
@@ -183,7 +183,7 @@ def test_a_taken_port_is_said(folder: Path) -> None:
     assert "Traceback" not in found.stderr
 
 
-def test_workers_do_not_share_the_port_of_another_server(folder: Path) -> None:
+def test_workers_refuse_the_port_of_another_server(folder: Path) -> None:
     """SO_REUSEPORT would let them: its clients would come to this database, and ours to that one."""
     with socket.socket() as taken:
         taken.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEPORT, 1)
@@ -199,11 +199,11 @@ def test_workers_do_not_share_the_port_of_another_server(folder: Path) -> None:
 @pytest.mark.parametrize(
     ("host", "shown"), [("127.0.0.1", "127.0.0.1"), ("::1", "[::1]"), ("0.0.0.0", None), ("::", None)]
 )
-def test_where_to_connect_is_a_name_that_can_be_connected_to(host: str, shown: str | None) -> None:
+def test_connect_host(host: str, shown: str | None) -> None:
     assert connect_host(host) == (shown or socket.gethostname())
 
 
-def test_beyond_this_machine_needs_authentication(folder: Path) -> None:
+def test_public_address_requires_authentication(folder: Path) -> None:
     command: list[str] = [str(PROGRAM), "serve", "--host", "0.0.0.0", "--port", "0", "--http-port", "0"]
     found = subprocess.run(command, capture_output=True, text=True, check=False, timeout=120)
     assert found.returncode == 1
@@ -218,7 +218,7 @@ def command(*arguments: str, given: str | None = None) -> str:
     return found.stdout
 
 
-def test_commands_go_through_the_running_server(folder: Path) -> None:
+def test_commands_use_the_running_server(folder: Path) -> None:
     with served() as process:
         read_until(process, "vedette shell")
         (folder / "board.mew").write_text("node Note { text: String }\n")
@@ -234,7 +234,7 @@ def test_commands_go_through_the_running_server(folder: Path) -> None:
     assert "hello" in command("run", "-", given="MATCH n: Note RETURN n.text"), "without it, by themselves"
 
 
-def test_an_engine_that_dies_is_started_again_and_nothing_is_lost(folder: Path) -> None:
+def test_killed_engine_is_restarted_without_data_loss(folder: Path) -> None:
     with served() as process:
         read_until(process, "vedette shell")
         first = read_server_file(folder / "data")
@@ -250,7 +250,7 @@ def test_an_engine_that_dies_is_started_again_and_nothing_is_lost(folder: Path) 
     assert process.returncode == 0
 
 
-def test_when_the_supervisor_is_killed_its_engine_ends(folder: Path) -> None:
+def test_engine_stops_when_the_supervisor_is_killed(folder: Path) -> None:
     with served() as process:
         read_until(process, "vedette shell")
         process.kill()
@@ -283,7 +283,7 @@ def worker_process(folder: Path, worker: int) -> int:
 
 
 @pytest.mark.parametrize("disturb", [renew, lose])
-def test_workers_share_a_port_and_end_without_a_loss(
+def test_workers_share_a_port_and_stop_without_losing_events(
     folder: Path, disturb: Callable[[subprocess.Popen[str], Path, int], None]
 ) -> None:
     with socket.create_server(("127.0.0.1", 0)) as free:
@@ -330,7 +330,7 @@ def write_once(writer: vedette.BlockingSession, n: int) -> None:
                 raise
 
 
-def test_the_board_is_filled_once() -> None:
+def test_demo_board_is_filled_once() -> None:
     with vedette.open(":memory:") as db:
         assert demo.prepare(db.database("demo"))
         assert not demo.prepare(db.database("demo"))
@@ -339,7 +339,7 @@ def test_the_board_is_filled_once() -> None:
             assert session.execute("MATCH p: Person RETURN COUNT(*)").rows == [(len(demo.PEOPLE),)]
 
 
-def test_the_board_is_a_source_of_the_pipeline(folder: Path) -> None:
+def test_demo_board_is_a_pipeline_source(folder: Path) -> None:
     for _ in range(2):
         demo.add_source(folder)
     journal = open_journal(folder)
@@ -348,7 +348,7 @@ def test_the_board_is_a_source_of_the_pipeline(folder: Path) -> None:
     journal.close()
 
 
-def test_the_work_never_ends_and_never_grows() -> None:
+def test_demo_board_keeps_its_size() -> None:
     with vedette.open(":memory:") as db:
         demo.prepare(db.database("demo"))
         with db.database("demo").session() as session:

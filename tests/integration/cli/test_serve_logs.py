@@ -117,7 +117,7 @@ def address(folder: Path) -> str:
 
 
 @pytest.mark.parametrize("format", ["text", "json"])
-def test_the_reference_of_an_internal_error_is_in_the_log(folder: Path, format: str) -> None:
+def test_reference_of_an_internal_error_is_in_the_log(folder: Path, format: str) -> None:
     with running(folder, "--log-format", format) as server:
         with connect_sync(address(folder)) as client:
             client.define("node Board { title: String }")
@@ -148,7 +148,7 @@ def test_the_reference_of_an_internal_error_is_in_the_log(folder: Path, format: 
     assert TITLE not in text
 
 
-def test_no_log_has_a_token_or_a_value(folder: Path) -> None:
+def test_logs_contain_no_token_or_value(folder: Path) -> None:
     (folder / "data").mkdir()
     (folder / "keys.json").write_text(json.dumps({"keys": [jwk for _, jwk in KEYS.values()]}))
     (folder / "data" / "vedette.toml").write_text(f'auth_keys = "{folder / "keys.json"}"\n')
@@ -208,7 +208,7 @@ def test_children_log_to_the_same_standard_error(folder: Path) -> None:
     assert (by_action["child.ended"]["process"], by_action["child.ended"]["child"]) == ("serve", "engine")
 
 
-def test_a_server_that_cannot_start_says_so_in_json(folder: Path) -> None:
+def test_failed_start_is_logged_as_json(folder: Path) -> None:
     command = [str(PROGRAM), "serve", "--host", "0.0.0.0", "--log-format", "json"]
     done = subprocess.run(command, capture_output=True, text=True, check=False, timeout=200)
     assert done.returncode == 1
@@ -217,7 +217,7 @@ def test_a_server_that_cannot_start_says_so_in_json(folder: Path) -> None:
     assert lines[-1]["action"] == "process.failed"
 
 
-def test_a_wrong_level_is_refused(folder: Path) -> None:
+def test_unknown_log_level_is_refused(folder: Path) -> None:
     command = [str(PROGRAM), "serve", "--log-level", "loud"]
     done = subprocess.run(command, capture_output=True, text=True, check=False, timeout=200)
     assert done.returncode == 2

@@ -46,7 +46,7 @@ edge assigned_to(task: Task, person: Person) { since: Timestamp = now() }
         ("MATCH t: Task\nRETUR t", True),
     ],
 )
-def test_enter_runs_what_is_whole_and_goes_on_with_what_is_not(text: str, finished: bool) -> None:
+def test_enter_runs_a_complete_entry(text: str, finished: bool) -> None:
     assert is_complete(text) == finished
 
 
@@ -62,14 +62,14 @@ def test_enter_runs_what_is_whole_and_goes_on_with_what_is_not(text: str, finish
         ("MATCH t: T\n", ["MATCH t: T\n"]),
     ],
 )
-def test_what_is_said_in_a_pipe(text: str, said: list[str]) -> None:
+def test_split_entries(text: str, said: list[str]) -> None:
     assert list(split_entries(text.splitlines(keepends=True))) == said
 
 
 # ---- through a pipe
 
 
-def test_a_piped_conversation(cli: Cli) -> None:
+def test_piped_input(cli: Cli) -> None:
     done = cli(
         "shell", ":memory:", input=f'{ONTOLOGY}\nSPAWN t: Task {{ title = "a" }};\n.types\n.quit\nnonsense;'
     )
@@ -82,7 +82,7 @@ def test_a_piped_conversation(cli: Cli) -> None:
     assert "| assigned_to | edge(task: Task, person: Person) | since: Timestamp |" in rows
 
 
-def test_the_first_error_ends_it(cli: Cli) -> None:
+def test_first_error_ends_a_piped_shell(cli: Cli) -> None:
     done = cli("shell", ":memory:", input="node T;\nSPAWN t: U;\nSPAWN t: T;\n")
     assert done.exit_code == 1
     assert done.stdout == "defined T\n"
@@ -105,7 +105,7 @@ def test_results_as_json(cli: Cli) -> None:
     assert records[3] == {"columns": ["database", "in use"], "rows": [["default", True]]}
 
 
-def test_databases_are_apart(cli: Cli, folder: Path) -> None:
+def test_databases_are_separate(cli: Cli, folder: Path) -> None:
     done = cli("shell", "place", input="node T;\n.use other\n.types\n.databases\n.use default\n.types\n")
     assert done.exit_code == 0, done.stderr
     assert "'other' is a new database" in done.stderr
@@ -128,7 +128,7 @@ def test_databases_are_apart(cli: Cli, folder: Path) -> None:
         (".explain MATCH t: Nothing RETURN t", "E2001"),
     ],
 )
-def test_a_dot_command_that_cannot_be(cli: Cli, entry: str, words: str) -> None:
+def test_invalid_dot_command(cli: Cli, entry: str, words: str) -> None:
     done = cli("shell", ":memory:", input=f"{entry}\n")
     assert done.exit_code == 1
     assert words in done.stderr
@@ -146,7 +146,7 @@ def test_dot_commands(cli: Cli) -> None:
     assert done.stderr.endswith("The open transaction was rolled back.\n")
 
 
-def test_an_actor_is_bound_by_policy(cli: Cli, folder: Path) -> None:
+def test_policies_apply_to_the_actor(cli: Cli, folder: Path) -> None:
     with vedette.open("data") as db, db.session() as session:
         db.define('node Person { name: String } policy own: ON MATCH(p: Person) ALLOW IF p.name = "Ada"')
         ((ada,),) = session.execute('SPAWN p: Person { name = "Ada" } RETURNING id').rows
@@ -170,7 +170,7 @@ SPAWN t: Task { title = "c" };
 """
 
 
-def test_what_a_watch_is_told_is_shown_after_the_statement(cli: Cli) -> None:
+def test_events_are_printed_after_each_statement(cli: Cli) -> None:
     done = cli("shell", ":memory:", input=WATCHED)
     assert done.exit_code == 0, done.stderr
     assert done.stdout.splitlines() == [
@@ -199,7 +199,7 @@ ACK #d1_3;
 """
 
 
-def test_work_is_handed_out_and_acknowledged(cli: Cli) -> None:
+def test_deliveries_are_printed_and_acknowledged(cli: Cli) -> None:
     done = cli("shell", ":memory:", input=CONSUMED)
     assert done.stdout.splitlines() == [
         *["defined Job", "1 created", "1 created", "handle w1_1"],
@@ -213,14 +213,14 @@ def test_work_is_handed_out_and_acknowledged(cli: Cli) -> None:
     assert done.exit_code == 1
 
 
-def test_a_watch_that_cannot_be_is_underlined(cli: Cli) -> None:
+def test_invalid_watch_is_underlined(cli: Cli) -> None:
     done = cli("shell", ":memory:", input="node T;\nCOMMIT WORK")
     assert done.exit_code == 1
     done = cli("shell", ":memory:", input="MATCH () RETURN 1; WATCH t: Nothing RETURN t;")
     assert "^^^^^^^ line 1, column 29" in done.stderr
 
 
-def test_events_of_every_kind_as_lines() -> None:
+def test_every_event_type_as_text() -> None:
     moment = datetime(2026, 1, 31, tzinfo=UTC)
     inner = Event(type="added", tick=1, position=1, match={"n": 1})
     window = Event(
@@ -272,9 +272,7 @@ def words() -> CompletionContext:
         ("", "", []),
     ],
 )
-def test_what_a_word_could_become(
-    words: CompletionContext, before: str, typed: str, offered: list[str]
-) -> None:
+def test_completions(words: CompletionContext, before: str, typed: str, offered: list[str]) -> None:
     found, choices = completions(before, words)
     assert found == typed
     assert [each for each in choices if not each.startswith("_") or each == "_type"] == offered
@@ -303,7 +301,7 @@ def test_what_a_word_could_become(
         ("LIMIT 10 30s 1.5", [("keyword", "LIMIT"), ("number", "10"), ("number", "30s"), ("number", "1.5")]),
     ],
 )
-def test_pieces_are_coloured_and_none_is_lost(text: str, styled: list[tuple[str, str]]) -> None:
+def test_highlight_keeps_the_whole_text(text: str, styled: list[tuple[str, str]]) -> None:
     found = list(highlight(text))
     assert "".join(piece for _, piece in found) == text
     assert [(style.removeprefix("class:"), piece) for style, piece in found if style] == styled

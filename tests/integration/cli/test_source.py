@@ -62,7 +62,7 @@ def test_postgres_needs_no_pymongo(tmp_path: Path, monkeypatch: pytest.MonkeyPat
     assert "E0102" in run("add", "mongodb", "mongodb://localhost/shop", "--name", "other", *data, code=1)
 
 
-def test_why_a_source_is_not_read_is_shown(tmp_path: Path):
+def test_last_error_of_a_source_is_shown(tmp_path: Path):
     """Whoever has a typing mistake in the address must not be told that it is live."""
     data = ("--data", str(tmp_path))
     address = "postgresql://me:secret@nowhere/shop?password=other"
@@ -80,7 +80,7 @@ def test_why_a_source_is_not_read_is_shown(tmp_path: Path):
     assert "does not answer" not in run("list", *data)
 
 
-def test_sources_are_where_the_pipeline_looks_for_them(tmp_path: Path):
+def test_sources_use_the_store_of_the_pipeline(tmp_path: Path):
     """A setting says that the journal is elsewhere: then a source in the directory would be read by nobody."""
     (tmp_path / "vedette.toml").write_text('pipeline_store = "postgresql://nobody@/x?host=/nowhere"\n')
     told = run("add", "graph", "x", "--name", "board", "--data", str(tmp_path), code=1)
@@ -96,12 +96,12 @@ def test_sources_are_where_the_pipeline_looks_for_them(tmp_path: Path):
         ("postgres", "http://x"),
     ],
 )
-def test_an_address_that_can_be_none_is_refused(tmp_path: Path, kind: str, address: str):
+def test_invalid_address_is_refused(tmp_path: Path, kind: str, address: str):
     told = run("add", kind, address, "--name", "shop", "--data", str(tmp_path), code=1)
     assert "E6101" in told
 
 
-def test_mistakes_are_sentences(tmp_path: Path):
+def test_errors_are_sentences(tmp_path: Path):
     data = ("--data", str(tmp_path))
     assert "E6103" in run("status", "nothing", *data, code=1)
     assert "E6101" in run("add", "oracle", "x", "--name", "y", *data, code=1)

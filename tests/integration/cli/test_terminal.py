@@ -41,7 +41,9 @@ def typed(keys: str, place: str = ":memory:") -> None:
         run_interactive(conversation, prompt_session(conversation, input=keyboard, output=DummyOutput()))
 
 
-def test_keys(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, folder: Path) -> None:
+def test_key_bindings(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, folder: Path
+) -> None:
     monkeypatch.setenv("XDG_STATE_HOME", str(folder))
     typed(
         f"node Task {{{ENTER}title: String{ENTER}}}{ENTER}{ENTER}"  # goes on; an empty line ends it
@@ -60,7 +62,7 @@ def test_keys(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatc
     assert "error" not in seen.err
 
 
-def test_an_error_does_not_end_the_conversation(capsys: pytest.CaptureFixture[str]) -> None:
+def test_error_does_not_end_the_shell(capsys: pytest.CaptureFixture[str]) -> None:
     typed(f"MATCH t: Nothing RETURN t{ENTER}BEGIN{ENTER}nonsense{ENTER}ROLLBACK{ENTER}.quit{ENTER}", "data")
     seen = capsys.readouterr()
     assert seen.out == "ok\nok\n"
@@ -70,7 +72,7 @@ def test_an_error_does_not_end_the_conversation(capsys: pytest.CaptureFixture[st
     assert Path("data/shell_history").stat().st_mode & 0o077 == 0, "nobody else reads it"
 
 
-def test_the_prompt_shows_where_we_are() -> None:
+def test_prompt_shows_database_actor_and_transaction() -> None:
     with vedette.open(":memory:") as home, ShellSession(home, TableDisplay()) as conversation:
         assert conversation.prompt == "vedette"
         handle_input(conversation, "node Person; SPAWN p: Person; BEGIN;")
@@ -84,7 +86,7 @@ def test_the_prompt_shows_where_we_are() -> None:
         assert conversation.prompt == "vedette:team-b"
 
 
-def test_history_is_kept_with_the_data(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_history_is_stored_in_the_data_directory(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("XDG_STATE_HOME", "/state")
     assert history_file("data") == Path("data/shell_history")
     assert history_file(":memory:") == Path("/state/vedette/shell_history")
@@ -92,7 +94,7 @@ def test_history_is_kept_with_the_data(folder: Path, monkeypatch: pytest.MonkeyP
     assert history_file("postgresql://host/db") == Path.home() / ".local/state/vedette/shell_history"
 
 
-def test_an_interruption_does_not_cut_a_statement(capfd: pytest.CaptureFixture[str]) -> None:
+def test_first_interrupt_does_not_stop_a_statement(capfd: pytest.CaptureFixture[str]) -> None:
     before = signal.getsignal(signal.SIGINT)
     with defer_interrupts():
         os.kill(os.getpid(), signal.SIGINT)
@@ -100,7 +102,7 @@ def test_an_interruption_does_not_cut_a_statement(capfd: pytest.CaptureFixture[s
     assert signal.getsignal(signal.SIGINT) is before
 
 
-def test_the_second_interruption_ends_the_process() -> None:
+def test_second_interrupt_exits() -> None:
     code = (
         "import os, signal\nfrom vedette.cli.shell.terminal import defer_interrupts\n"
         "with defer_interrupts():\n    for _ in range(2): os.kill(os.getpid(), signal.SIGINT)\n    print('never')"
@@ -156,7 +158,7 @@ def terminal(*arguments: str, **environment: str) -> Iterator[tuple[Screen, subp
         os.close(ours)
 
 
-def test_the_shell_at_a_real_terminal(folder: Path) -> None:
+def test_shell_on_a_real_terminal(folder: Path) -> None:
     with terminal("shell") as (screen, process):
         screen.wait_for("vedette>")
         screen.type(f"node Task {{ title: String }}{ENTER}")
@@ -182,7 +184,7 @@ def test_the_shell_at_a_real_terminal(folder: Path) -> None:
         assert process.wait(timeout=60) == 0
 
 
-def test_colours_can_be_refused(folder: Path) -> None:
+def test_no_color(folder: Path) -> None:
     with terminal("parse", "MATCH t: Task RETUR t") as (screen, _):
         screen.wait_for("parse error")
     with terminal("parse", "MATCH t: Task RETUR t", NO_COLOR="1") as (screen, process):

@@ -43,14 +43,14 @@ def records(text: str) -> list[dict[str, Any]]:
 # ---- what is printed
 
 
-def test_a_directory_is_named_with_an_option(cli: Cli) -> None:
+def test_surplus_argument_suggests_the_data_option(cli: Cli) -> None:
     done = cli("watch", ALL, "data")
     assert done.exit_code != 0
     assert "Name the data directory with --data data" in done.stderr
     assert not Path("data").exists()
 
 
-def test_events_are_json_lines_where_nobody_looks(cli: Cli) -> None:
+def test_events_are_json_lines_without_a_terminal(cli: Cli) -> None:
     done = cli("watch", ALL, "--exec", "script.mew", "--count", "4")
     assert done.exit_code == 0, done.stderr
     todo, finished = {"t.title": "a", "t.status": "todo"}, {"t.title": "a", "t.status": "done"}
@@ -63,7 +63,7 @@ def test_events_are_json_lines_where_nobody_looks(cli: Cli) -> None:
     assert done.stderr == "data is a new data directory\nwatching w1_1; Ctrl-C stops\n"
 
 
-def test_events_as_lines_to_read(cli: Cli) -> None:
+def test_pretty_events(cli: Cli) -> None:
     done = cli("watch", "WATCH t: Task RETURN t.title, t", "--pretty", "--exec", "script.mew", "--count", "4")
     lines = [line.partition(" ")[2] for line in done.stdout.splitlines()]
     assert lines == [
@@ -78,7 +78,7 @@ WORK = "WATCH t: Task [mode: consume] RETURN t.title"
 TWO = 'node Task { title: String } SPAWN a: Task { title = "a" } SPAWN b: Task { title = "b" }'
 
 
-def test_work_is_shown_with_its_delivery_and_goes_back_untried(cli: Cli) -> None:
+def test_unacknowledged_deliveries_return_to_the_queue(cli: Cli) -> None:
     cli("run", "-", input=TWO)
     done = cli("watch", WORK, "--count", "2")
     assert records(done.stdout)[1] == {
@@ -96,7 +96,7 @@ def test_work_is_shown_with_its_delivery_and_goes_back_untried(cli: Cli) -> None
 
 
 @pytest.mark.parametrize("options", ["mode: consume", "mode: consume, delivery: reliable"])
-def test_work_is_done_with_when_asked_for(cli: Cli, options: str) -> None:
+def test_ack_option_acknowledges_deliveries(cli: Cli, options: str) -> None:
     cli("run", "-", input=TWO)
     text = f"WATCH t: Task [{options}] RETURN t.title"
     assert cli("watch", text, "--count", "2", "--ack").exit_code == 0
@@ -104,7 +104,7 @@ def test_work_is_done_with_when_asked_for(cli: Cli, options: str) -> None:
     assert records(left.stdout)[-1]["rows"] == [["b"]]
 
 
-def test_reading_a_reliable_queue_deletes_nothing_by_itself(cli: Cli) -> None:
+def test_reliable_queue_is_not_acknowledged_by_default(cli: Cli) -> None:
     cli("run", "-", input=TWO)
     text = "q = WATCH t: Task [mode: consume, delivery: reliable] RETURN t.title"
     assert cli("watch", text, "--count", "3").exit_code == 0
@@ -112,7 +112,7 @@ def test_reading_a_reliable_queue_deletes_nothing_by_itself(cli: Cli) -> None:
     assert records(left.stdout)[-1]["rows"] == [["a"], ["b"]]
 
 
-def test_only_what_comes(cli: Cli) -> None:
+def test_no_initial(cli: Cli) -> None:
     cli(
         "run",
         "-",
@@ -123,7 +123,7 @@ def test_only_what_comes(cli: Cli) -> None:
     assert [record["match"]["t.title"] for record in records(done.stdout)] == ["new"]
 
 
-def test_parameters_go_to_the_watch_and_to_scripts(cli: Cli) -> None:
+def test_parameters_apply_to_watch_and_scripts(cli: Cli) -> None:
     text = "node Task { title: String, priority: Int = 0 } SPAWN t: Task { title = $title, priority = $low }"
     done = cli(
         *["watch", "WATCH t: Task WHERE t.priority >= $low [initial: none] RETURN t.title", "--exec", "-"],
@@ -133,7 +133,7 @@ def test_parameters_go_to_the_watch_and_to_scripts(cli: Cli) -> None:
     assert records(done.stdout)[0]["match"] == {"t.title": "x"}
 
 
-def test_an_actor_sees_what_policy_lets_it_see(cli: Cli) -> None:
+def test_policies_filter_the_events_of_an_actor(cli: Cli) -> None:
     text = """\
         node User { name: String }
         node Note { text: String, owner: User? }
@@ -153,7 +153,7 @@ def test_an_actor_sees_what_policy_lets_it_see(cli: Cli) -> None:
     assert records(done.stdout)[0]["match"] == {"n.text": "Ann's"}
 
 
-def test_a_terminal_gets_lines(folder: Path) -> None:
+def test_terminal_output_is_pretty(folder: Path) -> None:
     with watching(ALL, "--exec", "script.mew", "--count", "2", terminal=True) as process:
         assert process.wait(60) == 0
         shown = os.read(process.screen, 65536).decode()
@@ -190,7 +190,7 @@ def watching(*arguments: str, terminal: bool = False) -> Iterator[Watching]:
 
 
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
-def test_it_ends_when_it_is_told_to(number: signal.Signals, folder: Path) -> None:
+def test_stops_on_signal(number: signal.Signals, folder: Path) -> None:
     with watching(ALL, "--exec", "script.mew") as process:
         assert process.stdout is not None
         seen = [json.loads(process.stdout.readline())["type"] for _ in range(4)]
@@ -202,14 +202,14 @@ def test_it_ends_when_it_is_told_to(number: signal.Signals, folder: Path) -> Non
         assert session.execute("MATCH s: _Watch RETURN COUNT(*)").rows == [(0,)], "closed in good order"
 
 
-def test_a_watch_that_is_cancelled_ends_it(cli: Cli) -> None:
+def test_ends_when_the_watch_is_cancelled(cli: Cli) -> None:
     script = f"{SCRIPT} MATCH s: _Watch DO CANCEL WATCH s.id;"
     done = cli("watch", ALL, "--exec", "-", input=script)
     assert done.exit_code == 0
     assert len(done.stdout.splitlines()) == 4
 
 
-def test_an_overflow_is_a_failure(cli: Cli) -> None:
+def test_overflow_exits_with_1(cli: Cli) -> None:
     cli("run", "-", input="node Task { n: Int } SPAWN a: Task { n = 1 } SPAWN b: Task { n = 2 }")
     text = "WATCH t: Task [buffer: 1, on_full: error, initial: none] RETURN t.n"
     done = cli("watch", text, "--exec", "-", input="MATCH t: Task SET t.n = 3")
@@ -217,7 +217,7 @@ def test_an_overflow_is_a_failure(cli: Cli) -> None:
     assert done.stderr.count("E8005 WATCH_BUFFER_OVERFLOW") == 1
 
 
-def test_mistakes_end_it_before_anything_is_run(cli: Cli, folder: Path) -> None:
+def test_errors_are_reported_before_anything_runs(cli: Cli, folder: Path) -> None:
     done = cli("watch", "WATCH t: Tusk RETURN t", "--exec", "script.mew")
     assert done.exit_code == 1
     assert "E2001 UNKNOWN_TYPE" in done.stderr
@@ -230,7 +230,7 @@ def test_mistakes_end_it_before_anything_is_run(cli: Cli, folder: Path) -> None:
     assert done.stderr.startswith("bad.mew:1:9: parse error: E1001")
 
 
-def test_a_script_that_fails_ends_it(cli: Cli) -> None:
+def test_failing_script_ends_the_command(cli: Cli) -> None:
     done = cli("watch", ALL, "--exec", "-", input=f"{SCRIPT}SPAWN t: Task;")
     assert done.exit_code == 1
     assert "stdin" not in done.stdout
@@ -238,7 +238,7 @@ def test_a_script_that_fails_ends_it(cli: Cli) -> None:
     assert len(done.stdout.splitlines()) == 4, "what happened before was shown"
 
 
-def test_what_is_no_watch_is_refused(cli: Cli) -> None:
+def test_other_statements_are_refused(cli: Cli) -> None:
     assert "E1101" in cli("watch", "MATCH () RETURN 1").stderr
     assert "E8002" in cli("watch", "nothing").stderr
     assert cli("watch", ALL, "--count", "0").exit_code == 2
@@ -247,7 +247,7 @@ def test_what_is_no_watch_is_refused(cli: Cli) -> None:
 # ---- watches that last
 
 
-def test_a_reliable_watch_goes_on_where_it_was(cli: Cli) -> None:
+def test_reliable_watch_continues(cli: Cli) -> None:
     cli("run", "-", input="node Task { title: String }")
     made = cli("watch", "board = WATCH t: Task [delivery: reliable] RETURN t.title", "--count", "1")
     assert records(made.stdout)[0]["type"] == "initial"
@@ -257,7 +257,7 @@ def test_a_reliable_watch_goes_on_where_it_was(cli: Cli) -> None:
     assert [record["match"]["t.title"] for record in records(done.stdout)] == ["meanwhile", "now"]
 
 
-def test_a_trigger_works_with_nobody_there(cli: Cli) -> None:
+def test_trigger_runs_without_a_reader(cli: Cli) -> None:
     cli("run", "-", input="node Task { title: String } node Note { text: String }")
     trigger = "noting = WATCH t: Task ON MATCH DO SPAWN n: Note { text = t.title } RETURN t.title"
     cli("watch", trigger, "--count", "1")

@@ -75,7 +75,7 @@ def fail(tables: HandshakeTables, path: str, times: int) -> None:
         tables.record_error("docs", failure)
 
 
-def test_a_folder_is_synced_and_searched(docs: Path, wqm: Wqm) -> None:
+def test_sync_and_search(docs: Path, wqm: Wqm) -> None:
     assert "docs: 2 created" in wqm("watch", "sync", "--dry-run").stdout
     assert wqm("watch", "sync").stdout == "docs: 2 ingested\n"
     assert wqm("watch", "sync", "docs").stdout == "docs: nothing changed\n"
@@ -89,7 +89,7 @@ def test_a_folder_is_synced_and_searched(docs: Path, wqm: Wqm) -> None:
     assert "The collection other is empty" in wqm("search", "moon", "-c", "other").stderr
 
 
-def test_a_file_that_fails_is_told_and_the_exit_code_says_so(docs: Path, wqm: Wqm) -> None:
+def test_failed_file_is_reported_with_exit_code_1(docs: Path, wqm: Wqm) -> None:
     write(docs / "bad.pdf", b"%PDF-1.4 broken")
     result = wqm("watch", "sync", fails=True)
     assert result.stdout == "docs: 2 ingested, 1 failed\n"
@@ -97,7 +97,7 @@ def test_a_file_that_fails_is_told_and_the_exit_code_says_so(docs: Path, wqm: Wq
     assert wqm("watch", "sync").stdout == "docs: nothing changed\n"
 
 
-def test_a_folder_that_is_gone_is_told(docs: Path, wqm: Wqm) -> None:
+def test_missing_folder_is_reported(docs: Path, wqm: Wqm) -> None:
     wqm("watch", "sync")
     docs.rename(docs.with_name("away"))
     assert "E4503" in wqm("watch", "sync", fails=True).stderr
@@ -179,7 +179,7 @@ def test_enable_disable_pause_resume(tables: HandshakeTables, wqm: Wqm) -> None:
     assert state() == "active"
 
 
-def test_pausing_touches_nothing_else(tables: HandshakeTables, wqm: Wqm) -> None:
+def test_pause_keeps_other_fields(tables: HandshakeTables, wqm: Wqm) -> None:
     fail(tables, "/x.pdf", 4)
     wqm("watch", "update", "docs", "--priority", "8")
     before = tables.watch("docs")
@@ -205,7 +205,7 @@ def test_list_by_priority_and_degradation(tables: HandshakeTables, folder: Path,
     assert "moderate" in wqm("admin", "degradation-status").stdout
 
 
-def test_a_load_that_nobody_looked_at_has_no_moment(wqm: Wqm, docs: Path) -> None:
+def test_degradation_without_a_check_has_no_time(wqm: Wqm, docs: Path) -> None:
     status = records(wqm("admin", "degradation-status", "--format", "json"))
     assert (status["level"], status["entered_at"], status["last_check_at"]) == ("normal", None, None)
 
@@ -237,7 +237,7 @@ def test_add_and_update(folder: Path, wqm: Wqm) -> None:
     assert "E4502" in wqm("watch", "add", "src", "-c", "code", fails=True).stderr
 
 
-def test_remove_takes_the_text_with_it(docs: Path, wqm: Wqm) -> None:
+def test_remove_deletes_the_text(docs: Path, wqm: Wqm) -> None:
     wqm("watch", "sync")
     wqm("watch", "remove", "docs", input="n\n", fails=True)
     assert "with the text of 2 files" in wqm("watch", "remove", "docs", "--force").stdout
@@ -286,7 +286,7 @@ def test_system_stats(docs: Path, wqm: Wqm) -> None:
     assert (stats["daemon_runs"], stats["memory_used_share"]) == (False, None), "it is the daemon's"
 
 
-def test_a_watch_by_a_path_as_the_shell_completes_it(docs: Path, wqm: Wqm) -> None:
+def test_watch_by_relative_path(docs: Path, wqm: Wqm) -> None:
     for named in ("docs", str(docs), "docs/", "./docs", "docs/../docs"):
         (row,) = records(wqm("watch", "status", named, "-f", "json"))
         assert row["watch_id"] == "docs"
@@ -295,7 +295,7 @@ def test_a_watch_by_a_path_as_the_shell_completes_it(docs: Path, wqm: Wqm) -> No
     assert "name one of docs, twice" in wqm("watch", "status", "./docs", fails=True).stderr
 
 
-def test_other_sources_are_watches_too(wqm: Wqm, folder: Path) -> None:
+def test_sources_are_listed(wqm: Wqm, folder: Path) -> None:
     """They have health, backoff, a circuit and priority; only removing is `vedette source`'s."""
 
     def source(*words: str) -> None:
@@ -366,13 +366,13 @@ def test_queue_stats(queue: MemoryFileQueue, wqm: Wqm) -> None:
     ]
 
 
-def test_dead_letters_are_forgotten_when_they_are_old(queue: MemoryFileQueue, wqm: Wqm) -> None:
+def test_old_dead_letters_are_purged(queue: MemoryFileQueue, wqm: Wqm) -> None:
     wqm("queue", "dlq", "purge", input="n\n", fails=True)
     assert wqm("queue", "dlq", "purge", "--force").stdout == "0 deleted\n"
     assert queue.purge_dead_letters(SystemClock().now() + timedelta(days=1)) == 1
 
 
-def test_a_queue_that_nobody_has_put_anything_into(wqm: Wqm, folder: Path) -> None:
+def test_empty_queue(wqm: Wqm, folder: Path) -> None:
     (folder / "data").mkdir()
     for command in (["queue", "list"], ["queue", "dlq", "list"]):
         assert "No" in wqm(*command).stderr
@@ -380,7 +380,7 @@ def test_a_queue_that_nobody_has_put_anything_into(wqm: Wqm, folder: Path) -> No
     assert "E4505" in wqm("queue", "retry", "/nothing", fails=True).stderr
 
 
-def test_the_queue_of_another_process(wqm: Wqm, folder: Path) -> None:
+def test_queue_of_a_running_daemon(wqm: Wqm, folder: Path) -> None:
     """The owner answers for what others want changed, and is the only one who touches the graph."""
     task = FileTask(path="/a", watch_id="w", collection="c", operation=FileOperation.INGEST, priority=5)
     directory = folder / "data"
@@ -410,7 +410,7 @@ def test_the_queue_of_another_process(wqm: Wqm, folder: Path) -> None:
         assert queue.claim(1, "me")[0].failed_attempts == 0
 
 
-def test_a_process_that_does_not_answer_for_the_queue(folder: Path) -> None:
+def test_queue_owner_that_does_not_answer(folder: Path) -> None:
     with (
         vedette.open(queue_directory(folder / "data")),
         FileQueueClient(folder / "data", SystemClock(), timeout_seconds=0.1) as queue,
@@ -479,11 +479,11 @@ def test_daemon(docs: Path, folder: Path, wqm: Wqm) -> None:
     assert hit["place"].startswith(str(docs / "sea.txt"))
 
 
-def test_a_home_without_a_folder_is_refused(wqm: Wqm) -> None:
+def test_location_without_a_directory_is_refused(wqm: Wqm) -> None:
     assert "is not a" in wqm("watch", "list", "--data", ":memory:", fails=True).stderr
 
 
-def test_another_process_has_the_vectors(docs: Path, folder: Path, wqm: Wqm) -> None:
+def test_vectors_locked_by_another_process(docs: Path, folder: Path, wqm: Wqm) -> None:
     from vedette.search.vectors.qdrant import QdrantStore
 
     store = QdrantStore(folder / "data" / "vectors")

@@ -30,7 +30,7 @@ def stored(wqm: Wqm, collection: str) -> set[str]:
     return {Path(hit["path"]).name for hit in hits}
 
 
-def test_the_data_directory_is_no_text(folder: Path, wqm: Wqm) -> None:
+def test_data_directory_is_not_ingested(folder: Path, wqm: Wqm) -> None:
     write(folder / "a.txt")
     wqm("watch", "add", ".", "-c", "c", "--id", "w")
     assert wqm("watch", "sync").stdout == "w: 1 ingested\n"
@@ -41,14 +41,14 @@ def test_the_data_directory_is_no_text(folder: Path, wqm: Wqm) -> None:
 
 
 @pytest.mark.parametrize("name", ["x/y", "..", "a\tb", 'a"b', "ü" * 128])
-def test_a_collection_that_no_store_takes_is_refused(folder: Path, wqm: Wqm, name: str) -> None:
+def test_invalid_collection_name_is_refused(folder: Path, wqm: Wqm, name: str) -> None:
     (folder / "n").mkdir()
     assert "E4502" in wqm("watch", "add", "n", "-c", name, fails=True).stderr
     wqm("watch", "add", "n", "-c", "ü" * 127, "--id", "n")
     assert "E4502" in wqm("watch", "update", "n", "-c", name, fails=True).stderr
 
 
-def test_what_one_watch_lets_go_stays_where_another_takes_it(folder: Path, wqm: Wqm) -> None:
+def test_overlapping_watch_keeps_a_shared_file(folder: Path, wqm: Wqm) -> None:
     for name in ("y.md", "left.md", "gone.md"):
         write(folder / "a" / "b" / name)
     wqm("watch", "add", "a", "-c", "c", "--id", "A")
@@ -61,7 +61,7 @@ def test_what_one_watch_lets_go_stays_where_another_takes_it(folder: Path, wqm: 
     assert stored(wqm, "c") == {"y.md"}
 
 
-def test_removing_a_watch_leaves_only_what_another_takes(folder: Path, wqm: Wqm) -> None:
+def test_remove_keeps_files_of_an_overlapping_watch(folder: Path, wqm: Wqm) -> None:
     for name in ("x.py", "y.md"):
         write(folder / "a" / "b" / name)
     wqm("watch", "add", "a", "-c", "c", "--id", "A", "-p", "*.py")
@@ -71,7 +71,7 @@ def test_removing_a_watch_leaves_only_what_another_takes(folder: Path, wqm: Wqm)
     assert stored(wqm, "c") == {"x.py"}
 
 
-def test_what_is_stored_is_not_moved_to_another_collection(folder: Path, wqm: Wqm) -> None:
+def test_stored_text_is_not_moved_to_another_collection(folder: Path, wqm: Wqm) -> None:
     write(folder / "n" / "a.md")
     wqm("watch", "add", "n", "-c", "wrong", "--id", "n")
     wqm("watch", "update", "n", "-c", "old")
@@ -83,7 +83,7 @@ def test_what_is_stored_is_not_moved_to_another_collection(folder: Path, wqm: Wq
     assert json.loads(wqm("watch", "status", "n", "-f", "json").stdout)[0]["collection"] == "old"
 
 
-def test_an_exclusion_holds_however_it_is_named(folder: Path, wqm: Wqm) -> None:
+def test_exclusion_applies_to_every_spelling_of_a_path(folder: Path, wqm: Wqm) -> None:
     real, outside = folder / "real", folder / "outside"
     for name in ("a", "b", "c", "sub/d", "kept"):
         write(real / name)
@@ -103,7 +103,7 @@ def test_an_exclusion_holds_however_it_is_named(folder: Path, wqm: Wqm) -> None:
 
 
 @pytest.mark.parametrize("hours", ["nan", "inf", "1e300", "-5", "0"])
-def test_hours_that_make_no_sense_are_refused(folder: Path, wqm: Wqm, hours: str) -> None:
+def test_invalid_hours_are_refused(folder: Path, wqm: Wqm, hours: str) -> None:
     (folder / "n").mkdir()
     wqm("watch", "add", "n", "-c", "c", "--id", "n")
     refused = wqm("watch", "exclusions", "n", "--add", "n/x", "--hours", hours, fails=True).stderr
@@ -122,7 +122,7 @@ def test_hours_that_make_no_sense_are_refused(folder: Path, wqm: Wqm, hours: str
         (b"status", b"bad\xff"),
     ],
 )
-def test_names_that_are_no_text_are_refused(folder: Path, wqm: Wqm, words: tuple[bytes, ...]) -> None:
+def test_names_that_are_not_utf8_are_refused(folder: Path, wqm: Wqm, words: tuple[bytes, ...]) -> None:
     for name in (b"bad\xff", b"n"):
         (folder / os.fsdecode(name)).mkdir()
     wqm("watch", "add", "n", "-c", "c", "--id", "n")
@@ -133,7 +133,7 @@ def test_names_that_are_no_text_are_refused(folder: Path, wqm: Wqm, words: tuple
 @pytest.mark.parametrize(
     "words", [("watch", "list"), ("search", "x", "-c", "c"), ("queue", "list"), ("admin", "system-stats")]
 )
-def test_looking_makes_no_data_directory(folder: Path, wqm: Wqm, words: tuple[str, ...]) -> None:
+def test_read_only_commands_create_no_data_directory(folder: Path, wqm: Wqm, words: tuple[str, ...]) -> None:
     said = wqm(*words, "--data", "typo", fails=True).stderr
     assert "The data directory typo does not exist" in " ".join(said.split())
     assert not (folder / "typo").exists()

@@ -29,7 +29,7 @@ def installed(tmp_path: Path) -> Path:
         ("/nowhere", "elsewhere", "{bin}/wqm"),
     ],
 )
-def test_a_program(
+def test_command_path(
     installed: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, path: str, here: str, wanted: str
 ) -> None:
     (tmp_path / "elsewhere").mkdir()

@@ -23,7 +23,7 @@ LINK has(#p, #t)
 """
 
 
-def test_parts_keep_their_order_and_declarations_stand_together() -> None:
+def test_parts_are_in_order_and_adjacent_declarations_are_one_part() -> None:
     parts = parse_source_file(MIXED)
     assert [type(part).__name__ for part in parts] == [
         *[
@@ -46,7 +46,7 @@ def test_parts_keep_their_order_and_declarations_stand_together() -> None:
 
 
 @pytest.mark.parametrize("case", accepted_scripts(), ids=str)
-def test_statements_are_what_the_parser_reads(case: Case) -> None:
+def test_statement_parts_equal_the_parser(case: Case) -> None:
     parts = parse_source_file(case.text)
     assert tuple(part.tree for part in parts if isinstance(part, StatementPart)) == parse_script(case.text)
     for part in parts:
@@ -55,14 +55,14 @@ def test_statements_are_what_the_parser_reads(case: Case) -> None:
 
 
 @pytest.mark.parametrize("case", accepted_ontologies(), ids=str)
-def test_declarations_are_what_the_parser_reads(case: Case) -> None:
+def test_declaration_parts_equal_the_parser(case: Case) -> None:
     parts = parse_source_file(case.text)
     trees = tuple(tree for part in parts if isinstance(part, DeclarationPart) for tree in part.trees)
     assert trees == parse_declarations(case.text)
 
 
 @pytest.mark.parametrize("case", rejected_scripts(), ids=str)
-def test_what_the_parser_rejects_is_never_whole(case: Case) -> None:
+def test_rejected_text_is_never_complete(case: Case) -> None:
     if any(word in case.text.upper() for word in ("NODE ", "EDGE ")):
         return  # a declaration among statements has a place here
     assert check_completeness(case.text) != "complete"
@@ -92,11 +92,11 @@ def test_what_the_parser_rejects_is_never_whole(case: Case) -> None:
         ("\0", "invalid"),
     ],
 )
-def test_what_more_text_could_still_make_right_is_open(text: str, reading: str) -> None:
+def test_completeness(text: str, reading: str) -> None:
     assert check_completeness(text) == reading
 
 
-def test_all_mistakes_of_a_text_are_found_at_once() -> None:
+def test_all_errors_of_a_text_are_reported() -> None:
     text = "node Task { title String }\nMATCH t: Task RETUR t\nSPAWN p: Person\nedge has(\n"
     with pytest.raises(VedetteError) as caught:
         parse_source_file(text)
@@ -104,7 +104,7 @@ def test_all_mistakes_of_a_text_are_found_at_once() -> None:
     assert places == [(1, 19), (2, 15), (5, 1)]
 
 
-def test_an_error_of_a_part_points_into_the_whole_text() -> None:
+def test_error_of_a_part_points_into_the_whole_text() -> None:
     source = "BEGIN;\n  MATCH t: Task RETURN t.x"
     part = parse_source_file(source)[1]
     mistake = Diagnostic(code="E2002", message="no x", span=Span(21, 24), source=part.text)

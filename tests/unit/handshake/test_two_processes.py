@@ -55,7 +55,7 @@ def test_no_capacity_is_granted_twice(file: Path) -> None:
     assert granted == [120, 120]
 
 
-def test_a_reset_acts_on_a_running_daemon_at_once(file: Path) -> None:
+def test_reset_takes_effect_in_a_running_daemon(file: Path) -> None:
     daemon = start(file, "wait", 2)
     assert daemon.stdin is not None
     assert daemon.stdout is not None
@@ -85,7 +85,7 @@ def test_a_reset_acts_on_a_running_daemon_at_once(file: Path) -> None:
     finish(daemon)
 
 
-def test_processes_that_make_the_file_together_find_one_file(tmp_path: Path) -> None:
+def test_concurrent_creation_yields_one_file(tmp_path: Path) -> None:
     path = tmp_path / "new" / "handshake.db"
     workers = [start(path, "nothing", 0) for _ in range(4)]
     for worker in workers:

@@ -38,11 +38,11 @@ TASK = {"id": "n1_2", "_type": "Task", "title": 'a "b"', "due": None}
         ("\u202eback", "\ufffdback"),
     ],
 )
-def test_values_are_shown_on_one_line(value: Any, text: str) -> None:
+def test_format_value(value: Any, text: str) -> None:
     assert format_value(value) == text
 
 
-def test_no_control_character_reaches_the_terminal() -> None:
+def test_control_characters_are_escaped() -> None:
     every = "".join(map(chr, [*range(0x20), *range(0x7F, 0xA0), 0x2028, 0xD800]))
     assert escape_controls(every).isprintable()
     assert len(escape_controls(every)) == len(every), "columns stay where they are"
@@ -58,12 +58,12 @@ def test_no_control_character_reaches_the_terminal() -> None:
         ("é\n", '"é\\n"'),
     ],
 )
-def test_values_as_json(value: Any, text: str) -> None:
+def test_json_line(value: Any, text: str) -> None:
     assert json_line(value) == text
     json.loads(text, parse_constant=pytest.fail)
 
 
-def test_a_result_as_json_has_all_its_parts() -> None:
+def test_result_record_has_all_attributes() -> None:
     result = Result(columns=("t",), rows=[(TASK,)], warnings=("careful",), tick=7)
     result.created = 1
     assert result_record(result) == {
@@ -80,7 +80,7 @@ def test_a_result_as_json_has_all_its_parts() -> None:
     }
 
 
-def test_a_result_in_one_line() -> None:
+def test_format_summary() -> None:
     result = Result()
     assert format_summary(result) == "ok"
     result.created, result.linked = 1_200, 1
@@ -107,13 +107,13 @@ def test_a_result_in_one_line() -> None:
         ("", ""),
     ],
 )
-def test_a_parameter_is_a_literal_or_else_text(text: str, value: Any) -> None:
+def test_parameter_is_a_literal_or_text(text: str, value: Any) -> None:
     assert read_value(text) == value
     assert read_parameters([f"p={text}"]) == {"p": value}
 
 
 @pytest.mark.parametrize("wrong", ["limit", "=3", "two words=3", "1=1"])
-def test_a_parameter_needs_a_name_and_a_value(wrong: str) -> None:
+def test_parameter_needs_name_and_value(wrong: str) -> None:
     with pytest.raises(typer.BadParameter, match="NAME=VALUE"):
         read_parameters([wrong])
 
@@ -121,7 +121,7 @@ def test_a_parameter_needs_a_name_and_a_value(wrong: str) -> None:
 # ---- tables
 
 
-def test_a_plain_table_is_as_wide_as_what_it_holds() -> None:
+def test_ascii_table_fits_its_content() -> None:
     rows = [("écrire", 7, None), ("書く", -12, "x" * 100)]
     assert list(ascii_table(("title", "n", "note"), rows)) == [
         f"+--------+-----+-{'-' * 100}-+",
@@ -134,7 +134,7 @@ def test_a_plain_table_is_as_wide_as_what_it_holds() -> None:
     assert list(ascii_table(("a",), [])) == ["+---+", "| a |", "+---+", "+---+"]
 
 
-def test_a_terminal_shows_no_more_than_can_be_read(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_terminal_limits_rows(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("FORCE_COLOR", "1")
     display = TableDisplay()
     display.out.file = display.err.file = shown = io.StringIO()

@@ -36,7 +36,7 @@ def commands(facts: ScreenFacts) -> list[list[str]]:
     return [shlex.split(line) for line in screen_lines(facts) if line.startswith(("  .venv", "  curl"))]
 
 
-def test_without_the_demo() -> None:
+def test_screen_without_demo() -> None:
     assert screen_lines(FACTS) == [
         "Vedette serves data (databases: default). Ctrl-C stops it.",
         "",
@@ -49,7 +49,7 @@ def test_without_the_demo() -> None:
     ]
 
 
-def test_with_the_demo() -> None:
+def test_screen_with_demo() -> None:
     assert len(screen_lines(DEMO)) <= 18, "it fits into a small terminal"
     watch, shell, events, search, source = commands(DEMO)
     place = ["--data", "demo data", "--database", "demo"]
@@ -61,7 +61,7 @@ def test_with_the_demo() -> None:
     assert source == [".venv/bin/vedette", "watch", "WATCH t: board::Task RETURN t.title, t.status", *place]
 
 
-def test_only_what_works_is_offered() -> None:
+def test_only_available_commands_are_shown() -> None:
     facts = replace(DEMO, demo_folder=None, demo_source=False)
     text = "\n".join(screen_lines(facts))
     assert "wqm" not in text
@@ -69,6 +69,6 @@ def test_only_what_works_is_offered() -> None:
     assert "searchable" not in text
 
 
-def test_a_server_with_tokens() -> None:
+def test_commands_of_a_server_with_tokens() -> None:
     (events,) = (line for line in screen_lines(replace(DEMO, requires_token=True)) if "curl" in line)
     assert events.startswith('  curl -N -H "Authorization: Bearer $TOKEN" ')

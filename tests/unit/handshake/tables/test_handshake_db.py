@@ -52,7 +52,7 @@ def failure(
     return Failure(path=path, error_type="E4512", message=f"{path} is damaged", at=clock.now(), kind=kind)
 
 
-def test_a_watch_is_read_back_as_it_was_written(tables: HandshakeTables, clock: ManualClock) -> None:
+def test_watch_round_trip(tables: HandshakeTables, clock: ManualClock) -> None:
     row = tables.watch("docs")
     assert row.config == WATCH
     assert row.health == WatchHealth()
@@ -60,7 +60,7 @@ def test_a_watch_is_read_back_as_it_was_written(tables: HandshakeTables, clock: 
     assert tables.find_watch("/srv/docs") == tables.find_watch("docs") == row == tables.watches()[0]
 
 
-def test_health_in_the_table_is_health_in_memory(tables: HandshakeTables, clock: ManualClock) -> None:
+def test_stored_health_equals_the_state_machine(tables: HandshakeTables, clock: ManualClock) -> None:
     rng, config, health = Random(5), HealthConfig(), WatchHealth()
     events = "eeeesessssseeeeeeeeeeeeeeeeeeeees"
     for event in events:
@@ -75,7 +75,9 @@ def test_health_in_the_table_is_health_in_memory(tables: HandshakeTables, clock:
     assert (health.circuit.state, health.enabled, health.disabled_by) == ("open", False, "circuit")
 
 
-def test_saving_a_configuration_touches_nothing_else(tables: HandshakeTables, clock: ManualClock) -> None:
+def test_update_watch_keeps_health_patterns_and_exclusions(
+    tables: HandshakeTables, clock: ManualClock
+) -> None:
     for _ in range(5):
         tables.record_error("docs", failure(clock))
     before = tables.watch("docs")
@@ -89,7 +91,7 @@ def test_saving_a_configuration_touches_nothing_else(tables: HandshakeTables, cl
     assert len(tables.exclusions("docs")) == 1
 
 
-def test_a_source_has_health_and_is_a_watch_too(tables: HandshakeTables, clock: ManualClock) -> None:
+def test_source_is_registered_as_a_watch(tables: HandshakeTables, clock: ManualClock) -> None:
     shop = WatchFolderConfig(
         watch_id="shop",
         path="mongodb://db/shop",
@@ -112,7 +114,7 @@ def test_a_source_has_health_and_is_a_watch_too(tables: HandshakeTables, clock: 
     )
 
 
-def test_removing_a_watch_removes_what_belongs_to_it(tables: HandshakeTables, clock: ManualClock) -> None:
+def test_remove_watch_removes_patterns_and_exclusions(tables: HandshakeTables, clock: ManualClock) -> None:
     for _ in range(5):
         tables.record_error("docs", failure(clock))
     tables.remove_watch("docs")
@@ -124,7 +126,7 @@ def test_removing_a_watch_removes_what_belongs_to_it(tables: HandshakeTables, cl
     assert tables.exclusions("docs") == []
 
 
-def test_the_fifth_failure_in_a_row_excludes_a_file_once(tables: HandshakeTables, clock: ManualClock) -> None:
+def test_fifth_consecutive_failure_excludes_a_file(tables: HandshakeTables, clock: ManualClock) -> None:
     for _ in range(4):
         assert tables.record_error("docs", failure(clock)).new_exclusions == ()
     tables.record_success("docs", "/srv/docs/a.pdf")
@@ -140,7 +142,7 @@ def test_the_fifth_failure_in_a_row_excludes_a_file_once(tables: HandshakeTables
 
 
 @pytest.mark.parametrize("kind", [FailureKind.SINK, FailureKind.GONE])
-def test_what_is_not_the_watch_s_fault_is_not_charged_to_it(
+def test_failures_of_other_domains_do_not_count(
     tables: HandshakeTables, clock: ManualClock, kind: FailureKind
 ) -> None:
     for _ in range(60):
@@ -149,7 +151,7 @@ def test_what_is_not_the_watch_s_fault_is_not_charged_to_it(
     assert tables.patterns("docs") == []
 
 
-def test_a_reset_may_clear_the_patterns_too(tables: HandshakeTables, clock: ManualClock) -> None:
+def test_reset_can_clear_patterns(tables: HandshakeTables, clock: ManualClock) -> None:
     for number in range(20):
         tables.record_error("docs", failure(clock, f"/srv/docs/{number}.pdf"))
     assert tables.watch("docs").health.health_status == "disabled"
@@ -160,7 +162,7 @@ def test_a_reset_may_clear_the_patterns_too(tables: HandshakeTables, clock: Manu
     assert tables.enable_watch("docs").enabled
 
 
-def test_a_circuit_cools_when_it_is_looked_at(tables: HandshakeTables, clock: ManualClock) -> None:
+def test_refresh_ends_the_cooldown(tables: HandshakeTables, clock: ManualClock) -> None:
     for number in range(20):
         tables.record_error("docs", failure(clock, f"/srv/docs/{number}.pdf"))
     assert tables.refresh_watch("docs").health.circuit.state == "open"
@@ -171,7 +173,7 @@ def test_a_circuit_cools_when_it_is_looked_at(tables: HandshakeTables, clock: Ma
     assert tables.mark_healthy("docs").health_status == "healthy"
 
 
-def test_exclusions_end_and_are_kept_apart_by_type(tables: HandshakeTables, clock: ManualClock) -> None:
+def test_exclusions_expire_and_are_unique_by_type(tables: HandshakeTables, clock: ManualClock) -> None:
     for type in ExclusionType:
         exclusion = Exclusion(
             type=type,
@@ -189,7 +191,7 @@ def test_exclusions_end_and_are_kept_apart_by_type(tables: HandshakeTables, cloc
     assert len(tables.exclusions("docs", also_expired=True)) == 3
 
 
-def test_notes_between_daemon_and_command_line(tables: HandshakeTables, clock: ManualClock) -> None:
+def test_pause_rescan_mode_and_availability(tables: HandshakeTables, clock: ManualClock) -> None:
     assert tables.pause_watch("docs").paused_at == clock.now()
     assert tables.resume_watch("docs").paused_at is None
     assert tables.set_watch_mode("docs", "polling").watch_mode == "polling"
@@ -218,7 +220,7 @@ def test_load_pauses_and_resumes_watches(tables: HandshakeTables, clock: ManualC
     assert (decision.state.level, decision.resumed) == (DegradationLevel.LIGHT, ("logs",))
 
 
-def test_the_sink_s_breaker_is_kept(tables: HandshakeTables, clock: ManualClock) -> None:
+def test_sink_breaker_is_stored(tables: HandshakeTables, clock: ManualClock) -> None:
     for _ in range(5):
         tables.system_state.record_sink_failure()
     assert tables.system_state.admit_sink_tasks(10, 0).max_tasks == 0
@@ -229,7 +231,7 @@ def test_the_sink_s_breaker_is_kept(tables: HandshakeTables, clock: ManualClock)
     assert tables.system_state.admit_sink_tasks(10, 0).max_tasks == 10
 
 
-def test_capacity_is_kept(tables: HandshakeTables) -> None:
+def test_capacity_is_stored(tables: HandshakeTables) -> None:
     assert tables.system_state.request_capacity("docs", 2_000, 0).granted
     assert not tables.system_state.request_capacity("docs", 1, 0).granted
     assert tables.system_state.release_capacity("docs", 500, 0).tasks_by_watch == {"docs": 1_500}
@@ -240,7 +242,7 @@ def test_capacity_is_kept(tables: HandshakeTables) -> None:
     assert not tables.system_state.reconcile_capacity({}, 4_999).throttling
 
 
-def test_ids_are_unique_and_paths_may_not_be(tables: HandshakeTables) -> None:
+def test_ids_are_unique_but_paths_need_not_be(tables: HandshakeTables) -> None:
     with pytest.raises(FolderError, match="an id that no other watch has"):
         tables.add_watch(WATCH)
     tables.add_watch(replace(WATCH, watch_id="again"))
@@ -250,7 +252,7 @@ def test_ids_are_unique_and_paths_may_not_be(tables: HandshakeTables) -> None:
         tables.update_watch("docs", enabled=False)
 
 
-def test_a_file_of_something_else_is_refused_and_kept(tmp_path: Path) -> None:
+def test_foreign_file_is_refused_unchanged(tmp_path: Path) -> None:
     path = tmp_path / "handshake.db"
     with sqlite3.connect(path) as db:
         db.execute("CREATE TABLE mine (x)")
@@ -264,7 +266,7 @@ def test_a_file_of_something_else_is_refused_and_kept(tmp_path: Path) -> None:
     assert before[:16] == path.read_bytes()[:16]
 
 
-def test_a_file_from_the_future_is_refused(tmp_path: Path) -> None:
+def test_newer_file_is_refused(tmp_path: Path) -> None:
     path = tmp_path / "handshake.db"
     HandshakeTables(path).close()
     with sqlite3.connect(path) as db:
@@ -284,7 +286,7 @@ def test_a_file_from_the_future_is_refused(tmp_path: Path) -> None:
         "disabled_by = 'me'",
     ],
 )
-def test_the_table_refuses_what_the_machines_do_not_know(tables: HandshakeTables, change: str) -> None:
+def test_table_rejects_unknown_states(tables: HandshakeTables, change: str) -> None:
     with sqlite3.connect(tables.path) as db, pytest.raises(sqlite3.IntegrityError):
         db.execute(f"UPDATE watch_folders SET {change}")
     db.close()

@@ -30,12 +30,12 @@ min_per_watch = 5
 """
 
 
-def test_without_a_file_they_are_the_documents(tmp_path: Path) -> None:
+def test_defaults_without_a_file(tmp_path: Path) -> None:
     assert HandshakeSettings.load(tmp_path) == HandshakeSettings()
     assert HandshakeSettings().degradation == DegradationConfig()
 
 
-def test_they_act(tmp_path: Path) -> None:
+def test_settings_take_effect(tmp_path: Path) -> None:
     (tmp_path / "vedette.toml").write_text(TEXT)
     assert load_settings(tmp_path).embedder == "hashing"
     tuning = HandshakeSettings.load(tmp_path)
@@ -56,7 +56,7 @@ def test_they_act(tmp_path: Path) -> None:
         ("[coordinator]\nhigh_watermark = 1.5\n", "high_watermark"),
     ],
 )
-def test_what_makes_no_sense_is_refused(tmp_path: Path, text: str, words: str) -> None:
+def test_invalid_settings_are_refused(tmp_path: Path, text: str, words: str) -> None:
     (tmp_path / "vedette.toml").write_text(text)
     with pytest.raises(FolderError, match=f"E4502 .*{words}"):
         HandshakeSettings.load(tmp_path)

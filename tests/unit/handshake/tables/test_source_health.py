@@ -39,7 +39,7 @@ def care(tables: HandshakeTables, clock: ManualClock) -> StoredSourceHealth:
     return StoredSourceHealth(SHOP, tables, clock, random.Random(1))
 
 
-def test_it_is_a_watch_without_its_password(tables: HandshakeTables, care: StoredSourceHealth) -> None:
+def test_row_has_no_password(tables: HandshakeTables, care: StoredSourceHealth) -> None:
     (row,) = tables.watches()
     assert (row.watch_id, row.config.collection) == ("source:shop", "shop::*")
     assert row.config.path == "mongodb://ada:***@db/shop"
@@ -49,9 +49,7 @@ def test_it_is_a_watch_without_its_password(tables: HandshakeTables, care: Store
     assert tables.watches() == []
 
 
-def test_it_backs_off_and_comes_back(
-    tables: HandshakeTables, care: StoredSourceHealth, clock: ManualClock
-) -> None:
+def test_backoff_and_recovery(tables: HandshakeTables, care: StoredSourceHealth, clock: ManualClock) -> None:
     for status in ("degraded", "degraded", "backoff"):
         assert care.seconds_until_allowed() == 0
         assert care.record_failure(DOWN) > 0
@@ -74,7 +72,7 @@ def test_it_backs_off_and_comes_back(
     assert {str(each.key.type) for each in tables.patterns("source:shop")} == {"network", "time_based"}
 
 
-def test_its_circuit_opens_and_a_reset_acts_at_once(
+def test_reset_closes_the_circuit_at_once(
     tables: HandshakeTables, care: StoredSourceHealth, clock: ManualClock
 ) -> None:
     while tables.watch("source:shop").health.circuit.state != "open":
@@ -92,7 +90,7 @@ def test_its_circuit_opens_and_a_reset_acts_at_once(
     assert care.seconds_until_allowed() == 0
 
 
-def test_what_people_and_load_say(
+def test_pause_disable_and_load_stop_the_source(
     tables: HandshakeTables, care: StoredSourceHealth, clock: ManualClock
 ) -> None:
     tables.pause_watch("source:shop")
@@ -108,7 +106,7 @@ def test_what_people_and_load_say(
     assert care.seconds_until_allowed() > 0, "severe load pauses priority 5 and lower"
 
 
-def test_priority_outlives_a_restart(tables: HandshakeTables, clock: ManualClock) -> None:
+def test_priority_survives_a_restart(tables: HandshakeTables, clock: ManualClock) -> None:
     for _ in range(2):
         StoredSourceHealth(SHOP, tables, clock, random.Random(1))
         tables.update_watch("source:shop", watch_priority=8)
@@ -138,7 +136,7 @@ class Flaky:
         pass
 
 
-def test_a_reader_in_its_care(tmp_path: Path, tables: HandshakeTables, clock: ManualClock) -> None:
+def test_reader_with_stored_health(tmp_path: Path, tables: HandshakeTables, clock: ManualClock) -> None:
     journal = open_journal(tmp_path)
     journal.add_source(SHOP)
     stop = Event()
