@@ -50,7 +50,7 @@ def test_from_the_journal_to_the_gateway(spark: Any, shop: Shop, tmp_path: Path)
         assert not any(late in c.enter for c in shop.receiver.changes)
         shop.compactor.publish()
         assert shop.receiver.wait_for(lambda: sum(late in c.enter for c in shop.receiver.changes) == 2)
-        assert all(c.again for c in shop.receiver.changes if late in c.enter)
+        assert all(c.is_backfill for c in shop.receiver.changes if late in c.enter)
     finally:
         drain_and_stop(query)
     # Stopped and started again it goes on where it was: nothing twice, nothing missing.

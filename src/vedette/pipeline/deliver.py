@@ -96,7 +96,7 @@ def _changes_by_gateway(batch: pa.RecordBatch) -> dict[int, list[DeliveredChange
                 enter=enter,
                 update=update,
                 leave=leave,
-                again=newer_than >= 0,
+                is_backfill=newer_than >= 0,
                 unfiltered=unfiltered,
             )
         )

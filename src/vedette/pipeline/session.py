@@ -56,8 +56,6 @@ LOCAL_CONF: Mapping[str, str] = {
     "spark.sql.streaming.checkpointFileManagerClass": (
         "org.apache.spark.sql.execution.streaming.checkpointing.FileSystemBasedCheckpointFileManager"
     ),
-    # Each batch is planned separately and has a few rows: compiling generated code takes longer than running it.
-    "spark.sql.codegen.wholeStage": "false",
     "spark.ui.showConsoleProgress": "false",
 }
 NO_UI_CONF: Mapping[str, str] = {

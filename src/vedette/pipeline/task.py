@@ -149,7 +149,7 @@ class Task:
             offset=range_end.offset,
             share=range_end.share,
             shares=range_end.shares,
-            version=range_end.index_version,
+            index_version=range_end.index_version,
         )
         for gateway in self.gateways.live():
             try:

@@ -48,7 +48,7 @@ class StatusFeed:
 
     def remember_delivered(self, offset: int, index_version: int) -> None:
         """Record the end of the last committed batch. Gateways receive it with the next `publish`."""
-        self._delivered = Complete(offset=offset, share=0, shares=1, version=index_version)
+        self._delivered = Complete(offset=offset, share=0, shares=1, index_version=index_version)
 
     def publish(self) -> None:
         """Send changed partition states, with the mode of lagging partitions in place of `live`."""

@@ -53,7 +53,7 @@ class IngestReceiver:
     def unique(self) -> dict[tuple[int, int, int], DeliveredChange]:
         """Changes by (partition, epoch, seq), without backfills for later subscriptions."""
         with self._bell:
-            return {(c.partition, c.epoch, c.seq): c for c in self.changes if not c.again}
+            return {(c.partition, c.epoch, c.seq): c for c in self.changes if not c.is_backfill}
 
     def wait_for(self, condition: Callable[[], bool], seconds: float = 240.0) -> bool:
         """Wait until the condition holds after a delivery. Return False on timeout."""

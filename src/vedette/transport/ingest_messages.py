@@ -1,4 +1,4 @@
-"""Messages between pipeline and gateways: the ingest link, version 1. Needs neither Spark nor numpy.
+"""Messages between pipeline and gateways: the ingest link, version 2. Needs neither Spark nor numpy.
 
 A frame has four bytes of length (big-endian, of what follows), one byte of version, and a MessagePack map whose `type`
 names the record. The pipeline connects; the gateway answers.
@@ -13,8 +13,8 @@ names the record. The pipeline connects; the gateway answers.
                           refused    the link is closed, with the reason
 
 Changes of one partition reach each subscription in seq order. After a failure they may be repeated. Changes marked
-`again`, for subscriptions that were added later, are new to some subscriptions only. A subscription detects duplicates
-by comparing (partition, epoch, seq) with its position in the partition.
+`is_backfill`, for subscriptions that were added later, are new to some subscriptions only. A subscription detects
+duplicates by comparing (partition, epoch, seq) with its position in the partition.
 """
 
 from __future__ import annotations
@@ -44,7 +44,8 @@ __all__ = [
     "encode_frame",
 ]
 
-VERSION = 1
+VERSION = 2
+"""2: explicit names `is_backfill` and `index_version`."""
 MAX_FRAME_BYTES = 64 * 1024 * 1024
 
 
@@ -78,7 +79,7 @@ class DeliveredChange(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=T
     """Ids of subscriptions that match before and after."""
     leave: list[int] = []
     """Ids of subscriptions that matched before and no longer do, because of an update or deletion."""
-    again: bool = False
+    is_backfill: bool = False
     """True for subscriptions added after the change was first delivered. Duplicates are detected per subscription."""
     unfiltered: bool = False
     """True if the index was not reliable: the gateway evaluates its own subscriptions of the collection."""
@@ -106,8 +107,8 @@ class Complete(msgspec.Struct, frozen=True, kw_only=True, tag="complete"):
     offset: int
     share: int
     shares: int
-    version: int
-    """Registry version used; subscriptions of later versions are served by a later batch."""
+    index_version: int
+    """Version of the subscription index; subscriptions of later versions are served by a later batch."""
 
 
 class PartitionStatus(msgspec.Struct, frozen=True, kw_only=True):

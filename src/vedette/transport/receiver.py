@@ -5,7 +5,7 @@ and tasks of a killed driver may go on delivering for a while beside those of th
 
 - A regular change is a duplicate if its (epoch, seq) is not above the last one of its partition. Changes of a partition
   arrive in order, and a repeated batch starts at or before its previous position.
-- A change marked `again` is older than what other subscriptions have received, so it is always passed on. Each
+- A change marked `is_backfill` is older than what other subscriptions have received, so it is always passed on. Each
   subscription knows its own position in the partition and detects duplicates (`CollectionStream.accept`).
 - A window result is a duplicate if its position is not above the last one of its subscription.
 - A partition whose epoch increases has lost its history: its subscribers must resync once.
@@ -109,7 +109,7 @@ class ChangeReceiver:
         position = (change.epoch, change.seq)
         if change.epoch < self._epochs[change.partition]:
             return outputs  # from before the loss; no subscriber needs it
-        if not change.again:
+        if not change.is_backfill:
             if position <= self._last.get(change.partition, (0, 0)):
                 return outputs
             self._last[change.partition] = position
@@ -121,7 +121,7 @@ class ChangeReceiver:
         ]
 
     def _complete(self, frame: Complete) -> list[ReceiverOutput]:
-        batch = (frame.offset, frame.version)
+        batch = (frame.offset, frame.index_version)
         if batch > self._latest_batch:
             self._latest_batch, self._completed_shares, self._is_complete = batch, set(), False
         if batch < self._latest_batch or self._is_complete:

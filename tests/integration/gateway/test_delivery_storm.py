@@ -94,7 +94,9 @@ class SparkDriver:
         """The end of the last batch that is committed, as far as it knows."""
         if self._start is None:
             return None
-        return Complete(offset=self._start["offset"], share=0, shares=1, version=self._start["index_version"])
+        return Complete(
+            offset=self._start["offset"], share=0, shares=1, index_version=self._start["index_version"]
+        )
 
     def step(self) -> bool:
         """Plan a batch, have one frame of it arrive, or commit it; whether there was anything to do."""

@@ -27,7 +27,7 @@ def test_a_gateway_receives_only_changed_statuses():
 def test_a_gateway_receives_the_delivered_offset_also_after_its_restart(tmp_path: Path):
     publisher = PartitionStatusPublisher("s")
     partitions = [Partition(id=1, source="s", number=0, epoch=1, seq=5)]
-    delivered = Complete(offset=7, share=0, shares=1, version=2)
+    delivered = Complete(offset=7, share=0, shares=1, index_version=2)
     expires_ms = int(SystemClock().now().timestamp() * 1000) + 60_000
     gateways = [Gateway(1, "g", str(tmp_path / "in"), expires_ms)]
     publisher.publish(partitions, gateways, delivered)  # the gateway is not reachable yet

@@ -57,7 +57,7 @@ def test_in_the_order_of_the_journal_whatever_the_pace(batches, shares, rng, ret
             ]
             if attempt == (1 if retried else 0):
                 for share, line in enumerate(frames):
-                    line.append(Complete(offset=offset, share=share, shares=shares, version=1))
+                    line.append(Complete(offset=offset, share=share, shares=shares, index_version=1))
             while any(frames):
                 line = rng.choice([line for line in frames if line])
                 for output in desk.receive(line.pop(0)):

@@ -37,7 +37,7 @@ def batches(sizes: list[int], joins: int, boundary: int) -> list[list[list[Deliv
         if number == joins:
             for past in history:
                 if past[0] > boundary:
-                    shares[past[1] % 2].append(change(*past, [NEW], again=True))
+                    shares[past[1] % 2].append(change(*past, [NEW], is_backfill=True))
         for _ in range(size):
             offset += 1
             partition = (offset * 7) % 4
@@ -69,10 +69,10 @@ def test_batches_that_come_again(
             for share, upto in ((0, first), (1, second)):
                 told += desk.receive(Deliver(number=1, changes=shares[share][:upto]))
             if completed and first >= len(shares[0]):
-                told += desk.receive(Complete(offset=offset, share=0, shares=2, version=number))
+                told += desk.receive(Complete(offset=offset, share=0, shares=2, index_version=number))
         for share in (0, 1):
             told += desk.receive(Deliver(number=1, changes=shares[share]))
-            told += desk.receive(Complete(offset=offset, share=share, shares=2, version=number))
+            told += desk.receive(Complete(offset=offset, share=share, shares=2, index_version=number))
     heard: dict[int, list[tuple[int, int]]] = {OLD: [], NEW: []}
     for output in told:
         if isinstance(output, MatchedChange):
@@ -82,7 +82,7 @@ def test_batches_that_come_again(
                 if place[1] > max(past, default=0):  # the rule of CollectionStream.hears
                     heard[number].append(place)
                 else:
-                    assert output.change.again, "a plain change is handed on once"
+                    assert output.change.is_backfill, "a plain change is handed on once"
     total = sum(sizes)
     assert len(heard[OLD]) == len(set(heard[OLD])) == total
     expected = max(0, total - boundary) if joins < len(sizes) else 0

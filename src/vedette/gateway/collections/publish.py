@@ -142,7 +142,7 @@ class CollectionPublisher:
                     self._resync(self._streams_of_partition(partition), "generation")
                 case BatchCompleted():
                     assert isinstance(frame, Complete)
-                    self._complete(output.offset, frame.version)
+                    self._complete(output.offset, frame.index_version)
                 case PartitionStatus():
                     self._status(output)
         return self._take_outcomes()

@@ -80,7 +80,7 @@ def with_server(tmp_path: Path, body: Callable[[EngineQueue, Path], Any]) -> Non
 
 HELLO = encode_frame(Hello(secret=SECRET, sender="test"))
 DELIVER = encode_frame(Deliver(number=1, changes=[]))
-COMPLETE = Complete(offset=1, share=0, shares=1, version=1)
+COMPLETE = Complete(offset=1, share=0, shares=1, index_version=1)
 
 
 def test_a_delivery_is_accepted_when_it_is_taken_and_not_before(tmp_path: Path):

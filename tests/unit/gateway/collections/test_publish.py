@@ -57,13 +57,13 @@ def test_a_batch_that_completed_before_the_registration_counts(
     publisher = CollectionPublisher()
     publisher.registration_started()
     assert publisher.receive(Deliver(number=1, changes=[change(8), change(9)])) == []
-    assert publisher.receive(Complete(offset=9, share=0, shares=1, version=4)) == []
+    assert publisher.receive(Complete(offset=9, share=0, shares=1, index_version=4)) == []
     publisher.add(stream, {})
     early = published(publisher.publish_early(stream))
     publisher.registration_finished()
     assert early == ([8, 9] if live or not causal else [])
     assert (stream.state is StreamState.LIVE) is live
-    late = published(publisher.receive(Complete(offset=9, share=0, shares=1, version=5)))
+    late = published(publisher.receive(Complete(offset=9, share=0, shares=1, index_version=5)))
     assert early + late == [8, 9]
     assert stream.state is StreamState.LIVE
 
@@ -73,7 +73,7 @@ def test_an_early_window_result_is_published_once() -> None:
     publisher = CollectionPublisher()
     result = WindowResult(subscription=7, position=1, payload=b"")
     publisher.registration_started()
-    publisher.receive(Complete(offset=9, share=0, shares=1, version=4))
+    publisher.receive(Complete(offset=9, share=0, shares=1, index_version=4))
     publisher.receive(Deliver(number=1, windows=[result]))
     publisher.add(stream, {})
     assert published(publisher.publish_early(stream)) == [101]
@@ -86,7 +86,7 @@ def test_a_stream_gets_no_event_after_a_change_that_could_not_be_published(causa
     publisher = CollectionPublisher()
     publisher.add(stream, {})
     outcomes = publisher.receive(Deliver(number=1, changes=[change(12), change(13), change(14)]))
-    outcomes += publisher.receive(Complete(offset=14, share=0, shares=1, version=4))
+    outcomes += publisher.receive(Complete(offset=14, share=0, shares=1, index_version=4))
     assert published(outcomes) == [12]
     assert [each for each in outcomes if isinstance(each, ResyncStreams)] == [ResyncStreams((stream,), "gap")]
     assert not publisher.streams_by_subscription_id
