@@ -92,7 +92,9 @@ class GatewayHost(EmbeddedHost):
         return home
 
     async def _listen(self, home: Vedette) -> GatewayService:
-        service = GatewayService(home, directory=self._directory, authority=_ByName(), clock=SystemClock())
+        service = GatewayService(
+            home, directory=self._directory, authenticator=_ByName(), clock=SystemClock()
+        )
         broker = service.engine.broker
         handle = broker.handle_event
 

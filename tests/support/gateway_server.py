@@ -8,8 +8,8 @@ from pathlib import Path
 from threading import Event, Thread
 from typing import Any
 
-from vedette.console.app import HttpServer, make_app
-from vedette.console.http_server import MAX_CONNECTIONS
+from vedette.console.app import make_app
+from vedette.console.http_server import MAX_CONNECTIONS, HttpServer
 from vedette.console.metrics import service_metrics
 from vedette.console.page import ServerInfo
 from vedette.engine.data_directory import Vedette, open_vedette

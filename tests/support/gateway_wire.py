@@ -11,7 +11,7 @@ from vedette.engine.data_directory import Vedette, open_vedette
 from vedette.gateway.broker import window_file
 from vedette.gateway.broker.broker import Broker
 from vedette.gateway.limits import GatewayLimits
-from vedette.gateway.server.auth import Authority, LoopbackAuthenticator
+from vedette.gateway.server.auth import Authenticator, LoopbackAuthenticator
 from vedette.gateway.server.connection import Connection
 from vedette.gateway.server.outbound import FrameBatch, OutboundFrame
 from vedette.gateway.server.router import ConnectionRouter
@@ -60,14 +60,14 @@ class Wire:
         location: str = ":memory:",
         *,
         limits: GatewayLimits | None = None,
-        authority: Authority | None = None,
+        authenticator: Authenticator | None = None,
         settings: dict[str, Any] | None = None,
         clock: ManualClock | None = None,
         home: Vedette | None = None,
     ) -> None:
         self.clock = clock or ManualClock()
         self.limits = limits or GatewayLimits()
-        self.authority = authority or LoopbackAuthenticator()
+        self.authenticator = authenticator or LoopbackAuthenticator()
         self.home = home or open_vedette(
             location, clock=self.clock, environment={}, manage_gc=False, **(settings or {})
         )
@@ -87,7 +87,9 @@ class Wire:
             self._requests.append((port, decode_batch(encode_batch([record])[4:], from_gateway=True)[0]))
             return True
 
-        board = ConnectionRouter(limits=self.limits, authority=self.authority, clock=self.clock, submit=ask)
+        board = ConnectionRouter(
+            limits=self.limits, authenticator=self.authenticator, clock=self.clock, submit=ask
+        )
         port = LocalPort(board)
         self.boards.append(board)
         return board

@@ -1,4 +1,4 @@
-"""HTTP connections with time limits for request heads and for reading responses, and a connection limit.
+"""Serves the HTTP API with uvicorn, with limits on connections, on the time of request heads, and on stalled readers.
 
 uvicorn sets no limit on the time a client takes to send a request head. Clients that open sockets and send nothing, or
 one byte a minute, could otherwise exhaust the file descriptors of the engine process.
@@ -7,11 +7,16 @@ one byte a minute, could otherwise exhaust the file descriptors of the engine pr
 from __future__ import annotations
 
 import asyncio
+import socket
+import ssl
+from contextlib import contextmanager
 from typing import Any
 
+import uvicorn
+from starlette.applications import Starlette
 from uvicorn.protocols.http.h11_impl import H11Protocol, RequestResponseCycle
 
-__all__ = ["HEAD_SECONDS", "MAX_CONNECTIONS", "TimeLimitedH11Protocol"]
+__all__ = ["HEAD_SECONDS", "MAX_CONNECTIONS", "HttpServer", "TimeLimitedH11Protocol"]
 
 MAX_CONNECTIONS = 1_024
 HEAD_SECONDS = 10.0
@@ -82,3 +87,46 @@ class TimeLimitedH11Protocol(H11Protocol):
         if self._head_timer is not None:
             self._head_timer.cancel()
             self._head_timer = None
+
+
+class _Uvicorn(uvicorn.Server):
+    """Leaves signal handling to the process."""
+
+    @contextmanager
+    def capture_signals(self) -> Any:
+        yield
+
+
+class HttpServer:
+    """Serves the app on a socket of the running event loop."""
+
+    def __init__(self, app: Starlette, *, tls: ssl.SSLContext | None = None) -> None:
+        self._app = app
+        self._tls = tls
+        self._server: _Uvicorn | None = None
+        self._task: asyncio.Task[None] | None = None
+
+    async def start(self, host: str, port: int) -> int:
+        config = uvicorn.Config(
+            self._app,
+            http=TimeLimitedH11Protocol,
+            log_level="warning",
+            access_log=False,
+            lifespan="off",
+            server_header=False,
+            ws="none",
+            timeout_graceful_shutdown=1,
+        )
+        config.load()
+        config.ssl = self._tls
+        family = socket.AF_INET6 if ":" in host else socket.AF_INET
+        listening = socket.create_server((host, port), family=family, backlog=1024)
+        self._server = _Uvicorn(config)
+        self._task = asyncio.get_running_loop().create_task(self._server.serve(sockets=[listening]))
+        return int(listening.getsockname()[1])
+
+    async def stop(self) -> None:
+        if self._server is not None and self._task is not None:
+            self._server.should_exit = True
+            self._server.force_exit = True
+            await asyncio.gather(self._task, return_exceptions=True)

@@ -38,7 +38,7 @@ class GatewayLimits:
     """Bytes of the unanswered requests of all connections of a gateway."""
     auth_seconds: float = 10.0
     heartbeat_seconds: float = 30.0
-    stuck_seconds: float = 30.0
+    stalled_seconds: float = 30.0
     """Time without progress after which a client that does not read is disconnected."""
     outbox_high_bytes: int = 1_048_576
     outbox_low_bytes: int = 262_144

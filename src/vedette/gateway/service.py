@@ -20,7 +20,12 @@ from vedette.gateway.broker.ports import LoopPort, WorkerLinks
 from vedette.gateway.collections.ingest_server import IngestServer
 from vedette.gateway.collections.registry_thread import RegistryThread
 from vedette.gateway.limits import GatewayLimits
-from vedette.gateway.server.auth import Authority, JwtAuthenticator, SecretAuthenticator, make_authenticator
+from vedette.gateway.server.auth import (
+    Authenticator,
+    JwtAuthenticator,
+    SecretAuthenticator,
+    make_authenticator,
+)
 from vedette.gateway.server.jwk_set import refresh_periodically
 from vedette.gateway.server.listener import GatewayServer
 from vedette.gateway.server.router import ConnectionRouter
@@ -82,7 +87,7 @@ class GatewayService:
         catalog: Vedette,
         *,
         directory: Path | None = None,
-        authority: Authority | None = None,
+        authenticator: Authenticator | None = None,
         limits: GatewayLimits | None = None,
         clock: Clock | None = None,
     ) -> None:
@@ -90,7 +95,7 @@ class GatewayService:
         self.directory = directory
         self.clock = clock or catalog.clock
         self.limits = limits or GatewayLimits.from_settings(catalog.settings)
-        self.authority = authority or make_authenticator(catalog.settings, self.clock)
+        self.authenticator = authenticator or make_authenticator(catalog.settings, self.clock)
         self.secret = load_or_create_secret(directory)
         signer = TokenSigner(self.secret)
         windows = directory / window_file.FILE if directory is not None else None
@@ -101,7 +106,7 @@ class GatewayService:
         )
         self.port = LoopPort(asyncio.get_running_loop())
         self.router = ConnectionRouter(
-            limits=self.limits, authority=self.authority, clock=self.clock, submit=self._submit
+            limits=self.limits, authenticator=self.authenticator, clock=self.clock, submit=self._submit
         )
         self.port.deliver = self.router.deliver
         self.server = GatewayServer(
@@ -114,7 +119,7 @@ class GatewayService:
         self._local_port = LoopPort(asyncio.get_running_loop())
         self.local_router = ConnectionRouter(
             limits=self.limits,
-            authority=SecretAuthenticator(self.secret),
+            authenticator=SecretAuthenticator(self.secret),
             clock=self.clock,
             submit=self._submit_local,
         )
@@ -175,8 +180,8 @@ class GatewayService:
         return await self.listen(host, port)
 
     async def listen(self, host: str, port: int) -> int:
-        if isinstance(self.authority, JwtAuthenticator):
-            self._key_refresh = asyncio.create_task(refresh_periodically(self.authority.keys))
+        if isinstance(self.authenticator, JwtAuthenticator):
+            self._key_refresh = asyncio.create_task(refresh_periodically(self.authenticator.keys))
         await asyncio.to_thread(self.engine.ready.wait)
         return await self.server.start(host, port)
 

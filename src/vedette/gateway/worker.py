@@ -17,7 +17,7 @@ import msgspec
 
 from vedette.clock import Clock
 from vedette.gateway.limits import GatewayLimits
-from vedette.gateway.server.auth import Authority
+from vedette.gateway.server.auth import Authenticator
 from vedette.gateway.server.listener import GatewayServer
 from vedette.gateway.server.router import ConnectionRouter
 from vedette.gateway.wire import broker_link as link
@@ -86,7 +86,7 @@ class GatewayWorker:
         *,
         socket: Path,
         secret: bytes,
-        authority: Authority,
+        authenticator: Authenticator,
         limits: GatewayLimits,
         clock: Clock,
         name: str = "worker",
@@ -102,7 +102,9 @@ class GatewayWorker:
         self._link_task: asyncio.Task[None] | None = None
         self._report_task: asyncio.Task[None] | None = None
         self.linked = asyncio.Event()
-        self.router = ConnectionRouter(limits=limits, authority=authority, clock=clock, submit=self._submit)
+        self.router = ConnectionRouter(
+            limits=limits, authenticator=authenticator, clock=clock, submit=self._submit
+        )
         self.server = GatewayServer(self.router, clock=clock, allowed_origins=allowed_origins, tls=tls)
         self.server.sockets.engine_unreachable = True
 

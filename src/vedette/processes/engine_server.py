@@ -9,8 +9,8 @@ from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
-from vedette.console.app import HttpServer, make_app
-from vedette.console.http_server import MAX_CONNECTIONS
+from vedette.console.app import make_app
+from vedette.console.http_server import MAX_CONNECTIONS, HttpServer
 from vedette.console.metrics import service_metrics
 from vedette.console.page import ServerInfo
 from vedette.engine.data_directory import Vedette

@@ -54,14 +54,14 @@ def find_engine_socket(directory: Path) -> Path:
 async def run_gateway_worker(directory: Path, host: str, port: int, role: str) -> None:
     """Serve clients until a stop request. `role` distinguishes the workers of one port."""
     settings, clock = load_settings(directory, os.environ), SystemClock()
-    authority, limits = make_authenticator(settings, clock), GatewayLimits.from_settings(settings)
+    authenticator, limits = make_authenticator(settings, clock), GatewayLimits.from_settings(settings)
     stop, loop = asyncio.Event(), asyncio.get_running_loop()
     log_loop_exceptions(loop)
     stop_on_signals(loop, stop)
     worker = GatewayWorker(
         socket=find_engine_socket(directory),
         secret=load_or_create_secret(directory),
-        authority=authority,
+        authenticator=authenticator,
         limits=limits,
         clock=clock,
         name=f"{role}:{port}",
@@ -69,8 +69,8 @@ async def run_gateway_worker(directory: Path, host: str, port: int, role: str) -
         tls=make_tls_context(settings, max_sockets(limits.max_connections)),
     )
     key_refresh = None
-    if isinstance(authority, JwtAuthenticator):
-        key_refresh = asyncio.create_task(refresh_periodically(authority.keys))
+    if isinstance(authenticator, JwtAuthenticator):
+        key_refresh = asyncio.create_task(refresh_periodically(authenticator.keys))
     with explain_bind_errors(host, port, "--port"):
         await worker.start(host, port)
     pid_file = _pid_file(directory, port, role)

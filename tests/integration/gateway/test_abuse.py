@@ -348,7 +348,7 @@ def test_tokens_that_last_keep_nobody_who_has_gone():
     """Each shows a token for a year, some show it again and again, and all go away."""
 
     async def scenario() -> int:
-        router: Any = SimpleNamespace(limits=GatewayLimits(), authority=None)
+        router: Any = SimpleNamespace(limits=GatewayLimits(), authenticator=None)
         sockets = SocketSet(router, clock=ManualClock(), allowed_origins=(), uses_tls=False)
         kept = WebSocketConnection(sockets)
         for n in range(5_000):
@@ -551,24 +551,24 @@ def test_wishes_of_watches_that_end_by_themselves_do_not_pile_up():
 @pytest.mark.parametrize("part", [0, 1])
 def test_a_token_whose_parts_are_nested_without_end_is_refused(part: int):
     keys = JwkSet(lambda: {"keys": [{"kty": "oct", "k": "A" * 43}]}, ManualClock())
-    authority = JwtAuthenticator(keys, ManualClock())
+    authenticator = JwtAuthenticator(keys, ManualClock())
     nested = urlsafe_b64encode(b'{"a":' + b"[" * 8_000).rstrip(b"=").decode()
     parts = jwt.encode({"exp": 1}, b"\0" * 32, "HS256").split(".")
     parts[part] = nested
     signature = hmac.digest(b"\0" * 32, ".".join(parts[:2]).encode(), "sha256")
     parts[2] = urlsafe_b64encode(signature).rstrip(b"=").decode()
     with pytest.raises(AuthError, match="invalid token"):
-        authority.authenticate(".".join(parts), "shop")
+        authenticator.authenticate(".".join(parts), "shop")
 
 
 def test_claims_that_a_link_cannot_carry_are_refused():
     clock = ManualClock()
     keys = JwkSet(lambda: {"keys": [{"kty": "oct", "k": "A" * 43}]}, clock)
     claims = {"exp": clock.now().timestamp() + 60, "tenant": "shop", "admin": True}
-    authority = JwtAuthenticator(keys, clock)
-    assert authority.authenticate(jwt.encode(claims, b"\0" * 32, "HS256"), "shop").is_system
+    authenticator = JwtAuthenticator(keys, clock)
+    assert authenticator.authenticate(jwt.encode(claims, b"\0" * 32, "HS256"), "shop").is_system
     with pytest.raises(AuthError, match="invalid token"):
-        authority.authenticate(jwt.encode(claims | {"n": 2**64}, b"\0" * 32, "HS256"), "shop")
+        authenticator.authenticate(jwt.encode(claims | {"n": 2**64}, b"\0" * 32, "HS256"), "shop")
 
 
 # --- HTTP -----------------------------------------------------------------------------------------------------------

@@ -264,12 +264,12 @@ def over_http(line: socket.socket) -> None:
 def test_a_client_that_takes_slowly_is_not_cut_off(
     tmp_path: Path, ask: Callable[[socket.socket], None], monkeypatch: pytest.MonkeyPatch
 ):
-    """`stuck_seconds` is how long a client may take nothing, not how long it may take for everything.
+    """`stalled_seconds` is how long a client may take nothing, not how long it may take for everything.
 
     The server runs on the real clock. The bound is long enough for a busy machine, and reading takes longer.
     """
-    limits = GatewayLimits(outbox_high_bytes=65_536, outbox_low_bytes=16_384, stuck_seconds=4.0)
-    monkeypatch.setattr(timely, "STALL_SECONDS", limits.stuck_seconds)
+    limits = GatewayLimits(outbox_high_bytes=65_536, outbox_low_bytes=16_384, stalled_seconds=4.0)
+    monkeypatch.setattr(timely, "STALL_SECONDS", limits.stalled_seconds)
     with Serving(tmp_path / "data", limits=limits) as server, socket.socket() as line:
         server.home.define(ONTOLOGY)
         with server.home.session() as session:
@@ -285,4 +285,4 @@ def test_a_client_that_takes_slowly_is_not_cut_off(
             assert data, f"cut off after {taken} bytes"
             taken += len(data)
             time.sleep(0.06)  # a slow line is the subject here
-        assert time.monotonic() - begin > limits.stuck_seconds
+        assert time.monotonic() - begin > limits.stalled_seconds

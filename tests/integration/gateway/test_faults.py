@@ -119,7 +119,7 @@ async def worker_of(server: Serving, socket: Path) -> AsyncIterator[tuple[Gatewa
     worker = GatewayWorker(
         socket=socket,
         secret=server.service.secret,
-        authority=LoopbackAuthenticator(),
+        authenticator=LoopbackAuthenticator(),
         limits=GatewayLimits(),
         clock=SystemClock(),
     )
@@ -228,7 +228,7 @@ def test_a_worker_with_the_wrong_secret_says_so(tmp_path: Path):
         worker = GatewayWorker(
             socket=socket,
             secret=b"x" * 32,
-            authority=LoopbackAuthenticator(),
+            authenticator=LoopbackAuthenticator(),
             limits=GatewayLimits(),
             clock=SystemClock(),
         )

@@ -75,7 +75,7 @@ class Board:
     """Takes messages."""
 
     full = False
-    authority = None
+    authenticator = None
 
     def __init__(self) -> None:
         self.write_batcher = WriteBatcher()

@@ -165,8 +165,8 @@ def test_a_new_key_is_known_soon_and_inventing_names_asks_seldom(provider: Provi
     clock.advance(10**9)  # the tokens below are for now
     fresh = key_pairs()["EdDSA"]
     keys = keys_of(provider, clock)
-    authority = JwtAuthenticator(keys, clock)
-    wire = Wire(authority=authority, clock=clock)
+    authenticator = JwtAuthenticator(keys, clock)
+    wire = Wire(authenticator=authenticator, clock=clock)
     signed = jwt.encode(
         {"tenant": "shop", "admin": True, "exp": 2**33}, fresh[0], "EdDSA", headers={"kid": "new"}
     )
@@ -177,7 +177,7 @@ def test_a_new_key_is_known_soon_and_inventing_names_asks_seldom(provider: Provi
         return {"type": answer["type"], **answer["payload"]}
 
     async def read_again() -> None:
-        reading = asyncio.create_task(refresh_periodically(authority.keys, every_seconds=0.001))
+        reading = asyncio.create_task(refresh_periodically(authenticator.keys, every_seconds=0.001))
         asked = provider.asked
         while provider.asked == asked:  # noqa: ASYNC110 - another thread asks
             await asyncio.sleep(0.001)

@@ -130,7 +130,7 @@ async def through_a_worker(server: Serving, path: Path) -> str:
     worker = GatewayWorker(
         socket=path,
         secret=server.service.secret,
-        authority=LoopbackAuthenticator(),
+        authenticator=LoopbackAuthenticator(),
         limits=GatewayLimits(),
         clock=SystemClock(),
         name="worker-0",

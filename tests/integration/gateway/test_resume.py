@@ -336,7 +336,7 @@ def test_of_another_database_there_is_no_such_token():
 
 
 class ByName:
-    """An authority for tests: the token is the actor."""
+    """An authenticator for tests: the token is the actor."""
 
     def authenticate(self, token: str, database: str | None) -> Grant:
         if not database or not token:
@@ -346,7 +346,7 @@ class ByName:
 
 
 def test_who_is_gone_does_nothing_more_on_a_connection_that_is_open():
-    wire = Wire(authority=ByName())
+    wire = Wire(authenticator=ByName())
     admin = wire.client(token="admin")
     admin.define("node Person { name: String } node Task { n: Int = 0 }")
     admin.execute('SPAWN p: Person { name = "ada" }')
@@ -367,7 +367,7 @@ def test_who_is_gone_does_nothing_more_on_a_connection_that_is_open():
 
 def test_resuming_asks_for_the_right_again():
     """Another actor with the token, and the same actor who may no longer: neither is let in."""
-    wire = Wire(authority=ByName())
+    wire = Wire(authenticator=ByName())
     admin = wire.client(token="admin")
     admin.define(
         ONTOLOGY
@@ -451,7 +451,7 @@ class Badges:
 @pytest.fixture
 def badged() -> Iterator[Wire]:
     badges = Badges()
-    wire = Wire(authority=badges)
+    wire = Wire(authenticator=badges)
     admin = wire.client()
     admin.define("node User { name: String } node Task { n: Int = 0 }")
     badges.actor = admin.execute('SPAWN u: User { name = "Ann" } RETURNING id')["rows"][0][0]

@@ -204,7 +204,7 @@ def test_one_stuck_client_costs_the_others_nothing(tmp_path: Path):
 
 
 def test_a_client_that_never_takes_anything_is_cut_off(tmp_path: Path):
-    limits = GatewayLimits(outbox_high_bytes=4096, outbox_low_bytes=1024, stuck_seconds=0.2)
+    limits = GatewayLimits(outbox_high_bytes=4096, outbox_low_bytes=1024, stalled_seconds=0.2)
     with ExitStack() as stack:
         server = stack.enter_context(Serving(tmp_path / "data", limits=limits))
         writer = stack.enter_context(join(server))

@@ -22,7 +22,7 @@ from vedette.settings import Settings
 
 __all__ = [
     "AuthError",
-    "Authority",
+    "Authenticator",
     "Grant",
     "JwtAuthenticator",
     "LoopbackAuthenticator",
@@ -56,7 +56,7 @@ class Grant:
         return (self.tenant, self.actor, self.is_system) == (other.tenant, other.actor, other.is_system)
 
 
-class Authority(Protocol):
+class Authenticator(Protocol):
     """Verifies a token for a database."""
 
     def authenticate(self, token: str, database: str | None) -> Grant:
@@ -159,7 +159,7 @@ def _invalid_token() -> AuthError:
     return AuthError("unauthorized", "invalid token")
 
 
-def make_authenticator(settings: Settings, clock: Clock) -> Authority:
+def make_authenticator(settings: Settings, clock: Clock) -> Authenticator:
     """Return the authenticator that the settings configure. Keys are read now, so that a mistake shows at startup."""
     if not settings.auth_keys:
         return LoopbackAuthenticator()

@@ -25,7 +25,7 @@ from typing import Any, NamedTuple, Protocol, cast
 import msgspec
 
 from vedette.gateway.limits import GatewayLimits
-from vedette.gateway.server.auth import AuthError, Authority, Grant
+from vedette.gateway.server.auth import Authenticator, AuthError, Grant
 from vedette.gateway.server.backpressure import RequestBudget
 from vedette.gateway.server.outbound import FrameBatch, OutboundFrame
 from vedette.gateway.server.subscription import HoldReason, Subscription
@@ -74,7 +74,7 @@ class Connection:
     """One client connection."""
 
     __slots__ = (
-        "_authority",
+        "_authenticator",
         "_counters",
         "_deferred",
         "_limits",
@@ -86,8 +86,8 @@ class Connection:
         "_size",
         "_submit",
         "checksum",
+        "connection_id",
         "grant",
-        "number",
         "outbox_full",
         "sink",
         "state",
@@ -97,17 +97,17 @@ class Connection:
 
     def __init__(
         self,
-        number: int,
+        connection_id: int,
         sink: Sink,
         *,
-        authority: Authority,
+        authenticator: Authenticator,
         limits: GatewayLimits,
         submit: Callable[[Any], bool],
         now: Callable[[], datetime],
         request_budget: RequestBudget,
         counters: Counters,
     ) -> None:
-        self.number = number
+        self.connection_id = connection_id
         self.sink = sink
         self.state = State.NEW
         self.grant: Grant | None = None
@@ -116,7 +116,7 @@ class Connection:
         self.outbox_full = False
         """True if the outbox is above its high mark."""
         self.subscriptions: dict[str, Subscription] = {}
-        self._authority = authority
+        self._authenticator = authenticator
         self._limits = limits
         self._submit = submit
         self._now = now
@@ -171,7 +171,7 @@ class Connection:
     def _authenticate(self, msg: Message) -> None:
         payload: messages.Auth = msg.payload
         try:
-            grant = self._authority.authenticate(payload.token, payload.database or payload.tenant)
+            grant = self._authenticator.authenticate(payload.token, payload.database or payload.tenant)
         except AuthError as error:
             self.send_error(error.code, error.text, msg.id, retryable=error.code == "busy")
             return
@@ -181,7 +181,7 @@ class Connection:
         self.grant, self.version, self.checksum = grant, payload.version, payload.checksum
         self.state = State.OPENING
         opening = link.OpenConnection(
-            conn=self.number,
+            conn=self.connection_id,
             id=msg.id,
             tenant=grant.tenant,
             actor=grant.actor,
@@ -204,7 +204,7 @@ class Connection:
             )
             return
         if grant.claims != self.grant.claims:
-            self._submit(link.UpdateClaims(conn=self.number, claims=dict(grant.claims)))
+            self._submit(link.UpdateClaims(conn=self.connection_id, claims=dict(grant.claims)))
         self.grant = grant
         self._acknowledge_auth(id)
 
@@ -276,7 +276,7 @@ class Connection:
         self._pending_bytes = 0
 
     def _execute(self, msg: Message) -> None:
-        self._request(validation.execute_request(self.number, msg), msg.id)
+        self._request(validation.execute_request(self.connection_id, msg), msg.id)
 
     def _define(self, msg: Message) -> None:
         assert self.grant is not None
@@ -284,7 +284,8 @@ class Connection:
             self.send_error("forbidden", "define requires an administrator", msg.id)
             return
         self._request(
-            link.ExecuteRequest(conn=self.number, id=msg.id, kind="define", text=msg.payload.ontology), msg.id
+            link.ExecuteRequest(conn=self.connection_id, id=msg.id, kind="define", text=msg.payload.ontology),
+            msg.id,
         )
 
     def _subscribe(self, msg: Message) -> None:
@@ -295,7 +296,9 @@ class Connection:
             self._send_quota_error(msg.id, limit)
             return
         fields = msgspec.to_builtins(payload)
-        if self._request(link.SubscribeRequest(conn=self.number, sub_id=msg.id, payload=fields), msg.id):
+        if self._request(
+            link.SubscribeRequest(conn=self.connection_id, sub_id=msg.id, payload=fields), msg.id
+        ):
             self._set_options(
                 msg.id, SubscribeOptions(payload.priority == "low", payload.max_unacked, ignored)
             )
@@ -311,9 +314,8 @@ class Connection:
         if options == _DEFAULT_OPTIONS:
             return
         known = self._options or {}
-        if (
-            len(known) >= self._limits.max_subscriptions_per_connection
-        ):  # drop the options of watches that ended on the server side
+        if len(known) >= self._limits.max_subscriptions_per_connection:
+            # Drop the options of watches that ended on the server side.
             known = {name: each for name, each in known.items() if name in self.subscriptions}
         self._options = known | {sub_id: options}
 
@@ -323,10 +325,12 @@ class Connection:
 
     def _unsubscribe(self, msg: Message) -> None:
         self._remove_options(msg.payload.id)
-        self._request(link.UnsubscribeRequest(conn=self.number, id=msg.id, sub_id=msg.payload.id), msg.id)
+        self._request(
+            link.UnsubscribeRequest(conn=self.connection_id, id=msg.id, sub_id=msg.payload.id), msg.id
+        )
 
     def _resume(self, msg: Message) -> None:
-        self._request(validation.resume_request(self.number, msg), msg.id)
+        self._request(validation.resume_request(self.connection_id, msg), msg.id)
 
     def _ack(self, msg: Message) -> None:
         payload: messages.Ack = msg.payload
@@ -343,10 +347,10 @@ class Connection:
         for sub in (named,) if payload.subId is not None else tuple(self.subscriptions.values()):
             if sub is not None and sub.on_ack(payload.seq):
                 self.request_replay(sub)
-        self._submit(link.AckEvents(conn=self.number, sub_id=payload.subId, seq=payload.seq))
+        self._submit(link.AckEvents(conn=self.connection_id, sub_id=payload.subId, seq=payload.seq))
 
     def _settle(self, msg: Message) -> None:
-        self._request(validation.settle_request(self.number, msg), msg.id)
+        self._request(validation.settle_request(self.connection_id, msg), msg.id)
 
     def _manage(self, msg: Message) -> None:
         payload: messages.Manage = msg.payload
@@ -365,14 +369,14 @@ class Connection:
             return
         if payload.operation == "cancel":
             self._remove_options(sub.id)
-        self._request(validation.manage_request(self.number, msg), msg.id)
+        self._request(validation.manage_request(self.connection_id, msg), msg.id)
 
     def request_replay(self, sub: Subscription) -> None:
         """Request the events that a lagging subscription missed. If the request is rejected, the subscription must
         resync.
         """
         self._counters.replays += 1
-        if not self._submit(link.ReplayRequest(conn=self.number, sub_id=sub.id, seq=sub.seq)):
+        if not self._submit(link.ReplayRequest(conn=self.connection_id, sub_id=sub.id, seq=sub.seq)):
             self.require_resync(sub, "overflow")
 
     # --- outbound -----------------------------------------------------------------------------------------------
@@ -425,14 +429,14 @@ class Connection:
             credit_based=record.credit_based,
         )
         self.subscriptions[record.sub_id] = sub
-        for number, data in enumerate(record.messages):
-            self.send(add_ignored_fields(data, options.ignored) if options.ignored and number == 0 else data)
+        for index, data in enumerate(record.messages):
+            self.send(add_ignored_fields(data, options.ignored) if options.ignored and index == 0 else data)
         return sub
 
-    def recipient_json(self, subs: tuple[str, ...]) -> bytes:
+    def recipient_json(self, sub_ids: tuple[str, ...]) -> bytes:
         """Return the JSON that names the receivers of an event. Clients before version 1 know only `subId`."""
-        first = messages.encode(subs[0])
-        return first if self.version < 1 else first + b',"subIds":' + messages.encode(subs)
+        first = messages.encode(sub_ids[0])
+        return first if self.version < 1 else first + b',"subIds":' + messages.encode(sub_ids)
 
     def require_resync(self, sub: Subscription, reason: str) -> None:
         """Send the client one resync-required status for the subscription."""

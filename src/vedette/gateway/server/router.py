@@ -13,7 +13,7 @@ from typing import Any
 
 from vedette.clock import Clock
 from vedette.gateway.limits import GatewayLimits
-from vedette.gateway.server.auth import Authority
+from vedette.gateway.server.auth import Authenticator
 from vedette.gateway.server.backpressure import Load, LoadMonitor, RequestBudget
 from vedette.gateway.server.connection import Connection, Sink
 from vedette.gateway.server.outbound import FrameBatch, OutboundFrame, WriteBatcher
@@ -50,10 +50,15 @@ class _Receivers:
 
 class ConnectionRouter:
     def __init__(
-        self, *, limits: GatewayLimits, authority: Authority, clock: Clock, submit: Callable[[Any], bool]
+        self,
+        *,
+        limits: GatewayLimits,
+        authenticator: Authenticator,
+        clock: Clock,
+        submit: Callable[[Any], bool],
     ) -> None:
         self.limits = limits
-        self.authority = authority
+        self.authenticator = authenticator
         self.connections: dict[int, Connection] = {}
         self.subscriptions = 0
         self.request_budget = RequestBudget(limits.gateway_pending_bytes)
@@ -65,7 +70,7 @@ class ConnectionRouter:
         self.now = clock.now
         self._monotonic = clock.monotonic
         self._submit = submit
-        self._last_number = 0
+        self._last_connection_id = 0
         self._receivers: dict[int, _Receivers] = {}
         self._unrecorded_latencies: list[tuple[LatencyHistogram, float, int]] = []
         """Events of a batched write, not yet written: histogram, commit time, number of receivers."""
@@ -77,19 +82,19 @@ class ConnectionRouter:
         return len(self.connections) >= self.limits.max_connections
 
     def connect(self, sink: Sink) -> Connection:
-        self._last_number += 1
-        number = self._last_number
+        self._last_connection_id += 1
+        connection_id = self._last_connection_id
         connection = Connection(
-            number,
+            connection_id,
             sink,
-            authority=self.authority,
+            authenticator=self.authenticator,
             limits=self.limits,
             submit=self._submit_checked,
             now=self.now,
             request_budget=self.request_budget,
             counters=self.counters,
         )
-        self.connections[number] = connection
+        self.connections[connection_id] = connection
         return connection
 
     def _submit_checked(self, record: Any) -> bool:
@@ -101,14 +106,16 @@ class ConnectionRouter:
 
     def disconnect(self, connection: Connection, *, clean: bool, may_resume: bool | None = None) -> None:
         """Remove a connection. `may_resume`: the client may resume; default: if the close was not clean. Idempotent."""
-        if self.connections.pop(connection.number, None) is None:
+        if self.connections.pop(connection.connection_id, None) is None:
             return
         for sub in list(connection.subscriptions.values()):
             self._remove_receiver(connection, sub)
         connection.subscriptions.clear()
         if connection.grant is not None:
             resumable = not clean if may_resume is None else may_resume
-            self._submit(link.CloseConnection(conn=connection.number, clean=clean, may_resume=resumable))
+            self._submit(
+                link.CloseConnection(conn=connection.connection_id, clean=clean, may_resume=resumable)
+            )
         connection.on_disconnect()
 
     # --- broker records -----------------------------------------------------------------------------------------
@@ -121,10 +128,10 @@ class ConnectionRouter:
             return
         with self.write_batcher:
             self._deliver_runs(runs)
-        untimed, self._unrecorded_latencies = self._unrecorded_latencies, []
+        written, self._unrecorded_latencies = self._unrecorded_latencies, []
         now = self._monotonic()
-        for delays, at, times in untimed:
-            delays.add(max(0.0, now - at), times)
+        for latency, committed_at, receivers in written:
+            latency.add(max(0.0, now - committed_at), receivers)
 
     def _deliver_runs(self, runs: list[tuple[Any, list[Any]]]) -> None:
         for kind, run in runs:
@@ -257,9 +264,9 @@ class ConnectionRouter:
         if sub.on_replay(more=more):
             connection.request_replay(sub)
 
-    def _find(self, number: int, sub: str) -> tuple[Connection, Subscription] | None:
-        connection = self.connections.get(number)
-        found = connection.subscriptions.get(sub) if connection is not None else None
+    def _find(self, connection_id: int, sub_id: str) -> tuple[Connection, Subscription] | None:
+        connection = self.connections.get(connection_id)
+        found = connection.subscriptions.get(sub_id) if connection is not None else None
         return (connection, found) if connection is not None and found is not None else None
 
     def _on_opened(self, record: link.ConnectionOpened) -> None:
@@ -294,7 +301,7 @@ class ConnectionRouter:
             assert connection.grant is not None
             delays = self.counters.delays_of(connection.grant.tenant)
             receivers = self._receivers[record.stream] = _Receivers(record.event_prefix, delays)
-        receivers.members.setdefault(connection.number, (connection, []))[1].append(sub)
+        receivers.members.setdefault(connection.connection_id, (connection, []))[1].append(sub)
         self.subscriptions += 1
 
     def _on_notice(self, record: link.Notice) -> None:
@@ -320,21 +327,21 @@ class ConnectionRouter:
     def _on_stream_ended(self, record: link.StreamEnded) -> None:
         receivers = self._receivers.pop(record.stream, None)
         for connection, subs in receivers.members.values() if receivers is not None else ():
-            names = [sub.id for sub in subs]
-            for name in names:
-                connection.subscriptions.pop(name, None)
-            self.subscriptions -= len(names)
-            connection.send(encode_message("status", {**record.payload, "subIds": names}))
+            sub_ids = [sub.id for sub in subs]
+            for sub_id in sub_ids:
+                connection.subscriptions.pop(sub_id, None)
+            self.subscriptions -= len(sub_ids)
+            connection.send(encode_message("status", {**record.payload, "subIds": sub_ids}))
 
     def _remove_receiver(self, connection: Connection, sub: Subscription) -> None:
         receivers = self._receivers.get(sub.stream)
-        member = receivers.members.get(connection.number) if receivers is not None else None
+        member = receivers.members.get(connection.connection_id) if receivers is not None else None
         if receivers is None or member is None or sub not in member[1]:
             return
         member[1].remove(sub)
         self.subscriptions -= 1
         if not member[1]:
-            del receivers.members[connection.number]
+            del receivers.members[connection.connection_id]
         if not receivers.members:
             del self._receivers[sub.stream]
 

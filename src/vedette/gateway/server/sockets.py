@@ -102,7 +102,7 @@ class SocketSet:
     ) -> None:
         self.router, self.clock = router, clock
         self.allowed_origins, self.uses_tls = allowed_origins, uses_tls
-        self.requires_auth = not isinstance(router.authority, LoopbackAuthenticator)
+        self.requires_auth = not isinstance(router.authenticator, LoopbackAuthenticator)
         self.max_sockets = max_sockets(router.limits.max_connections)
         self.timers = ConnectionTimers(clock, heartbeat_seconds=router.limits.heartbeat_seconds)
         self.buffers = BufferAccounting(

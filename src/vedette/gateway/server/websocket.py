@@ -47,7 +47,7 @@ _TEXT, _PONG = 0x81, 0x8A
 """First bytes of unfragmented text and pong frames."""
 _CLOSE_SECONDS = 5.0
 _MIN_PROGRESS_BYTES = 65_536
-"""A client that reads less than this in `stuck_seconds` counts as stalled."""
+"""A client that reads less than this in `stalled_seconds` counts as stalled."""
 _IDLE_PARSER_STEP = "at_eof"
 """Name of the generator in which websockets' parser waits for a new frame. Inside a frame it waits in another one."""
 
@@ -220,7 +220,7 @@ class WebSocketConnection(asyncio.Protocol):
             )
 
     def pause_writing(self) -> None:
-        self._stalled_deadline = self._sockets.clock.monotonic() + self._sockets.router.limits.stuck_seconds
+        self._stalled_deadline = self._sockets.clock.monotonic() + self._sockets.router.limits.stalled_seconds
         self._unsent_mark = self.buffered()
         self._sockets.timers.with_deadline.add(self)
         if self._connection is not None:
@@ -425,7 +425,10 @@ class WebSocketConnection(asyncio.Protocol):
         if self._unsent_mark - left < _MIN_PROGRESS_BYTES:
             self._abort_with(CloseCode.STALLED)
         else:
-            self._unsent_mark, self._stalled_deadline = left, now + self._sockets.router.limits.stuck_seconds
+            self._unsent_mark, self._stalled_deadline = (
+                left,
+                now + self._sockets.router.limits.stalled_seconds,
+            )
 
     def expire(self, moment: datetime) -> None:
         if self._connection is not None:

@@ -1,8 +1,10 @@
-"""Close codes, in ranges that tell a client whether to reconnect.
+"""Close codes, in ranges from which a client knows whether to reconnect.
 
-1000, 1001         normal close: reconnect at any time; after 1001 wait for a short random time 1011, 1013
-server error or overload: reconnect with backoff 4000 .. 4099       reconnect after a short random time, and resume 4100
-.. 4199       reconnect with other credentials 4200 .. 4299       do not reconnect: the same would happen again
+1000, 1001      normal close: reconnect at any time; after 1001 wait for a short random time
+1011, 1013      server error or overload: reconnect with backoff
+4000 .. 4099    reconnect after a short random time, and resume
+4100 .. 4199    reconnect with other credentials
+4200 .. 4299    do not reconnect: the same would happen again
 """
 
 from __future__ import annotations
@@ -36,4 +38,5 @@ def may_reconnect(code: int) -> bool:
 
 
 def needs_credentials(code: int) -> bool:
+    """Return True if the client must authenticate with another token."""
     return 4100 <= code <= 4199

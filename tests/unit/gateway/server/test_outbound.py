@@ -75,7 +75,7 @@ class Gateway:
         self.clock = ManualClock()
         self.board = ConnectionRouter(
             limits=limits or GatewayLimits(),
-            authority=LoopbackAuthenticator(),
+            authenticator=LoopbackAuthenticator(),
             clock=self.clock,
             submit=lambda _: True,
         )

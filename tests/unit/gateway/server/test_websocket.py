@@ -77,7 +77,7 @@ def test_any_pieces(script: list[tuple[int, str]], data: st.DataObject):
 async def feed(stream: bytes, places: list[int], count: int) -> None:
     clock = ManualClock()
     board = ConnectionRouter(
-        limits=GatewayLimits(), authority=LoopbackAuthenticator(), clock=clock, submit=lambda _: True
+        limits=GatewayLimits(), authenticator=LoopbackAuthenticator(), clock=clock, submit=lambda _: True
     )
     shell, transport = WebSocketConnection(GatewayServer(board, clock=clock).sockets), Recorder()
     shell.connection_made(transport)
