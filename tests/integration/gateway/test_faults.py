@@ -158,7 +158,7 @@ async def over_two_workers(server: Serving, socket: Path) -> None:
         table = server.service.engine.broker.subscriptions
         while table.clients or not_ready_reason(server.service, workers=2) is None:  # noqa: ASYNC110
             await asyncio.sleep(0.01)
-    assert not_ready_reason(server.service, workers=2) == "no gateway worker is there"
+    assert not_ready_reason(server.service, workers=2) == "no gateway worker is connected"
     assert not_ready_reason(server.service, workers=0) is None
 
 
