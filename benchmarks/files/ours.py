@@ -15,12 +15,11 @@ from vedette.engine.data_directory import open_vedette
 from vedette.handshake.config import CoordinatorConfig, WatchFolderConfig
 from vedette.handshake.tables import HandshakeTables
 from vedette.pipeline.queries.file_batches import (
-    BulkThresholds,
     FileJobConfig,
-    OnDemandSession,
     SparkBulkIngestion,
     SparkPreparation,
 )
+from vedette.pipeline.queries.on_demand_session import BulkThresholds, OnDemandSession
 from vedette.search.chunking import ChunkingConfig
 from vedette.search.embedding import Embedder, WordLlamaEmbedder
 from vedette.search.file_queue.engine_queue import QUEUE_DATABASE, EngineFileQueue, queue_directory

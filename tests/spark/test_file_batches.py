@@ -1,9 +1,9 @@
-"""Files on Spark: the same outcomes and the same chunks as without, wherever they are stored; and Spark may fail."""
+"""File batches on Spark have the same outcomes and chunks as without Spark, also if Spark fails."""
 
 from __future__ import annotations
 
 import os
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -13,12 +13,11 @@ from tests.support.pdf_file import pdf_of
 from tests.support.qdrant_server import qdrant_server
 from vedette.clock import SystemClock
 from vedette.pipeline.queries.file_batches import (
-    BulkThresholds,
     FileJobConfig,
-    OnDemandSession,
     SparkIngestion,
     SparkPreparation,
 )
+from vedette.pipeline.queries.on_demand_session import BulkThresholds, OnDemandSession
 from vedette.search.chunking import ChunkingConfig
 from vedette.search.embedding import HashingEmbedder
 from vedette.search.ingestion import FileOutcome, IngestRequest, VectorIngestor
@@ -32,7 +31,7 @@ CHUNKING = ChunkingConfig(max_characters=200, overlap_characters=40)
 MAX_BYTES = 20_000
 
 
-def recipe(**more: Any) -> FileJobConfig:
+def job_config(**more: Any) -> FileJobConfig:
     return FileJobConfig(**{"embedder": "hashing", "chunking": CHUNKING, "max_file_bytes": MAX_BYTES, **more})
 
 
@@ -44,18 +43,26 @@ class Closed:
         self.times += 1
 
 
-def desk_of(spark: Any, closed: Closed | None = None, **bounds: Any) -> OnDemandSession:
-    """A desk at the session of all tests: up at once, and not ours to end."""
+def open_session(spark: Any, closed: Closed | None = None, **bounds: Any) -> OnDemandSession:
+    """An on-demand session over the session of all tests: open at once, and never stopped."""
     config = BulkThresholds(start_at_files=1, min_batch_files=1, **bounds)
-    desk = OnDemandSession(lambda: spark, closed or Closed(), SystemClock(), config)
-    while not desk.batch_size(1):
+    session = OnDemandSession(lambda: spark, closed or Closed(), SystemClock(), config)
+    while not session.batch_size(1):
         pass
-    return desk
+    return session
+
+
+@pytest.fixture
+def on_spark(caplog: pytest.LogCaptureFixture) -> Iterator[None]:
+    """Fail if a batch falls back to this process: the outcomes would be the same."""
+    yield
+    failed = [r.getMessage() for r in caplog.records if getattr(r, "action", "") == "spark.job_failed"]
+    assert not failed
 
 
 @pytest.fixture
 def tree(tmp_path: Path) -> list[IngestRequest]:
-    """Files of every kind and every trouble, and what to do with each."""
+    """Files of every kind, and files that fail in every way."""
     root = tmp_path / "tree"
     root.mkdir()
     for number in range(20):
@@ -86,28 +93,34 @@ def contents(store: VectorStore, files: Sequence[IngestRequest]) -> Any:
 
 
 def clean(files: Sequence[IngestRequest]) -> tuple[list[Any], Any]:
-    """What comes of them without Spark."""
+    """Outcomes and stored chunks without Spark."""
     store = MemoryVectorStore()
     ingestion = VectorIngestor(EMBEDDER, store, SystemClock(), chunking=CHUNKING, max_file_bytes=MAX_BYTES)
     return seen(ingestion.ingest(files)), contents(store, files)
 
 
-def test_prepared_on_the_executors_and_stored_here(spark: Any, tree: list[IngestRequest]) -> None:
+def test_files_are_prepared_on_the_executors_and_stored_by_the_driver(
+    spark: Any, tree: list[IngestRequest], on_spark: None
+) -> None:
     store = MemoryVectorStore()
-    preparation = SparkPreparation(desk_of(spark, batch_bytes=30_000, job_files=16), recipe(), EMBEDDER)
+    preparation = SparkPreparation(
+        open_session(spark, batch_bytes=30_000, job_files=16), job_config(), EMBEDDER
+    )
     ingestion = VectorIngestor(EMBEDDER, store, SystemClock(), preparation=preparation)
     outcomes = ingestion.ingest(tree)
     assert (seen(outcomes), contents(store, tree)) == clean(tree)
     again = {outcome.status for outcome in ingestion.ingest(tree) if outcome.failure is None}
-    assert again == {"unchanged", "removed", "ingested"}, "ingested: only the one without any text"
+    assert again == {"unchanged", "removed", "ingested"}, "only the file without text is ingested again"
     assert ingestion.ingest([]) == []
 
 
-def test_stored_by_the_executors_on_a_server(spark: Any, tree: list[IngestRequest]) -> None:
+def test_files_are_stored_by_the_executors_on_a_server(
+    spark: Any, tree: list[IngestRequest], on_spark: None
+) -> None:
     with qdrant_server() as (url, server):
         store = QdrantStore(url)
         here = VectorIngestor(EMBEDDER, store, SystemClock())
-        ingestion = SparkIngestion(desk_of(spark), recipe(qdrant_url=url), here, SystemClock())
+        ingestion = SparkIngestion(open_session(spark), job_config(qdrant_url=url), here, SystemClock())
         assert (seen(ingestion.ingest(tree)), contents(store, tree)) == clean(tree)
         server.requests.clear()
         (outcome,) = ingestion.ingest([file for file in tree if file.path.endswith("note9.md")])
@@ -115,27 +128,27 @@ def test_stored_by_the_executors_on_a_server(spark: Any, tree: list[IngestReques
         assert not [each for each in server.requests if each.endswith("/points/batch")]
         server.is_down = True
         kinds = {outcome.failure and outcome.failure.kind for outcome in ingestion.ingest(tree[:3])}
-        assert kinds == {"sink"}, "an outage is nobody's fault"
+        assert kinds == {"sink"}, "an outage of the store is not the fault of a file"
         store.close()
 
 
-def test_unchanged_content_is_not_embedded(spark: Any, tmp_path: Path) -> None:
+def test_unchanged_content_is_not_embedded(spark: Any, tmp_path: Path, on_spark: None) -> None:
     path = tmp_path / "a.txt"
     path.write_text("words")
-    preparation = SparkPreparation(desk_of(spark), recipe(), EMBEDDER)
+    preparation = SparkPreparation(open_session(spark), job_config(), EMBEDDER)
     (first,) = preparation.prepare([PrepareRequest(path=str(path))])
     assert isinstance(first, PreparedFile)
     (second,) = preparation.prepare([PrepareRequest(path=str(path), stored_hash=first.content_hash)])
     assert second is NothingToStore.UNCHANGED
 
 
-def test_what_spark_fails_to_do_is_done_here(spark: Any, tree: list[IngestRequest]) -> None:
+def test_a_batch_that_fails_on_spark_is_processed_locally(spark: Any, tree: list[IngestRequest]) -> None:
     closed, store = Closed(), MemoryVectorStore()
-    desk = desk_of(spark, closed)
-    broken = recipe(embedder="there is none of this name")  # every task of the job fails
+    session = open_session(spark, closed)
+    broken = job_config(embedder="no such embedder")  # every task of the job fails
     ingestion = VectorIngestor(
-        EMBEDDER, store, SystemClock(), preparation=SparkPreparation(desk, broken, EMBEDDER)
+        EMBEDDER, store, SystemClock(), preparation=SparkPreparation(session, broken, EMBEDDER)
     )
     assert (seen(ingestion.ingest(tree)), contents(store, tree)) == clean(tree)
     assert closed.times == 1
-    assert desk.batch_size(1_000_000) == 0, "not at once again"
+    assert session.batch_size(1_000_000) == 0, "a failed session is not opened again at once"

@@ -104,13 +104,12 @@ def _open_bulk_ingestor(
     if settings.files_on_spark == "never" or not java or missing_packages("pipeline"):
         return None
     from vedette.pipeline.queries.file_batches import (
-        BulkThresholds,
         FileJobConfig,
-        OnDemandSession,
         SparkBulkIngestion,
         SparkIngestion,
         SparkPreparation,
     )
+    from vedette.pipeline.queries.on_demand_session import BulkThresholds, OnDemandSession
     from vedette.search.chunking import ChunkingConfig
     from vedette.search.ingestion import VectorIngestor
 

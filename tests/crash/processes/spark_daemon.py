@@ -9,16 +9,16 @@ from threading import Event
 from typing import Any
 
 from vedette.cli.wqm import main
-from vedette.pipeline.queries.file_batches import BulkThresholds, OnDemandSession
+from vedette.pipeline.queries.on_demand_session import BulkThresholds, OnDemandSession
 
 _open, _run = OnDemandSession.at, OnDemandSession.run
 
 
 def _warm(master: str, clock: Any, _config: Any) -> OnDemandSession:
-    desk = _open(master, clock, BulkThresholds(start_at_files=1, min_batch_files=1, batch_files=100))
-    while not desk.batch_size(1):
+    session = _open(master, clock, BulkThresholds(start_at_files=1, min_batch_files=1, batch_files=100))
+    while not session.batch_size(1):
         Event().wait(0.05)
-    return desk
+    return session
 
 
 def _saying(self: OnDemandSession, *rest: Any) -> Any:

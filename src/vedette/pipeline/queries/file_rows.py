@@ -1,13 +1,13 @@
-"""Files on their way to Spark's workers and back, as Arrow rows.
+"""Arrow rows that carry files to Spark's workers and results back.
 
-    to a worker     number, path, known_hash                        a file to prepare
-                    number, path, watch_id, collection, delete      a file to ingest there, with a store by URL
-    from a worker   number, state, content_hash, chunks, vectors    what was prepared
-                    number, state, stored                           what was ingested
-                    number, state, error_type, message, kind        in either case: why it could not be used
+    to a worker     number, path, stored_hash                       a file to prepare
+                    number, path, watch_id, collection, delete      a file to ingest on the executor
+    from a worker   number, state, content_hash, chunks, vectors    a prepared file
+                    number, state, stored                           an ingested file
+                    number, state, error_type, message, kind        a file of either kind that failed
 
 `number` is the index of the file in its batch. `state` is `prepared`, a value of `NothingToStore` or of
-`OutcomeStatus`, or `unusable`. `vectors` are the bytes of all rows, little-endian 32-bit floats.
+`OutcomeStatus`, or `failed`. `vectors` are the bytes of all rows, little-endian 32-bit floats.
 """
 
 from __future__ import annotations
@@ -32,7 +32,8 @@ from vedette.search.preparation import (
 
 __all__ = [
     "RESULT_ROWS",
-    "decode_files",
+    "decode_files_to_ingest",
+    "decode_files_to_prepare",
     "decode_outcomes",
     "decode_prepared",
     "encode_files_to_ingest",
@@ -41,7 +42,7 @@ __all__ = [
     "encode_prepared",
 ]
 
-READ_ROWS = pa.schema([("number", pa.int32()), ("path", pa.string()), ("known_hash", pa.string())])
+PREPARE_ROWS = pa.schema([("number", pa.int32()), ("path", pa.string()), ("stored_hash", pa.string())])
 INGEST_ROWS = pa.schema(
     [
         ("number", pa.int32()),
@@ -74,16 +75,16 @@ RESULT_ROWS = pa.schema(
     ]
 )
 _PREPARED = "prepared"
-_UNUSABLE = "unusable"
+_FAILED = "failed"
 
 
 def encode_files_to_prepare(files: Sequence[PrepareRequest]) -> pa.Table:
     return pa.Table.from_pylist(
         [
-            {"number": number, "path": file.path, "known_hash": file.stored_hash}
+            {"number": number, "path": file.path, "stored_hash": file.stored_hash}
             for number, file in enumerate(files)
         ],
-        READ_ROWS,
+        PREPARE_ROWS,
     )
 
 
@@ -103,18 +104,28 @@ def encode_files_to_ingest(files: Sequence[IngestRequest]) -> pa.Table:
     )
 
 
-def decode_files(batch: pa.RecordBatch) -> tuple[list[int], list[PrepareRequest] | list[IngestRequest]]:
-    """In a worker: the numbers and the files of some rows, of either kind."""
+def decode_files_to_prepare(batch: pa.RecordBatch) -> tuple[list[int], list[PrepareRequest]]:
+    """In a worker: return the numbers and the files of some rows."""
     rows = batch.to_pylist()
-    numbers = [row.pop("number") for row in rows]
-    if "known_hash" in batch.schema.names:
-        return numbers, [PrepareRequest(**row) for row in rows]
-    return numbers, [IngestRequest(**row) for row in rows]
+    files = [PrepareRequest(path=row["path"], stored_hash=row["stored_hash"]) for row in rows]
+    return [row["number"] for row in rows], files
 
 
-def encode_prepared(numbers: Sequence[int], answers: Sequence[PrepareResult]) -> pa.RecordBatch:
+def decode_files_to_ingest(batch: pa.RecordBatch) -> tuple[list[int], list[IngestRequest]]:
+    """In a worker: return the numbers and the files of some rows."""
+    rows = batch.to_pylist()
+    files = [
+        IngestRequest(
+            path=row["path"], watch_id=row["watch_id"], collection=row["collection"], delete=row["delete"]
+        )
+        for row in rows
+    ]
+    return [row["number"] for row in rows], files
+
+
+def encode_prepared(numbers: Sequence[int], results: Sequence[PrepareResult]) -> pa.RecordBatch:
     return _batch(
-        {"number": number, **_readiness_row(each)} for number, each in zip(numbers, answers, strict=True)
+        {"number": number, **_prepared_row(each)} for number, each in zip(numbers, results, strict=True)
     )
 
 
@@ -125,16 +136,14 @@ def encode_outcomes(numbers: Sequence[int], outcomes: Sequence[FileOutcome]) -> 
 
 
 def decode_prepared(table: pa.Table, count: int) -> list[PrepareResult]:
-    """Back in the driver, in the order of the files. A worker that forgot one is refused."""
-    return [_readiness(row) for row in _in_order(table, count)]
+    """In the driver: return the results in the order of the files. Raise ValueError if one is missing."""
+    return [_prepared(row) for row in _in_order(table, count)]
 
 
 def decode_outcomes(table: pa.Table, count: int) -> list[tuple[OutcomeStatus, int] | PrepareFailure]:
-    """Status and chunks of each file, or why not."""
+    """In the driver: return status and number of chunks of each file, or its failure, in the order of the files."""
     return [
-        _unusable(row)
-        if row["state"] == _UNUSABLE
-        else (OutcomeStatus(row["state"]), int(row["stored"] or 0))
+        _failure(row) if row["state"] == _FAILED else (OutcomeStatus(row["state"]), int(row["stored"] or 0))
         for row in _in_order(table, count)
     ]
 
@@ -143,7 +152,7 @@ def _in_order(table: pa.Table, count: int) -> Iterator[dict[str, Any]]:
     numbers = np.asarray(table["number"])
     order = np.argsort(numbers, kind="stable")
     if not np.array_equal(numbers[order], np.arange(count)):
-        raise ValueError(f"{count} files went to Spark, and {table.num_rows} answers came back")
+        raise ValueError(f"Spark returned {table.num_rows} results for {count} files")
     yield from table.take(pa.array(order)).to_pylist()
 
 
@@ -151,14 +160,14 @@ def _batch(rows: Iterator[dict[str, Any]]) -> pa.RecordBatch:
     return pa.RecordBatch.from_pylist(list(rows), RESULT_ROWS)
 
 
-def _readiness_row(readiness: PrepareResult) -> dict[str, Any]:
-    if isinstance(readiness, NothingToStore):
-        return {"state": str(readiness)}
-    if isinstance(readiness, PrepareFailure):
-        return _unusable_row(readiness)
+def _prepared_row(result: PrepareResult) -> dict[str, Any]:
+    if isinstance(result, NothingToStore):
+        return {"state": str(result)}
+    if isinstance(result, PrepareFailure):
+        return _failure_row(result)
     return {
         "state": _PREPARED,
-        "content_hash": readiness.content_hash,
+        "content_hash": result.content_hash,
         "chunks": [
             {
                 "text": chunk.text,
@@ -167,9 +176,9 @@ def _readiness_row(readiness: PrepareResult) -> dict[str, Any]:
                 "unit": chunk.span.unit,
                 "title": chunk.title,
             }
-            for chunk in readiness.chunks
+            for chunk in result.chunks
         ],
-        "vectors": np.ascontiguousarray(readiness.vectors, dtype="<f4").tobytes(),
+        "vectors": np.ascontiguousarray(result.vectors, dtype="<f4").tobytes(),
     }
 
 
@@ -177,27 +186,27 @@ def _outcome_row(outcome: FileOutcome) -> dict[str, Any]:
     failure = outcome.failure
     if failure is None:
         return {"state": str(outcome.status), "stored": outcome.chunks}
-    return _unusable_row(
+    return _failure_row(
         PrepareFailure(error_type=failure.error_type, message=failure.message, kind=failure.kind)
     )
 
 
-def _unusable_row(why: PrepareFailure) -> dict[str, Any]:
+def _failure_row(failure: PrepareFailure) -> dict[str, Any]:
     return {
-        "state": _UNUSABLE,
-        "error_type": why.error_type,
-        "message": why.message,
-        "kind": str(why.kind),
+        "state": _FAILED,
+        "error_type": failure.error_type,
+        "message": failure.message,
+        "kind": str(failure.kind),
     }
 
 
-def _unusable(row: dict[str, Any]) -> PrepareFailure:
+def _failure(row: dict[str, Any]) -> PrepareFailure:
     return PrepareFailure(error_type=row["error_type"], message=row["message"], kind=FailureKind(row["kind"]))
 
 
-def _readiness(row: dict[str, Any]) -> PrepareResult:
-    if row["state"] == _UNUSABLE:
-        return _unusable(row)
+def _prepared(row: dict[str, Any]) -> PrepareResult:
+    if row["state"] == _FAILED:
+        return _failure(row)
     if row["state"] != _PREPARED:
         return NothingToStore(row["state"])
     chunks = [
