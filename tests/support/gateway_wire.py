@@ -43,13 +43,13 @@ class Mailbox:
 class LocalPort:
     """A gateway's place at the broker. Batches go through their bytes, as between processes."""
 
-    def __init__(self, board: ConnectionRouter) -> None:
-        self.board = board
+    def __init__(self, router: ConnectionRouter) -> None:
+        self.router = router
 
     congested = False
 
     def send(self, records: list[Any]) -> None:
-        self.board.deliver(decode_batch(encode_batch(records)[4:], from_gateway=False))
+        self.router.deliver(decode_batch(encode_batch(records)[4:], from_gateway=False))
 
 
 class Wire:
@@ -77,7 +77,7 @@ class Wire:
         )
         self.broker.restore_streams()
         self._requests: deque[tuple[LocalPort, Any]] = deque()
-        self.boards: list[ConnectionRouter] = []
+        self.routers: list[ConnectionRouter] = []
         self.gateway()
 
     def gateway(self) -> ConnectionRouter:
@@ -87,12 +87,12 @@ class Wire:
             self._requests.append((port, decode_batch(encode_batch([record])[4:], from_gateway=True)[0]))
             return True
 
-        board = ConnectionRouter(
+        router = ConnectionRouter(
             limits=self.limits, authenticator=self.authenticator, clock=self.clock, submit=ask
         )
-        port = LocalPort(board)
-        self.boards.append(board)
-        return board
+        port = LocalPort(router)
+        self.routers.append(router)
+        return router
 
     def run(self) -> None:
         """Let everything happen that can."""
@@ -109,7 +109,7 @@ class Wire:
         self.run()
 
     def client(self, database: str = "default", *, gateway: int = 0, version: int = 0, **auth: Any) -> Client:
-        client = Client(self, self.boards[gateway])
+        client = Client(self, self.routers[gateway])
         if database:
             client.send("auth", {"token": "", "database": database, "version": version, **auth}, id="auth")
             answer = client.take()
@@ -122,10 +122,10 @@ class Wire:
 
 
 class Client:
-    def __init__(self, wire: Wire, board: ConnectionRouter) -> None:
-        self.wire, self.board = wire, board
+    def __init__(self, wire: Wire, router: ConnectionRouter) -> None:
+        self.wire, self.router = wire, router
         self.mailbox = Mailbox()
-        self.connection: Connection = board.connect(self.mailbox)
+        self.connection: Connection = router.connect(self.mailbox)
 
     def raw(self, data: bytes | str) -> None:
         self.connection.receive(data)
@@ -169,9 +169,9 @@ class Client:
 
     def cut(self) -> None:
         """The connection is gone without a word."""
-        self.board.disconnect(self.connection, clean=False)
+        self.router.disconnect(self.connection, clean=False)
         self.wire.run()
 
     def leave(self) -> None:
-        self.board.disconnect(self.connection, clean=True)
+        self.router.disconnect(self.connection, clean=True)
         self.wire.run()

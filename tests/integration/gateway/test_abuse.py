@@ -23,7 +23,7 @@ from tests.support.gateway_server import Serving
 from tests.support.gateway_wire import Client, Wire
 from tests.support.signing import KEYS
 from vedette.console import app as http
-from vedette.console import http_server as timely
+from vedette.console import http_server
 from vedette.console.metrics import metrics_text, service_metrics
 from vedette.gateway.broker.broker import Broker
 from vedette.gateway.broker.engine_thread import EngineThread
@@ -34,7 +34,7 @@ from vedette.gateway.server.auth import AuthError, JwtAuthenticator
 from vedette.gateway.server.jwk_set import JwkSet
 from vedette.gateway.server.sockets import SocketSet, max_sockets
 from vedette.gateway.server.websocket import WebSocketConnection
-from vedette.gateway.streams import watch_stream as streams_module
+from vedette.gateway.streams import watch_stream
 from vedette.gateway.wire import broker_link as link
 from vedette.gateway.wire.close_codes import may_reconnect
 from vedette.testing import ManualClock
@@ -102,7 +102,7 @@ def test_no_bound_takes_the_last_descriptor():
 
 @pytest.mark.parametrize("said", [b"", b"GET /health HT", b"GET /health HTTP/1.1\r\nHost: 127.0.0.1\r\nX: "])
 def test_a_request_that_never_ends_is_cut_off(server: Serving, monkeypatch: pytest.MonkeyPatch, said: bytes):
-    monkeypatch.setattr(timely, "HEAD_SECONDS", 0.3)
+    monkeypatch.setattr(http_server, "HEAD_SECONDS", 0.3)
     line = dial(server.http_port)
     line.sendall(said)
     assert is_cut(line)
@@ -112,7 +112,7 @@ def test_so_is_a_second_request_on_the_same_line(server: Serving, monkeypatch: p
     line = dial(server.http_port)
     line.sendall(b"GET /health HTTP/1.1\r\nHost: 127.0.0.1\r\n\r\n")
     assert b"200 OK" in line.recv(4096)
-    monkeypatch.setattr(timely, "HEAD_SECONDS", 0.3)
+    monkeypatch.setattr(http_server, "HEAD_SECONDS", 0.3)
     line.sendall(b"GET /hea")
     assert is_cut(line)
 
@@ -129,7 +129,7 @@ def test_a_body_that_never_comes_is_refused(server: Serving, monkeypatch: pytest
 
 
 def test_http_connections_are_bounded(server: Serving, monkeypatch: pytest.MonkeyPatch):
-    monkeypatch.setattr(timely.TimeLimitedH11Protocol, "max_connections", 2)
+    monkeypatch.setattr(http_server.TimeLimitedH11Protocol, "max_connections", 2)
     held = [dial(server.http_port) for _ in range(2)]
     for line in held:
         line.sendall(b"GET /health HTTP/1.1\r\nHost: 127.0.0.1\r\n\r\n")
@@ -178,16 +178,16 @@ def test_requests_that_wait_are_bounded_in_bytes(wire: Wire):
 
 
 def test_what_is_said_before_the_engine_has_answered_is_bounded_in_bytes(wire: Wire):
-    client = Client(wire, wire.boards[0])
+    client = Client(wire, wire.routers[0])
     size = wire.limits.max_pending_bytes // 10
     statement = json.dumps({"type": "execute", "id": "q", "payload": {"statement": f"-- {'x' * size}"}})
     client.connection.receive(json.dumps({"type": "auth", "payload": {"database": "default"}}))
     for _ in range(15):
         client.connection.receive(statement)
-    assert wire.boards[0].request_budget.pending_bytes <= wire.limits.max_pending_bytes
+    assert wire.routers[0].request_budget.pending_bytes <= wire.limits.max_pending_bytes
     codes = [message["payload"]["code"] for message in client.all() if message["type"] == "error"]
     assert codes.count("busy") == 6
-    assert wire.boards[0].request_budget.pending_bytes == 0, "all were answered"
+    assert wire.routers[0].request_budget.pending_bytes == 0, "all were answered"
 
 
 def test_what_waits_for_all_connections_of_a_gateway_is_bounded_too():
@@ -200,7 +200,7 @@ def test_what_waits_for_all_connections_of_a_gateway_is_bounded_too():
         client.cut()
     codes = [message["payload"]["code"] for client in clients for message in client.all()]
     assert codes.count("busy") == 9
-    assert wire.boards[0].request_budget.pending_bytes == 0, "answered, or gone"
+    assert wire.routers[0].request_budget.pending_bytes == 0, "answered, or gone"
     wire.close()
 
 
@@ -209,7 +209,7 @@ def test_a_database_has_its_connections_over_all_gateways_together():
     wire.gateway()
     wire.client(gateway=0)
     second = wire.client(gateway=1)
-    third = Client(wire, wire.boards[0])
+    third = Client(wire, wire.routers[0])
     third.send("auth", {"database": "default"}, id="a")
     assert third.take()["payload"]["code"] == "too_many_connections"
     assert third.mailbox.closed is not None
@@ -293,18 +293,18 @@ def test_answers_that_nobody_takes_are_bounded(tmp_path: Path):
         line.sendall(masked({"type": "auth", "id": "a", "payload": {"database": "default"}}))
         question = masked({"type": "execute", "payload": {"statement": "MATCH t: Task RETURN t.text"}})
         line.sendall(question * 200)
-        most, board = 0, server.service.router
-        while not board.counters.closed:
+        most, router = 0, server.service.router
+        while not router.counters.closed:
             most = max(most, server.on_loop(lambda: server.service.server.sockets.buffers.outbox_bytes))
         assert most < limits.outbox_excess_bytes + 4 * 600_000
-        assert board.counters.closed == {4001: 1}
+        assert router.counters.closed == {4001: 1}
 
 
 @pytest.mark.parametrize("mode", ["delivery: reliable", "mode: consume"])
 def test_a_credit_of_many_large_events_is_bounded_in_bytes(
     wire: Wire, mode: str, monkeypatch: pytest.MonkeyPatch
 ):
-    monkeypatch.setattr(streams_module, "MAX_UNCONFIRMED_BYTES", 100_000)
+    monkeypatch.setattr(watch_stream, "MAX_UNCONFIRMED_BYTES", 100_000)
     client, writer = wire.client(), wire.client()
     writer.define("node Task { n: Int, text: String }")
     asked = {"watch": f"WATCH t: Task [{mode}] RETURN t.n, t.text", "prefetch": 5_000, "maxUnacked": 5_000}
@@ -315,7 +315,7 @@ def test_a_credit_of_many_large_events_is_bounded_in_bytes(
     while len(told) < 100:
         events = [m["payload"] for m in client.all() if m["type"] == "event"]
         events = [event for event in events if event["payload"]["type"] != "initial"]
-        assert 0 < len(events) <= 10 + streams_module.TAKE_BATCH_EVENTS, (
+        assert 0 < len(events) <= 10 + watch_stream.TAKE_BATCH_EVENTS, (
             "so many, and then those that were confirmed"
         )
         for event in events:

@@ -15,7 +15,7 @@ import pytest
 from benchmarks.gateway.swarm import masked
 from tests.support.gateway_server import Serving
 from tests.support.gateway_wire import Client, Wire
-from vedette.console import http_server as timely
+from vedette.console import http_server
 from vedette.gateway.broker import ports as links
 from vedette.gateway.broker import statements
 from vedette.gateway.limits import GatewayLimits
@@ -148,7 +148,7 @@ def test_a_watch_that_begins_with_too_much_is_refused_and_leaves_nothing_behind(
     (refusal,) = client.all()
     assert (refusal["id"], refusal["type"], refusal["payload"]["code"]) == ("s", "error", "too_large")
     assert "initial: none" in refusal["payload"]["message"]
-    assert wire.broker.subscriptions.count == wire.boards[0].subscriptions == int(join)
+    assert wire.broker.subscriptions.count == wire.routers[0].subscriptions == int(join)
     assert wire.broker.subscriptions.stream_count == int(join)
     client.send("subscribe", {"watch": WATCH.replace("RETURN", "[initial: none] RETURN")}, id="s")
     assert client.take()["type"] == "subscribe_ack"
@@ -170,7 +170,7 @@ def test_an_event_that_is_too_large_ends_its_watch_and_says_so(wire: Wire, optio
     assert ended["payload"]["errors"][0]["code"] == "too_large"
     assert (
         wire.broker.subscriptions.count
-        == wire.boards[0].subscriptions
+        == wire.routers[0].subscriptions
         == wire.broker.subscriptions.stream_count
         == 0
     )
@@ -206,9 +206,9 @@ def test_a_batch_of_much_is_told_in_parts(wire: Wire, monkeypatch: pytest.Monkey
     spread: list[int] = []
     said = switchboard.ConnectionRouter.deliver
 
-    def counting(board: Any, records: Any) -> None:
+    def counting(router: Any, records: Any) -> None:
         spread.append(sum(len(r.data) for r in records if isinstance(r, link.Reply)))
-        said(board, records)
+        said(router, records)
 
     monkeypatch.setattr(switchboard.ConnectionRouter, "deliver", counting)
     message = json.dumps({"type": "execute", "payload": {"statement": "MATCH d: Doc RETURN d.text"}})
@@ -269,7 +269,7 @@ def test_a_client_that_takes_slowly_is_not_cut_off(
     The server runs on the real clock. The bound is long enough for a busy machine, and reading takes longer.
     """
     limits = GatewayLimits(outbox_high_bytes=65_536, outbox_low_bytes=16_384, stalled_seconds=4.0)
-    monkeypatch.setattr(timely, "STALL_SECONDS", limits.stalled_seconds)
+    monkeypatch.setattr(http_server, "STALL_SECONDS", limits.stalled_seconds)
     with Serving(tmp_path / "data", limits=limits) as server, socket.socket() as line:
         server.home.define(ONTOLOGY)
         with server.home.session() as session:

@@ -146,8 +146,8 @@ def test_the_console_shows_a_watch_as_it_changes(browser: Browser, server: Servi
 
 
 def cut(server: Serving) -> None:
-    for shell in list(server.service.server.sockets.connected):
-        shell.abort()
+    for socket in list(server.service.server.sockets.connected):
+        socket.abort()
 
 
 def until_somebody_listens(server: Serving) -> None:

@@ -25,7 +25,7 @@ from vedette.client.session import connect
 from vedette.client.watch import RemoteWatch
 from vedette.console.metrics import metrics_text, service_metrics
 from vedette.errors import FilterError, SourceError, SubscriptionError, WatchError
-from vedette.gateway.collections import registry_thread as collection_registrar
+from vedette.gateway.collections import registry_thread
 from vedette.sources.images import encode_image
 from vedette.sources.journal.seam import open_journal
 from vedette.sources.records import Source, SourceEvent
@@ -337,7 +337,7 @@ def test_a_new_epoch_asks_for_a_resync(shop: Shop):
 
 
 def test_a_lost_lease_asks_for_a_resync(shop: Shop, monkeypatch: pytest.MonkeyPatch):
-    monkeypatch.setattr(collection_registrar, "LEASE_SECONDS", 0.3)
+    monkeypatch.setattr(registry_thread, "LEASE_SECONDS", 0.3)
 
     def lose() -> None:
         (gateway,) = shop.pipeline.registry.gateways()
@@ -357,7 +357,7 @@ async def removed(shop: Shop) -> None:
 
 
 def test_who_follows_a_source_that_is_removed_is_told(shop: Shop, monkeypatch: pytest.MonkeyPatch):
-    monkeypatch.setattr(collection_registrar, "LEASE_SECONDS", 0.3)
+    monkeypatch.setattr(registry_thread, "LEASE_SECONDS", 0.3)
     run(removed, shop)
 
 

@@ -155,7 +155,7 @@ class Follower:
                 self._token is not None,
             )
         wire = self.gateway.wire
-        self._client = client = wire.client(gateway=self._storm.rng.randrange(len(wire.boards)))
+        self._client = client = wire.client(gateway=self._storm.rng.randrange(len(wire.routers)))
         if self._token is not None:
             seqs = {str(partition): seq for partition, seq in self._chain.seqs.items()}
             client.send("resume", id="s", token=self._token, lastSeq=seqs)
@@ -363,7 +363,7 @@ class Storm:
         """A gateway's process is renewed: everybody there is cut off, and comes back to another one."""
         gateway = self.rng.choice(self.gateways)
         self._cut_all(gateway)
-        gateway.wire.boards.clear()
+        gateway.wire.routers.clear()
         gateway.wire.gateway()
 
     def join(self) -> None:

@@ -21,7 +21,7 @@ from tests.support.jumping_clock import JumpingClock
 from tests.support.signing import KEYS, key_pairs, token
 from vedette.clock import SystemClock
 from vedette.errors import SettingsError
-from vedette.gateway.server import jwk_set as key_set
+from vedette.gateway.server import jwk_set
 from vedette.gateway.server.auth import JwtAuthenticator
 from vedette.gateway.server.jwk_set import (
     MIN_REFRESH_SECONDS,
@@ -131,7 +131,7 @@ def test_an_address_without_https_is_refused_unless_it_is_this_machine(url: str)
 
 
 def test_an_answer_that_never_ends_is_given_up(provider: Provider, monkeypatch: pytest.MonkeyPatch):
-    monkeypatch.setattr(key_set, "_TIMEOUT_SECONDS", 0.2)
+    monkeypatch.setattr(jwk_set, "_TIMEOUT_SECONDS", 0.2)
 
     def drip(request: BaseHTTPRequestHandler) -> None:
         request.send_response(200)

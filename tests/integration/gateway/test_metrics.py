@@ -66,10 +66,10 @@ def test_the_delay_is_from_the_commit_to_the_receivers(wire: Wire):
         session.execute("SPAWN t: Task")
         wire.clock.advance(0.05)
         wire.run()
-    delays = wire.boards[0].counters.delays["default"]
+    delays = wire.routers[0].counters.delays["default"]
     assert delays.counts[DELAY_BOUNDS.index(0.064)] == 3, "one event, three receivers"
     assert delays.seconds == pytest.approx(0.15)
-    assert wire.boards[0].counters.delivered == 3
+    assert wire.routers[0].counters.delivered == 3
 
 
 def test_events_of_one_batch_are_each_counted_for_each_receiver(wire: Wire):
@@ -81,7 +81,7 @@ def test_events_of_one_batch_are_each_counted_for_each_receiver(wire: Wire):
     with wire.home.session() as session:
         for n in range(3):
             session.execute("SPAWN t: Task { n = $n }", n=n)
-    counted = wire.boards[0].counters
+    counted = wire.routers[0].counters
     received = [m for m in several.all() if m["type"] == "event"]
     assert counted.delivered == sum(counted.delays["default"].counts) == 6
     assert len(received) == 3
@@ -91,7 +91,7 @@ def test_events_of_one_batch_are_each_counted_for_each_receiver(wire: Wire):
 
 
 def test_what_went_otherwise_is_counted_by_its_reason(wire: Wire):
-    tally = wire.boards[0].counters
+    tally = wire.routers[0].counters
     held = listening(wire, maxUnacked=1)
     writer = wire.client()
     for n in range(8):
@@ -103,8 +103,8 @@ def test_what_went_otherwise_is_counted_by_its_reason(wire: Wire):
     held.send("nonsense")
     held.send("manage", {"subId": "nobody", "operation": "pause"})
     assert {"unknown_type", "unknown_subscription"} <= tally.refused.keys()
-    wire.boards[0].drain()
-    assert tally.closed == {4000: len(wire.boards[0].connections)}
+    wire.routers[0].drain()
+    assert tally.closed == {4000: len(wire.routers[0].connections)}
     assert tally.opened == 3
 
 
@@ -183,7 +183,7 @@ def test_a_reader_that_is_stuck_is_bounded_and_cut_off(tmp_path: Path, monkeypat
     size = 20_000
     with Serving(tmp_path / "data") as server, server.home.session() as session:
         server.home.define("node Task { text: String }")
-        board = server.service.router
+        router = server.service.router
         with socket.socket() as stuck:
             stuck.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4_096)
             stuck.connect(("127.0.0.1", server.http_port))
@@ -192,9 +192,9 @@ def test_a_reader_that_is_stuck_is_bounded_and_cut_off(tmp_path: Path, monkeypat
             )
             assert b"200 OK" in stuck.recv(1_024)
             most = 0
-            while server.on_loop(lambda: len(board.connections)):
+            while server.on_loop(lambda: len(router.connections)):
                 session.execute("SPAWN t: Task { text = $text }", text="x" * size)
-                most = max(most, server.on_loop(lambda: board.in_process_outbox_bytes))
-            high = board.limits.stream_outbox_bytes
+                most = max(most, server.on_loop(lambda: router.in_process_outbox_bytes))
+            high = router.limits.stream_outbox_bytes
             assert high <= most < high + 2 * size, "clogged, and nothing more was queued"
-        assert server.on_loop(lambda: board.in_process_outbox_bytes) == 0
+        assert server.on_loop(lambda: router.in_process_outbox_bytes) == 0

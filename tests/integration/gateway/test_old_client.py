@@ -66,7 +66,7 @@ def wire() -> Iterator[Wire]:
 
 
 def old(wire: Wire) -> Old:
-    return Old(Client(wire, wire.boards[0]))
+    return Old(Client(wire, wire.routers[0]))
 
 
 def query(*filters: dict[str, Any], **more: Any) -> dict[str, Any]:

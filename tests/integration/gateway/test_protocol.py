@@ -386,13 +386,13 @@ def test_a_clogged_client_is_brought_up_or_told(client: Client):
     writer.define(ONTOLOGY)
     client.send("subscribe", {"watch": WATCH, "params": {"low": 0}}, id="s")
     client.all()
-    client.board.outbox_filled(client.connection)
+    client.router.outbox_filled(client.connection)
     grow(writer, 4)
-    client.board.outbox_drained(client.connection)
+    client.router.outbox_drained(client.connection)
     assert len(events(client.all())) == 4
-    client.board.outbox_filled(client.connection)
+    client.router.outbox_filled(client.connection)
     grow(writer, 5)
-    client.board.outbox_drained(client.connection)
+    client.router.outbox_drained(client.connection)
     (status,) = client.all()
     assert status["payload"]["status"] == "resync-required"
     assert (status["payload"]["reason"], status["payload"]["subIds"]) == ("window", ["s"])
@@ -437,7 +437,7 @@ def test_load_sheds_low_priority_first_and_says_so(client: Client, wire: Wire):
     for each, priority in ((normal, "normal"), (low, "low")):
         each.send("subscribe", {"watch": WATCH, "params": {"low": 0}, "priority": priority}, id="s")
         each.all()
-    marks = wire.boards[0].load_monitor
+    marks = wire.routers[0].load_monitor
     marks.measure(int(marks.limit_bytes * 0.75))
     grow(client, 2)
     assert len(events(normal.all())) == 2
@@ -499,7 +499,7 @@ def test_whose_watch_is_taken_up_elsewhere_is_told(wire: Wire, client: Client, o
     assert [e["payload"]["match"] for e in events(other.all(), "mine") if "match" in e["payload"]] == [
         {"t.n": 1}
     ]
-    assert (wire.broker.subscriptions.count, wire.boards[0].subscriptions) == (1, 1)
+    assert (wire.broker.subscriptions.count, wire.routers[0].subscriptions) == (1, 1)
     client.send("subscribe", {"attach": handle}, id="back")
     assert client.take()["type"] == "subscribe_ack"
     assert [m["payload"]["reason"] for m in other.all() if m["type"] == "status"] == ["taken"]

@@ -385,7 +385,7 @@ def test_resuming_asks_for_the_right_again():
     assert (ack["status"], ack["reason"]) == ("resync-required", "auth")
     _, ack = resume_as(wire, token, ada)
     assert ack["status"] == "ok"
-    gone = Client(wire, wire.boards[0])
+    gone = Client(wire, wire.routers[0])
     admin.execute("KILL #$id", id=ada)
     gone.send("auth", {"token": ada, "database": "default"}, id="a")
     assert gone.take()["payload"]["code"] == "E7003"
@@ -425,7 +425,8 @@ def test_a_lost_gateway_is_no_loss():
     wire, writer = make()
     wire.gateway()
     _client, token = start(wire, gateway=1)
-    port = next(c.port for c in wire.broker.subscriptions.clients.values() if c.port.board is wire.boards[1])  # type: ignore[attr-defined]
+    ports: list[Any] = [each.port for each in wire.broker.subscriptions.clients.values()]
+    port = next(each for each in ports if each.router is wire.routers[1])
     wire.broker.handle_event(GatewayLost(port))
     write(writer, 1, 2)
     again, ack = resume(wire, token, gateway=0)

@@ -18,7 +18,7 @@ from typing import Any, NamedTuple
 from vedette.clock import Clock
 from vedette.engine.data_directory import Vedette
 from vedette.errors import PolicyError, VedetteError
-from vedette.gateway.broker.requests import RequestHandler
+from vedette.gateway.broker.requests import RequestDispatcher
 from vedette.gateway.broker.restore import WaitingStream, restore_collections, restore_windows, save_windows
 from vedette.gateway.broker.resume import StreamResumer
 from vedette.gateway.broker.statements import StatementExecutor
@@ -78,7 +78,7 @@ class Broker:
         self.statements = StatementExecutor(catalog, *parts, limits=limits, wake=wake)
         self.graph_subscriber = GraphSubscriber(*parts, limits)
         self.resumer = StreamResumer(*parts)
-        self.requests = RequestHandler(
+        self.requests = RequestDispatcher(
             *parts,
             statements=self.statements,
             graph_subscriber=self.graph_subscriber,

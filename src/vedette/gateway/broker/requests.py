@@ -41,13 +41,13 @@ from vedette.gateway.wire.replies import manage_reply, settle_statement
 from vedette.language.syntax import statements as ast
 from vedette.values import duration_from_ms
 
-__all__ = ["RequestHandler"]
+__all__ = ["RequestDispatcher"]
 
 log = logging.getLogger(__name__)
 
 
-class RequestHandler:
-    """Handles the requests of all clients of one broker."""
+class RequestDispatcher:
+    """Executes each request with the part that serves it: statements, subscriptions, resumes, deliveries."""
 
     def __init__(
         self,
@@ -263,14 +263,14 @@ class RequestHandler:
         self._send_queue.reply(client, link.Reply(conn=client.conn, data=data), record.id)
 
 
-_HANDLERS: dict[type[Any], Callable[[RequestHandler, Client, Any], None]] = {
-    link.ExecuteRequest: RequestHandler._execute,
-    link.SubscribeRequest: RequestHandler._subscribe,
-    link.UnsubscribeRequest: RequestHandler._unsubscribe,
-    link.ResumeRequest: RequestHandler._resume,
-    link.UpdateClaims: RequestHandler._update_claims,
-    link.ReplayRequest: RequestHandler._replay,
-    link.AckEvents: RequestHandler._ack_events,
-    link.SettleDelivery: RequestHandler._settle_delivery,
-    link.ManageRequest: RequestHandler._manage,
+_HANDLERS: dict[type[Any], Callable[[RequestDispatcher, Client, Any], None]] = {
+    link.ExecuteRequest: RequestDispatcher._execute,
+    link.SubscribeRequest: RequestDispatcher._subscribe,
+    link.UnsubscribeRequest: RequestDispatcher._unsubscribe,
+    link.ResumeRequest: RequestDispatcher._resume,
+    link.UpdateClaims: RequestDispatcher._update_claims,
+    link.ReplayRequest: RequestDispatcher._replay,
+    link.AckEvents: RequestDispatcher._ack_events,
+    link.SettleDelivery: RequestDispatcher._settle_delivery,
+    link.ManageRequest: RequestDispatcher._manage,
 }

@@ -11,7 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from vedette.errors import FilterError
-from vedette.gateway.collections import snapshot as collection_images
+from vedette.gateway.collections import snapshot as snapshot_module
 from vedette.gateway.collections.snapshot import Documents, documents_at
 from vedette.sources.images import decode_image, encode_image
 from vedette.sources.journal.seam import CollectionJournal, open_journal
@@ -68,7 +68,7 @@ def test_what_was_told_and_nothing_else(writes: list[tuple[str, int | None]], da
 def test_pages_are_one_picture_though_somebody_writes_between_them(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ):
-    monkeypatch.setattr(collection_images, "_PAGE", 2)
+    monkeypatch.setattr(snapshot_module, "_PAGE", 2)
     journal = journal_with(tmp_path, [(key, 7) for key in "abcd"])
     snapshot, place = journal.snapshot, journal.last_offset()
     numbers = iter(range(100, 200))
@@ -91,7 +91,7 @@ def test_pages_are_one_picture_though_somebody_writes_between_them(
 
 
 def test_a_snapshot_has_a_bound(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
-    monkeypatch.setattr(collection_images, "MAX_SNAPSHOT_DOCUMENTS", 3)
+    monkeypatch.setattr(snapshot_module, "MAX_SNAPSHOT_DOCUMENTS", 3)
     journal = journal_with(tmp_path, [(key, 7) for key in "abcd"])
     with pytest.raises(FilterError, match="E1202"):
         documents_at(journal, "default", [COLLECTION], at_least_five)

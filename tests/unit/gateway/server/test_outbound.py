@@ -35,7 +35,7 @@ class Line(asyncio.Transport):
     def __init__(self) -> None:
         super().__init__()
         self.writes: list[bytes] = []
-        self.shell: WebSocketConnection | None = None
+        self.socket: WebSocketConnection | None = None
         self.taken = True
         self.waiting = self.high = 0
         self.over = self.broken = False
@@ -46,8 +46,8 @@ class Line(asyncio.Transport):
         self.writes.append(bytes(data))
         if not self.taken:
             clogged, self.waiting = self.waiting >= self.high, self.waiting + len(data)
-            if not clogged and self.waiting >= self.high and self.shell is not None:
-                self.shell.pause_writing()
+            if not clogged and self.waiting >= self.high and self.socket is not None:
+                self.socket.pause_writing()
 
     def set_write_buffer_limits(self, high: int | None = None, low: int | None = None) -> None:
         self.high = high or 0
@@ -73,23 +73,23 @@ class Gateway:
 
     def __init__(self, limits: GatewayLimits | None = None) -> None:
         self.clock = ManualClock()
-        self.board = ConnectionRouter(
+        self.router = ConnectionRouter(
             limits=limits or GatewayLimits(),
             authenticator=LoopbackAuthenticator(),
             clock=self.clock,
             submit=lambda _: True,
         )
-        server = GatewayServer(self.board, clock=self.clock)
+        server = GatewayServer(self.router, clock=self.clock)
         self.lines = [Line() for _ in range(CLIENTS)]
         for line in self.lines:
-            line.shell = WebSocketConnection(server.sockets)
-            line.shell.connection_made(line)
-            line.shell.data_received(HANDSHAKE)
-            line.shell.data_received(said({"type": "auth", "id": "a", "payload": {"database": "d"}}))
-        self.conns = list(self.board.connections)
-        self.board.deliver([link.ConnectionOpened(conn=conn, id="a") for conn in self.conns])
+            line.socket = WebSocketConnection(server.sockets)
+            line.socket.connection_made(line)
+            line.socket.data_received(HANDSHAKE)
+            line.socket.data_received(said({"type": "auth", "id": "a", "payload": {"database": "d"}}))
+        self.conns = list(self.router.connections)
+        self.router.deliver([link.ConnectionOpened(conn=conn, id="a") for conn in self.conns])
         for stream in range(STREAMS):
-            self.board.deliver([subscribed(self.conns[stream % CLIENTS], stream)])
+            self.router.deliver([subscribed(self.conns[stream % CLIENTS], stream)])
         for line in self.lines:
             line.writes.clear()
 
@@ -151,11 +151,11 @@ def test_everyone_hears_the_same_bytes_as_without(script: list[tuple[str, int]])
         corked, plain = Gateway(), Gateway()
         with pytest.MonkeyPatch.context() as patch:
             patch.setattr(switchboard, "MAX_UNBATCHED_RUNS", 0)
-            corked.board.deliver(records(script, corked.conns))
+            corked.router.deliver(records(script, corked.conns))
             patch.setattr(switchboard, "MAX_UNBATCHED_RUNS", 1_000)
-            plain.board.deliver(records(script, plain.conns))
+            plain.router.deliver(records(script, plain.conns))
         assert corked.heard() == plain.heard()
-        assert corked.board.counters == plain.board.counters
+        assert corked.router.counters == plain.router.counters
         for one, other in zip(corked.lines, plain.lines, strict=True):
             assert len(one.writes) <= len(other.writes)
 
@@ -165,9 +165,9 @@ def test_everyone_hears_the_same_bytes_as_without(script: list[tuple[str, int]])
 def test_a_socket_is_written_to_once_for_all_its_streams():
     async def once() -> None:
         gateway = Gateway()
-        gateway.board.deliver([told(stream, 1) for stream in range(STREAMS)])
+        gateway.router.deliver([told(stream, 1) for stream in range(STREAMS)])
         assert [len(line.writes) for line in gateway.lines] == [1] * CLIENTS
-        assert gateway.board.counters.delivered == STREAMS
+        assert gateway.router.counters.delivered == STREAMS
 
     asyncio.run(once())
 
@@ -175,7 +175,7 @@ def test_a_socket_is_written_to_once_for_all_its_streams():
 def test_few_runs_are_written_as_they_come():
     async def directly() -> None:
         gateway = Gateway()
-        gateway.board.deliver([told(stream, 1) for stream in range(MAX_UNBATCHED_RUNS)])
+        gateway.router.deliver([told(stream, 1) for stream in range(MAX_UNBATCHED_RUNS)])
         assert sum(len(line.writes) for line in gateway.lines) == MAX_UNBATCHED_RUNS
 
     asyncio.run(directly())
@@ -184,7 +184,7 @@ def test_few_runs_are_written_as_they_come():
 def test_what_is_held_is_bounded():
     async def bounded() -> None:
         gateway, size = Gateway(), MAX_HELD_BYTES // 4
-        gateway.board.deliver([told(stream, seq, size) for seq in range(1, 9) for stream in range(STREAMS)])
+        gateway.router.deliver([told(stream, seq, size) for seq in range(1, 9) for stream in range(STREAMS)])
         for line in gateway.lines:
             assert len(line.writes) == 8
             assert all(len(each) < MAX_HELD_BYTES + 2 * size for each in line.writes)
@@ -197,10 +197,10 @@ def test_who_takes_nothing_falls_behind_in_mid_batch_and_the_others_do_not():
         gateway = Gateway(GatewayLimits(outbox_high_bytes=MAX_HELD_BYTES, outbox_low_bytes=1024))
         stuck, size = gateway.lines[0], MAX_HELD_BYTES // 4
         stuck.taken = False
-        gateway.board.deliver([told(stream, seq, size) for seq in range(1, 9) for stream in range(STREAMS)])
+        gateway.router.deliver([told(stream, seq, size) for seq in range(1, 9) for stream in range(STREAMS)])
         assert len(b"".join(stuck.writes)) < 2 * MAX_HELD_BYTES
         assert all(len(line.writes) == 8 for line in gateway.lines[1:])
-        connection = gateway.board.connections[gateway.conns[0]]
+        connection = gateway.router.connections[gateway.conns[0]]
         assert connection.outbox_full
         assert all(sub.holds for sub in connection.subscriptions.values())
 
@@ -211,10 +211,10 @@ def test_what_goes_wrong_with_one_socket_ends_that_one():
     async def alone() -> None:
         gateway = Gateway()
         gateway.lines[0].broken = True
-        gateway.board.deliver([told(stream, 1) for stream in range(STREAMS)])
+        gateway.router.deliver([told(stream, 1) for stream in range(STREAMS)])
         assert [len(line.writes) for line in gateway.lines] == [0, 1, 1]
         gateway.lines[0].broken = False
-        gateway.board.deliver([told(stream, 2) for stream in range(STREAMS)])
+        gateway.router.deliver([told(stream, 2) for stream in range(STREAMS)])
         assert [b"2x>" in b"".join(line.writes) for line in gateway.lines] == [False, True, True]
 
     asyncio.run(alone())
@@ -224,7 +224,7 @@ def test_a_client_that_has_gone_in_mid_batch_costs_the_others_nothing():
     async def gone() -> None:
         gateway = Gateway()
         batch = [told(stream, 1) for stream in range(STREAMS)]
-        gateway.board.deliver(
+        gateway.router.deliver(
             [*batch, link.Drain(seconds=1.0), *[told(stream, 2) for stream in range(STREAMS)]]
         )
         for line in gateway.lines:
@@ -247,13 +247,13 @@ def test_the_delay_of_an_event_ends_with_its_write():
 
         gateway.lines[0].write = slowly  # type: ignore[method-assign]
         began = gateway.clock.monotonic()
-        gateway.board.deliver(
+        gateway.router.deliver(
             [
                 link.StreamEvent(stream=stream, seq=1, suffix=b">", committed_at=began)
                 for stream in range(STREAMS)
             ]
         )
-        (delays,) = gateway.board.counters.delays.values()
+        (delays,) = gateway.router.counters.delays.values()
         assert delays.seconds == pytest.approx(3.0 * STREAMS)
 
     asyncio.run(timed())

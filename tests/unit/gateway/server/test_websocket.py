@@ -76,13 +76,13 @@ def test_any_pieces(script: list[tuple[int, str]], data: st.DataObject):
 
 async def feed(stream: bytes, places: list[int], count: int) -> None:
     clock = ManualClock()
-    board = ConnectionRouter(
+    router = ConnectionRouter(
         limits=GatewayLimits(), authenticator=LoopbackAuthenticator(), clock=clock, submit=lambda _: True
     )
-    shell, transport = WebSocketConnection(GatewayServer(board, clock=clock).sockets), Recorder()
-    shell.connection_made(transport)
+    socket, transport = WebSocketConnection(GatewayServer(router, clock=clock).sockets), Recorder()
+    socket.connection_made(transport)
     for start, end in pairwise(places):
-        shell.data_received(stream[start:end])
+        socket.data_received(stream[start:end])
     answers = transport.written.split(b"\r\n\r\n", 1)[1]
     assert [answers.count(b'"id":"%d"' % n) for n in range(count)] == [1] * count
-    assert shell.is_idle
+    assert socket.is_idle

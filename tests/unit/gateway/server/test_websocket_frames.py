@@ -71,7 +71,7 @@ class Line:
         return self.waiting
 
 
-class Board:
+class FakeRouter:
     """Takes messages."""
 
     full = False
@@ -82,7 +82,7 @@ class Board:
         self.limits = GatewayLimits(max_frame_bytes=LARGEST, first_frame_bytes=LARGEST)
         self.messages: list[bytes] = []
 
-    def connect(self, _: Any) -> Board:
+    def connect(self, _: Any) -> FakeRouter:
         return self
 
     grant = None
@@ -96,19 +96,19 @@ class Board:
 
 def through_the_shell(parts: list[bytes]) -> tuple[list[bytes], bytes]:
     """Messages that were understood, and what was answered."""
-    board, line = Board(), Line()
-    sockets = SocketSet(cast("Any", board), clock=ManualClock(), allowed_origins=(), uses_tls=False)
+    router, line = FakeRouter(), Line()
+    sockets = SocketSet(cast("Any", router), clock=ManualClock(), allowed_origins=(), uses_tls=False)
     cast("Any", sockets.buffers).mark_written = lambda _: None
-    shell = WebSocketConnection(sockets)
-    shell.connection_made(cast("asyncio.BaseTransport", line))
-    shell.data_received(HANDSHAKE)
+    socket = WebSocketConnection(sockets)
+    socket.connection_made(cast("asyncio.BaseTransport", line))
+    socket.data_received(HANDSHAKE)
     assert line.written.startswith(b"HTTP/1.1 101 ")
     line.written.clear()
     for part in parts:
         if not line.closed:
-            shell.data_received(part)
+            socket.data_received(part)
     line.end()
-    return board.messages, bytes(line.written)
+    return router.messages, bytes(line.written)
 
 
 def through_the_twin(data: bytes) -> tuple[list[bytes], bytes]:
@@ -173,41 +173,41 @@ frames = st.lists(st.one_of(usual, usual, usual, strange, closing), max_size=8).
 @given(frames, st.lists(st.integers(0, 2_000), max_size=6))
 @settings(max_examples=400)
 def test_the_shell_and_its_twin_understand_the_same(data: bytes, cuts: list[int]):
-    async def shell() -> tuple[list[bytes], bytes]:
+    async def socket() -> tuple[list[bytes], bytes]:
         places = sorted({min(cut, len(data)) for cut in cuts} | {0, len(data)})
         parts = [data[a:b] for a, b in pairwise(places)]
         return through_the_shell(parts)
 
-    assert asyncio.run(shell()) == through_the_twin(data)
+    assert asyncio.run(socket()) == through_the_twin(data)
 
 
 def opened(line: Line) -> tuple[WebSocketConnection, list[WebSocketConnection]]:
     """A shell at an open line, and those that have said that something waits for them."""
-    sockets = SocketSet(cast("Any", Board()), clock=ManualClock(), allowed_origins=(), uses_tls=False)
+    sockets = SocketSet(cast("Any", FakeRouter()), clock=ManualClock(), allowed_origins=(), uses_tls=False)
     behind = list[WebSocketConnection]()
     cast("Any", sockets.buffers).mark_written = behind.append
-    shell = WebSocketConnection(sockets)
-    shell.connection_made(cast("asyncio.BaseTransport", line))
-    shell.data_received(HANDSHAKE)
+    socket = WebSocketConnection(sockets)
+    socket.connection_made(cast("asyncio.BaseTransport", line))
+    socket.data_received(HANDSHAKE)
     line.written.clear()
     line.waiting = 0
-    return shell, behind
+    return socket, behind
 
 
 def test_what_fits_goes_straight_into_the_socket_and_the_rest_in_order_through_the_transport():
     async def scenario() -> None:
         line = Line(real=True)
-        shell, behind = opened(line)
+        socket, behind = opened(line)
         small, large = OutboundFrame(b"small"), OutboundFrame(b"x" * 1_000_000)
-        shell.send(small)
+        socket.send(small)
         assert line.in_the_socket() == small.framed
         assert (bytes(line.written), len(behind)) == (b"", 0)
-        shell.send(large)
+        socket.send(large)
         head = line.in_the_socket()
         assert head + line.written == large.framed
         assert head, "as much as there was room for"
-        assert behind == [shell]
-        shell.send(small)
+        assert behind == [socket]
+        socket.send(small)
         assert head + line.written == large.framed + small.framed, "not past what waits"
         line.end()
 
@@ -219,9 +219,9 @@ def test_a_line_that_closes_is_never_written_to_directly():
 
     async def scenario() -> None:
         line = Line(real=True)
-        shell, _ = opened(line)
+        socket, _ = opened(line)
         line.close()
-        shell.send(OutboundFrame(b"secret"))
+        socket.send(OutboundFrame(b"secret"))
         os.set_blocking(line._read, False)
         with pytest.raises(BlockingIOError):
             line.in_the_socket()
