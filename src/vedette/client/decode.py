@@ -8,7 +8,7 @@ from typing import Any
 from vedette.change import Event
 from vedette.engine.context.result import Result
 from vedette.errors import CODES, GatewayError, TransactionError, VedetteError
-from vedette.queue.notice import Withdrawal
+from vedette.queue.reports import Withdrawal
 from vedette.values import duration_to_ms, timestamp_from_text, timestamp_to_text, to_canonical
 
 __all__ = [

@@ -11,7 +11,7 @@ from vedette.change import Event
 from vedette.client.decode import decode_event
 from vedette.client.sequence import SequenceCheck, SequenceTracker
 from vedette.errors import VedetteError
-from vedette.queue.notice import Withdrawal
+from vedette.queue.reports import Withdrawal
 
 __all__ = ["RemoteWatch", "WatchChannel"]
 

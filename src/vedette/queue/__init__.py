@@ -15,7 +15,8 @@ the element in all queues. It ends exactly once: finished (ACK or dead-lettered)
 release) or parked (could not be dead-lettered). Failed attempts are stored per element and group; claims are not
 stored. If a delivered element stops matching, the delivery is withdrawn: ACK still deletes the element.
 
-Reading order: `entry`, `line`, `match_queue`, `dispatcher`; `letter` and `notice` are the records clients see.
+Reading order: `delivery`, `entry`, `line`, `match_queue`, `group`, `leases`, `dispatcher`; `reports` has the records
+that clients see.
 """
 
 __all__: list[str] = []

@@ -7,16 +7,15 @@ that is requeued is not delivered before that commit is durable.
 from __future__ import annotations
 
 from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping, Sequence
-from heapq import heapify, heappop, heappush
 from typing import Any
 
-from vedette.queue.entry import Attempts, Delivery, DeliveryEvent, QueuedElement, QueuedMatch, QueueEntry
-from vedette.queue.match_queue import Consumer, ConsumerGroup, MatchQueue
+from vedette.queue.delivery import Attempts, DeliveryEvent
+from vedette.queue.entry import Delivery, QueuedElement, QueuedMatch, QueueEntry
+from vedette.queue.group import Consumer, ConsumerGroup
+from vedette.queue.leases import DeadlineHeap
+from vedette.queue.match_queue import MatchQueue
 
 __all__ = ["Dispatcher"]
-
-_MIN_COMPACTION_SIZE = 1024
-"""The deadline heap is not compacted below this size."""
 
 
 class Dispatcher:
@@ -39,11 +38,7 @@ class Dispatcher:
         self.attempts: dict[str, dict[str | None, Attempts]] = {}
         """Element ▸ group ▸ failed attempts."""
         self._arrivals = 0
-        self._deadlines: list[tuple[float, int, Delivery | QueuedElement]] = []
-        """A heap of lease and delay deadlines. Obsolete items are skipped when they reach the top."""
-        self._compact_above = _MIN_COMPACTION_SIZE
-        """The size of the deadline heap at which obsolete items are removed."""
-        self._deadline_count = 0
+        self._deadlines = DeadlineHeap()
         self.key_freed: Callable[[ConsumerGroup], None] = lambda _: None
         """Called when a group unblocks a serialization key, because the next entry of that key may be deliverable."""
 
@@ -258,7 +253,7 @@ class Dispatcher:
                 self._hold_key(item, other.queue.group, other.serialization_key)
         self.deliveries[delivery.id] = consumer.deliveries[delivery.id] = delivery
         consumer.group.in_flight += 1
-        self._push_deadline(deadline, delivery)
+        self._deadlines.push(deadline, delivery)
         return delivery
 
     def _hold_key(self, item: QueuedElement, group: ConsumerGroup, key: Hashable) -> None:
@@ -348,7 +343,7 @@ class Dispatcher:
 
     def _set_delay(self, item: QueuedElement, until: float) -> None:
         item.delayed_until = until if item.delayed_until is None else max(item.delayed_until, until)
-        self._push_deadline(item.delayed_until, item)
+        self._deadlines.push(item.delayed_until, item)
 
     # --- attempts ---------------------------------------------------------------------------------------------
 
@@ -375,30 +370,19 @@ class Dispatcher:
 
     def extend_lease(self, delivery: Delivery, deadline: float) -> None:
         delivery.deadline = deadline
-        self._push_deadline(deadline, delivery)
-
-    def _push_deadline(self, moment: float, due: Delivery | QueuedElement) -> None:
-        self._deadline_count += 1
-        heappush(self._deadlines, (moment, self._deadline_count, due))
-        if len(self._deadlines) > self._compact_above:
-            self._deadlines = [entry for entry in self._deadlines if _is_current(entry[0], entry[2])]
-            heapify(self._deadlines)
-            self._compact_above = 2 * len(self._deadlines) + _MIN_COMPACTION_SIZE
+        self._deadlines.push(deadline, delivery)
 
     @property
     def next_deadline(self) -> float | None:
         """When the next lease or delay ends, on the monotonic clock."""
-        agenda = self._deadlines
-        while agenda and not _is_current(agenda[0][0], agenda[0][2]):
-            heappop(agenda)
-        return agenda[0][0] if agenda else None
+        return self._deadlines.next_deadline()
 
     def pop_due(self, now: float) -> Iterator[Delivery | QueuedElement]:
-        """Yield deliveries with expired leases, for the caller to end, and elements whose delay ended (already
-        enqueued).
+        """Yield deliveries with expired leases, for the caller to end, and elements whose delay ended.
+
+        The elements are enqueued before they are yielded.
         """
-        while (moment := self.next_deadline) is not None and moment <= now:
-            due = heappop(self._deadlines)[2]
+        while (due := self._deadlines.pop_due(now)) is not None:
             if isinstance(due, QueuedElement):
                 due.delayed_until = None
                 if due.is_available:
@@ -452,9 +436,3 @@ class Dispatcher:
 
 _NONE: dict[str | None, Attempts] = {}
 _FRESH = Attempts()
-
-
-def _is_current(moment: float, due: Delivery | QueuedElement) -> bool:
-    if isinstance(due, Delivery):
-        return due.is_open and due.deadline == moment
-    return due.delayed_until == moment

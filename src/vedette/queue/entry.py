@@ -1,85 +1,31 @@
 """Queued elements, their entries and deliveries.
 
-Theory of operation. An element has one entry in each queue it matches. Delivering it creates a `Delivery` and
-removes it from the lines of all queues: a claim is global. Millions of elements may wait, nearly all of them in one
-line only, so a waiting element is just a `QueueEntry`. An element in any other state has a `QueuedElement`. A
-delivery ends exactly once:
-
-  pending ── enlist ─────▶ enlisted      ACK: the transaction that deletes the element decides
-     │          enlisted ── commit ──▶ done, ── rollback ──▶ pending
-     ├─────── requeue ───▶ requeued      NACK, timeout, release (also from enlisted: the COMMIT then fails)
-     └─────── park ──────▶ parked        it could not be dead-lettered
+An element has one entry in each queue it matches. Delivering it creates a `Delivery` and removes it from the lines of
+all queues: a claim is global. Millions of elements may wait, nearly all of them in one line only, so a waiting element
+is just a `QueueEntry`. An element in any other state has a `QueuedElement`.
 """
 
 from __future__ import annotations
 
 from collections.abc import Hashable, Mapping, Sequence
-from enum import StrEnum
 from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 
 from mypy_extensions import mypyc_attr
 
+from vedette.queue.delivery import TRANSITIONS, DeliveryEvent, DeliveryState
 from vedette.watch.ordering import SortKey
 
 if TYPE_CHECKING:
-    from vedette.queue.match_queue import Consumer, MatchQueue
+    from vedette.queue.group import Consumer
+    from vedette.queue.match_queue import MatchQueue
 
 __all__ = [
-    "TRANSITIONS",
-    "Attempts",
     "Delivery",
-    "DeliveryEvent",
-    "DeliveryState",
     "LazyMatches",
     "QueueEntry",
     "QueuedElement",
     "QueuedMatch",
 ]
-
-
-class DeliveryState(StrEnum):
-    PENDING = "pending"
-    ENLISTED = "enlisted"
-    DONE = "done"
-    REQUEUED = "requeued"
-    PARKED = "parked"
-
-
-class DeliveryEvent(StrEnum):
-    ENLIST = "enlist"
-    COMMIT = "commit"
-    ROLLBACK = "rollback"
-    REQUEUE = "requeue"
-    """NACK, timeout or release: the element may be delivered again."""
-    PARK = "park"
-
-
-_S, _E = DeliveryState, DeliveryEvent
-
-TRANSITIONS: Mapping[tuple[DeliveryState, DeliveryEvent], DeliveryState] = {
-    (_S.PENDING, _E.ENLIST): _S.ENLISTED,
-    (_S.ENLISTED, _E.COMMIT): _S.DONE,
-    (_S.ENLISTED, _E.ROLLBACK): _S.PENDING,
-    (_S.PENDING, _E.REQUEUE): _S.REQUEUED,
-    (_S.ENLISTED, _E.REQUEUE): _S.REQUEUED,
-    (_S.PENDING, _E.PARK): _S.PARKED,
-    (_S.ENLISTED, _E.PARK): _S.PARKED,
-}
-
-
-class Attempts(NamedTuple):
-    """Failed attempts on an element in one group. Stored; deleted when the element stops matching."""
-
-    failures: int = 0
-    timeouts: int = 0
-    until_ms: int = 0
-    """Not delivered again before this time (milliseconds since 1970)."""
-    parked: bool = False
-    """The element could not be moved to its dead-letter destination and is not delivered."""
-
-    @property
-    def total(self) -> int:
-        return self.failures + self.timeouts
 
 
 class QueuedMatch(NamedTuple):

@@ -1,4 +1,4 @@
-"""The desk: what may happen to a delivery in which state, and what stays true of claims, keys and counts."""
+"""The dispatcher: delivery states, claims, blocked keys, deadlines and fair shares."""
 
 from __future__ import annotations
 
@@ -8,9 +8,11 @@ from typing import Any
 
 import pytest
 
+from vedette.queue.delivery import TRANSITIONS, Attempts, DeliveryEvent, DeliveryState
 from vedette.queue.dispatcher import Dispatcher
-from vedette.queue.entry import TRANSITIONS, Attempts, Delivery, DeliveryEvent, DeliveryState, QueuedMatch
-from vedette.queue.match_queue import Consumer, MatchQueue
+from vedette.queue.entry import Delivery, QueuedMatch
+from vedette.queue.group import Consumer
+from vedette.queue.match_queue import MatchQueue
 
 S, E = DeliveryState, DeliveryEvent
 EXPECTED = {
@@ -22,59 +24,61 @@ EXPECTED = {
     (S.ENLISTED, E.REQUEUE): S.REQUEUED,
     (S.ENLISTED, E.PARK): S.PARKED,
 }
-WAYS: dict[DeliveryState, list[DeliveryEvent]] = {
+EVENTS_TO_REACH: dict[DeliveryState, list[DeliveryEvent]] = {
     S.PENDING: [],
     S.ENLISTED: [E.ENLIST],
     S.DONE: [E.ENLIST, E.COMMIT],
     S.REQUEUED: [E.REQUEUE],
     S.PARKED: [E.PARK],
 }
-"""How a delivery gets into each state."""
+"""Events that bring a pending delivery into each state."""
 
 
-class Counter:
-    """A desk with one pool, or one more for each group asked for, and short words for what happens there."""
+class QueueFixture:
+    """A dispatcher with one queue and one consumer; `join` adds more of them."""
 
     def __init__(self, *, serialized: bool = False, bound: int = 10) -> None:
         ids = count(1)
-        self.desk = Dispatcher(lambda: f"d_{next(ids)}", lambda ms: ms / 1000)
+        self.dispatcher = Dispatcher(lambda: f"d_{next(ids)}", lambda ms: ms / 1000)
         self.numbers = count(1)
         self.serialized, self.bound = serialized, bound
-        self.member = self.join("g")
-        self.pool = self.member.queue
+        self.consumer = self.join("g")
+        self.queue = self.consumer.queue
 
-    def join(self, name: str, pool: MatchQueue | None = None, group_bound: int | None = None) -> Consumer:
-        group = self.desk.group(name, name)
-        member = Consumer(next(self.numbers), group, bound=self.bound, group_bound=group_bound, watch=None)
-        if pool is None:
-            pool = MatchQueue(group, serialized=self.serialized, source=None)
-        self.desk.add_consumer(member, pool)
-        return member
+    def join(self, name: str, queue: MatchQueue | None = None, group_bound: int | None = None) -> Consumer:
+        group = self.dispatcher.group(name, name)
+        consumer = Consumer(next(self.numbers), group, bound=self.bound, group_bound=group_bound, watch=None)
+        if queue is None:
+            queue = MatchQueue(group, serialized=self.serialized, source=None)
+        self.dispatcher.add_consumer(consumer, queue)
+        return consumer
 
-    def offer(self, element: str, rank: int = 0, serial: Any = None, pool: MatchQueue | None = None) -> None:
-        want = QueuedMatch((element,), {}, (rank,), serial)
-        target = self.pool if pool is None else pool
+    def add(self, element: str, rank: int = 0, key: Any = None, queue: MatchQueue | None = None) -> None:
+        match = QueuedMatch((element,), {}, (rank,), key)
+        target = self.queue if queue is None else queue
         assert target is not None
-        self.desk.add_match(target, element, want, sequence=0, tick=0, now=0.0)
+        self.dispatcher.add_match(target, element, match, sequence=0, tick=0, now=0.0)
 
     def take(
-        self, limit: int | None = None, member: Consumer | None = None, now: float = 0.0
+        self, limit: int | None = None, consumer: Consumer | None = None, now: float = 0.0
     ) -> list[Delivery]:
-        return self.desk.deliver(member or self.member, limit, durable=0, now=now, lease=30.0)
+        return self.dispatcher.deliver(consumer or self.consumer, limit, durable=0, now=now, lease=30.0)
 
     def check(self) -> None:
-        self.desk.validate([pool for group in self.desk.groups.values() for pool in group.queues])
+        self.dispatcher.validate(
+            [queue for group in self.dispatcher.groups.values() for queue in group.queues]
+        )
 
 
-# --- states -----------------------------------------------------------------------------------------------------
+# States
 
 
 @pytest.mark.parametrize(("state", "event"), list(product(DeliveryState, DeliveryEvent)))
 def test_every_event_in_every_state(state: DeliveryState, event: DeliveryEvent) -> None:
-    counter = Counter()
-    counter.offer("a")
-    (delivery,) = counter.take()
-    for step in WAYS[state]:
+    queues = QueueFixture()
+    queues.add("a")
+    (delivery,) = queues.take()
+    for step in EVENTS_TO_REACH[state]:
         assert delivery.apply(step)
     assert delivery.state is state
     follows = EXPECTED.get((state, event))
@@ -85,162 +89,164 @@ def test_every_event_in_every_state(state: DeliveryState, event: DeliveryEvent) 
 
 
 ENDS: dict[str, Callable[[Dispatcher, Delivery], bool]] = {
-    "finish": lambda desk, delivery: desk.finish(delivery, E.COMMIT),
-    "give back": lambda desk, delivery: desk.requeue(delivery, sequence=0),
-    "delay": lambda desk, delivery: desk.requeue(delivery, sequence=0, until=60.0),
-    "park": lambda desk, delivery: desk.park(delivery),
+    "finish": lambda dispatcher, delivery: dispatcher.finish(delivery, E.COMMIT),
+    "requeue": lambda dispatcher, delivery: dispatcher.requeue(delivery, sequence=0),
+    "delay": lambda dispatcher, delivery: dispatcher.requeue(delivery, sequence=0, until=60.0),
+    "park": lambda dispatcher, delivery: dispatcher.park(delivery),
 }
 
 
 @pytest.mark.parametrize(("state", "end"), list(product((S.PENDING, S.ENLISTED), ENDS)))
-def test_a_delivery_ends_once(state: DeliveryState, end: str) -> None:
-    counter = Counter()
-    counter.offer("a")
-    (delivery,) = counter.take()
-    for step in WAYS[state]:
+def test_delivery_ends_once(state: DeliveryState, end: str) -> None:
+    queues = QueueFixture()
+    queues.add("a")
+    (delivery,) = queues.take()
+    for step in EVENTS_TO_REACH[state]:
         delivery.apply(step)
-    ended = ENDS[end](counter.desk, delivery)
+    ended = ENDS[end](queues.dispatcher, delivery)
     assert ended is not (end == "finish" and state is S.PENDING), "what was not enlisted cannot be committed"
     if not ended:
-        assert counter.take() == []
+        assert queues.take() == []
         return
-    assert not counter.desk.deliveries
-    assert not counter.member.deliveries
-    assert counter.member.group.in_flight == 0
+    assert not queues.dispatcher.deliveries
+    assert not queues.consumer.deliveries
+    assert queues.consumer.group.in_flight == 0
     for again in ENDS.values():
-        assert not again(counter.desk, delivery)
-    counter.check()
-    assert len(counter.take()) == (end == "give back")
+        assert not again(queues.dispatcher, delivery)
+    queues.check()
+    assert len(queues.take()) == (end == "requeue")
 
 
-# --- claims -----------------------------------------------------------------------------------------------------
+# Claims
 
 
-def test_a_claim_is_global() -> None:
-    counter = Counter()
-    other = counter.join("h")
-    counter.offer("a")
-    counter.offer("a", pool=other.queue)
-    (delivery,) = counter.take()
-    assert counter.take(member=other) == []
-    counter.desk.requeue(delivery, sequence=0)
-    (again,) = counter.take(member=other)
+def test_claim_blocks_the_element_in_all_queues() -> None:
+    queues = QueueFixture()
+    other = queues.join("h")
+    queues.add("a")
+    queues.add("a", queue=other.queue)
+    (delivery,) = queues.take()
+    assert queues.take(consumer=other) == []
+    queues.dispatcher.requeue(delivery, sequence=0)
+    (again,) = queues.take(consumer=other)
     assert again.id != delivery.id
-    assert counter.take() == []
-    counter.check()
+    assert queues.take() == []
+    queues.check()
 
 
-def test_what_comes_to_a_claimed_element_waits_for_it() -> None:
-    counter = Counter()
-    counter.offer("a")
-    (delivery,) = counter.take()
-    late = counter.join("h")
-    counter.offer("a", pool=late.queue)
-    assert counter.take(member=late) == []
-    counter.desk.requeue(delivery, sequence=0)
-    assert len(counter.take(member=late)) == 1
-    counter.check()
+def test_new_match_of_a_claimed_element_waits_for_the_claim() -> None:
+    queues = QueueFixture()
+    queues.add("a")
+    (delivery,) = queues.take()
+    late = queues.join("h")
+    queues.add("a", queue=late.queue)
+    assert queues.take(consumer=late) == []
+    queues.dispatcher.requeue(delivery, sequence=0)
+    assert len(queues.take(consumer=late)) == 1
+    queues.check()
 
 
-@pytest.mark.parametrize("end", ["give back", "delay", "park"])
-def test_a_key_is_held_as_long_as_its_item_may_come_again(end: str) -> None:
-    counter = Counter(serialized=True)
+@pytest.mark.parametrize("end", ["requeue", "delay", "park"])
+def test_key_is_blocked_while_its_element_may_be_redelivered(end: str) -> None:
+    queues = QueueFixture(serialized=True)
     for element in "ab":
-        counter.offer(element, serial="k")
-    counter.offer("c", serial="other")
-    first, third = counter.take()
+        queues.add(element, key="k")
+    queues.add("c", key="other")
+    first, third = queues.take()
     assert [delivery.queued_element.element for delivery in (first, third)] == ["a", "c"]
-    ENDS[end](counter.desk, first)
-    counter.check()
-    expected = {"give back": "a", "delay": None, "park": "b"}[end]
-    assert [delivery.queued_element.element for delivery in counter.take(1)] == (
+    ENDS[end](queues.dispatcher, first)
+    queues.check()
+    expected = {"requeue": "a", "delay": None, "park": "b"}[end]
+    assert [delivery.queued_element.element for delivery in queues.take(1)] == (
         [expected] if expected else []
     )
     if end == "delay":
-        assert [*counter.desk.pop_due(60.0)] != []
-        assert [delivery.queued_element.element for delivery in counter.take(1)] == ["a"]
-    counter.check()
+        assert [*queues.dispatcher.pop_due(60.0)] != []
+        assert [delivery.queued_element.element for delivery in queues.take(1)] == ["a"]
+    queues.check()
 
 
-def test_a_withdrawn_item_frees_its_key() -> None:
-    counter = Counter(serialized=True)
+def test_withdrawn_element_unblocks_its_key() -> None:
+    queues = QueueFixture(serialized=True)
     for element in "ab":
-        counter.offer(element, serial="k")
-    (first,) = counter.take()
-    assert counter.pool is not None
-    assert counter.desk.remove_match(counter.pool, "a", ("a",)) is first
+        queues.add(element, key="k")
+    (first,) = queues.take()
+    assert queues.queue is not None
+    assert queues.dispatcher.remove_match(queues.queue, "a", ("a",)) is first
     assert first.is_withdrawn
-    assert counter.take() == [], "its holder works on it still"
-    counter.desk.requeue(first, sequence=0)
-    assert [delivery.queued_element.element for delivery in counter.take()] == ["b"]
-    counter.check()
+    assert queues.take() == [], "its holder works on it still"
+    queues.dispatcher.requeue(first, sequence=0)
+    assert [delivery.queued_element.element for delivery in queues.take()] == ["b"]
+    queues.check()
 
 
-# --- time -------------------------------------------------------------------------------------------------------
+# Time
 
 
-def test_leases_end_in_their_order_and_only_those_that_were_not_extended() -> None:
-    counter = Counter()
+def test_leases_expire_in_order_unless_extended() -> None:
+    queues = QueueFixture()
     for element in "abc":
-        counter.offer(element)
-    a, b, c = counter.take()
-    counter.desk.extend_lease(a, 90.0)
-    counter.desk.extend_lease(b, 10.0)
-    assert counter.desk.next_deadline == 10.0
-    assert [*counter.desk.pop_due(9.9)] == []
+        queues.add(element)
+    a, b, c = queues.take()
+    queues.dispatcher.extend_lease(a, 90.0)
+    queues.dispatcher.extend_lease(b, 10.0)
+    assert queues.dispatcher.next_deadline == 10.0
+    assert [*queues.dispatcher.pop_due(9.9)] == []
     due = []
-    for delivery in counter.desk.pop_due(30.0):
+    for delivery in queues.dispatcher.pop_due(30.0):
         assert isinstance(delivery, Delivery)
-        counter.desk.requeue(delivery, sequence=0)
+        queues.dispatcher.requeue(delivery, sequence=0)
         due.append(delivery)
     assert due == [b, c]
-    assert counter.desk.next_deadline == 90.0
+    assert queues.dispatcher.next_deadline == 90.0
 
 
-def test_a_delay_outlives_the_consumers() -> None:
-    """What is remembered of an element that nobody waits for at present."""
-    counter = Counter()
-    counter.desk.set_attempts("a", "g", Attempts(failures=1, until_ms=60_000))
-    counter.offer("a")
-    assert counter.take() == []
-    assert counter.desk.next_deadline == 60.0
-    assert [*counter.desk.pop_due(60.0)] != []
-    (delivery,) = counter.take()
+def test_stored_delay_applies_to_a_new_consumer() -> None:
+    """Attempts are stored for an element that no queue contains."""
+    queues = QueueFixture()
+    queues.dispatcher.set_attempts("a", "g", Attempts(failures=1, until_ms=60_000))
+    queues.add("a")
+    assert queues.take() == []
+    assert queues.dispatcher.next_deadline == 60.0
+    assert [*queues.dispatcher.pop_due(60.0)] != []
+    (delivery,) = queues.take()
     assert delivery.attempt == 2
 
 
-# --- fairness ---------------------------------------------------------------------------------------------------
+# Fairness
 
 
 @pytest.mark.parametrize("waiting", range(12))
 @pytest.mark.parametrize("held", [(0, 0, 0), (2, 0, 0), (0, 3, 1), (4, 4, 4)])
-def test_a_poll_hands_out_a_fair_part(waiting: int, held: tuple[int, ...]) -> None:
-    """surface.md: at most max(1, ⌈(waiting + held by the group) / M⌉ - held by it), M = members with room."""
-    counter = Counter(bound=4)
-    members = [counter.member, *(counter.join("g", counter.pool) for _ in range(2))]
+def test_poll_delivers_a_fair_share(waiting: int, held: tuple[int, ...]) -> None:
+    """At most max(1, ⌈(waiting + held by the group) / M⌉ - held by it), where M is the number of consumers with
+    capacity.
+    """
+    queues = QueueFixture(bound=4)
+    consumers = [queues.consumer, *(queues.join("g", queues.queue) for _ in range(2))]
     for number in range(sum(held)):
-        counter.offer(f"held {number}")
-    for member, wanted in zip(members, held, strict=True):
-        for _ in range(wanted):
-            counter.take(1, member)
-        assert len(member.deliveries) == wanted
+        queues.add(f"held {number}")
+    for consumer, count_held in zip(consumers, held, strict=True):
+        for _ in range(count_held):
+            queues.take(1, consumer)
+        assert len(consumer.deliveries) == count_held
     for number in range(waiting):
-        counter.offer(f"waiting {number}")
-    for member in members:
-        room = member.max_unacked - len(member.deliveries)
-        rivals = sum(len(each.deliveries) < each.max_unacked for each in members)
-        mine, all_held = len(member.deliveries), sum(len(each.deliveries) for each in members)
+        queues.add(f"waiting {number}")
+    for consumer in consumers:
+        room = consumer.max_unacked - len(consumer.deliveries)
+        rivals = sum(len(each.deliveries) < each.max_unacked for each in consumers)
+        mine, all_held = len(consumer.deliveries), sum(len(each.deliveries) for each in consumers)
         left = waiting + sum(held) - all_held
         expected = min(room, left, max(1, -(-(left + all_held) // rivals) - mine)) if room else 0
-        assert len(counter.take(None, member)) == expected
-    counter.check()
+        assert len(queues.take(None, consumer)) == expected
+    queues.check()
 
 
-def test_a_group_has_a_bound_of_its_own() -> None:
-    counter = Counter()
-    bounded = counter.join("b", group_bound=3)
-    rival = counter.join("b", bounded.queue, group_bound=3)
+def test_group_has_its_own_limit() -> None:
+    queues = QueueFixture()
+    bounded = queues.join("b", group_bound=3)
+    rival = queues.join("b", bounded.queue, group_bound=3)
     for number in range(9):
-        counter.offer(f"e{number}", pool=bounded.queue)
-    assert len(counter.take(member=bounded)) == 3
-    assert counter.take(member=rival) == []
+        queues.add(f"e{number}", queue=bounded.queue)
+    assert len(queues.take(consumer=bounded)) == 3
+    assert queues.take(consumer=rival) == []

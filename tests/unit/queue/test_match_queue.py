@@ -1,4 +1,4 @@
-"""Who is in a pool, while many come and go."""
+"""Entries of a queue while many are added and removed."""
 
 from __future__ import annotations
 
@@ -9,51 +9,52 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from vedette.queue.entry import QueueEntry
-from vedette.queue.match_queue import ConsumerGroup, MatchQueue
+from vedette.queue.group import ConsumerGroup
+from vedette.queue.match_queue import MatchQueue
 
-FEW = 600
-"""More than a pool closes up at once."""
+SLACK_ENTRIES = 600
+"""More than one compaction examines."""
 
 
 @given(seed=st.integers(0, 1 << 32), leaving=st.floats(0.2, 0.8))
-def test_places_are_those_who_came_and_did_not_go(seed: int, leaving: float) -> None:
-    """And what is kept of the others is no more than about as many as were ever there at once."""
+def test_entries_after_random_additions_and_removals(seed: int, leaving: float) -> None:
+    """The list stays within about twice the largest number of present entries."""
     random = Random(seed)
-    pool = _pool()
-    there: list[QueueEntry] = []
-    most = arrivals = 0
-    for step in range(2 * FEW):
-        if there and random.random() < leaving:
-            pool.drop_entry(there.pop(random.randrange(len(there))))
+    queue = _queue()
+    present: list[QueueEntry] = []
+    largest = arrivals = 0
+    for step in range(2 * SLACK_ENTRIES):
+        if present and random.random() < leaving:
+            queue.drop_entry(present.pop(random.randrange(len(present))))
         else:
             arrivals += 1
-            place = pool.add_entry(f"j{arrivals}", arrivals)
-            pool.set_match(place, None)
-            there.append(place)
-            most = max(most, len(there))
+            entry = queue.add_entry(f"j{arrivals}", arrivals)
+            queue.set_match(entry, None)
+            present.append(entry)
+            largest = max(largest, len(present))
         if step % 50 == 0:
-            assert pool.entries == there
-        assert len(pool._entries) <= 2 * most + FEW
-    assert pool.entries == there
+            assert queue.entries == present
+        assert len(queue._entries) <= 2 * largest + SLACK_ENTRIES
+    assert queue.entries == present
 
 
-@pytest.mark.parametrize("order", ["as they came", "the last first", "any"])
-def test_what_is_kept_of_those_who_went_shrinks_with_those_who_are_there(order: str) -> None:
-    pool, many = _pool(), 20_000
-    places = [pool.add_entry(f"j{number}", number) for number in range(many)]
-    for place in places:
-        pool.set_match(place, None)
-    if order == "the last first":
-        places.reverse()
-    elif order == "any":
-        Random(7).shuffle(places)
-    for number, place in enumerate(places, 1):
-        pool.drop_entry(place)
+@pytest.mark.parametrize("order", ["oldest first", "newest first", "random"])
+def test_removed_entries_are_compacted(order: str) -> None:
+    queue, entry_count = _queue(), 20_000
+    entries = [queue.add_entry(f"j{number}", number) for number in range(entry_count)]
+    for entry in entries:
+        queue.set_match(entry, None)
+    if order == "newest first":
+        entries.reverse()
+    elif order == "random":
+        Random(7).shuffle(entries)
+    for number, entry in enumerate(entries, 1):
+        queue.drop_entry(entry)
         if number % 100 == 0:
-            kept = sum(each is not None for each in pool._entries)
-            assert kept <= 2.5 * (many - number) + FEW
-    assert pool._entries == []
+            kept = sum(each is not None for each in queue._entries)
+            assert kept <= 2.5 * (entry_count - number) + SLACK_ENTRIES
+    assert queue._entries == []
 
 
-def _pool() -> MatchQueue:
+def _queue() -> MatchQueue:
     return MatchQueue(ConsumerGroup("workers", "workers"), serialized=False, source=None)

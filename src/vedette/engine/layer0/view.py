@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 from vedette.element import Element, View
 from vedette.language.schema.model import EdgeType, NodeType, Schema
 from vedette.language.types import describe
-from vedette.queue.letter import DeadLetter
+from vedette.queue.reports import DeadLetter
 from vedette.values import timestamp_from_ms
 from vedette.watch.recent_events import RecentEvent, event_fields
 from vedette.watch.watch import Watch

@@ -18,8 +18,9 @@ from vedette.engine.statements import execution
 from vedette.errors import MutationError, VedetteError, WatchError
 from vedette.graph.actions import delete_element
 from vedette.graph.transaction import Transaction
-from vedette.queue.entry import Attempts, Delivery, DeliveryEvent
-from vedette.queue.letter import DeadLetter
+from vedette.queue.delivery import Attempts, DeliveryEvent
+from vedette.queue.entry import Delivery
+from vedette.queue.reports import DeadLetter
 from vedette.values import timestamp_to_ms, to_json
 from vedette.watch.watch import Watch
 

@@ -16,7 +16,8 @@ from vedette.errors import VedetteError
 from vedette.language.compile.execution_context import ExecutionContext, Row
 from vedette.language.compile.union_view import ElementChange
 from vedette.queue.entry import Delivery, QueuedMatch
-from vedette.queue.match_queue import Consumer, MatchQueue
+from vedette.queue.group import Consumer
+from vedette.queue.match_queue import MatchQueue
 from vedette.watch.delta import REMOVED, Delta, value_key
 from vedette.watch.evaluation.effects import ShapeIndex
 from vedette.watch.evaluation.rows import evaluate_rows, watches_of

@@ -13,10 +13,12 @@ from vedette.engine.queue_service.matcher import QueueMatcher
 from vedette.engine.queue_service.settlement import Settlement
 from vedette.engine.state.graph_state import Commit
 from vedette.errors import VedetteError
+from vedette.queue.delivery import DeliveryState
 from vedette.queue.dispatcher import Dispatcher
-from vedette.queue.entry import Delivery, DeliveryState
-from vedette.queue.match_queue import Consumer, ConsumerGroup, MatchQueue
-from vedette.queue.notice import Withdrawal
+from vedette.queue.entry import Delivery
+from vedette.queue.group import Consumer, ConsumerGroup
+from vedette.queue.match_queue import MatchQueue
+from vedette.queue.reports import Withdrawal
 from vedette.values import timestamp_to_ms
 from vedette.watch.buffer import BufferedEvent
 from vedette.watch.delta import Delta, value_key

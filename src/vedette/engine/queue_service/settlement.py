@@ -23,8 +23,9 @@ from vedette.engine.statements import execution
 from vedette.errors import StoreError, TransactionError, VedetteError, WatchError
 from vedette.graph.actions import delete_element
 from vedette.graph.transaction import Transaction
-from vedette.queue.entry import Attempts, Delivery, DeliveryEvent, DeliveryState
-from vedette.queue.letter import REASON_MAX_REDELIVERIES, REASON_NO_RETRY
+from vedette.queue.delivery import Attempts, DeliveryEvent, DeliveryState
+from vedette.queue.entry import Delivery
+from vedette.queue.reports import REASON_MAX_REDELIVERIES, REASON_NO_RETRY
 from vedette.values import duration_to_text, timestamp_to_ms
 from vedette.watch.watch import Watch
 

@@ -18,7 +18,7 @@ from vedette.errors import VedetteError
 from vedette.graph.overlay import Overlay
 from vedette.language.compile.execution_context import ExecutionContext
 from vedette.policy.actor_view import ActorView
-from vedette.queue.letter import DeadLetter
+from vedette.queue.reports import DeadLetter
 from vedette.values import timestamp_to_ms
 from vedette.watch.evaluation.effects import CommitEffects, comparable_rows, reevaluate
 from vedette.watch.evaluation.rows import CommitViews, watches_of

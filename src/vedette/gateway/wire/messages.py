@@ -13,7 +13,7 @@ from typing import Any, Literal
 import msgspec
 
 from vedette.errors import VedetteError
-from vedette.queue.notice import Withdrawal
+from vedette.queue.reports import Withdrawal
 from vedette.values import duration_from_ms, duration_to_ms, timestamp_from_text, timestamp_to_text
 
 __all__ = [

@@ -1,4 +1,4 @@
-"""The record of a dead letter: what could not be consumed, why, and what REDRIVE needs to restore it."""
+"""Records about deliveries that users see: dead letters and withdrawals. Not compiled, because clients import them."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
-__all__ = ["REASON_MAX_REDELIVERIES", "REASON_NO_RETRY", "DeadLetter"]
+__all__ = ["REASON_MAX_REDELIVERIES", "REASON_NO_RETRY", "DeadLetter", "Withdrawal"]
 
 REASON_NO_RETRY = "no_retry"
 REASON_MAX_REDELIVERIES = "max_redeliveries_exceeded"
@@ -37,3 +37,22 @@ class DeadLetter:
     @property
     def attempts(self) -> int:
         return self.failures + self.timeouts
+
+
+@dataclass(frozen=True, slots=True)
+class Withdrawal:
+    """A pending delivery whose element no longer matches or was deleted. The consumer can stop working on it."""
+
+    delivery_id: str
+    element: str
+
+    code = "WITHDRAWN"
+    name = "WITHDRAWN"
+    retryable = False
+
+    @property
+    def fields(self) -> dict[str, Any]:
+        return {"delivery_id": self.delivery_id, "element": self.element}
+
+    def __str__(self) -> str:
+        return f"Withdrawn: delivery '{self.delivery_id}' does not match any more; ACK still deletes it, NACK drops it"
