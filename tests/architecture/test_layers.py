@@ -50,6 +50,13 @@ def test_an_import_that_goes_up_is_found(tmp_path: Path, importer: str, imported
     assert f"vedette.{importer} is not allowed to import vedette.{imported}" in done.stdout
 
 
+def test_an_import_of_a_later_stage_of_the_language_is_found(tmp_path: Path) -> None:
+    write_package(tmp_path, {"language.printer": "from vedette.language import parser"})
+    done = lint_imports(tmp_path)
+    assert done.returncode == 1
+    assert "vedette.language.printer is not allowed to import vedette.language.parser" in done.stdout
+
+
 def test_a_package_without_a_layer_is_found(tmp_path: Path) -> None:
     write_package(tmp_path, {"stray": ""})
     done = lint_imports(tmp_path)
@@ -59,16 +66,24 @@ def test_a_package_without_a_layer_is_found(tmp_path: Path) -> None:
 
 def test_a_layer_without_a_package_is_found(tmp_path: Path) -> None:
     write_package(tmp_path, {})
-    (tmp_path / "vedette" / "language.py").unlink()
+    (tmp_path / "vedette" / "graph.py").unlink()
     done = lint_imports(tmp_path)
     assert done.returncode == 1
-    assert "language" in done.stdout + done.stderr
+    assert "graph" in done.stdout + done.stderr
 
 
 def write_package(folder: Path, modules: dict[str, str]) -> None:
-    """Write a package with an empty module for every layer, and these modules (name to text)."""
-    (folder / "vedette").mkdir()
-    (contract,) = tomllib.loads((ROOT / "pyproject.toml").read_text())["tool"]["importlinter"]["contracts"]
-    layers = [name.strip() for layer in contract["layers"] for name in re.split("[:|]", layer)]
-    for name, text in {"__init__": "", **dict.fromkeys(layers, ""), **modules}.items():
-        (folder / "vedette" / f"{name}.py").write_text(text)
+    """Write a package with an empty module for every layer, and these modules (dotted name to text)."""
+    contracts = tomllib.loads((ROOT / "pyproject.toml").read_text())["tool"]["importlinter"]["contracts"]
+    layered = [contract for contract in contracts if contract["type"] == "layers"]
+    names = ["vedette"]
+    for contract in layered:
+        layers = [name.strip() for layer in contract["layers"] for name in re.split("[:|]", layer)]
+        names += [f"{container}.{name}" for container in contract["containers"] for name in layers]
+    texts = {**dict.fromkeys(names, ""), **{f"vedette.{name}": text for name, text in modules.items()}}
+    for name, text in texts.items():
+        path = folder.joinpath(*name.split("."))
+        is_package = any(other.startswith(f"{name}.") for other in texts)
+        file = path / "__init__.py" if is_package else path.with_suffix(".py")
+        file.parent.mkdir(parents=True, exist_ok=True)
+        file.write_text(text)
