@@ -6,7 +6,6 @@ Closures are specialised by static type, so that a row costs a few calls and no 
 
 from __future__ import annotations
 
-import operator
 from collections.abc import Callable
 from datetime import datetime, timedelta
 from typing import Any
@@ -30,12 +29,6 @@ NestedPatternCompiler = Callable[
 ]
 """Compiles the nested patterns of a condition; the planner's business."""
 
-_ORDER: dict[str, Callable[[Any, Any], bool]] = {
-    "<": operator.lt,
-    "<=": operator.le,
-    ">": operator.gt,
-    ">=": operator.ge,
-}
 _REFERENCES = frozenset({"Node", "Edge", "ID"})
 
 
@@ -242,7 +235,7 @@ def _operation(condition: resolved.BinaryOperation, patterns: NestedPatternCompi
             return _nullable(lambda a, b: a.endswith(b), left, right)
         case "CONTAINS":
             return _nullable(lambda a, b: b in a, left, right)
-    if op in _ORDER:
+    if op in dynamic.ORDER_OPERATORS:
         return _order(op, condition.left.type, condition.right.type, left, right)
     return _nullable(operators.operator_for(op, condition.left.type, condition.right.type), left, right)
 
@@ -283,7 +276,7 @@ def _order(
     left, right = _align(left_type, right_type, left, right)
     if {left_type.kind, right_type.kind} & {"Any", "Union"}:
         return _nullable(dynamic.dynamic_comparator(op), left, right)
-    return _nullable(_ORDER[op], left, right)
+    return _nullable(dynamic.ORDER_OPERATORS[op], left, right)
 
 
 def _align(

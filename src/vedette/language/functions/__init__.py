@@ -1,4 +1,4 @@
-"""What operators and functions do with values. No schema, no graph."""
+"""The operators and functions of the language over plain values. No schema, no graph."""
 
 from __future__ import annotations
 

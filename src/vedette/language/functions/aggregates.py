@@ -1,6 +1,7 @@
-"""Aggregates over the rows of a group: COUNT, SUM, AVG, MIN, MAX, COLLECT, each with DISTINCT and WHERE.
+"""Accumulators of the aggregates COUNT, SUM, AVG, MIN, MAX and COLLECT, with and without DISTINCT.
 
-An aggregate is a small object with `add(row)` and `result()`; nulls are skipped except by COUNT(*) and COLLECT (§2.6).
+Sums and averages do not depend on the order of the values: they are computed exactly and rounded once at the end
+(docs/reference/language/aggregates.md).
 """
 
 from __future__ import annotations
@@ -25,18 +26,25 @@ __all__ = [
 ]
 
 DEFAULT_COLLECT_LIMIT = 10_000
+"""Values that COLLECT accepts without an explicit limit."""
 _EXACT_IN_FLOAT = 2**53
+"""Integers below this have an exact float."""
 
 
 class Accumulator(Protocol):
+    """Computes one aggregate over the values of one group."""
+
     def add(self, value: Any) -> None: ...
     def result(self) -> Any: ...
 
 
 def apply_collect_limit(values: list[Any], limit: int | None) -> list[Any]:
-    """What COLLECT yields: a written limit cuts silently, the default one refuses (E5003), -1 is no limit."""
+    """Return the result of COLLECT.
+
+    An explicit limit cuts the list; past the default limit (None) E5003 is raised; -1 means no limit.
+    """
     if limit is None and len(values) > DEFAULT_COLLECT_LIMIT:
-        text = f"COLLECT met more than {DEFAULT_COLLECT_LIMIT:,} values: say [limit: n] or [limit: none]"
+        text = f"COLLECT found more than {DEFAULT_COLLECT_LIMIT:,} values: set [limit: n] or [limit: none]"
         raise QueryError("E5003", text, fields={"limit": DEFAULT_COLLECT_LIMIT})
     return values if limit is None or limit < 0 else values[:limit]
 
@@ -54,22 +62,22 @@ class _Count:
         return self.total
 
 
-def exact_sum(total: Any, odd: Sequence[float], *, floats: bool) -> Any:
-    """A sum from its exact total; `odd` are the infinities and NaNs among the values.
+def exact_sum(total: Any, non_finite: Sequence[float], *, floats: bool) -> Any:
+    """Return SUM from the exact total of the finite values; `non_finite` are the infinities and NaNs.
 
-    Rounded once, at the end: the same values give the same sum in whatever order they come.
+    An Int sum wraps at 64 bits. `floats`: the result is a Float.
     """
-    if odd:
-        return sum(odd)
+    if non_finite:
+        return sum(non_finite)
     if isinstance(total, timedelta):
         return total
     return _rounded(total) if floats else wrap_int(int(total))
 
 
-def exact_average(total: Any, odd: Sequence[float], count: int) -> Any:
-    """The rounded sum by the count; a mean of durations is cut to whole milliseconds."""
-    if odd:
-        return sum(odd) / count
+def exact_average(total: Any, non_finite: Sequence[float], count: int) -> Any:
+    """Return AVG from the exact total; an average of durations is truncated to whole milliseconds."""
+    if non_finite:
+        return sum(non_finite) / count
     if isinstance(total, timedelta):
         return (total // count) - (total // count) % timedelta(milliseconds=1)
     return (total if isinstance(total, int) else _rounded(total)) / count
@@ -83,7 +91,7 @@ def _rounded(total: Fraction | float) -> float:
 
 
 class _Sum:
-    """SUM, and AVG over it: integers and finite floats are added exactly."""
+    """SUM. Integers and finite floats are added exactly."""
 
     __slots__ = ("count", "floats", "non_finite", "total")
 
@@ -103,7 +111,7 @@ class _Sum:
             self.non_finite.append(value)
 
     def exact(self) -> Any:
-        """The exact total, or, when that is quicker, the float nearest to it."""
+        """Return the exact total, or the nearest float where `math.fsum` can compute it, which is faster."""
         if not self.floats:
             return self.total
         try:
@@ -127,7 +135,7 @@ class _Average(_Sum):
 
 
 class _MinMax:
-    """MIN and MAX. NaN contaminates, as it does in min(a, b): the order of the values must not matter."""
+    """MIN and MAX. If one value is NaN the result is NaN, as in min(a, b), whatever the order of the values."""
 
     __slots__ = ("best", "better")
 
@@ -159,7 +167,7 @@ class _Collect:
 
 
 class _Distinct:
-    """Passes each value on once."""
+    """Passes each distinct value to another accumulator once."""
 
     __slots__ = ("inner", "seen")
 

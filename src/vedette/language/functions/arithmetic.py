@@ -1,7 +1,7 @@
-"""The arithmetic itself: one small function per pair of types, without checks of what the types already say.
+"""Arithmetic on values: one function per pair of operand types. `operators.py` selects the function by static type.
 
-Integers are 64-bit two's complement and wrap; division truncates toward zero and the remainder takes the sign of the
-dividend, as in C. Floats follow IEEE 754: nothing raises, also not division by zero.
+Integers are 64-bit two's complement and wrap. Division truncates toward zero, and the remainder has the sign of the
+dividend, as in C. Floats follow IEEE 754 and never raise, not even for division by zero.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ from datetime import datetime, timedelta
 from typing import Any, TypeVar
 
 from vedette.errors import QueryError
-from vedette.values import INT_MAX, INT_MIN
+from vedette.values import INT_MAX, INT_MIN, wrap_int
 
 __all__ = [
     "add_floats",
@@ -36,17 +36,10 @@ __all__ = [
     "subtract_ints",
     "subtract_milliseconds",
     "subtract_temporal",
-    "wrapped",
 ]
 
-_MODULUS = 2**64
 _MILLISECOND = timedelta(milliseconds=1)
 _Temporal = TypeVar("_Temporal", datetime, timedelta)
-
-
-def wrapped(number: int) -> int:
-    """A number outside 64 bits, brought back into them."""
-    return (number - INT_MIN) % _MODULUS + INT_MIN
 
 
 # --- Int --------------------------------------------------------------------------------------------------------
@@ -54,17 +47,17 @@ def wrapped(number: int) -> int:
 
 def add_ints(left: int, right: int) -> int:
     total = left + right
-    return total if INT_MIN <= total <= INT_MAX else wrapped(total)
+    return total if INT_MIN <= total <= INT_MAX else wrap_int(total)
 
 
 def subtract_ints(left: int, right: int) -> int:
     difference = left - right
-    return difference if INT_MIN <= difference <= INT_MAX else wrapped(difference)
+    return difference if INT_MIN <= difference <= INT_MAX else wrap_int(difference)
 
 
 def multiply_ints(left: int, right: int) -> int:
     product = left * right
-    return product if INT_MIN <= product <= INT_MAX else wrapped(product)
+    return product if INT_MIN <= product <= INT_MAX else wrap_int(product)
 
 
 def divide_ints(left: int, right: int) -> int:
@@ -73,7 +66,7 @@ def divide_ints(left: int, right: int) -> int:
     if right == 0:
         raise _division_by_zero()
     quotient = _truncated(left, right)
-    return quotient if quotient <= INT_MAX else wrapped(quotient)
+    return quotient if quotient <= INT_MAX else wrap_int(quotient)
 
 
 def remainder_ints(left: int, right: int) -> int:

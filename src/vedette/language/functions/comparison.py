@@ -1,4 +1,4 @@
-"""Equality and order of values whose types only the run shows: unions, external attributes, mixed lists."""
+"""Equality and order of values whose type is known only at run time: unions, external attributes, mixed lists."""
 
 from __future__ import annotations
 
@@ -13,9 +13,15 @@ from vedette.errors import QueryError
 from vedette.language.value_kinds import kind_of_value
 from vedette.values import is_nan
 
-__all__ = ["distinct_key", "dynamic_comparator", "value_of_distinct_key", "values_equal"]
+__all__ = [
+    "ORDER_OPERATORS",
+    "distinct_key",
+    "dynamic_comparator",
+    "value_of_distinct_key",
+    "values_equal",
+]
 
-_ORDER: dict[str, Callable[[Any, Any], bool]] = {
+ORDER_OPERATORS: dict[str, Callable[[Any, Any], bool]] = {
     "<": operator.lt,
     "<=": operator.le,
     ">": operator.gt,
@@ -24,7 +30,7 @@ _ORDER: dict[str, Callable[[Any, Any], bool]] = {
 
 
 def values_equal(left: Any, right: Any) -> bool:
-    """Null-safe equality: a Bool is never a number, an element equals its id."""
+    """Compare two values, nulls included. A Bool never equals a number; an element equals its id."""
     if isinstance(left, Element):
         left = left.id
     if isinstance(right, Element):
@@ -37,8 +43,8 @@ def values_equal(left: Any, right: Any) -> bool:
 
 
 def dynamic_comparator(op: str) -> Callable[[Any, Any], bool]:
-    """An order comparison that refuses values of different kinds."""
-    compare = _ORDER[op]
+    """Return `<`, `<=`, `>` or `>=` for values of any kind; raises E2102 if the kinds have no common order."""
+    compare = ORDER_OPERATORS[op]
 
     def apply(left: Any, right: Any) -> bool:
         if _order_family(left) is not _order_family(right):
@@ -57,11 +63,11 @@ def _order_family(value: Any) -> type:
 
 
 _NAN = (float, "NaN")
-"""NaN is not equal to itself, but it is one value all the same where values are counted."""
+"""The key of NaN. NaN does not equal itself, but DISTINCT and grouping treat it as one value."""
 
 
 def distinct_key(value: Any) -> Any:
-    """A hashable stand-in under which equal values, and only those, meet."""
+    """Return a hashable key. Two values have equal keys if and only if they are equal."""
     kind = type(value)
     if kind is Element:
         return (Element, value.id)

@@ -1,4 +1,7 @@
-"""The named formats: one predicate each, shared by `[format: …]` and the `is_…` functions (spec/language.md §2.7.4)."""
+"""The named formats, one predicate each. `[format: …]` and the `is_…` functions use them.
+
+docs/reference/language/ontology.md#attributes lists the formats.
+"""
 
 from __future__ import annotations
 
@@ -10,7 +13,7 @@ from urllib.parse import urlsplit
 
 __all__ = ["FORMATS"]
 
-# Every expression below is matched whole and has one way to match a text, so that none can be made to backtrack.
+# These expressions match the whole text, and each can match a text in only one way, so they do not backtrack.
 _EMAIL_LOCAL = re.compile(r"[A-Za-z0-9!#$%&'*+/=?^_`{|}~-]+(?:\.[A-Za-z0-9!#$%&'*+/=?^_`{|}~-]+)*")
 _HOST_LABEL = re.compile(r"[A-Za-z0-9](?:[A-Za-z0-9-]{0,61}[A-Za-z0-9])?")
 _URL = re.compile(r"https?://[^\s\\]+", re.IGNORECASE)

@@ -42,7 +42,7 @@ __all__ = [
 ]
 
 _MAX_REPLACE_CHARACTERS = 16_777_216
-"""Code points that `replace` may produce: nested calls multiply, and a statement is short."""
+"""Characters that `replace` may produce. Without a limit, nested calls in a short statement could fill the memory."""
 TIMESTAMP_FIELDS: dict[str, Callable[[datetime], int]] = {
     "year": lambda moment: moment.year,
     "month": lambda moment: moment.month,
@@ -66,7 +66,7 @@ MILLISECONDS_PER_UNIT = {
 
 
 def length(text: Any) -> int:
-    """Code points of a string, items of a list."""
+    """Return the number of code points of a string, or of items of a list."""
     return len(text)
 
 
@@ -95,7 +95,10 @@ def ends_with(text: str, suffix: str) -> bool:
 
 
 def substring(text: str, start: int, size: int | None = None) -> str:
-    """From `start`, 0-based; a negative start is 0, a start past the end or a negative size gives the empty string."""
+    """Return `size` characters from index `start`, or all if `size` is None.
+
+    A negative start counts as 0. A start past the end or a negative size gives the empty string.
+    """
     start = max(start, 0)
     if size is None:
         return text[start:]
@@ -103,10 +106,10 @@ def substring(text: str, start: int, size: int | None = None) -> str:
 
 
 def replace(text: str, old: str, new: str) -> str:
-    """All occurrences; an empty `old` is an error because it would be found everywhere."""
+    """Replace all occurrences. An empty `old` is an error (E2102)."""
     if not old:
         raise QueryError(
-            "E2102", "replace() cannot look for the empty string: its second argument must not be empty"
+            "E2102", "replace() cannot search for the empty string: its second argument must not be empty"
         )
     if len(new) > len(old) and len(text) + text.count(old) * (len(new) - len(old)) > _MAX_REPLACE_CHARACTERS:
         raise QueryError("E2103", f"replace() would produce more than {_MAX_REPLACE_CHARACTERS} characters")
@@ -114,7 +117,7 @@ def replace(text: str, old: str, new: str) -> str:
 
 
 def split(text: str, delimiter: str) -> list[str]:
-    """The parts between delimiters; an empty delimiter gives the single characters."""
+    """Return the parts between delimiters; an empty delimiter gives the single characters."""
     return text.split(delimiter) if delimiter else list(text)
 
 
@@ -122,7 +125,7 @@ def split(text: str, delimiter: str) -> list[str]:
 
 
 def absolute(number: Any) -> Any:
-    """Of an Int, a Float or a Duration; the smallest Int has no positive twin and wraps to itself."""
+    """Return the absolute value of an Int, Float or Duration. The smallest Int wraps to itself."""
     return abs(number) if number != INT_MIN or type(number) is not int else INT_MIN
 
 
@@ -135,7 +138,10 @@ def ceil(number: float) -> int:
 
 
 def round_half_up(number: float) -> int:
-    """To the nearest Int, a half toward +∞. Not `floor(x + 0.5)`: that sum rounds 0.49999999999999994 up."""
+    """Round to the nearest Int, a half toward +∞.
+
+    `floor(x + 0.5)` would be wrong: the sum rounds 0.49999999999999994 up to 1.
+    """
     low = _to_int64(math.floor, number)
     return low + 1 if number - low >= 0.5 else low
 
@@ -153,7 +159,7 @@ def maximum(left: Any, right: Any) -> Any:
 
 
 def _min_max(left: Any, right: Any, take_left: bool) -> Any:
-    """Int with Float gives a Float; NaN with anything gives NaN."""
+    """Return one of the two. An Int and a Float give a Float; if one is NaN, the result is NaN."""
     if type(left) is float or type(right) is float:
         if left != left or right != right:  # noqa: PLR0124 - the test for NaN
             return math.nan
@@ -173,7 +179,8 @@ def _to_int64(function: Any, number: float) -> int:
 
 def _not_an_int64(number: float) -> QueryError:
     return QueryError(
-        "E2102", f"{format_for_error(number)} has no Int near it: an Int is a whole number of 64 bits"
+        "E2102",
+        f"{format_for_error(number)} cannot be rounded to an Int: an Int is a whole number of 64 bits",
     )
 
 
@@ -181,14 +188,14 @@ def _not_an_int64(number: float) -> QueryError:
 
 
 def timestamp(text: str) -> datetime:
-    """Read ISO-8601, a date or a date and time; without an offset it is UTC."""
+    """Parse an ISO 8601 date, or date and time; without an offset it is UTC. Raises E2102."""
     if not FORMATS["iso_date"](text) and not FORMATS["iso_datetime"](text):
         raise QueryError(
             "E2102", f"timestamp() cannot read {format_for_error(text)}: write it like 2024-03-01T12:00:00Z"
         )
     try:
         moment = timestamp_from_text(text)
-    except OverflowError:  # an offset that leads out of the calendar
+    except OverflowError:  # the offset leads to a date before the year 1
         moment = datetime.min.replace(tzinfo=EPOCH.tzinfo)
     if moment < EPOCH:
         raise QueryError("E2102", f"timestamp() cannot read {format_for_error(text)}: it is before 1970")
@@ -196,7 +203,7 @@ def timestamp(text: str) -> datetime:
 
 
 def duration_in(unit: str) -> Callable[[timedelta], int]:
-    """Whole units in a duration, truncated toward zero."""
+    """Return a function that gives the number of whole units in a duration, truncated toward zero."""
     size = MILLISECONDS_PER_UNIT[unit]
 
     def convert(duration: timedelta) -> int:

@@ -1,4 +1,4 @@
-"""The parser: a hand-written recursive descent over the lexer's tokens (docs/reference/grammar.md)."""
+"""The parser: recursive descent over the tokens of a text (docs/reference/grammar.md)."""
 
 from vedette.language.parser.parse import (
     ParsedTemplate,

@@ -1,13 +1,13 @@
-"""A place in the tokens of a text: look, take, expect, complain.
+"""The position in the tokens of a text: look ahead, accept, expect, fail, count nesting.
 
-The parser is a chain of classes, one file each, every one knowing those below it:
+The parser is a chain of classes, one module each. A class extends the one to its left and uses its methods:
 
-    Cursor ◂ TypeParser ◂ ExpressionParser ◂ PatternParser ◂ MatchParser ◂ MutationParser ◂ WatchParser
-                                                             StatementParser (script.py) ▸ ─┤
-                     DeclarationParser (declarations.py) ▸ TypeDeclarationParser (attributes.py) ▸ ─┘
+    TokenCursor ◂ TypeParser ◂ ExpressionParser ◂ PatternParser ◂ MatchParser ◂ MutationParser ◂ WatchParser
+    WatchParser ◂ StatementParser (statements.py)
+    WatchParser ◂ TypeDeclarationParser (type_declarations.py) ◂ DeclarationParser (declarations.py)
 
-The few calls that go up the chain (an expression holds a pattern, a MATCH holds actions) are abstract methods.
-A mistake is raised as `ParseFailure` and collected where the text can be taken up again (`script.py`).
+Where a class needs a later one (an expression contains a pattern, MATCH contains actions), the method is abstract. An
+error is raised as `ParseFailure`; `ErrorRecovery` catches it and continues at the next statement or declaration.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ _SHOWN = 40
 
 
 class ParseFailure(Exception):
-    """One diagnostic on its way to the place that collects them."""
+    """A syntax error, on its way to `ErrorRecovery`."""
 
     def __init__(self, diagnostic: Diagnostic) -> None:
         super().__init__(diagnostic.message)
@@ -33,11 +33,11 @@ class ParseFailure(Exception):
 
 
 class TokenCursor:
-    """The tokens of one text and a position among them. Tokens are compared by `word`, see `lexer.Token`."""
+    """The tokens of one text and the current position. Methods compare the `symbol` of a token."""
 
     __slots__ = (
         "depth",
-        "docs",
+        "doc_comments",
         "end",
         "index",
         "inlined_literals",
@@ -51,19 +51,19 @@ class TokenCursor:
     def __init__(self, source: str, limits: ParserLimits = DEFAULT_PARSER_LIMITS) -> None:
         self.source = source
         self.limits = limits
-        self.tokens, self.docs, self.literals = tokenize(source, limits)
+        self.tokens, self.doc_comments, self.literals = tokenize(source, limits)
         self.index = 0
         self.token = self.tokens[0]
         self.end = 0
-        """Where the last token that was taken ends."""
+        """End of the last token that `advance` returned, as an offset in the text."""
         self.depth = 0
         self.inlined_literals: set[int] = set()
-        """Ordinals of the literals whose values are baked into the tree, not left as a Literal with a slot."""
+        """Indexes of the literals whose values are part of the tree (`ParsedTemplate`)."""
 
     # --- moving ---------------------------------------------------------------------------------------------------
 
     def advance(self) -> Token:
-        """The current token; moves on. The token `end` is never taken."""
+        """Return the current token and move to the next. Must not be called at the end of the text."""
         token = self.token
         self.end = token.end
         self.index += 1
@@ -75,11 +75,11 @@ class TokenCursor:
         self.token = self.tokens[index]
 
     def peek(self, ahead: int = 1) -> str:
-        """The word of a token further on; `ahead` at most 3 is safe everywhere."""
+        """Return the symbol of a later token. `ahead` may be at most 3: the token list ends with four `end` tokens."""
         return self.tokens[self.index + ahead].symbol
 
     def accept(self, word: str) -> bool:
-        """Takes the token if it is this keyword or punctuation."""
+        """Skip the current token if it is this keyword or punctuation; return whether it was."""
         if self.token.symbol != word:
             return False
         self.advance()
@@ -91,32 +91,37 @@ class TokenCursor:
         return self.advance()
 
     def enter(self, levels: int = 1) -> None:
-        """Count nesting; whoever enters leaves by `self.depth -= levels`."""
+        """Count levels of nesting; fails past the limit (E1004). Call `leave` with the same number afterwards."""
         self.depth += levels
         if self.depth > self.limits.max_depth:
             most = self.limits.max_depth
             message = f"the text is nested more than {most} levels deep here; write it in several steps"
             raise self.error_at(message, self.token.span, "E1004")
 
+    def leave(self, levels: int = 1) -> None:
+        self.depth -= levels
+
     # --- words and numbers ----------------------------------------------------------------------------------------
 
     def expect_name(self, what: str) -> str:
-        """Any word: attributes, columns, parameters, types, options."""
+        """Accept any word: the name of an attribute, column, parameter, type or option."""
         if self.token.kind != "name":
             self.fail_expected(what)
         return self.advance().text
 
     def expect_identifier(self, what: str) -> str:
-        """A word that does not start a statement or clause: variables, handles, savepoints."""
+        """Accept a word that is not a reserved keyword: the name of a variable, handle or savepoint."""
         token = self.token
         if token.kind != "name":
             self.fail_expected(what)
         if token.symbol in RESERVED_KEYWORDS:
-            self.fail_expected(what, f"`{token.symbol}` is a keyword and no name for this; choose another")
+            self.fail_expected(
+                what, f"`{token.symbol}` is a keyword and cannot be a name here; choose another"
+            )
         return self.advance().text
 
     def at_callable(self) -> bool:
-        """At a word that may name an edge type or a function in front of a parenthesis."""
+        """True at a word that may be the name of an edge type or function."""
         token = self.token
         if token.kind != "name":
             return False
@@ -138,7 +143,7 @@ class TokenCursor:
         return str(self.inline(self.advance()))
 
     def expect_integer(self, what: str) -> int:
-        """An Int whose value is needed at parse time."""
+        """Accept an Int and return its value, which becomes part of the tree."""
         if self.token.kind != "int":
             self.fail_expected(what)
         value = self.inline(self.check_int(self.advance()))
@@ -146,7 +151,7 @@ class TokenCursor:
         return value
 
     def expect_number(self, what: str) -> int | float:
-        """`-`? (Int | Float), a plain number."""
+        """Accept an Int or Float, with or without a minus sign, and return its value."""
         negative = self.accept("-")
         if self.token.kind not in ("int", "float"):
             self.fail_expected(what)
@@ -155,7 +160,7 @@ class TokenCursor:
         return -value if negative else value
 
     def check_int(self, token: Token) -> Token:
-        """2**63 is a number only behind a minus."""
+        """Fail for 2**63, which the lexer accepts because it is valid after a minus sign."""
         if token.kind == "int" and token.value > INT_MAX:  # type: ignore[operator]
             raise self.error_at(
                 f"this number does not fit into 64 bits; the largest Int is {INT_MAX}", token.span, "E1002"
@@ -163,16 +168,17 @@ class TokenCursor:
         return token
 
     def inline(self, token: Token) -> object:
+        """Return the value of a literal and mark the literal as inlined."""
         self.inlined_literals.add(token.literal_index)
         return token.value
 
-    # --- spans and mistakes ---------------------------------------------------------------------------------------
+    # --- spans and errors ---------------------------------------------------------------------------------------
 
     def span_from(self, start: int) -> Span:
         return Span(start, self.end)
 
     def fail_expected(self, expected: str, advice: str = "", token: Token | None = None) -> NoReturn:
-        """Found this, expected that, do so."""
+        """Raise `found …, expected …; advice` at the current token or at `token`."""
         found = token or self.token
         message = f"found {_describe(found)}, expected {expected}"
         raise self.error_at(f"{message}; {advice}" if advice else message, found.span)

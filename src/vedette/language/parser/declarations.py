@@ -1,4 +1,4 @@
-"""Ontologies: constraints, rules, policies, and the text as a whole (spec/language.md §1.3)."""
+"""Ontology files; constraints, rules and policies (docs/reference/grammar.md#types-and-ontologies)."""
 
 from __future__ import annotations
 
@@ -26,8 +26,8 @@ _OPERATIONS = frozenset({"SPAWN", "KILL", "LINK", "UNLINK", "SET", "MATCH"})
 class DeclarationParser(TypeDeclarationParser):
     __slots__ = ()
 
-    def ontology_file(self) -> tuple[Declaration, ...]:
-        """Every declaration to the end of the text; raises when there was a mistake."""
+    def parse_ontology_file(self) -> tuple[Declaration, ...]:
+        """Return all declarations of the text; raise one error that carries every syntax error."""
         recovery = ErrorRecovery(self, DECLARATION_KEYWORDS)
         found: list[Declaration] = []
         while self.token.kind != "end":
@@ -41,45 +41,47 @@ class DeclarationParser(TypeDeclarationParser):
 
     def parse_declaration_or_ontology(self) -> Declaration:
         """Parse a declaration at the top level of a text, where `ontology Name { … }` is allowed too."""
-        return self.ontology() if self.token.symbol == "ONTOLOGY" else self.declaration()
+        return self.parse_ontology() if self.token.symbol == "ONTOLOGY" else self.parse_declaration()
 
-    def ontology(self) -> OntologyDeclaration:
-        start, doc = self.token.start, self.docs.get(self.index)
+    def parse_ontology(self) -> OntologyDeclaration:
+        start, doc = self.token.start, self.doc_comments.get(self.index)
         self.advance()
         name = self.expect_name("a name for the ontology")
-        parents = self.parents()
+        parents = self.parse_parents()
         self.expect("{", "and declarations")
         found: list[Declaration] = []
         while self.token.symbol != "}":
             if not self.accept(";"):
-                found.append(self.declaration())
+                found.append(self.parse_declaration())
         self.advance()
         return OntologyDeclaration(name, parents, tuple(found), doc, span=self.span_from(start))
 
-    def declaration(self) -> Declaration:
-        read = _DECLARATIONS.get(self.token.symbol)
-        if read is None:
+    def parse_declaration(self) -> Declaration:
+        parse = _DECLARATIONS.get(self.token.symbol)
+        if parse is None:
             advice = (
-                "statements are executed, not declared" if self.token.symbol in STATEMENT_KEYWORDS else ""
+                "statements are not declarations; pass them to run()"
+                if self.token.symbol in STATEMENT_KEYWORDS
+                else ""
             )
             self.fail_expected("a declaration: type, node, edge, constraint, rule or policy", advice)
-        return read(self)
+        return parse(self)
 
     # --- constraints ----------------------------------------------------------------------------------------------
 
-    def constraint(self) -> ConstraintDeclaration:
-        start, doc = self.token.start, self.docs.get(self.index)
+    def parse_constraint(self) -> ConstraintDeclaration:
+        start, doc = self.token.start, self.doc_comments.get(self.index)
         self.advance()
         name = self.expect_name("a name for the constraint")
-        soft, message = self.constraint_options()
+        soft, message = self.parse_constraint_options()
         self.expect(":", "and a pattern")
-        pattern, where = self.pattern(), self.where()
+        pattern, where = self.parse_pattern(), self.parse_where()
         self.expect("=>", "and the condition that must hold")
-        condition = self.expression()
+        condition = self.parse_expression()
         span = self.span_from(start)
         return ConstraintDeclaration(name, pattern, condition, where, soft, message, doc, span=span)
 
-    def constraint_options(self) -> tuple[bool, str | None]:
+    def parse_constraint_options(self) -> tuple[bool, str | None]:
         soft, message = False, None
         if not self.accept("["):
             return soft, message
@@ -98,29 +100,29 @@ class DeclarationParser(TypeDeclarationParser):
 
     # --- rules ----------------------------------------------------------------------------------------------------
 
-    def rule(self) -> RuleDeclaration:
-        start, doc = self.token.start, self.docs.get(self.index)
+    def parse_rule(self) -> RuleDeclaration:
+        start, doc = self.token.start, self.doc_comments.get(self.index)
         self.advance()
         name = self.expect_name("a name for the rule")
-        priority, words = self.rule_options()
+        priority, words = self.parse_rule_options()
         self.expect(":", "and a pattern")
-        pattern, where = self.pattern(), self.where()
+        pattern, where = self.parse_pattern(), self.parse_where()
         self.expect("=>", "and what the rule does")
-        actions = [self.rule_action()]
+        actions = [self.parse_rule_action()]
         while self.accept(","):
-            actions.append(self.rule_action())
+            actions.append(self.parse_rule_action())
         manual, authority, span = "MANUAL" in words, "INHERIT_AUTHORITY" in words, self.span_from(start)
         return RuleDeclaration(
             name, pattern, tuple(actions), where, priority, manual, authority, doc, span=span
         )
 
-    def rule_options(self) -> tuple[int, set[str]]:
+    def parse_rule_options(self) -> tuple[int, set[str]]:
         priority, words = 0, set[str]()
         if not self.accept("["):
             return priority, words
         while True:
             if self.token.symbol == "PRIORITY":
-                priority = self.priority()
+                priority = self.parse_priority()
             elif self.token.symbol in ("AUTO", "MANUAL", "INHERIT_AUTHORITY"):
                 words.add(self.advance().symbol)
             else:
@@ -130,20 +132,20 @@ class DeclarationParser(TypeDeclarationParser):
         self.expect("]", "or a comma after the option")
         return priority, words - ({"MANUAL"} if "AUTO" in words else set())
 
-    def priority(self) -> int:
+    def parse_priority(self) -> int:
         self.advance()
         self.expect(":", "after priority")
         sign = -1 if self.accept("-") else 1
         return sign * self.expect_integer("a whole number")
 
-    def rule_action(self) -> Action:
-        """The short forms of the statements: a rule names what its pattern bound."""
+    def parse_rule_action(self) -> Action:
+        """Parse an action of a rule: the short form of a statement, whose targets are variables of the rule."""
         start, word = self.token.start, self.token.symbol
         if word == "SPAWN":
-            item = self.spawn_item()
+            item = self.parse_spawn_item()
             return Spawn((item,), span=self.span_from(start))
         if word == "LINK":
-            return self.rule_link()
+            return self.parse_rule_link()
         if word not in ("KILL", "UNLINK", "SET"):
             self.fail_expected("SPAWN, KILL, LINK, UNLINK or SET")
         self.advance()
@@ -154,45 +156,47 @@ class DeclarationParser(TypeDeclarationParser):
         if word == "UNLINK":
             return Unlink(variable, span=self.span_from(start))
         self.expect(".", "and the attribute to SET")
-        assignment = self.assignment()
+        assignment = self.parse_assignment()
         return Set(variable, (assignment,), span=self.span_from(start))
 
-    def rule_link(self) -> Link:
+    def parse_rule_link(self) -> Link:
         start = self.advance().start
         edge = self.expect_qualified_name("an edge type")
         targets = []
-        for target in self.targets(edge):
+        for target in self.parse_edge_targets(edge):
             if isinstance(target, Wildcard):
-                raise self.error_at("a new edge needs all its targets; `_` names none", target.span)
+                raise self.error_at("a new edge needs all its targets; `_` is not a target", target.span)
             targets.append(target)
-        variable, assignments = self.alias(), self.assignments()
+        variable, assignments = self.parse_alias(), self.parse_assignments()
         return Link(edge, tuple(targets), variable, assignments, span=self.span_from(start))
 
     # --- policies -------------------------------------------------------------------------------------------------
 
-    def policy(self) -> PolicyDeclaration:
-        start, doc = self.token.start, self.docs.get(self.index)
+    def parse_policy(self) -> PolicyDeclaration:
+        start, doc = self.token.start, self.doc_comments.get(self.index)
         self.advance()
         name = self.expect_name("a name for the policy")
         priority = 0
         if self.accept("["):
-            priority = self.priority() if self.token.symbol == "PRIORITY" else self.fail_expected("priority")
+            priority = (
+                self.parse_priority() if self.token.symbol == "PRIORITY" else self.fail_expected("priority")
+            )
             self.expect("]", "after the priority")
         self.expect(":", "and ON")
         self.expect("ON", "and the operations")
-        operations = [self.operation()]
+        operations = [self.parse_operation_pattern()]
         while self.accept("|"):
-            operations.append(self.operation())
+            operations.append(self.parse_operation_pattern())
         if self.token.symbol not in ("ALLOW", "DENY"):
             self.fail_expected("ALLOW, DENY or `|` and another operation")
         allow = self.advance().symbol == "ALLOW"
         self.expect("IF", "and a condition")
-        condition = self.expression()
+        condition = self.parse_expression()
         message = self.expect_string("the message in quotes") if self.accept("MESSAGE") else None
         span = self.span_from(start)
         return PolicyDeclaration(name, tuple(operations), allow, condition, priority, message, doc, span=span)
 
-    def operation(self) -> OperationPattern:
+    def parse_operation_pattern(self) -> OperationPattern:
         """`*`, `SPAWN`, `SET(t: Task, "status")`, `LINK(_, t: Task)`, `MATCH(t: Task).score`."""
         start = self.token.start
         if self.accept("*"):
@@ -201,7 +205,7 @@ class DeclarationParser(TypeDeclarationParser):
         if self.token.symbol not in _OPERATIONS:
             self.fail_expected("SPAWN, KILL, LINK, UNLINK, SET, MATCH or `*`")
         operation = meta + self.advance().symbol
-        variable, type_, attribute, second = self.operation_arguments()
+        variable, type_, attribute, second = self.parse_operation_arguments()
         if self.token.symbol == ".":
             if attribute is not None:
                 self.fail_expected(
@@ -211,37 +215,37 @@ class DeclarationParser(TypeDeclarationParser):
             attribute = self.expect_name("the name of an attribute")
         return OperationPattern(operation, variable, type_, attribute, second, span=self.span_from(start))
 
-    def operation_arguments(
+    def parse_operation_arguments(
         self,
     ) -> tuple[
         str | None, TypeExpression | None, str | None, tuple[str | None, TypeExpression | None] | None
     ]:
         if not self.accept("("):
             return None, None, None, None
-        variable, type_ = self.operation_argument()
+        variable, type_ = self.parse_operation_argument()
         attribute, second = None, None
         if self.accept(","):
             if self.token.kind == "string":
                 attribute = self.expect_string("an attribute in quotes")
             else:
-                second = self.operation_argument()
+                second = self.parse_operation_argument()
         self.expect(")", "after the arguments")
         return variable, type_, attribute, None if second == (None, None) else second
 
-    def operation_argument(self) -> tuple[str | None, TypeExpression | None]:
-        """A name alone is a variable here; the schema takes it for a type when there is one of that name."""
+    def parse_operation_argument(self) -> tuple[str | None, TypeExpression | None]:
+        """`v: Type`, a name or `_`. A name alone is parsed as a variable; the schema may have a type of that name."""
         if self.token.text == "_":
             self.advance()
             return None, None
         variable = self.expect_name("a variable, a type or `_`")
-        return variable, self.type_expression() if self.accept(":") else None
+        return variable, self.parse_type_expression() if self.accept(":") else None
 
 
 _DECLARATIONS: Mapping[str, Callable[[DeclarationParser], Declaration]] = {
-    "TYPE": DeclarationParser.alias_declaration,
-    **dict.fromkeys(("NODE", "ABSTRACT", "SEALED", "["), DeclarationParser.node_declaration),
-    "EDGE": DeclarationParser.edge_declaration,
-    "CONSTRAINT": DeclarationParser.constraint,
-    "RULE": DeclarationParser.rule,
-    "POLICY": DeclarationParser.policy,
+    "TYPE": DeclarationParser.parse_alias_declaration,
+    **dict.fromkeys(("NODE", "ABSTRACT", "SEALED", "["), DeclarationParser.parse_node_declaration),
+    "EDGE": DeclarationParser.parse_edge_declaration,
+    "CONSTRAINT": DeclarationParser.parse_constraint,
+    "RULE": DeclarationParser.parse_rule,
+    "POLICY": DeclarationParser.parse_policy,
 }

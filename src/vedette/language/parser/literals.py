@@ -1,6 +1,6 @@
-"""How literals are spelled and what they mean; the lexer and the lifting share it, so that they never differ.
+"""The spelling and the value of literals. `lexer.py` and `template.py` both use these patterns, so they always agree.
 
-The fragments are possessive (`++`): no text makes them backtrack.
+The patterns use possessive quantifiers (`++`), so that no text makes them backtrack.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ __all__ = [
 ]
 
 FORBIDDEN_CHARACTERS: Final = r"\x00-\x08\x0b\x0c\x0e-\x1f\x7f\ud800-\udfff"
-"""Characters that no text may contain: control characters but tab, line feed and return; halves of surrogate pairs."""
+"""Characters that no text may contain: control characters except tab, line feed and return, and lone surrogates."""
 END_OF_WORD: Final = r"(?![A-Za-z0-9_])"
 
 _STRING_BODY: Final = rf'[^"\\\n\r{FORBIDDEN_CHARACTERS}]*+'
@@ -49,10 +49,9 @@ TIMESTAMP: Final = (
 _ESCAPES = 'an escape in this string is unknown; use \\" \\\\ \\/ \\b \\f \\n \\r \\t or \\u0000'
 _INT_DIGITS = 19
 _FLOAT_CHARACTERS = 400
-_SHORT_DURATION = 9  # characters; eight digits of weeks are still a timedelta
 _DURATION = re.compile(r"([0-9]+)(?:\.([0-9]+))?\.?([a-z]+)")
 _SURROGATE = re.compile("[\ud800-\udfff]")
-_UNITS = {
+_MILLISECONDS_PER_UNIT = {
     **dict.fromkeys(("ms", "millisecond", "milliseconds"), 1),
     **dict.fromkeys(("s", "second", "seconds"), 1_000),
     **dict.fromkeys(("m", "min", "minute", "minutes"), 60_000),
@@ -63,7 +62,7 @@ _UNITS = {
 
 
 def parse_string(text: str) -> str:
-    """The value of a quoted string with JSON escapes; raises ValueError."""
+    """Return the value of a quoted string with JSON escapes; raises ValueError."""
     if "\\" not in text:
         return text[1:-1]
     try:
@@ -76,7 +75,7 @@ def parse_string(text: str) -> str:
 
 
 def parse_int(text: str) -> int:
-    """At most INT_MAX + 1, which is right only behind a minus: the parser looks there."""
+    """Return a number up to INT_MAX + 1; raises ValueError. The parser allows INT_MAX + 1 only after a minus sign."""
     digits = text.lstrip("0") if len(text) > _INT_DIGITS else text
     if len(digits) <= _INT_DIGITS:
         number = int(digits or "0")
@@ -104,15 +103,13 @@ def parse_timestamp(text: str) -> datetime:
 
 
 def parse_duration(text: str) -> timedelta:
-    """Exact: `1.005.seconds` is 1,005 ms; parts of a millisecond are cut off."""
-    if len(text) <= _SHORT_DURATION and text[:-1].isdigit():
-        return timedelta(milliseconds=int(text[:-1]) * _UNITS[text[-1]])
+    """Return the duration in whole milliseconds; raises ValueError. `1.005.seconds` is exactly 1,005 ms."""
     found = _DURATION.fullmatch(text)
     if found is None or len(text) > _FLOAT_CHARACTERS:
         raise ValueError("this duration has too many digits")
     whole, part, unit = found[1], found[2] or "", found[3]
     try:
-        return duration_from_ms(int(whole + part) * _UNITS[unit] // 10 ** len(part))
+        return duration_from_ms(int(whole + part) * _MILLISECONDS_PER_UNIT[unit] // 10 ** len(part))
     except OverflowError:
         raise ValueError("this duration is too long; the longest is 999999999 days") from None
 
@@ -124,4 +121,4 @@ LITERAL_PARSERS: Mapping[str, Callable[[str], Value]] = {
     "timestamp": parse_timestamp,
     "duration": parse_duration,
 }
-"""From a kind of literal token to its reader; each raises ValueError with the advice for E1002."""
+"""The parser of each kind of literal token. It raises ValueError with the message of E1002."""

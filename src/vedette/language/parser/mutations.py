@@ -1,4 +1,4 @@
-"""SPAWN, KILL, LINK, UNLINK and SET (spec/language.md §1.4)."""
+"""SPAWN, KILL, LINK, UNLINK and SET (docs/reference/grammar.md#statements)."""
 
 from __future__ import annotations
 
@@ -31,95 +31,95 @@ __all__ = ["MutationParser"]
 class MutationParser(MatchParser):
     __slots__ = ()
 
-    def actions(self) -> tuple[Action, ...]:
-        """One or more, side by side."""
-        found = [self.action()]
+    def parse_actions(self) -> tuple[Action, ...]:
+        """One or more actions in a row."""
+        found = [self.parse_action()]
         while self.token.symbol in ACTION_KEYWORDS:
-            found.append(self.action())
+            found.append(self.parse_action())
         return tuple(found)
 
-    def action(self) -> Action:
-        read = _ACTIONS.get(self.token.symbol)
-        if read is None:
+    def parse_action(self) -> Action:
+        parse = _ACTIONS.get(self.token.symbol)
+        if parse is None:
             self.fail_expected("SPAWN, KILL, LINK, UNLINK or SET")
-        return read(self)
+        return parse(self)
 
     # --- SPAWN ----------------------------------------------------------------------------------------------------
 
-    def spawn(self) -> Spawn:
+    def parse_spawn(self) -> Spawn:
         start = self.token.start
-        items = [self.spawn_item()]
+        items = [self.parse_spawn_item()]
         while self.token.symbol == "," and self.peek() == "SPAWN":
             self.advance()
-            items.append(self.spawn_item())
-        returning = self.returning()
+            items.append(self.parse_spawn_item())
+        returning = self.parse_returning()
         return Spawn(tuple(items), returning, span=self.span_from(start))
 
-    def spawn_item(self) -> SpawnItem:
+    def parse_spawn_item(self) -> SpawnItem:
         start = self.expect("SPAWN").start
         variable = self.expect_identifier("a variable, as in `SPAWN t: Task { … }`")
         self.expect(":", "and the type, as in `SPAWN t: Task`")
-        type_, assignments = self.type_expression(), self.assignments()
+        type_, assignments = self.parse_type_expression(), self.parse_assignments()
         return SpawnItem(variable, type_, assignments, span=self.span_from(start))
 
-    def assignments(self) -> tuple[Assignment, ...]:
-        """`{ a = e, … }`, when there is one."""
+    def parse_assignments(self) -> tuple[Assignment, ...]:
+        """`{ a = e, … }`, or nothing."""
         if not self.accept("{"):
             return ()
         found: list[Assignment] = []
         while self.token.symbol != "}":
-            found.append(self.assignment())
+            found.append(self.parse_assignment())
             if not self.accept(","):
                 break
         self.expect("}", "or a comma after the value")
         return tuple(found)
 
-    def assignment(self) -> Assignment:
+    def parse_assignment(self) -> Assignment:
         start = self.token.start
         name = self.expect_name("the name of an attribute")
         self.expect("=", f"and the value of `{name}`")
-        expression = self.expression()
+        expression = self.parse_expression()
         return Assignment(name, expression, span=self.span_from(start))
 
     # --- targets --------------------------------------------------------------------------------------------------
 
-    def mutation_target(self) -> MutationTarget:
+    def parse_mutation_target(self) -> MutationTarget:
         """`#id`, a variable, `{ MATCH … RETURN v }`, or `edge(a, _)`."""
         token = self.token
         if token.kind == "id":
-            return self.id_reference()
+            return self.parse_id_reference()
         if token.symbol == "{":
-            return self.subquery()
+            return self.parse_subquery()
         if token.kind == "name" and self.peek() in ("(", "::") and self.at_callable():
             edge = self.expect_qualified_name("an edge type")
-            targets = self.targets(edge, star=True)
+            targets = self.parse_edge_targets(edge, star=True)
             return EdgesByTargets(edge, targets, span=self.span_from(token.start))
         name = self.expect_identifier("a target: a variable, `#id` or `{ MATCH … RETURN v }`")
         return Variable(name, span=token.span)
 
-    def subquery(self) -> Subquery:
+    def parse_subquery(self) -> Subquery:
         start = self.expect("{").start
         first = self.token
-        match = self.match() if first.symbol == "MATCH" else self.fail_expected("MATCH")
+        match = self.parse_match() if first.symbol == "MATCH" else self.fail_expected("MATCH")
         if not isinstance(match, Match):
             raise self.error_at(
-                "a MATCH in the place of a target ends with RETURN and changes nothing", first.span
+                "a MATCH that is used as a target must end with RETURN and cannot change anything", first.span
             )
         self.expect("}", "after the MATCH")
         return Subquery(match, span=self.span_from(start))
 
-    def returning(self) -> Returning | None:
+    def parse_returning(self) -> Returning | None:
         if self.token.symbol != "RETURNING":
             return None
         start = self.advance().start
         if self.accept("*"):
             return Returning(span=self.span_from(start))
-        items = [self.return_item()]
+        items = [self.parse_returning_item()]
         while self.accept(","):
-            items.append(self.return_item())
+            items.append(self.parse_returning_item())
         return Returning(tuple(items), span=self.span_from(start))
 
-    def return_item(self) -> ReturningItem:
+    def parse_returning_item(self) -> ReturningItem:
         """`id`, `created`, `count(*)`, `attr` or `variable.attr`."""
         start = self.token.start
         counts = self.token.symbol == "COUNT" and self.peek() == "("
@@ -137,9 +137,9 @@ class MutationParser(MatchParser):
 
     # --- KILL, LINK, UNLINK, SET ----------------------------------------------------------------------------------
 
-    def kill(self) -> Kill:
+    def parse_kill(self) -> Kill:
         start = self.advance().start
-        target = self.mutation_target()
+        target = self.parse_mutation_target()
         cascade = None
         if self.accept("CASCADE"):
             cascade = True
@@ -147,30 +147,30 @@ class MutationParser(MatchParser):
             self.advance()
             self.advance()
             cascade = False
-        returning = self.returning()
+        returning = self.parse_returning()
         return Kill(target, cascade, returning, span=self.span_from(start))
 
-    def unlink(self) -> Unlink:
+    def parse_unlink(self) -> Unlink:
         start = self.advance().start
-        target = self.mutation_target()
-        returning = self.returning()
+        target = self.parse_mutation_target()
+        returning = self.parse_returning()
         return Unlink(target, returning, span=self.span_from(start))
 
-    def set(self) -> Set:
+    def parse_set(self) -> Set:
         """`SET t.a = e` or `SET t { a = e, … }`."""
         start = self.advance().start
-        target = self.mutation_target()
+        target = self.parse_mutation_target()
         block = self.token.symbol == "{"
         if block:
-            assignments = self.assignments()
+            assignments = self.parse_assignments()
         else:
             self.expect(".", "and an attribute, or a block { … }, after what to SET")
-            assignments = (self.assignment(),)
-        returning = self.returning()
+            assignments = (self.parse_assignment(),)
+        returning = self.parse_returning()
         return Set(target, assignments, block, returning, span=self.span_from(start))
 
-    def link(self) -> Link:
-        """The edge may be named in front, `LINK e: knows(a, b)`, or by AS, before or after the attributes."""
+    def parse_link(self) -> Link:
+        """`LINK knows(a, b)`. The edge is named by `LINK e: …`, or by AS before or after the attributes."""
         start = self.advance().start
         if_not_exists = self.token.symbol == "IF" and self.peek() == "NOT"
         if if_not_exists:
@@ -181,54 +181,54 @@ class MutationParser(MatchParser):
         if variable is not None:
             self.advance()
         edge = self.expect_qualified_name("an edge type")
-        targets = self.link_targets(edge)
-        variable = self.edge_alias(variable)
-        assignments = self.assignments()
-        variable = self.edge_alias(variable)
-        returning = self.returning()
+        targets = self.parse_link_targets(edge)
+        variable = self.parse_edge_alias(variable)
+        assignments = self.parse_assignments()
+        variable = self.parse_edge_alias(variable)
+        returning = self.parse_returning()
         return Link(
             edge, targets, variable, assignments, if_not_exists, returning, span=self.span_from(start)
         )
 
-    def edge_alias(self, known: str | None) -> str | None:
+    def parse_edge_alias(self, known: str | None) -> str | None:
         if self.token.symbol != "AS":
             return known
         if known is not None:
             self.fail_expected("the end of LINK", f"the edge is called `{known}` already")
-        return self.alias()
+        return self.parse_alias()
 
-    def link_targets(self, edge: str) -> tuple[LinkTarget, ...]:
+    def parse_link_targets(self, edge: str) -> tuple[LinkTarget, ...]:
         self.expect("(", f"and the targets of `{edge}`")
-        found = [self.link_target()]
+        found = [self.parse_link_target()]
         while self.accept(","):
-            found.append(self.link_target())
+            found.append(self.parse_link_target())
         self.expect(")", f"after the targets of `{edge}`")
         return tuple(found)
 
-    def link_target(self) -> LinkTarget:
+    def parse_link_target(self) -> LinkTarget:
         if self.token.symbol == "SPAWN":
-            return self.inline_spawn()
+            return self.parse_inline_spawn()
         if self.token.symbol == "{":
-            return self.subquery()
-        return self.expression()
+            return self.parse_subquery()
+        return self.parse_expression()
 
-    def inline_spawn(self) -> SpawnItem:
+    def parse_inline_spawn(self) -> SpawnItem:
         """`SPAWN v: Type { … }`, `SPAWN Type { … } AS v`, or without a name."""
         start = self.advance().start
         variable = self.expect_identifier("a variable") if self.peek() == ":" else None
         if variable is not None:
             self.advance()
-        type_, assignments = self.type_expression(), self.assignments()
+        type_, assignments = self.parse_type_expression(), self.parse_assignments()
         if self.token.symbol == "AS" and variable is not None:
             self.fail_expected("`,` or `)`", f"the node is called `{variable}` already")
-        variable = variable or self.alias()
+        variable = variable or self.parse_alias()
         return SpawnItem(variable, type_, assignments, span=self.span_from(start))
 
 
 _ACTIONS: Mapping[str, Callable[[MutationParser], Action]] = {
-    "SPAWN": MutationParser.spawn,
-    "KILL": MutationParser.kill,
-    "LINK": MutationParser.link,
-    "UNLINK": MutationParser.unlink,
-    "SET": MutationParser.set,
+    "SPAWN": MutationParser.parse_spawn,
+    "KILL": MutationParser.parse_kill,
+    "LINK": MutationParser.parse_link,
+    "UNLINK": MutationParser.parse_unlink,
+    "SET": MutationParser.parse_set,
 }

@@ -1,4 +1,4 @@
-"""Patterns (spec/language.md §1.6)."""
+"""Patterns (docs/reference/grammar.md#patterns)."""
 
 from __future__ import annotations
 
@@ -22,72 +22,72 @@ __all__ = ["PatternParser"]
 class PatternParser(ExpressionParser):
     __slots__ = ()
 
-    def pattern(self) -> Pattern:
-        """`()`, or elements with commas between them; one comma more may follow."""
+    def parse_pattern(self) -> Pattern:
+        """`()`, or parts separated by commas. A trailing comma is allowed."""
         self.enter(2)
         start = self.token.start
         elements: list[PatternPart] = []
         if self.accept("("):
             self.expect(")", "to close the empty pattern")
         else:
-            elements.append(self.element())
-            while self.accept(",") and self.at_element():
-                elements.append(self.element())
-        self.depth -= 2
+            elements.append(self.parse_part())
+            while self.accept(",") and self.at_part():
+                elements.append(self.parse_part())
+        self.leave(2)
         return Pattern(tuple(elements), span=self.span_from(start))
 
-    def at_element(self) -> bool:
-        """After a comma: another element, or was that the comma at the end?"""
+    def at_part(self) -> bool:
+        """True if another part follows a comma; False if it was the trailing comma."""
         if self.token.kind != "name":
             return False
         return self.token.symbol not in RESERVED_KEYWORDS or self.at_callable()
 
-    def element(self) -> PatternPart:
+    def parse_part(self) -> PatternPart:
         if self.peek() == ":":
-            return self.node_element()
+            return self.parse_node_pattern()
         if not self.at_callable():
             self.fail_expected("a pattern such as `t: Task` or `assigned_to(t, p)`", self.keyword_advice())
-        return self.edge_element()
+        return self.parse_edge_pattern()
 
     def keyword_advice(self) -> str:
         word = self.token.symbol
         return (
-            f"`{word}` is a keyword and no name for a variable or an edge type"
+            f"`{word}` is a keyword and cannot name a variable or an edge type"
             if word in RESERVED_KEYWORDS
             else ""
         )
 
-    def node_element(self) -> PatternPart:
+    def parse_node_pattern(self) -> PatternPart:
         """`v: Type`, or `v: edge<any>(a, b)`."""
         start = self.token.start
         variable = self.expect_identifier("a variable")
         self.expect(":")
-        type_ = self.type_expression()
+        type_ = self.parse_type_expression()
         if isinstance(type_, EdgeReferenceType) and self.token.symbol == "(":
-            targets = self.targets()
+            targets = self.parse_edge_targets()
             return EdgePattern(
                 type_.edge, targets, variable, written_as_reference=True, span=self.span_from(start)
             )
         return NodePattern(variable, type_, span=self.span_from(start))
 
-    def edge_element(self) -> EdgePattern:
+    def parse_edge_pattern(self) -> EdgePattern:
         """`edge(a, b) AS e`, `edge+(a, b) [depth: 1..5]`."""
         start = self.token.start
         edge = self.expect_qualified_name("an edge type")
         repeat = self.advance().symbol if self.token.symbol in ("+", "*") else None
-        targets = self.targets(edge)
-        alias = self.alias()
-        low, high = self.depth_range()
+        targets = self.parse_edge_targets(edge)
+        alias = self.parse_alias()
+        low, high = self.parse_depth_range()
         if self.token.symbol == "AS" and alias is not None:
             self.fail_expected("one AS", "the edge has a name already")
-        alias = alias or self.alias()
+        alias = alias or self.parse_alias()
         return EdgePattern(edge, targets, alias, repeat, low, high, span=self.span_from(start))
 
-    def alias(self) -> str | None:
+    def parse_alias(self) -> str | None:
         return self.expect_identifier("a variable after AS") if self.accept("AS") else None
 
-    def depth_range(self) -> tuple[int | None, int | None]:
-        """`[depth: 5]` is up to five, `[depth: 1..5]` from one to five."""
+    def parse_depth_range(self) -> tuple[int | None, int | None]:
+        """`[depth: 5]` means at most 5, `[depth: 1..5]` from 1 to 5."""
         if self.token.symbol != "[" or self.peek() != "DEPTH" or self.peek(2) != ":":
             return None, None
         self.advance()
@@ -101,30 +101,30 @@ class PatternParser(ExpressionParser):
         self.expect("]", "after the depth")
         return low, high
 
-    def targets(self, edge: str = "the edge", star: bool = False) -> tuple[EdgeTarget, ...]:
+    def parse_edge_targets(self, edge: str = "the edge", star: bool = False) -> tuple[EdgeTarget, ...]:
         self.expect("(", f"and the targets of `{edge}`")
-        found = [self.target(star)]
+        found = [self.parse_edge_target(star)]
         while self.accept(","):
-            found.append(self.target(star))
+            found.append(self.parse_edge_target(star))
         self.expect(")", f"after the targets of `{edge}`")
         return tuple(found)
 
-    def target(self, star: bool = False) -> EdgeTarget:
-        """`_`, a variable, an id, a parameter or a call; `*` only where edges are removed."""
+    def parse_edge_target(self, star: bool = False) -> EdgeTarget:
+        """`_`, a variable, an id, a parameter or a call; with `star` also `*`, which UNLINK allows."""
         token = self.token
         if token.kind == "id":
-            return self.id_reference()
+            return self.parse_id_reference()
         if token.kind == "param":
-            return self.parameter()
+            return self.parse_parameter()
         if token.text == "_" or (star and token.symbol == "*"):
             self.advance()
             return Wildcard(span=token.span)
         if token.kind == "name" and self.peek() in ("(", "::") and self.at_callable():
-            called = self.call()
+            called = self.parse_call()
             if isinstance(called, Call):
                 return called
             raise self.error_at(
-                "an aggregate cannot be a target; bind what it counts to a variable", called.span
+                "an aggregate cannot be a target; bind the element to a variable", called.span
             )
         name = self.expect_identifier("a target: a variable, `#id`, `$parameter`, `_` or a call")
         return Variable(name, span=token.span)

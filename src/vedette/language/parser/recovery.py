@@ -1,4 +1,4 @@
-"""Going on after a mistake, so that one call shows them all; and the check that no tree is too deep."""
+"""Continue after a syntax error, so that all errors of a text are reported together; check the depth of trees."""
 
 from __future__ import annotations
 
@@ -19,11 +19,11 @@ _NEVER_AFTER = frozenset({".", ":", "::", "ON", "OPTIONAL", "AS", "|"})
 _NEVER_BEFORE = frozenset({".", ":", "::", "=", ",", ")", "]", "[", "->", "<"})
 _FOLLOWED_BY = {"END": "SESSION", **dict.fromkeys(("PAUSE", "RESUME", "CANCEL", "ALTER"), "WATCH")}
 _STATEMENT_LEVELS = 10
-"""Levels of a statement around its expressions, which the parser does not count."""
+"""Levels of a statement above its expressions. `TokenCursor.enter` does not count them."""
 
 
 class ErrorRecovery:
-    """Collects the mistakes of one text; after each it takes the text up at the next `;` or starting word."""
+    """Parses the items of a text. After an error it continues at the next `;` or keyword that starts an item."""
 
     def __init__(
         self,
@@ -36,11 +36,11 @@ class ErrorRecovery:
         self.start_keywords = start_keywords
         self.collector = collector or DiagnosticCollector(cursor.source, cursor.limits.max_diagnostics)
 
-    def parse_or_skip(self, read: Callable[[], Tree]) -> Tree | None:
-        """The tree, or None when a mistake was noted. Raises when there are too many."""
+    def parse_or_skip(self, parse: Callable[[], Tree]) -> Tree | None:
+        """Return the tree, or None if an error was reported. Raises if there are too many errors."""
         start = self.cursor.index
         try:
-            tree = read()
+            tree = parse()
             self.check_tree_depth(tree, start)
         except ParseFailure as failure:
             self.report(failure.diagnostic)
@@ -61,7 +61,7 @@ class ErrorRecovery:
         self.collector.raise_first(parse_error)
 
     def skip_to_next_start(self, start: int) -> None:
-        """Skip from the mistake to where something new seems to start."""
+        """Move from the error to the next token that probably starts a statement or declaration."""
         cursor, tokens = self.cursor, self.cursor.tokens
         cursor.depth = 0
         nesting = sum(_NESTING.get(token.symbol, 0) for token in tokens[start : cursor.index])
@@ -76,7 +76,7 @@ class ErrorRecovery:
         cursor.seek(index)
 
     def is_start(self, index: int, nesting: int) -> bool:
-        """Whether the word here starts something: outside of all brackets, or first on its line."""
+        """True if the keyword at `index` starts an item: outside of brackets, or at the start of a line."""
         before, token, after = self.cursor.tokens[index - 1 : index + 2]
         if before.symbol in _NEVER_AFTER or after.symbol in _NEVER_BEFORE:
             return False

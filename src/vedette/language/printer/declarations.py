@@ -1,4 +1,4 @@
-"""Ontologies as text, one attribute a line."""
+"""Print ontologies, one attribute per line."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ def print_declarations(declarations: Iterable[Declaration]) -> str:
 
 
 def print_declaration(node: Declaration) -> str:
-    """With its doc comment, and a line break at the end."""
+    """Return the declaration with its doc comment and a final line break."""
     return f"{_doc(node.doc)}{_body(node)}\n"
 
 
@@ -163,7 +163,7 @@ def _options(options: list[str]) -> str:
 
 
 def _operation(node: OperationPattern) -> str:
-    """The attribute of SET is its second argument, that of any other operation a suffix."""
+    """SET has its attribute as the second argument; other operations have it as a suffix."""
     arguments = [_argument(node.variable, node.type)]
     if node.second is not None:
         arguments.append(_argument(*node.second))

@@ -1,4 +1,4 @@
-"""Expressions, patterns and types as text, with no more parentheses than they need."""
+"""Print expressions, patterns and types, with as few parentheses as possible."""
 
 from __future__ import annotations
 
@@ -64,8 +64,8 @@ _PRIMARY = POSTFIX_PRECEDENCE + 1
 
 
 def print_expression(node: Expression) -> str:
-    """Raises TypeError for what only the other front ends make: `a[b]` and `a ? b : c`."""
-    return _show(node, 0)
+    """Return the text of an expression; raises TypeError for `a[b]` and `a ? b : c`, which only CEL has."""
+    return _print_in_context(node, 0)
 
 
 def print_type(node: TypeExpression) -> str:
@@ -89,7 +89,7 @@ def print_pattern(node: Pattern) -> str:
 
 
 def print_where(condition: Expression | None) -> str:
-    """With a space in front, or nothing."""
+    """Return ` WHERE …` with a leading space, or an empty text."""
     return "" if condition is None else f" WHERE {print_expression(condition)}"
 
 
@@ -105,7 +105,7 @@ def print_target(node: EdgeTarget) -> str:
 
 
 def print_value(value: Value) -> str:
-    """A literal. A negative number is read back as a minus and a literal."""
+    """Return the value as a literal. The parser reads a negative number as a minus sign and a literal."""
     match value:
         case None:
             return "NULL"
@@ -126,20 +126,21 @@ def print_value(value: Value) -> str:
 
 
 def print_string(text: str) -> str:
-    """On one line for everybody, also for those who take U+0085 or U+2028 for its end."""
+    """Return a quoted string on one line. Characters that some programs treat as line breaks are escaped."""
     return _LINE_BREAKING.sub(lambda found: f"\\u{ord(found[0]):04x}", json.dumps(text, ensure_ascii=False))
 
 
 # --- expressions ------------------------------------------------------------------------------------------------
 
 
-def _show(node: Expression, floor: int) -> str:
+def _print_in_context(node: Expression, min_precedence: int) -> str:
+    """Return the text, in parentheses unless the node binds tighter than `min_precedence`."""
     text = _text(node)
-    return text if _precedence_of(node) > floor else f"({text})"
+    return text if _precedence_of(node) > min_precedence else f"({text})"
 
 
 def _precedence_of(node: Expression) -> int:
-    """How tightly its outermost operator binds."""
+    """Return the precedence of the outermost operator."""
     match node:
         case Binary():
             return PRECEDENCE[node.op.partition(" ")[0]]
@@ -184,27 +185,29 @@ def _text(node: Expression) -> str:
         case Call() | Aggregate() | PatternAggregate() | Exists():
             return _call(node)
         case Conditional() | Index():
-            raise TypeError(f"{type(node).__name__} has no form in the language; only CEL makes it")
+            raise TypeError(f"{type(node).__name__} cannot be written in the language; only CEL has it")
 
 
 def _base(node: Expression) -> str:
-    """What stands before `.name`: a number there would swallow the point."""
-    return f"({_text(node)})" if isinstance(node, Literal) else _show(node, POSTFIX_PRECEDENCE - 1)
+    """Return the base of `.name`. A literal is put into parentheses: `1.a` would be read as a number."""
+    return (
+        f"({_text(node)})" if isinstance(node, Literal) else _print_in_context(node, POSTFIX_PRECEDENCE - 1)
+    )
 
 
 def _binary(node: Binary) -> str:
-    power = PRECEDENCE[node.op.partition(" ")[0]]
-    left, right = (power, power - 1) if node.op == "??" else (power - 1, power)
-    return f"{_show(node.left, left)} {node.op} {_show(node.right, right)}"
+    own = PRECEDENCE[node.op.partition(" ")[0]]
+    left, right = (own, own - 1) if node.op == "??" else (own - 1, own)
+    return f"{_print_in_context(node.left, left)} {node.op} {_print_in_context(node.right, right)}"
 
 
 def _unary(node: Unary) -> str:
-    """Two minus signs in a row would be a comment."""
+    """The operand of a minus sign gets parentheses if it starts with one, because `--` starts a comment."""
     if node.op == "NOT":
-        return f"NOT {_show(node.operand, NOT_PRECEDENCE - 1)}"
+        return f"NOT {_print_in_context(node.operand, NOT_PRECEDENCE - 1)}"
     if node.op == "-":
-        return f"-{_show(node.operand, MINUS_PRECEDENCE)}"
-    return f"{_show(node.operand, COMPARISON_PRECEDENCE - 1)} {node.op}"
+        return f"-{_print_in_context(node.operand, MINUS_PRECEDENCE)}"
+    return f"{_print_in_context(node.operand, COMPARISON_PRECEDENCE - 1)} {node.op}"
 
 
 def _reference(node: IdReference) -> str:
@@ -234,7 +237,7 @@ def _operand(node: Aggregate) -> str:
 
 
 def _first_argument(text: str, arguments: tuple[Expression, ...]) -> str:
-    """`COUNT(x:T)` would be a pattern; `COUNT((x:T))` is the test."""
+    """Put a first argument such as `x:T` into parentheses: `COUNT(x:T)` would be read as a pattern."""
     if not _LOOKS_LIKE_PATTERN.match(text):
         return text
     first = print_expression(arguments[0])

@@ -1,4 +1,4 @@
-"""Statements as text, one line each."""
+"""Print statements, one line each."""
 
 from __future__ import annotations
 
@@ -69,7 +69,7 @@ __all__ = ["print_script", "print_statement", "print_watch_options"]
 
 
 def print_script(statements: Iterable[Statement]) -> str:
-    """One statement a line, each closed by `;`."""
+    """Return one statement per line, each with a final `;`."""
     return "".join(f"{print_statement(statement)};\n" for statement in statements)
 
 
@@ -97,7 +97,7 @@ def print_statement(node: Statement) -> str:
 
 
 def print_watch_options(options: Iterable[WatchOption]) -> str:
-    """`[mode: consume, buffer: 10]`."""
+    """Return the options in brackets, such as `[mode: consume, buffer: 10]`."""
     return f"[{', '.join(_option(option) for option in options)}]"
 
 
@@ -256,7 +256,11 @@ def _watch(node: Watch) -> str:
 
 
 def _watched(node: Watch) -> str:
-    """An option that is called like a bracket of edges or of COLLECT must not come close to one."""
+    """Return the pattern and WHERE of a watch, so that its options cannot be read as part of them.
+
+    After an edge, `[depth: …]` would be its depth; after COLLECT, `[limit: …]` would be its limit. A trailing comma or
+    parentheses separate them.
+    """
     pattern, where = print_pattern(node.pattern), print_where(node.where)
     if node.options and node.options[0].name in ("depth", "limit") and node.pattern.elements:
         return f"{pattern}," if node.where is None else f"{pattern} WHERE ({print_expression(node.where)})"
@@ -270,7 +274,7 @@ def _option(node: WatchOption) -> str:
 
 
 def _option_value(name: str, value: OptionValue | Expression) -> str:
-    """A variable or a call alone would be read back as a word, so it stands in parentheses."""
+    """Put a single variable or call into parentheses, because the parser would read it as a word."""
     if isinstance(value, OptionValue):
         arguments = ", ".join(print_order_term(term) for term in value.arguments)
         return f"{value.name}({arguments})" if arguments else value.name

@@ -1,4 +1,4 @@
-"""The syntax tree that the parsers build. Nodes are frozen and carry source spans."""
+"""The syntax tree. The parser, CEL and filter lists build it; nodes are frozen and carry source spans."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The canonical text of an expression: what hashes and stored keys are computed from.
+"""The canonical text of an expression, from which hashes and stored keys are computed.
 
 Two expressions have the same canonical text if and only if they are equal; spans do not count. The text is JSON, one
 array per node: a tag, then the fields in the order of the tables below. The tags are part of stored and signed formats
@@ -30,7 +30,7 @@ def canonical_text(node: Any) -> str:
 def canonical_form(node: Any) -> Any:
     """Return the canonical form as nested lists of strings, booleans and None.
 
-    A node of another package takes part by having a method `canonical_form`.
+    A node class of another package provides its form in a method `canonical_form`.
     """
     match node:
         case ast.Literal(value=value):

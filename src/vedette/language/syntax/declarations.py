@@ -1,4 +1,4 @@
-"""Declarations of an ontology as a tree (spec/language.md §1.3)."""
+"""The declarations of an ontology as a tree (docs/reference/grammar.md#types-and-ontologies)."""
 
 from __future__ import annotations
 
@@ -54,7 +54,7 @@ class AliasDeclaration:
 
 @dataclass(frozen=True, slots=True)
 class AttributeDeclaration:
-    """The default may be written `= e` or as a modifier; both end here as `default`."""
+    """`name: Type [modifiers] = default`. A default that is written as a modifier is stored in `default` too."""
 
     name: str
     type: TypeExpression
@@ -66,7 +66,10 @@ class AttributeDeclaration:
 
 @dataclass(frozen=True, slots=True)
 class NodeDeclaration:
-    """`modifiers` holds any of abstract, sealed, singleton, extension-point; all three spellings end here."""
+    """`node Name: Parent [modifiers] { … }`.
+
+    `modifiers` contains any of abstract, sealed, singleton and extension-point, wherever the text has them.
+    """
 
     name: str
     parents: tuple[str, ...] = ()
@@ -123,14 +126,14 @@ class OperationPattern:
     """`SET(t: Task, "status")`, `META SPAWN(_Watch)`, `LINK(_, t: Task)`, `MATCH(t: Task).score`, `*`."""
 
     operation: str
-    """SPAWN, KILL, LINK, UNLINK, SET, MATCH, each also with META in front; or `*`."""
+    """SPAWN, KILL, LINK, UNLINK, SET or MATCH, also with the prefix `META `; or `*`."""
     variable: str | None = None
     type: TypeExpression | None = None
-    """None is any type. A bare name in the parentheses that is a type of the ontology is read as the type."""
+    """None means any type. A single name in the parentheses is a type if the ontology has one of that name."""
     attribute: str | None = None
-    """SET's second argument or the `.attr` suffix; None is any."""
+    """The second argument of SET, or the suffix `.attr`; None means any attribute."""
     second: tuple[str | None, TypeExpression | None] | None = None
-    """LINK(_, t: Task): variable and type of the second argument."""
+    """Variable and type of the second argument, as in `LINK(_, t: Task)`."""
     span: Span = span_field()
 
 
@@ -148,7 +151,7 @@ class PolicyDeclaration:
 
 @dataclass(frozen=True, slots=True)
 class OntologyDeclaration:
-    """`ontology Name: Parent { … }`; its declarations stand in one namespace with all others."""
+    """`ontology Name: Parent { … }`. All ontologies share one namespace."""
 
     name: str
     parents: tuple[str, ...]

@@ -1,7 +1,7 @@
 """Expressions and patterns as a tree.
 
-Three front ends build this tree: MEW conditions, the CEL subset (`cel.py`) and filter lists (`filters.py`).
-Trees compare by structure: spans and the lifted position of a literal do not take part.
+Three front ends build this tree: the parser, CEL (`filters/cel_parser.py`) and filter lists (`filters/filter_list.py`).
+Trees are equal if their structure is equal; `span` and `literal_index` are not compared.
 """
 
 from __future__ import annotations
@@ -60,7 +60,7 @@ def span_field() -> Span:
 
 @dataclass(frozen=True, slots=True)
 class NamedType:
-    """A scalar, a node type, an edge type or an alias; `shop::orders` when qualified."""
+    """The name of a scalar, a node type, an edge type or an alias; qualified as in `shop::orders`."""
 
     name: str
     span: Span = span_field()
@@ -73,7 +73,7 @@ class AnyType:
 
 @dataclass(frozen=True, slots=True)
 class EdgeReferenceType:
-    """`edge<causes>`; `edge<any>` has the edge None."""
+    """`edge<causes>`; `edge` is None for `edge<any>`."""
 
     edge: str | None
     span: Span = span_field()
@@ -99,7 +99,11 @@ TypeExpression: TypeAlias = NamedType | AnyType | EdgeReferenceType | OptionalTy
 
 @dataclass(frozen=True, slots=True)
 class Literal:
-    """A constant. `slot` is its ordinal among the literals of the text, when it was lifted out (`lifting.py`)."""
+    """A constant.
+
+    `literal_index` is its position among the literals of the text, or None if the constant is not a literal token
+    (TRUE, NULL) or does not come from a text. The statement cache replaces values by this index (`parser/template.py`).
+    """
 
     value: Value
     literal_index: int | None = field(default=None, compare=False, repr=False, kw_only=True)
@@ -114,7 +118,7 @@ class ListLiteral:
 
 @dataclass(frozen=True, slots=True)
 class Parameter:
-    """`$name`; `$name?` is optional: null when it is not given."""
+    """`$name`, or `$name?`: an optional parameter, which is null if the caller does not give it."""
 
     name: str
     optional: bool = False
@@ -123,7 +127,10 @@ class Parameter:
 
 @dataclass(frozen=True, slots=True)
 class IdReference:
-    """`#name`, `#"text"`, `#7`, or `#$p` (then `name` is a Parameter). `quoted` never names a session binding."""
+    """`#name`, `#"text"`, `#7`, or `#$p` (then `name` is a Parameter).
+
+    A quoted id is never the name of a session binding.
+    """
 
     name: str | Parameter
     quoted: bool = False
@@ -194,7 +201,7 @@ class Conditional:
 
 @dataclass(frozen=True, slots=True)
 class Call:
-    """A function, or a Boolean edge test when `name` is an edge type. The name is kept as written."""
+    """A function call, or a test for an edge if `name` is an edge type. The name is stored as written."""
 
     name: str
     arguments: tuple[Expression, ...]
@@ -203,24 +210,24 @@ class Call:
 
 @dataclass(frozen=True, slots=True)
 class Aggregate:
-    """An aggregate over the rows of a group. `operand` None is `COUNT(*)`."""
+    """An aggregate over the rows of a group; `operand` is None for `COUNT(*)`."""
 
     name: str
-    """As written; compare upper-cased."""
+    """As written; compare it in upper case."""
     operand: Expression | None
     distinct: bool = False
     where: Expression | None = None
     limit: int | None = None
-    """COLLECT only: `[limit: n]`; -1 is `[limit: none]`, None the default limit."""
+    """COLLECT only: `[limit: n]`. -1 means `[limit: none]`, None the default limit."""
     span: Span = span_field()
 
 
 @dataclass(frozen=True, slots=True)
 class PatternAggregate:
-    """`COUNT(p: Person, assigned_to(t, p) WHERE …)`: correlated, per row; aggregates its first variable.
+    """`COUNT(p: Person, assigned_to(t, p) WHERE …)`: evaluated for each row, over the pattern's first variable.
 
-    The seeds only count; the other aggregates take the attribute after the pattern's first variable in no grammar,
-    so any name but COUNT and COLLECT is refused by the resolver.
+    The grammar accepts any aggregate name. The resolver allows only COUNT and COLLECT (E2009), because the syntax gives
+    the others no operand.
     """
 
     name: str
@@ -261,7 +268,7 @@ Expression: TypeAlias = (
 
 @dataclass(frozen=True, slots=True)
 class Wildcard:
-    """`_`, or `*` in UNLINK: any one element."""
+    """`_`, or `*` in UNLINK: any element."""
 
     span: Span = span_field()
 
@@ -271,7 +278,7 @@ EdgeTarget: TypeAlias = Variable | IdReference | Parameter | Call | Wildcard
 
 @dataclass(frozen=True, slots=True)
 class NodePattern:
-    """`v: Type`; binds edges when the type names an edge type."""
+    """`v: Type`. The variable binds edges if the type is an edge type."""
 
     variable: str
     type: TypeExpression
@@ -287,11 +294,11 @@ class EdgePattern:
     targets: tuple[EdgeTarget, ...]
     alias: str | None = None
     quantifier: str | None = None
-    """`+` for paths of one or more edges, `*` for zero or more."""
+    """`+` for paths of one or more edges, `*` for paths of zero or more."""
     min_depth: int | None = None
     max_depth: int | None = None
     written_as_reference: bool = False
-    """Written as `alias: edge<…>(…)`."""
+    """True if the text is `alias: edge<…>(…)`."""
     span: Span = span_field()
 
 
@@ -300,7 +307,7 @@ PatternPart: TypeAlias = NodePattern | EdgePattern
 
 @dataclass(frozen=True, slots=True)
 class Pattern:
-    """Elements that must hold together; none at all (`()`) matches once."""
+    """The parts of a pattern, all of which must match. The empty pattern `()` matches once."""
 
     elements: tuple[PatternPart, ...]
     span: Span = span_field()
@@ -308,7 +315,7 @@ class Pattern:
 
 @dataclass(frozen=True, slots=True)
 class Projection:
-    """One item of RETURN; `expression` None is `*`."""
+    """One item of RETURN; `expression` is None for `*`."""
 
     expression: Expression | None
     alias: str | None = None

@@ -1,4 +1,4 @@
-"""Statements as a tree (spec/language.md §1.4, §1.5)."""
+"""Statements as a tree (docs/reference/grammar.md#statements)."""
 
 from __future__ import annotations
 
@@ -67,7 +67,7 @@ __all__ = [
 
 @dataclass(frozen=True, slots=True)
 class MatchBlock:
-    """A pattern with its own WHERE. Several of them conjoin; an optional one filters only its own part."""
+    """A MATCH or OPTIONAL MATCH: a pattern with its WHERE."""
 
     pattern: Pattern
     where: Expression | None = None
@@ -80,7 +80,7 @@ class Return:
     distinct: bool = False
     order: tuple[OrderTerm, ...] = ()
     limit: Expression | None = None
-    """A Literal of an Int, or a Parameter."""
+    """An Int literal or a Parameter."""
     offset: Expression | None = None
     span: Span = span_field()
 
@@ -97,7 +97,7 @@ class Match:
 
 @dataclass(frozen=True, slots=True)
 class MatchMutate:
-    """`MATCH … actions`: bindings are computed first, then the actions run per row, in order."""
+    """`MATCH … actions`. All matches are found first; then the actions run for each match, in order."""
 
     blocks: tuple[MatchBlock, ...]
     optional: tuple[MatchBlock, ...]
@@ -139,7 +139,7 @@ class Profile:
 
 @dataclass(frozen=True, slots=True)
 class Subquery:
-    """`{ MATCH … RETURN v }` in the place of a target."""
+    """`{ MATCH … RETURN v }` as the target of an action."""
 
     match: Match
     span: Span = span_field()
@@ -147,7 +147,7 @@ class Subquery:
 
 @dataclass(frozen=True, slots=True)
 class EdgesByTargets:
-    """`UNLINK edge(#a, _)`: every edge of the type between these targets."""
+    """`UNLINK edge(#a, _)`: all edges of the type with these targets."""
 
     edge: str
     targets: tuple[PatternTarget, ...]
@@ -176,7 +176,7 @@ class ReturningItem:
 
 @dataclass(frozen=True, slots=True)
 class Returning:
-    """No items is `RETURNING *`."""
+    """Empty `items` means `RETURNING *`."""
 
     items: tuple[ReturningItem, ...] = ()
     span: Span = span_field()
@@ -184,7 +184,7 @@ class Returning:
 
 @dataclass(frozen=True, slots=True)
 class SpawnItem:
-    """`SPAWN v: Type { … }`; the variable is None only inline in LINK."""
+    """`SPAWN v: Type { … }`. Only inside LINK may the variable be missing."""
 
     variable: str | None
     type: TypeExpression
@@ -201,7 +201,7 @@ class Spawn:
 
 @dataclass(frozen=True, slots=True)
 class Kill:
-    """`cascade` True forces cascading, False only unlinks, None does what the edges declare."""
+    """`cascade`: True for CASCADE, False for NO CASCADE, None to do what the edge types declare."""
 
     target: MutationTarget
     cascade: bool | None = None
@@ -232,12 +232,12 @@ class Unlink:
 
 @dataclass(frozen=True, slots=True)
 class Set:
-    """`SET t.a = e` and `SET t { a = e, … }`; right sides read the old state."""
+    """`SET t.a = e` or `SET t { a = e, … }`. The expressions read the state before the statement."""
 
     target: MutationTarget
     assignments: tuple[Assignment, ...]
     block: bool = False
-    """Written with braces."""
+    """True if the text has braces."""
     returning: Returning | None = None
     span: Span = span_field()
 
@@ -250,7 +250,7 @@ Action: TypeAlias = Spawn | Kill | Link | Unlink | Set
 
 @dataclass(frozen=True, slots=True)
 class Begin:
-    """`isolation` is `READ COMMITTED` or `SERIALIZABLE`; None is the default, READ COMMITTED."""
+    """`isolation` is `READ COMMITTED`, `SERIALIZABLE`, or None for the default, READ COMMITTED."""
 
     isolation: str | None = None
     span: Span = span_field()
@@ -287,7 +287,7 @@ class EndSession:
 @dataclass(frozen=True, slots=True)
 class Tick:
     amount: Expression | None = None
-    """An Int, possibly negated (then refused with E9001), or a Parameter; None is one tick."""
+    """An Int or a Parameter; None means one tick. A negative Int is parsed, so that the engine can report E9001."""
     span: Span = span_field()
 
 
@@ -303,7 +303,7 @@ class Trigger:
 
 @dataclass(frozen=True, slots=True)
 class OptionValue:
-    """A value that is a word with arguments: `arrival`, `attribute(t.p DESC)`, `sliding(10s, 1s)`, `since(7)`."""
+    """An option value that is a word, with or without arguments: `arrival`, `attribute(t.p DESC)`, `since(7)`."""
 
     name: str
     arguments: tuple[OrderTerm, ...] = ()
@@ -312,7 +312,10 @@ class OptionValue:
 
 @dataclass(frozen=True, slots=True)
 class WatchOption:
-    """`name: value`, parsed generously; the engine says E8009 to what it does not know. `no_retry` has no value."""
+    """`name: value`, or a name alone such as `no_retry`.
+
+    The parser accepts any name and value; the engine reports unknown ones (E8009).
+    """
 
     name: str
     value: OptionValue | Expression | None
@@ -327,14 +330,14 @@ class Watch:
     actions: tuple[Action, ...] = ()
     returns: Return | None = None
     name: str | None = None
-    """`name = WATCH …`. A trailing AS is the alias of the last projection and names the handle too (A5)."""
+    """The name from `name = WATCH …`, or the alias after a trailing AS, which is also the alias of the last column."""
     span: Span = span_field()
 
 
 @dataclass(frozen=True, slots=True)
 class Ack:
     delivery: Expression
-    """A Literal of a String, a Parameter or an IdReference."""
+    """A String literal, a Parameter or an IdReference."""
     span: Span = span_field()
 
 
@@ -354,7 +357,7 @@ class Extend:
 
 @dataclass(frozen=True, slots=True)
 class Redrive:
-    """`REDRIVE #letter`, or `REDRIVE WATCH #w` for all letters of a watch."""
+    """`REDRIVE #letter`, or `REDRIVE WATCH #w` for all dead letters of a watch."""
 
     target: Expression
     watch: bool = False
@@ -363,7 +366,10 @@ class Redrive:
 
 @dataclass(frozen=True, slots=True)
 class ManageWatch:
-    """`operation` is PAUSE, RESUME or CANCEL; the handle `s.id` (an Attribute or a Variable) only in MATCH … DO."""
+    """`PAUSE WATCH #w`; `operation` is PAUSE, RESUME or CANCEL.
+
+    `handle` is an IdReference. In MATCH … DO it may also be `s` or `s.id`.
+    """
 
     operation: str
     handle: Expression

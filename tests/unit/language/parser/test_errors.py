@@ -54,7 +54,7 @@ def test_an_error_says_what_was_found_what_was_expected_and_where() -> None:
         ("MATCH t: T [mode: watch] RETURN t", "only WATCH takes options"),
         ("MATCH t: T WHERE t.a WHERE t.b RETURN t", "AND"),
         ("WATCH t: T RETURN t ORDER BY t.a", "[ordering: attribute(…)]"),
-        ("WATCH t: T [mode: watch] WHERE t.a RETURN t", "WHERE stands before the options"),
+        ("WATCH t: T [mode: watch] WHERE t.a RETURN t", "write WHERE before the options"),
         ("WATCH t: T OPTIONAL MATCH u: U RETURN t", "EXISTS"),
         ("WALK FROM #a", "WALK is not available"),
         ("LINK e: f(a) AS g", "called `e` already"),
