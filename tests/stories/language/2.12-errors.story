@@ -102,7 +102,7 @@
 .define node Task { title: Int, n: Int [required] = 0, extra: Int? }
 ! E2011
 ! title
-! 'n' is not required so far
+! 'n' was not required before
 .define node Task { title: String = "?", n: Int = 0, extra: Int?, more: Int = 5 }
 > SPAWN t: Task { extra = 1 }
 > MATCH t: Task RETURN t.extra, t.more

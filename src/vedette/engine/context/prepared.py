@@ -108,7 +108,7 @@ class StatementCache:
             text
         )
         if len(prepared) != 1:
-            what = "the text is empty" if not prepared else "run() takes a script of several"
+            what = "the text is empty" if not prepared else "use run() for a script of several statements"
             message = f"expected exactly one statement, found {len(prepared)}; {what}"
             raise InvalidStatement("E1101", message, fields={"count": len(prepared)})
         return prepared[0], literals

@@ -1,4 +1,4 @@
-"""Declarations, compiled into a `Schema`."""
+"""The schema: declarations resolved into types, attribute layouts, constraints, rules and policies."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Attribute declarations ▸ attribute types: modifiers that fit the type, defaults that fit both."""
+"""Build attribute types from declarations, and check that modifiers fit the type and defaults fit both."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ def build_attributes(
     declarations: Iterable[AttributeDeclaration],
     owner: str,
 ) -> dict[str, AttributeType]:
-    """The attributes of one block; one that is wrong is reported and, if its type is unknown, left out."""
+    """Build the attributes of one type. An attribute whose type has an error is left out."""
     built: dict[str, AttributeType] = {}
     for declaration in declarations:
         draft.reject_reserved_name(declaration.name, "attribute", declaration.span)
@@ -56,9 +56,11 @@ def _build(
     own = normalize_modifiers(declaration.modifiers, draft.report)
     if resolved.type.kind == "Any":
         return None
-    held = {modifier_group(modifier): modifier for modifier in override_modifiers(resolved.modifiers, own)}
-    checks = tuple(modifier for modifier in held.values() if modifier.name in KINDS_BY_MODIFIER)
-    inherited_default = held["default"].value if "default" in held else None
+    effective = {
+        modifier_group(modifier): modifier for modifier in override_modifiers(resolved.modifiers, own)
+    }
+    checks = tuple(modifier for modifier in effective.values() if modifier.name in KINDS_BY_MODIFIER)
+    inherited_default = effective["default"].value if "default" in effective else None
     default = (
         declaration.default
         if declaration.default is not None
@@ -68,10 +70,10 @@ def _build(
         name=declaration.name,
         type=resolved.type,
         optional=resolved.optional,
-        required="required" in held,
-        unique="unique" in held,
-        readonly="readonly" in held,
-        indexed="indexed" in held or "unique" in held,
+        required="required" in effective,
+        unique="unique" in effective,
+        readonly="readonly" in effective,
+        indexed="indexed" in effective or "unique" in effective,
         default=default,
         value_modifiers=checks,
         declared_in=owner,
@@ -107,7 +109,7 @@ def _check(
 
 
 def check_alias(draft: SchemaDraft, type_: Type, modifiers: Iterable[Modifier]) -> None:
-    """Report the modifiers of an alias that do not fit its type; its uses rely on that."""
+    """Report the modifiers of an alias that do not fit its type. Attributes of that alias are not checked again."""
     for modifier in modifiers:
         if modifier.name in KINDS_BY_MODIFIER and type_.kind != "Any":
             _check_modifier(draft, modifier, type_, modifier.span)
@@ -132,28 +134,31 @@ def _check_modifier(draft: SchemaDraft, modifier: Modifier, type_: Type, span: S
 
 
 def _check_bounds(draft: SchemaDraft, attribute: AttributeType, span: Span) -> bool:
-    """Whether something lies between the bounds."""
+    """Report bounds that no value can satisfy; then return False."""
     bounds = {modifier_group(modifier): modifier for modifier in attribute.value_modifiers}
     low, high = bounds.get("lower bound"), bounds.get("upper bound")
     if low is None or high is None:
         return True
-    least, most = cast(Any, low.value), cast(Any, high.value)
-    if least < most or (least == most and (low.name, high.name) == (">=", "<=")):
+    minimum, maximum = cast(Any, low.value), cast(Any, high.value)
+    if minimum < maximum or (minimum == maximum and (low.name, high.name) == (">=", "<=")):
         return True
-    text = f"no value of '{attribute.name}' is {low.name} {least} and {high.name} {most}"
+    text = f"no value of '{attribute.name}' is {low.name} {minimum} and {high.name} {maximum}"
     draft.report("E2010", text, span)
     return False
 
 
 def default_problem(attribute: AttributeType) -> tuple[str, Span | None] | None:
-    """Why the default cannot be one of the attribute's values, and where in it; None when it can."""
+    """Return why the attribute cannot store its default, and the span; None if it can."""
     default = attribute.default
     assert default is not None
     name, declared = attribute.name, describe(attribute.type)
     try:
         type_ = constant_type(default)
         if type_.kind != "Null" and attribute.type.is_reference:
-            return f"the attribute '{name}' is a reference and can have no default but null", default.span
+            return (
+                f"the attribute '{name}' is a reference, so its only possible default is null",
+                default.span,
+            )
         if not is_constant_assignable(type_, attribute.type):
             return (
                 f"the default of '{name}' is {describe(type_)}, but the attribute is {declared}",
@@ -164,5 +169,5 @@ def default_problem(attribute: AttributeType) -> tuple[str, Span | None] | None:
     except NotConstant as error:
         return f"the default of '{name}': {error}", error.span
     except VedetteError as error:
-        return f"the default of '{name}' could not be stored: {error.text}", default.span
+        return f"the default of '{name}' cannot be stored: {error.text}", default.span
     return None

@@ -1,4 +1,4 @@
-"""What building a schema works on: the declarations of one text by kind and name, and the problems found in them."""
+"""The declarations of one text, grouped by kind and name, and the errors found in them."""
 
 from __future__ import annotations
 
@@ -24,6 +24,7 @@ from vedette.language.types import SCALARS
 __all__ = ["SchemaDraft", "collect_declarations"]
 
 _MAX_DIAGNOSTICS = 100
+"""Errors that are reported for one ontology text; later ones are dropped."""
 _Named = TypeVar(
     "_Named",
     AliasDeclaration,
@@ -37,7 +38,7 @@ _Named = TypeVar(
 
 @dataclass(slots=True, kw_only=True)
 class SchemaDraft:
-    """The schema so far and the declarations of one text that are to be added, each name once."""
+    """An existing schema and the declarations to add, each name once."""
 
     schema: Schema
     diagnostics: DiagnosticCollector
@@ -58,7 +59,7 @@ class SchemaDraft:
         self.diagnostics.raise_first(_schema_error, sort=True)
 
     def unqualified_name(self, name: str) -> str:
-        """`Onto::Task` is `Task`: the declarations of all ontologies stand in one namespace."""
+        """Return `Task` for `Onto::Task`: all ontologies share one namespace."""
         ontology, _, last = name.rpartition("::")
         return last if ontology in self.ontologies or ontology in self.schema.ontologies else name
 
@@ -72,7 +73,7 @@ class SchemaDraft:
         return name in self.aliases or name in self.schema.aliases
 
     def reject_reserved_name(self, name: str, what: str, span: Span) -> bool:
-        """Whether only Layer 0 may use the name; then it was reported."""
+        """Report a name that only Layer 0 may use (E2012); return True if it is one."""
         if self.layer0 or not name.startswith("_"):
             return False
         self.report("E2012", f"the {what} '{name}': names that begin with '_' are reserved", span)
@@ -93,7 +94,7 @@ def _schema_error(diagnostics: Sequence[Diagnostic]) -> AnalysisError:
 def collect_declarations(
     schema: Schema, declarations: Iterable[Declaration], source: str, *, layer0: bool
 ) -> SchemaDraft:
-    """Sort the declarations by kind; reports duplicates, reserved names and names that shadow another kind's."""
+    """Group the declarations by kind. Reports duplicate names, reserved names and names used for another kind."""
     draft = SchemaDraft(
         schema=schema, diagnostics=DiagnosticCollector(source, _MAX_DIAGNOSTICS), layer0=layer0
     )
@@ -136,7 +137,7 @@ def _add_declaration(draft: SchemaDraft, kept: dict[str, _Named], declaration: _
 
 
 def _is_layer0(schema: Schema, name: str) -> bool:
-    """Whether the reserved name is already one of the engine's own: there is nothing to compare it with."""
+    """True if the name is that of a Layer 0 declaration."""
     return name in schema.nodes or name in schema.edges or name in schema.constraints
 
 
@@ -148,7 +149,7 @@ def _check_ontologies(draft: SchemaDraft) -> None:
 
 
 def _check_shadowing(draft: SchemaDraft) -> None:
-    """Types, nodes and edges share one namespace, with the scalars and with what the schema already has."""
+    """Report a name that is already used for another kind: aliases, nodes, edges and scalars share one namespace."""
     schema = draft.schema
     seen: dict[str, str] = dict.fromkeys(SCALARS, "a built-in type")
     for what, known in (("a type", schema.aliases), ("a node", schema.nodes), ("an edge", schema.edges)):

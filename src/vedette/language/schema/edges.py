@@ -1,4 +1,4 @@
-"""Edge declarations ▸ edge types: parameters, cardinalities, referential actions (spec/language.md §2.7.8-10)."""
+"""Build edge types: parameters, cardinalities, on-kill actions (docs/reference/language/ontology.md#edges)."""
 
 from __future__ import annotations
 
@@ -29,19 +29,19 @@ _ACTIONS = ("on_kill_source", "on_kill_target")
 
 
 def build_edges(
-    draft: SchemaDraft, resolver: DeclaredTypeResolver, ancestry: TypeHierarchy
+    draft: SchemaDraft, resolver: DeclaredTypeResolver, hierarchy: TypeHierarchy
 ) -> dict[str, EdgeType]:
-    """Every edge type, in the order of declaration."""
+    """Return every edge type, in the order of declaration."""
     edges = dict(draft.schema.edges)
     for name, declaration in draft.edges.items():
         edge = _EdgeBuilder(draft, resolver, declaration).build()
         old = edges.get(name)
-        edges[name] = edge if old is None else _extend_existing(draft, old, edge, declaration, ancestry)
+        edges[name] = edge if old is None else _extend_existing(draft, old, edge, declaration, hierarchy)
     return edges
 
 
 class _EdgeBuilder:
-    """One declaration on its own."""
+    """Builds one declaration, without regard to an existing type of the same name."""
 
     def __init__(
         self, draft: SchemaDraft, resolver: DeclaredTypeResolver, declaration: EdgeDeclaration
@@ -59,7 +59,7 @@ class _EdgeBuilder:
             name=declaration.name,
             parameters=parameters,
             attributes=attributes,
-            layout={each: place for place, each in enumerate(attributes)},
+            layout={each: index for index, each in enumerate(attributes)},
             symmetric="symmetric" in self._modifiers_by_name,
             no_self="no_self" in self._modifiers_by_name or "acyclic" in self._modifiers_by_name,
             acyclic="acyclic" in self._modifiers_by_name,
@@ -76,17 +76,17 @@ class _EdgeBuilder:
         self._draft.report(code, f"the edge '{self._declaration.name}': {problem}", span)
 
     def _modifiers(self) -> dict[str, Modifier]:
-        """The modifiers but for cardinalities, each once."""
-        held: dict[str, Modifier] = {}
+        """Return the modifiers except cardinalities, by name; report duplicates."""
+        by_name: dict[str, Modifier] = {}
         for modifier in self._declaration.modifiers:
             if modifier.name == "cardinality":
                 continue
             if modifier.name not in _FLAGS and modifier.name not in _ACTIONS:
                 self._report("E2010", f"there is no edge modifier '{modifier.name}'", modifier.span)
-            if modifier.name in held:
-                self._report("E2005", f"the modifier '{modifier.name}' stands here twice", modifier.span)
-            held.setdefault(modifier.name, modifier)
-        return held
+            if modifier.name in by_name:
+                self._report("E2005", f"the modifier '{modifier.name}' is given twice", modifier.span)
+            by_name.setdefault(modifier.name, modifier)
+        return by_name
 
     def _action(self, name: str) -> str:
         modifier = self._modifiers_by_name.get(name)
@@ -99,7 +99,7 @@ class _EdgeBuilder:
         for parameter in self._declaration.parameters:
             self._draft.reject_reserved_name(parameter.name, "parameter", parameter.span)
             if parameter.name in found:
-                self._report("E2005", f"the parameter '{parameter.name}' stands here twice", parameter.span)
+                self._report("E2005", f"the parameter '{parameter.name}' is given twice", parameter.span)
             resolved = self._resolver.resolve(parameter.type)
             self._check_parameter(parameter.name, resolved, parameter.span)
             found[parameter.name] = EdgeParameterType(name=parameter.name, type=resolved.type)
@@ -128,7 +128,7 @@ class _EdgeBuilder:
                 known = ", ".join(names)
                 self._report("E2010", f"it has no parameter '{name}' to count; it has {known}", modifier.span)
             elif name in found:
-                self._report("E2005", f"the cardinality of '{name}' stands here twice", modifier.span)
+                self._report("E2005", f"the cardinality of '{name}' is given twice", modifier.span)
             elif low < 0 or (high is not None and high < low):
                 self._report("E2010", f"the cardinality {low}..{high} of '{name}' is empty", modifier.span)
             else:
@@ -138,12 +138,12 @@ class _EdgeBuilder:
     def _symmetric_cardinalities(
         self, found: tuple[Cardinality | None, ...]
     ) -> tuple[Cardinality | None, ...]:
-        """The ends of a symmetric edge are one: a cardinality of either holds for both."""
+        """A symmetric edge has no first end, so a cardinality of one end applies to both."""
         given = {cardinality for cardinality in found if cardinality is not None}
         if "symmetric" not in self._modifiers_by_name or not given:
             return found
         if len(given) > 1:
-            text = "it is symmetric, so that both ends must have one cardinality"
+            text = "it is symmetric, so both ends must have the same cardinality"
             self._report("E2010", text, self._declaration.span)
         return tuple(next(iter(given)) for _ in found)
 
@@ -168,20 +168,23 @@ class _EdgeBuilder:
 
 
 def _extend_existing(
-    draft: SchemaDraft, old: EdgeType, new: EdgeType, declaration: EdgeDeclaration, ancestry: TypeHierarchy
+    draft: SchemaDraft, old: EdgeType, new: EdgeType, declaration: EdgeDeclaration, hierarchy: TypeHierarchy
 ) -> EdgeType:
     """An edge type that exists, as the declaration leaves it."""
     spans = {attribute.name: attribute.span for attribute in declaration.attributes}
-    breaking = [(problem, declaration.span) for problem in breaking_edge_changes(old, new, ancestry)]
+    breaking = [(problem, declaration.span) for problem in breaking_edge_changes(old, new, hierarchy)]
     breaking += [
         (problem, declaration.span) for problem in missing_attributes(old.attributes, new.attributes)
     ]
     attributes: dict[str, AttributeType] = {}
-    for name, was in old.attributes.items():
-        now = new.attributes.get(name, was)
-        problems = [*breaking_attribute_changes(was, now, ancestry), *newly_unique(was, now)]
+    for name, old_attribute in old.attributes.items():
+        new_attribute = new.attributes.get(name, old_attribute)
+        problems = [
+            *breaking_attribute_changes(old_attribute, new_attribute, hierarchy),
+            *newly_unique(old_attribute, new_attribute),
+        ]
         breaking += [(problem, spans[name]) for problem in problems]
-        attributes[name] = keep_doc(was, now)
+        attributes[name] = keep_doc(old_attribute, new_attribute)
     for name, attribute in new.attributes.items():
         if name not in attributes:
             problems = [*breaking_addition(attribute), *newly_unique(None, attribute)]
@@ -189,5 +192,5 @@ def _extend_existing(
             attributes[name] = attribute
     for problem, span in breaking:
         draft.report("E2011", f"the edge '{old.name}' is already defined: {problem}", span)
-    layout = {name: place for place, name in enumerate(attributes)}
+    layout = {name: index for index, name in enumerate(attributes)}
     return replace(new, attributes=attributes, layout=layout, doc=new.doc or old.doc)

@@ -1,10 +1,15 @@
-"""Declarations onto a schema: names resolved, rules checked, layouts extended. Pure: a schema in, a schema out.
+"""Add declarations to a schema. Pure: takes a schema and returns a schema.
 
-schema_draft         declarations by kind and name, duplicates, reserved names; the problems found
-schema_types         type expressions, aliases expanded        modifiers          which modifier holds
-schema_attributes    attributes, their modifiers and defaults  value_tests        what a modifier asks of a value
-schema_nodes         parents, layouts                          schema_inheritance attributes that meet
-schema_edges         parameters, cardinalities                 schema_merge       what would break existing data
+The phases, in order, with the module of each:
+
+1. `draft`             group the declarations by kind; report duplicate and reserved names
+2. `type_expressions`  resolve declared types and expand aliases; `modifiers` combines their modifiers
+3. `nodes`             resolve parents, build attributes (`attributes`, `modifier_predicates`), inherit (`inheritance`)
+4. `edges`             parameters, cardinalities, on-kill actions
+5. `compatibility`     report changes of existing types that stored data could contradict (in steps 3 and 4)
+6. merge constraints, rules and policies by name
+
+All phases report to one collector; the errors are raised together at the end.
 """
 
 from __future__ import annotations
@@ -46,18 +51,18 @@ _Body = TypeVar("_Body", ConstraintDeclaration, RuleDeclaration, PolicyDeclarati
 def extend_schema(
     schema: Schema, declarations: Sequence[Declaration], source: str, *, layer0: bool = False
 ) -> Schema:
-    """The schema with these declarations added; `schema` itself (same object) when they say nothing new.
+    """Return the schema with these declarations added; the same object if they add nothing.
 
-    Raises one AnalysisError that carries every problem as a Diagnostic (E2001, E2005, E2010, E2011, E2012, E3301) and,
-    in `fields["problems"]`, as {code, message, line, column}; its own code is that of the first problem in the text.
-    `layer0` allows names that begin with `_`. The bodies of constraints, rules and policies are not looked into.
+    Raises one AnalysisError that carries every error as a Diagnostic (E2001, E2005, E2010, E2011, E2012, E3301) and, in
+    `fields["problems"]`, as {code, message, line, column}. Its code is that of the first error in the text. `layer0`
+    allows names that begin with `_`. The bodies of constraints, rules and policies are not resolved here.
     """
     draft = collect_declarations(schema, declarations, source, layer0=layer0)
     resolver = DeclaredTypeResolver(draft)
     aliases = _merged_aliases(draft, resolver)
     nodes = NodeBuilder(draft, resolver)
     built = nodes.build()
-    edges = build_edges(draft, resolver, nodes.ancestry)
+    edges = build_edges(draft, resolver, nodes.hierarchy)
     constraints = {**draft.constraints, **_singletons(draft)}
     extended = replace(
         schema,
@@ -100,7 +105,7 @@ def _merged(
 
 
 def _singletons(draft: SchemaDraft) -> dict[str, ConstraintDeclaration]:
-    """`[singleton]` is a constraint like any other, written by us under a name that no text can take."""
+    """Build the constraint of each `[singleton]` node. A text cannot use its name, because the name contains `::`."""
     if draft.layer0:
         return {}
     found = (node for node in draft.nodes.values() if "singleton" in node.modifiers)

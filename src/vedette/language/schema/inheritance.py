@@ -1,7 +1,7 @@
-"""Attributes that meet in one type: from two parents, or a parent's and the type's own (spec/language.md §2.7.7).
+"""Combine the attributes that a type inherits from several parents or declares again.
 
-What results holds for both: the narrower type, every check, required if one is. A type never takes back what a parent
-promises.
+The result satisfies both declarations: it has the narrower type, the value modifiers of both, and is required if one of
+them is. A subtype never loosens what a parent declares (docs/reference/language/ontology.md#nodes).
 """
 
 from __future__ import annotations
@@ -24,14 +24,14 @@ __all__ = [
 
 
 class IncompatibleAttributes(ValueError):
-    """Two declarations of one attribute cannot both hold; the text says why."""
+    """Two declarations of one attribute contradict each other. The text says why."""
 
 
 class TypeHierarchy:
-    """Which node types are below which others."""
+    """The ancestors and descendants of every node type."""
 
     def __init__(self, parents: Mapping[str, tuple[str, ...]], order: Iterable[str]) -> None:
-        """`order` has every type after its parents."""
+        """`order` lists every type after its parents."""
         self.ancestors: dict[str, frozenset[str]] = {}
         for name in order:
             above = (self.ancestors[parent] for parent in parents[name])
@@ -46,8 +46,8 @@ class TypeHierarchy:
         return {name: frozenset(below) for name, below in found.items()}
 
     def is_subset_of(self, type_: Type, other: Type) -> bool:
-        """Whether every value of `type_` is one of `other`; a type is narrower than itself."""
-        if type_ == other or other.kind == "Any":  # Any: could not be resolved, and was reported
+        """True if every value of `type_` is also a value of `other`; a type is a subset of itself."""
+        if type_ == other or other.kind == "Any":  # Any: the declared type has an error that was reported
             return True
         if type_.kind != other.kind or not type_.is_reference:
             return False
@@ -59,30 +59,30 @@ class TypeHierarchy:
 
 
 def inherit_attributes(
-    parents: Iterable[Mapping[str, AttributeType]], ancestry: TypeHierarchy
+    parents: Iterable[Mapping[str, AttributeType]], hierarchy: TypeHierarchy
 ) -> tuple[dict[str, AttributeType], list[str]]:
-    """The attributes of all parents in their order, each once, and what does not go together."""
+    """Return the attributes of all parents in order, each once, and the texts of contradictions."""
     found: dict[str, AttributeType] = {}
     problems = []
     for attributes in parents:
         for name, attribute in attributes.items():
             try:
                 found[name] = (
-                    merge_inherited(found[name], attribute, ancestry) if name in found else attribute
+                    merge_inherited(found[name], attribute, hierarchy) if name in found else attribute
                 )
             except IncompatibleAttributes as error:
                 problems.append(str(error))
     return found, problems
 
 
-def merge_inherited(first: AttributeType, second: AttributeType, ancestry: TypeHierarchy) -> AttributeType:
-    """One attribute that comes from two parents."""
+def merge_inherited(first: AttributeType, second: AttributeType, hierarchy: TypeHierarchy) -> AttributeType:
+    """Merge one attribute from two parents; raises IncompatibleAttributes."""
     if first == second:
         return first
     name = first.name
-    if ancestry.is_subset_of(first.type, second.type):
+    if hierarchy.is_subset_of(first.type, second.type):
         type_ = first.type
-    elif ancestry.is_subset_of(second.type, first.type):
+    elif hierarchy.is_subset_of(second.type, first.type):
         type_ = second.type
     else:
         raise IncompatibleAttributes(
@@ -106,10 +106,10 @@ def merge_inherited(first: AttributeType, second: AttributeType, ancestry: TypeH
     )
 
 
-def apply_override(above: AttributeType, own: AttributeType, ancestry: TypeHierarchy) -> AttributeType:
-    """An attribute that a type declares again: it may be narrower than the parent's, never wider."""
+def apply_override(above: AttributeType, own: AttributeType, hierarchy: TypeHierarchy) -> AttributeType:
+    """Merge an attribute that a subtype declares again. It may be narrower than the parent's, never wider."""
     name = own.name
-    if not ancestry.is_subset_of(own.type, above.type):
+    if not hierarchy.is_subset_of(own.type, above.type):
         raise IncompatibleAttributes(
             f"the attribute '{name}' is {describe(above.type)} in '{above.declared_in}' "
             f"and cannot be {describe(own.type)} here"

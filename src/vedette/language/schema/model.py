@@ -1,7 +1,7 @@
-"""The schema: an ontology's declarations, resolved, checked and laid out for the graph to use.
+"""The records of a schema: the declarations of an ontology, resolved and checked. `extend.py` builds them.
 
-`schema_build.py` makes it from declarations; everything here is data. Attribute values of an element are a tuple;
-`layout` says which place in it an attribute has. A layout only ever grows at its end.
+An element stores its attribute values in a tuple; `layout` gives the index of each attribute. A layout only grows at
+its end, so stored elements stay readable when a type gains attributes.
 """
 
 from __future__ import annotations
@@ -26,16 +26,16 @@ class AttributeType:
     name: str
     type: Type
     optional: bool = False
-    """Declared `T?`: null is a legal value."""
+    """Declared as `T?`: the value may be null."""
     required: bool = False
     unique: bool = False
     readonly: bool = False
     indexed: bool = False
     default: Expression | None = None
     value_modifiers: tuple[Modifier, ...] = ()
-    """Range, in, length, match and format modifiers in force, after aliases and overrides."""
+    """The effective range, in, length, match and format modifiers, from aliases and overrides."""
     declared_in: str
-    """The type that declares it: uniqueness and indexes span this type and all its subtypes."""
+    """The type that declares the attribute. Uniqueness and indexes cover this type and all its subtypes."""
     doc: str | None = None
 
 
@@ -46,17 +46,18 @@ class NodeType:
     abstract: bool = False
     sealed: bool = False
     attributes: Mapping[str, AttributeType] = field(default_factory=dict)
-    """Own and inherited, in layout order."""
+    """Own and inherited attributes, in the order of the layout."""
     layout: Mapping[str, int] = field(default_factory=dict)
+    """Index in an element's values, by attribute name."""
     ancestors: frozenset[str] = frozenset()
-    """This type and everything above it."""
+    """This type and all its supertypes."""
     descendants: frozenset[str] = frozenset()
-    """This type and everything below it."""
+    """This type and all its subtypes."""
     doc: str | None = None
 
     @property
     def is_layer0(self) -> bool:
-        """Layer 0: readable, never written by statements."""
+        """True for a system type (Layer 0): statements can read it but not write it."""
         return self.name.startswith("_")
 
 
@@ -68,7 +69,7 @@ class EdgeParameterType:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Cardinality:
-    """How many edges of the type one element may have at this position; `high` None is any number."""
+    """The number of edges of one type that an element may have at one position; `high` is None for no limit."""
 
     low: int
     high: int | None
@@ -85,7 +86,7 @@ class EdgeType:
     acyclic: bool = False
     unique: bool = False
     cardinalities: tuple[Cardinality | None, ...] = ()
-    """One per position."""
+    """By position; None for no limit."""
     on_kill_source: str = "unlink"
     on_kill_target: str = "unlink"
     doc: str | None = None
@@ -101,7 +102,7 @@ class EdgeType:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Schema:
-    """All types, constraints, rules and policies of one database. Replaced as a whole when it grows."""
+    """All types, constraints, rules and policies of one database. Immutable: `extend_schema` returns a new one."""
 
     version: int = 0
     ontologies: tuple[str, ...] = ()
@@ -113,19 +114,20 @@ class Schema:
     policies: Mapping[str, PolicyDeclaration] = field(default_factory=dict)
 
     def concrete_subtypes(self, names: frozenset[str] | None) -> tuple[str, ...]:
-        """The node types that elements of these types can really have, subtypes included, in declaration order.
+        """Return the node types without `abstract` among these types and their subtypes, in declaration order.
 
-        None is every user type: Layer 0 must be named (spec/language.md C18).
+        None means every type of the user. Layer 0 types are included only if they are named
+        (docs/reference/language/layer0.md).
         """
         if names is None:
             return tuple(
                 name for name, node in self.nodes.items() if not node.abstract and not node.is_layer0
             )
-        wanted = frozenset().union(*(self.nodes[name].descendants for name in names if name in self.nodes))
-        return tuple(name for name in self.nodes if name in wanted and not self.nodes[name].abstract)
+        included = frozenset().union(*(self.nodes[name].descendants for name in names if name in self.nodes))
+        return tuple(name for name in self.nodes if name in included and not self.nodes[name].abstract)
 
     def is_subtype(self, name: str, names: frozenset[str] | None) -> bool:
-        """Whether elements of type `name` are of one of `names`."""
+        """True if the type `name` is one of `names` or a subtype of one; None means any node type."""
         if names is None:
             return name in self.nodes
         node = self.nodes.get(name)

@@ -1,7 +1,7 @@
-"""Value modifiers as predicates: range, in, length, match, format (spec/language.md §2.7.4).
+"""Compile the value modifiers range, in, length, match and format into predicates.
 
-`schema_build` calls this while it checks a declaration, `checks` when it compiles one, so a modifier that could not be
-compiled never reaches a schema.
+`attributes.py` compiles every modifier to check its declaration, so a schema contains only modifiers that compile;
+`validator.py` compiles them for use. docs/reference/language/ontology.md#attributes describes the modifiers.
 """
 
 from __future__ import annotations
@@ -24,14 +24,14 @@ __all__ = ["KINDS_BY_MODIFIER", "InvalidModifier", "ValuePredicate", "compile_pr
 
 class ValuePredicate(NamedTuple):
     code: str
-    """Of the error when a value does not pass."""
+    """Error code for a value that does not satisfy the predicate."""
     passes: Callable[[Any], bool]
     requirement: str
-    """`must be at least 0`: the start of the error's text."""
+    """The start of the error text, such as `must be at least 0`."""
 
 
 class InvalidModifier(ValueError):
-    """The modifier cannot hold for any attribute of the type; the text says why."""
+    """The modifier does not apply to the type, or no value can satisfy it. The text says why."""
 
 
 _ORDERED = frozenset({"Int", "Float", "Timestamp", "Duration"})
@@ -46,7 +46,7 @@ KINDS_BY_MODIFIER: dict[str, frozenset[str]] = {
     "match": _TEXT,
     "format": _TEXT,
 }
-"""For each value modifier, the kinds of attributes that may have it."""
+"""The kinds of attributes to which each value modifier applies."""
 
 _BOUNDS: dict[str, tuple[Callable[[Any], Callable[[Any], bool]], str]] = {
     ">=": (lambda bound: lambda value: value >= bound, "at least"),
@@ -57,7 +57,7 @@ _BOUNDS: dict[str, tuple[Callable[[Any], Callable[[Any], bool]], str]] = {
 
 
 def compile_predicate(modifier: Modifier, type_: Type) -> ValuePredicate:
-    """The predicate of one modifier on values of the type; raises UnfitModifier."""
+    """Return the predicate of one modifier for values of the type; raises InvalidModifier."""
     kinds = {member.kind for member in type_.alternatives}
     if not kinds <= KINDS_BY_MODIFIER[modifier.name]:
         legal = ", ".join(sorted(KINDS_BY_MODIFIER[modifier.name]))
@@ -81,11 +81,11 @@ def _bound(modifier: Modifier, type_: Type) -> ValuePredicate:
     against, words = _BOUNDS[modifier.name]
     bound = cast(Any, modifier.value)
     if type_.kind in ("Timestamp", "Duration"):
-        bound = _moment(bound, type_)
+        bound = _temporal_bound(bound, type_)
     return ValuePredicate("E3005", against(bound), f"must be {words} {format_for_error(bound)} (range)")
 
 
-def _moment(milliseconds: Any, type_: Type) -> Any:
+def _temporal_bound(milliseconds: Any, type_: Type) -> Any:
     try:
         return convert(milliseconds, type_)
     except NotConvertible:
@@ -96,7 +96,7 @@ def _moment(milliseconds: Any, type_: Type) -> Any:
 
 def _in(expressions: tuple[Expression, ...], type_: Type) -> ValuePredicate:
     if not expressions:
-        raise InvalidModifier("[in] lists no value, so that none could ever be stored")
+        raise InvalidModifier("[in] lists no values, so no value could be stored")
     values = [_listed(constant_value(expression), type_) for expression in expressions]
     return ValuePredicate("E3006", frozenset(values).__contains__, f"must be in {format_for_error(values)}")
 
@@ -119,7 +119,7 @@ def _length(low: int, high: int) -> ValuePredicate:
 
 
 def _match(pattern: str) -> ValuePredicate:
-    """Raises RegexError when the pattern is not of the subset."""
+    """Raises RegexError for a pattern that the supported syntax does not include."""
     matches = compile_regex(pattern).matches
     return ValuePredicate(
         "E3008",

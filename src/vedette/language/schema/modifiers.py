@@ -1,4 +1,4 @@
-"""Modifiers of attributes and aliases: one form for each, and which of two holds (spec/language.md §2.7.4-5)."""
+"""Normalize the modifiers of attributes and aliases, and combine those of an alias with those of its use."""
 
 from __future__ import annotations
 
@@ -16,19 +16,19 @@ _BOUNDS = {">=": "lower bound", ">": "lower bound", "<=": "upper bound", "<": "u
 
 
 def modifier_group(modifier: Modifier) -> str:
-    """What the modifier is about; of two with one subject only one can hold."""
+    """Return the property that the modifier sets. Only one modifier of a group can apply."""
     return _BOUNDS.get(modifier.name, modifier.name)
 
 
 def normalize_modifiers(modifiers: tuple[Modifier, ...], report: Report) -> tuple[Modifier, ...]:
-    """`a..b` as two bounds, each subject once; reports what is said twice and bounds that leave nothing between."""
-    held: dict[str, Modifier] = {}
+    """Split `a..b` into two bounds and keep one modifier per group; report duplicates."""
+    by_group: dict[str, Modifier] = {}
     for modifier in modifiers:
         for part in _parts(modifier):
-            if modifier_group(part) in held:
-                report("E2005", f"the modifier '{modifier_group(part)}' stands here twice", modifier.span)
-            held.setdefault(modifier_group(part), part)
-    return tuple(held.values())
+            if modifier_group(part) in by_group:
+                report("E2005", f"the modifier '{modifier_group(part)}' is given twice", modifier.span)
+            by_group.setdefault(modifier_group(part), part)
+    return tuple(by_group.values())
 
 
 def _parts(modifier: Modifier) -> tuple[Modifier, ...]:
@@ -39,14 +39,14 @@ def _parts(modifier: Modifier) -> tuple[Modifier, ...]:
 
 
 def override_modifiers(base: tuple[Modifier, ...], over: tuple[Modifier, ...]) -> tuple[Modifier, ...]:
-    """Both together; where they speak of one subject, `over` (the use site) holds."""
-    held = {modifier_group(modifier): modifier for modifier in base}
-    held.update({modifier_group(modifier): modifier for modifier in over})
-    return tuple(held.values())
+    """Return the modifiers of both; within one group, `over` replaces `base`."""
+    by_group = {modifier_group(modifier): modifier for modifier in base}
+    by_group.update({modifier_group(modifier): modifier for modifier in over})
+    return tuple(by_group.values())
 
 
 def is_same_or_looser(new: Modifier, old: tuple[Modifier, ...]) -> bool:
-    """Whether every value that passes `old` passes `new`: a check that was loosened, or left as it was."""
+    """True if every value that satisfies `old` also satisfies `new`."""
     return any(_implies(modifier, new) for modifier in old if modifier_group(modifier) == modifier_group(new))
 
 

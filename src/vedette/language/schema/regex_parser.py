@@ -1,7 +1,8 @@
-"""Regular expressions of `[match: "…"]`: the syntax, read into a tree.
+"""Parse the regular expressions of `[match: "…"]`.
 
-The subset has no look-around, no backreferences, no flags and no word boundaries (spec/language.md §2.7.4), which is
-what lets `automaton.py` run it in time linear in the text: a pattern is user input, and so is the text.
+The syntax is that of Python's `re` without look-around, backreferences, flags and word boundaries
+(docs/reference/language/ontology.md#attributes). Without them `regex_automaton.py` needs time linear in the text, which
+matters because both pattern and text come from users.
 """
 
 from __future__ import annotations
@@ -24,23 +25,25 @@ __all__ = [
 
 CharacterTest: TypeAlias = Callable[[str], bool]
 _MAX_GROUP_DEPTH = 50
+"""Nested groups; the parser recurses once per group."""
 _MAX_REPEATS = 1_000
+"""The largest number in `{n,m}`; every repetition adds states to the automaton."""
 
 
 class RegexError(ValueError):
-    """The text is not a regular expression of the subset; says what and at which character, counted from one."""
+    """The pattern is invalid or not supported. The text names the problem and the character, counted from 1."""
 
 
 @dataclass(frozen=True, slots=True)
 class CharacterClass:
-    """One character that passes the test."""
+    """One character that satisfies the test."""
 
     test: CharacterTest
 
 
 @dataclass(frozen=True, slots=True)
 class Anchor:
-    """`^` or `$`: the beginning or the end of the whole text."""
+    """`^` or `$`: the start or the end of the whole text."""
 
     end: bool
 
@@ -66,10 +69,10 @@ Regex: TypeAlias = CharacterClass | Anchor | Sequence | Alternation | Repeat
 
 
 def parse_regex(pattern: str) -> Regex:
-    """The tree of a pattern; raises RegexError."""
+    """Return the tree of a pattern; raises RegexError."""
     parser = _Parser(pattern)
-    tree = parser.choice(0)
-    if parser.place < len(pattern):
+    tree = parser.alternation(0)
+    if parser.position < len(pattern):
         raise parser.error("a closing parenthesis without an opening one")
     return tree
 
@@ -90,29 +93,29 @@ _QUANTIFIERS: dict[str, tuple[int, int | None]] = {"*": (0, None), "+": (1, None
 class _Parser:
     def __init__(self, pattern: str) -> None:
         self.pattern = pattern
-        self.place = 0
+        self.position = 0
 
     def error(self, message: str) -> RegexError:
-        return RegexError(f"{message} (character {self.place + 1} of the pattern)")
+        return RegexError(f"{message} (character {self.position + 1} of the pattern)")
 
     def peek(self) -> str:
-        return self.pattern[self.place : self.place + 1]
+        return self.pattern[self.position : self.position + 1]
 
     def accept(self, text: str) -> bool:
-        found = self.pattern.startswith(text, self.place)
-        self.place += len(text) if found else 0
+        found = self.pattern.startswith(text, self.position)
+        self.position += len(text) if found else 0
         return found
 
-    def take(self) -> str:
+    def advance(self) -> str:
         character = self.peek()
         if not character:
             raise self.error("the pattern ends too early")
-        self.place += 1
+        self.position += 1
         return character
 
     # --- structure ----------------------------------------------------------------------------------------------
 
-    def choice(self, depth: int) -> Regex:
+    def alternation(self, depth: int) -> Regex:
         if depth > _MAX_GROUP_DEPTH:
             raise self.error(f"groups are nested deeper than {_MAX_GROUP_DEPTH}")
         branches = [self.sequence(depth)]
@@ -134,7 +137,7 @@ class _Parser:
             raise self.error("an anchor cannot be repeated")
         if self.accept("+"):
             raise self.error("possessive quantifiers are not supported")
-        self.accept("?")  # lazy: finds the same texts
+        self.accept("?")  # a lazy quantifier matches the same texts
         if self.quantifier() is not None:
             raise self.error("a quantifier after a quantifier; use a group")
         return Repeat(item, *bounds)
@@ -142,30 +145,30 @@ class _Parser:
     def quantifier(self) -> tuple[int, int | None] | None:
         character = self.peek()
         if character in _QUANTIFIERS and character:
-            self.place += 1
+            self.position += 1
             return _QUANTIFIERS[character]
         return self.braces() if character == "{" else None
 
     def braces(self) -> tuple[int, int | None] | None:
-        """`{n}`, `{n,}`, `{n,m}`, `{,m}`; any other brace stands for itself."""
-        end = self.pattern.find("}", self.place)
-        low, comma, high = self.pattern[self.place + 1 : end].partition(",") if end > 0 else ("", "", "")
+        """Parse `{n}`, `{n,}`, `{n,m}` or `{,m}`. Any other brace is an ordinary character."""
+        end = self.pattern.find("}", self.position)
+        low, comma, high = self.pattern[self.position + 1 : end].partition(",") if end > 0 else ("", "", "")
         digits = low + high
         if not digits or not (digits.isascii() and digits.isdigit()):
             return None
         if len(low) > 4 or len(high) > 4 or max(int(low or 0), int(high or 0)) > _MAX_REPEATS:
             raise self.error(f"more than {_MAX_REPEATS} repetitions; use the modifier length")
-        self.place = end + 1
-        least = int(low or 0)
-        most = (int(high) if high else None) if comma else least
-        if most is not None and most < least:
-            raise self.error(f"{{{least},{most}}} asks for more at least than at most")
-        return least, most
+        self.position = end + 1
+        minimum = int(low or 0)
+        maximum = (int(high) if high else None) if comma else minimum
+        if maximum is not None and maximum < minimum:
+            raise self.error(f"{{{minimum},{maximum}}} has a minimum that is greater than its maximum")
+        return minimum, maximum
 
     # --- atoms --------------------------------------------------------------------------------------------------
 
     def atom(self, depth: int) -> Regex:
-        character = self.take()
+        character = self.advance()
         match character:
             case "(":
                 return self.group(depth)
@@ -179,14 +182,14 @@ class _Parser:
                 test = self.escape()
                 return CharacterClass(test if callable(test) else test.__eq__)
             case "*" | "+" | "?":
-                self.place -= 1
+                self.position -= 1
                 raise self.error(f"there is nothing to repeat before '{character}'")
         return CharacterClass(character.__eq__)
 
     def group(self, depth: int) -> Regex:
         if self.accept("?") and not self.accept(":"):
             self.named_group()
-        inner = self.choice(depth + 1)
+        inner = self.alternation(depth + 1)
         if not self.accept(")"):
             raise self.error("a group is not closed")
         return inner
@@ -194,12 +197,12 @@ class _Parser:
     def named_group(self) -> None:
         if not self.accept("P<"):
             raise self.error("look-around, flags and other extensions after '(?' are not supported")
-        while self.take() != ">":
+        while self.advance() != ">":
             pass
 
     def escape(self) -> CharacterTest | str:
-        """What follows a backslash: a category's test, or the one character meant."""
-        character = self.take()
+        """Parse the rest of an escape; return the test of a category, or a single character."""
+        character = self.advance()
         if character in _CATEGORIES:
             return _CATEGORIES[character]
         if character in _CONTROLS:
@@ -207,19 +210,19 @@ class _Parser:
         if character in _HEX_SIZES:
             return self.hexadecimal(_HEX_SIZES[character])
         if character.isalnum():
-            self.place -= 1
+            self.position -= 1
             what = "backreferences are" if character.isdigit() else f"the escape '\\{character}' is"
             raise self.error(f"{what} not supported")
         return character
 
     def hexadecimal(self, size: int) -> str:
-        digits = self.pattern[self.place : self.place + size]
+        digits = self.pattern[self.position : self.position + size]
         if len(digits) < size or any(digit not in "0123456789abcdefABCDEF" for digit in digits):
             raise self.error(f"{size} hexadecimal digits expected")
-        self.place += size
+        self.position += size
         return chr(int(digits, 16))
 
-    # --- classes ------------------------------------------------------------------------------------------------
+    # --- character classes --------------------------------------------------------------------------------------
 
     def character_class(self) -> CharacterTest:
         negated = self.accept("^")
@@ -230,15 +233,15 @@ class _Parser:
         while first or self.peek() != "]":
             first = False
             self.class_item(singles, ranges, tests)
-        self.place += 1
+        self.position += 1
         return _class_test(frozenset(singles), tuple(ranges), tuple(tests), negated)
 
     def class_item(
         self, singles: set[str], ranges: list[tuple[str, str]], tests: list[CharacterTest]
     ) -> None:
         low = self.class_character()
-        if self.peek() == "-" and self.pattern[self.place + 1 : self.place + 2] not in ("", "]"):
-            self.place += 1
+        if self.peek() == "-" and self.pattern[self.position + 1 : self.position + 2] not in ("", "]"):
+            self.position += 1
             high = self.class_character()
             if callable(low) or callable(high) or high < low:
                 raise self.error("a range in brackets must go from a smaller to a larger character")
@@ -249,7 +252,7 @@ class _Parser:
             singles.add(low)
 
     def class_character(self) -> CharacterTest | str:
-        character = self.take()
+        character = self.advance()
         return self.escape() if character == "\\" else character
 
 

@@ -1,4 +1,4 @@
-"""Type expressions of declarations ▸ types, with aliases expanded (spec/language.md §2.7.5)."""
+"""Resolve the type expressions of declarations and expand aliases (docs/reference/language/ontology.md)."""
 
 from __future__ import annotations
 
@@ -20,25 +20,26 @@ from vedette.language.types import ANY_VALUE, SCALARS, Type, edge_type, node_typ
 __all__ = ["OPTIONAL_MARKER", "DeclaredType", "DeclaredTypeResolver"]
 
 OPTIONAL_MARKER = Modifier("optional")
-"""Among the modifiers of an alias in a schema: the alias is of a type `T?`."""
-_DEEPEST_ALIAS = 100
+"""Stored among the modifiers of an alias whose type is optional (`T?`)."""
+_MAX_ALIAS_DEPTH = 100
+"""Aliases that may refer to each other in a chain; expanding one recurses."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DeclaredType:
-    """What a type expression stands for. A type that could not be resolved is Any, and was reported."""
+    """A resolved type expression. A type with an error is Any; the error was reported."""
 
     type: Type
     optional: bool = False
     modifiers: tuple[Modifier, ...] = ()
-    """From the aliases on the way, nearest last."""
+    """From the aliases that were expanded, the outermost last."""
 
 
 _UNKNOWN = DeclaredType(type=ANY_VALUE)
 
 
 class DeclaredTypeResolver:
-    """Resolves types against a draft and keeps the aliases it has expanded."""
+    """Resolves type expressions against a draft. Each alias is expanded once."""
 
     def __init__(self, draft: SchemaDraft) -> None:
         self._draft = draft
@@ -46,7 +47,7 @@ class DeclaredTypeResolver:
         self._expanding: list[str] = []
 
     def aliases(self) -> dict[str, tuple[Type, tuple[Modifier, ...]]]:
-        """The new aliases in the form in which a schema keeps them."""
+        """Return the aliases of the draft in the form that a schema stores."""
         found = {}
         for name in self._draft.aliases:
             resolved = self._alias(name)
@@ -95,12 +96,12 @@ class DeclaredTypeResolver:
         if any(member.type.kind == "Any" for member in members):
             return _UNKNOWN
         if any(member.modifiers for member in members):
-            text = "an alias with modifiers cannot be part of a union: they would hold for one member only"
+            text = "an alias with modifiers cannot be part of a union: they would apply to one member only"
             self._draft.report("E2010", text, expression.span)
         type_ = union_of(tuple(member.type for member in members))
         kinds = {member.kind for member in type_.members}
         if kinds & {"Node", "Edge"} and kinds & {"String", "ID"}:
-            text = f"{type_} mixes references with text: an id could not be told from a string"
+            text = f"{type_} mixes references with text: an id could not be distinguished from a string"
             self._draft.report("E2010", text, expression.span)
         return DeclaredType(type=type_, optional=any(member.optional for member in members))
 
@@ -115,11 +116,11 @@ class DeclaredTypeResolver:
 
     def _expand(self, name: str) -> DeclaredType:
         declaration = self._draft.aliases[name]
-        if name in self._expanding or len(self._expanding) >= _DEEPEST_ALIAS:
+        if name in self._expanding or len(self._expanding) >= _MAX_ALIAS_DEPTH:
             path = " = ".join([*self._expanding[-5:], name])
             text = f"the type '{name}' is defined by itself: {path}"
             if name not in self._expanding:
-                text = f"the type '{name}' is an alias of aliases more than {_DEEPEST_ALIAS} deep"
+                text = f"the type '{name}' is an alias of aliases more than {_MAX_ALIAS_DEPTH} levels deep"
             self._draft.report("E2010", text, declaration.span)
             return _UNKNOWN
         self._expanding.append(name)

@@ -194,7 +194,7 @@ def test_an_error_leaves_the_schema_alone_and_underlines_each_place():
 
 def test_hostile_texts_end():
     deep = "".join(f"type A{n} = A{n + 1} " for n in range(2_000)) + "type A2000 = Int"
-    with pytest.raises(AnalysisError, match="100 deep"):
+    with pytest.raises(AnalysisError, match="100 levels deep"):
         define_all(deep)
     chain = "node N0 {} " + " ".join(f"node N{n}: N{n - 1} {{}}" for n in range(1, 400))
     assert len(define_all(chain).nodes["N399"].ancestors) == 400

@@ -73,7 +73,7 @@ def test_with_an_anchor_the_pattern_is_found_anywhere(pattern, text):
         ("a**", "quantifier after a quantifier"),
         ("a*+", "possessive"),
         ("^*", "anchor cannot be repeated"),
-        ("a{3,2}", "more at least than at most"),
+        ("a{3,2}", "minimum that is greater"),
         ("a{1001}", "repetitions"),
         ("a{99999999999}", "repetitions"),
         ("[b-a]", "smaller to a larger"),
