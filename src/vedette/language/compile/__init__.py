@@ -1,4 +1,4 @@
-"""Plans and resolved expressions, compiled into Python closures."""
+"""Compile plans and resolved expressions into Python closures, and find the matches that changes affect."""
 
 from __future__ import annotations
 

@@ -1,7 +1,10 @@
-"""Resolved conditions ▸ Python closures `f(row) -> value`.
+"""Compile resolved expressions into closures that take a row and return a value.
 
-Closures are specialised by static type, so that a row costs a few calls and no dispatch. Null rules (§2.3):
-`=` and `!=` are two-valued, order comparisons and arithmetic with null are null, AND/OR/NOT are Kleene's.
+Theory of operation. There is one function per node class; it compiles the children and returns a closure. The closure
+is chosen by static type where the type is known, so that evaluating a row needs a few calls and no dispatch.
+
+Null (docs/reference/language/expressions.md#null): `=` and `!=` return true or false, also for null. Order comparisons
+and arithmetic with null return null. AND, OR and NOT follow three-valued logic.
 """
 
 from __future__ import annotations
@@ -13,8 +16,7 @@ from typing import Any
 from vedette.element import Element
 from vedette.errors import QueryError
 from vedette.language.compile.execution_context import Row
-from vedette.language.functions import comparison as dynamic
-from vedette.language.functions import operators
+from vedette.language.functions import comparison, operators
 from vedette.language.functions.registry import FUNCTIONS, callable_for
 from vedette.language.resolve import tree as resolved
 from vedette.language.resolve.tree import ResolvedExpression
@@ -27,13 +29,13 @@ CompiledExpression = Callable[[Row], Any]
 NestedPatternCompiler = Callable[
     ["resolved.ResolvedExists | resolved.ResolvedPatternAggregate"], CompiledExpression
 ]
-"""Compiles the nested patterns of a condition; the planner's business."""
+"""Compiles EXISTS and pattern aggregates; `PatternCompiler` implements it."""
 
 _REFERENCES = frozenset({"Node", "Edge", "ID"})
 
 
 def compile_condition(condition: ResolvedExpression, patterns: NestedPatternCompiler) -> CompiledExpression:
-    """The closure that evaluates the condition for one row."""
+    """Return the closure that evaluates the expression for a row."""
     compiler: Any = _COMPILERS[type(condition)]
     closure: CompiledExpression = compiler(condition, patterns)
     return closure
@@ -50,7 +52,7 @@ def compile_id(condition: ResolvedExpression, patterns: NestedPatternCompiler) -
 
 
 def _element(condition: ResolvedExpression, patterns: NestedPatternCompiler) -> CompiledExpression:
-    """The closure that yields an element, or None, for something that refers to one."""
+    """Compile an expression that refers to an element; the result is the element, or None."""
     if isinstance(condition, resolved.VariableRef):
         register = condition.register
         return lambda row: row[register]
@@ -76,7 +78,7 @@ def _fixed(condition: resolved.FixedValue, patterns: NestedPatternCompiler) -> C
     return lambda row: value
 
 
-def _slot(condition: resolved.VariableRef, patterns: NestedPatternCompiler) -> CompiledExpression:
+def _variable(condition: resolved.VariableRef, patterns: NestedPatternCompiler) -> CompiledExpression:
     register = condition.register
     return lambda row: row[register]
 
@@ -115,28 +117,28 @@ def _context(condition: resolved.ContextFunction, patterns: NestedPatternCompile
 
 
 def _attribute(condition: resolved.AttributeAccess, patterns: NestedPatternCompiler) -> CompiledExpression:
-    base, place, places = condition.base, condition.common_index, condition.index_by_type
-    if isinstance(base, resolved.VariableRef) and place is not None:
+    base, common_index, index_by_type = condition.base, condition.common_index, condition.index_by_type
+    if isinstance(base, resolved.VariableRef) and common_index is not None:
         register = base.register
         if not base.optional:
-            return lambda row: row[register].values[place]
-        return lambda row: None if (element := row[register]) is None else element.values[place]
-    return _placed(_element(base, patterns), places)
+            return lambda row: row[register].values[common_index]
+        return lambda row: None if (element := row[register]) is None else element.values[common_index]
+    return _read_attribute(_element(base, patterns), index_by_type)
 
 
 def _dynamic(
     condition: resolved.DynamicAttributeAccess, patterns: NestedPatternCompiler
 ) -> CompiledExpression:
-    return _placed(_element(condition.base, patterns), condition.index_by_type)
+    return _read_attribute(_element(condition.base, patterns), condition.index_by_type)
 
 
-def _placed(fetch: CompiledExpression, places: Any) -> CompiledExpression:
+def _read_attribute(fetch: CompiledExpression, index_by_type: Any) -> CompiledExpression:
     def read(row: Row) -> Any:
         element = fetch(row)
         if element is None:
             return None
-        place = places.get(element.type)
-        return None if place is None else element.values[place]
+        index = index_by_type.get(element.type)
+        return None if index is None else element.values[index]
 
     return read
 
@@ -235,7 +237,7 @@ def _operation(condition: resolved.BinaryOperation, patterns: NestedPatternCompi
             return _nullable(lambda a, b: a.endswith(b), left, right)
         case "CONTAINS":
             return _nullable(lambda a, b: b in a, left, right)
-    if op in dynamic.ORDER_OPERATORS:
+    if op in comparison.ORDER_OPERATORS:
         return _order(op, condition.left.type, condition.right.type, left, right)
     return _nullable(operators.operator_for(op, condition.left.type, condition.right.type), left, right)
 
@@ -263,8 +265,8 @@ def _equality(condition: resolved.BinaryOperation, patterns: NestedPatternCompil
     negated = condition.op == "!="
     if {left_type.kind, right_type.kind} & {"Any", "Union", "List"}:
         if negated:
-            return lambda row: not dynamic.values_equal(left(row), right(row))
-        return lambda row: dynamic.values_equal(left(row), right(row))
+            return lambda row: not comparison.values_equal(left(row), right(row))
+        return lambda row: comparison.values_equal(left(row), right(row))
     if negated:
         return lambda row: left(row) != right(row)
     return lambda row: left(row) == right(row)
@@ -275,14 +277,14 @@ def _order(
 ) -> CompiledExpression:
     left, right = _align(left_type, right_type, left, right)
     if {left_type.kind, right_type.kind} & {"Any", "Union"}:
-        return _nullable(dynamic.dynamic_comparator(op), left, right)
-    return _nullable(dynamic.ORDER_OPERATORS[op], left, right)
+        return _nullable(comparison.dynamic_comparator(op), left, right)
+    return _nullable(comparison.ORDER_OPERATORS[op], left, right)
 
 
 def _align(
     left_type: Type, right_type: Type, left: CompiledExpression, right: CompiledExpression
 ) -> tuple[CompiledExpression, CompiledExpression]:
-    """Bring a number of milliseconds beside a timestamp or a duration into its type."""
+    """Convert an Int operand beside a timestamp or duration: it is a number of milliseconds."""
     if right_type.kind == "Int" and left_type.kind in _FROM_MS:
         return left, _converted(right, _FROM_MS[left_type.kind])
     if left_type.kind == "Int" and right_type.kind in _FROM_MS:
@@ -303,7 +305,7 @@ def _converted(closure: CompiledExpression, convert: Callable[[int], Any]) -> Co
             return None if value is None else convert(value)
         except OverflowError as error:
             raise QueryError(
-                "E2102", f"{value} milliseconds are beyond what a Timestamp or Duration holds"
+                "E2102", f"{value} milliseconds are out of range for a Timestamp or Duration"
             ) from error
 
     return apply
@@ -327,7 +329,7 @@ def _in_list(condition: resolved.InList, patterns: NestedPatternCompiler) -> Com
         if members is None:
             return None
         value = item(row)
-        return any(dynamic.values_equal(value, member) for member in members)
+        return any(comparison.values_equal(value, member) for member in members)
 
     return contains
 
@@ -391,7 +393,7 @@ def _aggregate(condition: resolved.AggregateCall, patterns: NestedPatternCompile
 _COMPILERS: dict[type, Any] = {
     resolved.ConstantRef: _constant,
     resolved.FixedValue: _fixed,
-    resolved.VariableRef: _slot,
+    resolved.VariableRef: _variable,
     resolved.ElementReference: _reference,
     resolved.ContextFunction: _context,
     resolved.AttributeAccess: _attribute,

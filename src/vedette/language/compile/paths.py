@@ -1,4 +1,4 @@
-"""Transitive edges: who can be reached from whom in how many steps, each pair once, cycles included."""
+"""Transitive edges: find the elements that a path of given length reaches, each once, also over cycles."""
 
 from __future__ import annotations
 
@@ -12,16 +12,16 @@ from vedette.language.resolve.tree import ResolvedPath
 __all__ = ["SAME_AS_START", "PathEnd", "compile_path_step", "reachable_ids"]
 
 SAME_AS_START: Final = "same"
-"""The end of a path is its start: `e+(x, x)` finds members of cycles."""
+"""The end of the path must be its start: `e+(x, x)` finds the members of cycles."""
 
 PathEnd: TypeAlias = "Callable[[Row], Any] | int | str | None"
-"""A known end (a closure yielding its id), a register to bind, SAME, or None for a wildcard."""
+"""An end of a path: a closure that returns a known id, a register to bind, SAME_AS_START, or None for a wildcard."""
 
 
 def compile_path_step(
     path: ResolvedPath, *, forward: bool, start: PathEnd, end: PathEnd, next_step: Callable[[Row], bool]
 ) -> Callable[[Row], bool]:
-    """A step that binds or checks the far end of every path from each start."""
+    """Return a step that binds or compares the end of every path, for each start."""
 
     def step(row: Row) -> bool:
         view: View = row[0].view
@@ -43,7 +43,10 @@ def compile_path_step(
 
 
 def _starts(path: ResolvedPath, forward: bool, start: PathEnd, row: Row) -> Iterator[str]:
-    """Ids to begin at. As with a single edge, an end without a variable need not be seen, if the edge at it is."""
+    """Yield the ids at which paths start.
+
+    A start without a variable may be an element that the view hides, if the view shows its edge.
+    """
     view: View = row[0].view
     if callable(start):
         known = start(row)
@@ -61,7 +64,10 @@ def _starts(path: ResolvedPath, forward: bool, start: PathEnd, row: Row) -> Iter
 
 
 def _may_end_at_start(path: ResolvedPath, element: Element | None) -> bool:
-    """Whether start and end may be one element: it has the types of both, or the edges between say that it has."""
+    """True if a path may end where it starts: the element has a type that is allowed at both ends.
+
+    For an element that the view hides, the edges of the path guarantee the types.
+    """
     return path.min_depth > 0 if element is None else element.type in path.types_of_both_ends
 
 
@@ -76,7 +82,7 @@ def _bind_or_check_end(end: PathEnd, id: str, view: View, row: Row) -> bool:
 
 
 def reachable_ids(path: ResolvedPath, forward: bool, start: str, view: View, context: Any) -> Iterator[str]:
-    """Ids at the far end of a path of `low` to `high` edges from `start`, each once, nearest first."""
+    """Yield the ids that a path of `min_depth` to `max_depth` edges from `start` reaches, each once, nearest first."""
     if path.min_depth <= 1:
         yield from _breadth_first(path, forward, start, view, context)
     else:
@@ -101,11 +107,14 @@ def _breadth_first(path: ResolvedPath, forward: bool, start: str, view: View, co
         if not frontier:
             return
     if not path.depth_is_explicit:
-        context.warn(f"W3104 '{path.edge}' was followed only {path.max_depth} edges deep: say [depth: N]")
+        context.warn(
+            f"W3104 path search over '{path.edge}' stopped at the default depth of {path.max_depth} edges; "
+            "set [depth: N] to search further"
+        )
 
 
 def _by_levels(path: ResolvedPath, forward: bool, start: str, view: View, context: Any) -> Iterator[str]:
-    """A lower bound above one: an element may be met on a later level although it was met before."""
+    """Search level by level, for a minimum depth above 1: an element found too early may be reached again later."""
     level = {start}
     yielded: set[str] = set()
     for depth in range(1, path.max_depth + 1):

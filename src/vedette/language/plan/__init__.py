@@ -1,4 +1,4 @@
-"""The order in which the parts of a pattern are searched."""
+"""Plan the search for a pattern: the order of its parts, and the index that each step uses."""
 
 from __future__ import annotations
 

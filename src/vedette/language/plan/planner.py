@@ -1,8 +1,9 @@
-"""Patterns ▸ plans: in which order to look for the elements of a pattern, and by which index.
+"""Choose the order in which the parts of a pattern are searched, and the index that each step uses.
 
-The plan is greedy: begin with what the fewest elements can be (an id, an indexed value, the smallest type), go on along
-edges from what is bound, and test every condition as soon as its variables are. A cross product happens only where the
-pattern itself has no connection.
+Theory of operation. The planner is greedy. It repeatedly takes the part with the lowest estimated number of candidates:
+first an id, an indexed value or the smallest type, then edges from elements that are bound. After each step it adds the
+conditions whose variables are all bound, the cheapest first. Conditions that can raise come last, in their written
+order. A cross product results only if the pattern itself has unconnected parts.
 """
 
 from __future__ import annotations
@@ -41,9 +42,11 @@ from vedette.language.types import NULL
 __all__ = ["plan_pattern"]
 
 _SCAN_PENALTY = 1.0
+"""Added to the estimate of a scan, so that an equally cheap expansion is preferred."""
 _LONG_LIVED_SCAN_PENALTY = 1e9
-"""The penalty of a scan where following an edge is always better in the long run."""
+"""The same for long-lived plans: the scanned type may grow, so an expansion is always preferred."""
 _PATH_COST = 20.0
+"""Estimated candidates of a path from one bound end; there are no statistics for paths."""
 
 
 def plan_pattern(
@@ -54,10 +57,14 @@ def plan_pattern(
     outer: frozenset[int] = frozenset(),
     long_lived: bool = False,
 ) -> Plan:
-    """The plan for a pattern whose registers `bound` hold elements already; `outer` ones belong to someone else.
+    """Plan the search for a pattern.
 
-    `enduring`: it will be used while the graph grows, so what hangs together with the bound ones is followed from
-    there, however few elements there are to scan today.
+    bound: registers of the pattern that are set before the search starts.
+    outer: registers of a surrounding pattern, also set before.
+    long_lived: the plan is kept while the graph grows (rules, constraints, watches). It follows edges from bound
+        registers even where a scan is cheaper today.
+
+    The one side effect: `context.ensure_index` creates an index for a join by value, because the estimate needs it.
     """
     return _Planner(
         pattern, context, bound | outer, outer, _LONG_LIVED_SCAN_PENALTY if long_lived else _SCAN_PENALTY
@@ -79,13 +86,16 @@ class _Planner:
         self.outer_registers = outer
         self.scan_penalty = scan_penalty
         self.known_types: dict[int, frozenset[str]] = {}
-        """Types that a bound register can have, where an edge guarantees it."""
+        """The possible types of a bound register, where its node or edge guarantees them."""
         self.untyped_registers: set[int] = set(bound - outer)
-        """Registers bound by a path, which may have no edges at all, or by whoever anchors the pattern: of any type."""
+        """Registers whose element may have any type: bound by a path of zero edges, or by the caller.
+
+        A `CheckType` step must test them.
+        """
         self.elements = list(pattern.elements)
         self.pending_conditions = [(c, registers_read(c)) for c in pattern.where if not can_raise(c)]
         self.raising_conditions = [condition for condition in pattern.where if can_raise(condition)]
-        """Conditions that may raise: tested last, in the order written, for AND stops at the first false (§2.3.4)."""
+        """Tested last and in their written order, because AND stops at the first false condition."""
         self.steps: list[tuple[PlanStep, float, frozenset[int]]] = []
 
     def run(self) -> Plan:
@@ -107,7 +117,7 @@ class _Planner:
             self.outer_registers,
         )
 
-    # --- choosing ---------------------------------------------------------------------------------------------
+    # --- estimates --------------------------------------------------------------------------------------------
 
     def _best(self, element: ResolvedPart) -> tuple[float, PlanStep, ResolvedPart]:
         if isinstance(element, ResolvedNode):
@@ -130,7 +140,7 @@ class _Planner:
         return best
 
     def _seek_step(self, node: ResolvedNode, condition: ResolvedExpression) -> tuple[float, PlanStep] | None:
-        """How the condition `node.attr = key` narrows the node, if it does and the key is known by now."""
+        """Return the cost and step for a condition `node.attr = key` if the key is known and an index can be used."""
         if not isinstance(condition, BinaryOperation) or condition.op != "=":
             return None
         for side, key in ((condition.left, condition.right), (condition.right, condition.left)):
@@ -149,7 +159,7 @@ class _Planner:
     ) -> tuple[float, PlanStep] | None:
         if key.type != side.type and not (key.type.is_numeric and side.type.is_numeric):
             return None
-        if side.type.kind == "Union":  # an index takes true and 1 for the same key
+        if side.type.kind == "Union":  # an index does not distinguish true from 1
             return None
         attribute = self._declaration(node, side.name)
         if attribute is None:
@@ -165,7 +175,7 @@ class _Planner:
         return cost, SeekByIndex(node, owner, side.name, key)
 
     def _declaration(self, node: ResolvedNode, name: str) -> tuple[str, bool] | None:
-        """The one type that declares the attribute for all the node's types, and whether it is indexed."""
+        """Return the type that declares the attribute for all types of the node, and whether it is indexed."""
         schema = self.context.schema
         owners = set()
         for type_name in node.types:
@@ -210,7 +220,7 @@ class _Planner:
             return target in self.bound
         return registers_read(target) <= self.bound
 
-    # --- taking -----------------------------------------------------------------------------------------------
+    # --- steps ------------------------------------------------------------------------------------------------
 
     def _add_step(self, step: PlanStep, cost: float, element: ResolvedPart) -> None:
         self.elements.remove(element)
@@ -229,7 +239,7 @@ class _Planner:
             self.bound |= ends
 
     def _has_known_type(self, node: ResolvedNode) -> bool:
-        """Whether what bound the register can have bound nothing but elements of the node's types."""
+        """True if the register can only hold elements of the node's types, so that no CheckType step is needed."""
         known = self.known_types.get(node.register)
         if known is not None:
             return known <= frozenset(node.types)
@@ -246,7 +256,7 @@ class _Planner:
                         self.known_types[target] = frozenset(schema.concrete_subtypes(type_.names))
 
     def _filters(self) -> None:
-        """Test what can be tested by now: a condition may read an element only when its type is certain."""
+        """Add the conditions that can be tested now. A condition may read an element only after its type is checked."""
         unsure = {
             element.register
             for element in self.elements
@@ -261,7 +271,7 @@ class _Planner:
                 self.steps.append((FilterRows(condition), 0.0, frozenset(self.bound)))
 
     def _is_covered_by_seek(self, condition: ResolvedExpression) -> bool:
-        """Whether the step just taken looked the condition up in an index, so that it need not be tested again."""
+        """True if the last step was a seek by this condition, so that it needs no test."""
         last = self.steps[-1][0] if self.steps else None
         if (
             not isinstance(last, (SeekById, SeekByIndex))
@@ -284,7 +294,7 @@ def _register_of(condition: ResolvedExpression) -> int | None:
 
 
 def _evaluation_cost(condition: ResolvedExpression) -> int:
-    """Cheap conditions first: nested patterns last."""
+    """Estimate the cost of a condition; a nested pattern counts as 50 simple expressions."""
     return sum(
         50 if isinstance(part, (ResolvedExists, ResolvedPatternAggregate)) else 1
         for part in walk_expression(condition)

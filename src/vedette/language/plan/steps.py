@@ -33,21 +33,30 @@ __all__ = [
 
 
 class GraphStatistics(Protocol):
-    """What the planner may know about sizes; the committed graph answers."""
+    """The sizes that the planner asks for. The committed graph implements it."""
 
-    def count(self, types: Iterable[str]) -> int: ...
-    def average_degree(self, edge: str, position: int) -> float: ...
-    def elements_per_value(self, owner: str, attribute: str) -> float: ...
+    def count(self, types: Iterable[str]) -> int:
+        """Number of elements of these types."""
+
+    def average_degree(self, edge: str, position: int) -> float:
+        """Average number of edges of the type at an element at this position."""
+
+    def elements_per_value(self, owner: str, attribute: str) -> float:
+        """Average number of elements per value of an indexed attribute."""
 
 
 @dataclass(frozen=True, slots=True)
 class SeekById:
+    """Bind the node with the id `key`."""
+
     node: ResolvedNode
     key: ResolvedExpression
 
 
 @dataclass(frozen=True, slots=True)
 class SeekByIndex:
+    """Bind the nodes whose indexed attribute equals `key`. The index belongs to the declaring type `owner`."""
+
     node: ResolvedNode
     owner: str
     attribute: str
@@ -56,17 +65,21 @@ class SeekByIndex:
 
 @dataclass(frozen=True, slots=True)
 class ScanNodes:
+    """Bind every element of the node's types."""
+
     node: ResolvedNode
 
 
 @dataclass(frozen=True, slots=True)
 class ScanEdges:
+    """Bind every edge of the edge's types and its targets."""
+
     edge: ResolvedEdge
 
 
 @dataclass(frozen=True, slots=True)
 class ExpandEdges:
-    """Edges at the bound target `position`; other targets are checked or bound."""
+    """Bind the edges at the bound target `position`; other targets are compared or bound."""
 
     edge: ResolvedEdge
     position: int
@@ -74,25 +87,31 @@ class ExpandEdges:
 
 @dataclass(frozen=True, slots=True)
 class BindEdgeTargets:
-    """The edge itself is bound: its targets are checked or bound."""
+    """The edge itself is bound already; its targets are compared or bound."""
 
     edge: ResolvedEdge
 
 
 @dataclass(frozen=True, slots=True)
 class FollowPath:
+    """Bind or compare the other end of every path."""
+
     path: ResolvedPath
     forward: bool
-    """From the source (True) or from the target; an unbound start ranges over the path's types."""
+    """True to start at the source, False at the target. An unbound start is scanned."""
 
 
 @dataclass(frozen=True, slots=True)
 class CheckType:
+    """Test the type of an element that is bound already."""
+
     node: ResolvedNode
 
 
 @dataclass(frozen=True, slots=True)
 class FilterRows:
+    """Test a condition."""
+
     condition: ResolvedExpression
 
 
@@ -111,21 +130,24 @@ PlanStep: TypeAlias = (
 
 @dataclass(frozen=True, slots=True)
 class Plan:
-    """Steps in order, with the planner's estimate of candidates per incoming row for each."""
+    """The steps of a search, in order."""
 
     pattern: ResolvedPattern
     steps: tuple[PlanStep, ...]
     estimates: tuple[float, ...]
+    """Estimated candidates per incoming row, for each step."""
     bound_before: tuple[frozenset[int], ...]
     """Registers bound before each step."""
     outer_registers: frozenset[int]
-    """Registers that were bound before the pattern began."""
+    """Registers of a surrounding pattern, bound before the search starts."""
 
 
 @dataclass(frozen=True, slots=True)
 class PlanContext:
+    """What the planner reads, and one function that changes the graph: `ensure_index`."""
+
     schema: Schema
     statistics: GraphStatistics
     has_index: Callable[[str, str], bool]
     ensure_index: Callable[[str, str], None]
-    """Makes an index on (owner, attribute): joins by value must not be cross products."""
+    """Creates an index on (owner, attribute), so that a join by value does not become a cross product."""

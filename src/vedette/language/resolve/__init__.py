@@ -1,4 +1,4 @@
-"""Syntax trees resolved against a schema."""
+"""Resolve syntax trees against a schema: names become registers and indexes, every expression gets a type."""
 
 from __future__ import annotations
 

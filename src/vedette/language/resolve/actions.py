@@ -1,4 +1,4 @@
-"""SPAWN, LINK, SET, KILL and UNLINK ▸ resolved actions."""
+"""Resolve the actions SPAWN, LINK, SET, KILL and UNLINK."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ class ResolvedSpawn:
 
 @dataclass(frozen=True, slots=True)
 class ResolvedSubquery:
-    """`{ MATCH … RETURN v }`; `slot` holds the element that each row returns."""
+    """`{ MATCH … RETURN v }`. `returns` has one column, the element."""
 
     query: ResolvedQuery
     returns: ResolvedReturn
@@ -49,7 +49,7 @@ class ResolvedSubquery:
 
 @dataclass(frozen=True, slots=True)
 class ResolvedEdgesByTargets:
-    """UNLINK edge(a, _): None is a wildcard."""
+    """`UNLINK edge(a, _)`; a target is None for a wildcard."""
 
     edge: str
     targets: tuple[ResolvedExpression | None, ...]
@@ -91,7 +91,7 @@ ResolvedAction: TypeAlias = ResolvedSpawn | ResolvedLink | ResolvedSet | Resolve
 def resolve_action(
     resolver: PatternResolver, action: statements.Action, scope: Scope
 ) -> tuple[ResolvedAction, ...]:
-    """One action, or the several items of a chained SPAWN; what they bind is added to the scope."""
+    """Resolve one action and add its variables to the scope. A chained SPAWN gives several resolved actions."""
     match action:
         case statements.Spawn():
             return tuple(_spawn(resolver, item, scope) for item in action.items)
@@ -105,7 +105,7 @@ def resolve_action(
             return (ResolvedUnlink(_target(resolver, action.target, scope, "Edge")),)
 
 
-# --- making -----------------------------------------------------------------------------------------------------
+# --- SPAWN and LINK --------------------------------------------------------------------------------------------
 
 
 def _spawn(resolver: PatternResolver, item: statements.SpawnItem, scope: Scope) -> ResolvedSpawn:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from dataclasses import fields, replace
+from dataclasses import replace
 from typing import Any
 
 from vedette.language.resolve.tree import (
@@ -20,6 +20,7 @@ from vedette.language.resolve.tree import (
     ResolvedPatternAggregate,
     VariableRef,
 )
+from vedette.language.syntax.visit import field_names
 
 __all__ = [
     "can_raise",
@@ -31,18 +32,18 @@ __all__ = [
 ]
 
 
-def split_conjuncts(condition: ResolvedExpression | None) -> tuple[ResolvedExpression, ...]:
+def split_conjuncts(expression: ResolvedExpression | None) -> tuple[ResolvedExpression, ...]:
     """Split a condition at its top-level ANDs, left to right."""
-    if condition is None:
+    if expression is None:
         return ()
-    if isinstance(condition, BinaryOperation) and condition.op == "AND":
-        return split_conjuncts(condition.left) + split_conjuncts(condition.right)
-    return (condition,)
+    if isinstance(expression, BinaryOperation) and expression.op == "AND":
+        return split_conjuncts(expression.left) + split_conjuncts(expression.right)
+    return (expression,)
 
 
-def walk_expression(condition: ResolvedExpression) -> Iterator[ResolvedExpression]:
-    """The condition and everything inside it, nested patterns included."""
-    pending = [condition]
+def walk_expression(expression: ResolvedExpression) -> Iterator[ResolvedExpression]:
+    """Yield the expression and all expressions inside it, those of nested patterns included."""
+    pending = [expression]
     while pending:
         item = pending.pop()
         yield item
@@ -52,11 +53,23 @@ def walk_expression(condition: ResolvedExpression) -> Iterator[ResolvedExpressio
 _CHILDREN = frozenset(
     {"base", "operand", "left", "right", "item", "items", "arguments", "pattern", "where", "name"}
 )
+"""Fields that may contain expressions. `name` does in `#$p`, where it is a ConstantRef."""
 
 
-def child_expressions(condition: ResolvedExpression) -> Iterator[ResolvedExpression]:
-    """The conditions directly inside this one; of a nested pattern, its conditions and computed targets."""
-    for part in (getattr(condition, f.name) for f in fields(condition) if f.name in _CHILDREN):
+_CHILD_FIELDS: dict[type, tuple[str, ...]] = {}
+"""By node class."""
+
+
+def _child_fields(kind: type) -> tuple[str, ...]:
+    names = _CHILD_FIELDS.get(kind)
+    if names is None:
+        names = _CHILD_FIELDS[kind] = tuple(name for name in field_names(kind) if name in _CHILDREN)
+    return names
+
+
+def child_expressions(expression: ResolvedExpression) -> Iterator[ResolvedExpression]:
+    """Yield the expressions directly inside this one; for a nested pattern, its conditions and target expressions."""
+    for part in [getattr(expression, name) for name in _child_fields(type(expression))]:
         if isinstance(part, ResolvedPattern):
             yield from part.where
             for element in part.elements:
@@ -68,22 +81,26 @@ def child_expressions(condition: ResolvedExpression) -> Iterator[ResolvedExpress
 
 
 def transform_expression(
-    condition: ResolvedExpression, change: Callable[[ResolvedExpression], ResolvedExpression | None]
+    expression: ResolvedExpression, change: Callable[[ResolvedExpression], ResolvedExpression | None]
 ) -> ResolvedExpression:
-    """The condition with parts exchanged: where `change` yields something, that; elsewhere its parts, rebuilt."""
-    changed = change(condition)
+    """Return the expression with parts replaced, from the root down.
+
+    `change` returns the replacement of a part, or None to keep the part and visit its children. Nested patterns are not
+    visited.
+    """
+    changed = change(expression)
     if changed is not None:
         return changed
     parts: dict[str, Any] = {}
-    for f in fields(condition):
-        value = getattr(condition, f.name)
-        if f.name not in _CHILDREN or value is None or isinstance(value, (str, ResolvedPattern)):
+    for name in _child_fields(type(expression)):
+        value = getattr(expression, name)
+        if value is None or isinstance(value, (str, ResolvedPattern)):
             continue
         if isinstance(value, tuple):
-            parts[f.name] = tuple(transform_expression(part, change) for part in value)
+            parts[name] = tuple(transform_expression(part, change) for part in value)
         else:
-            parts[f.name] = transform_expression(value, change)
-    return replace(condition, **parts) if parts else condition
+            parts[name] = transform_expression(value, change)
+    return replace(expression, **parts) if parts else expression
 
 
 def _element_expressions(element: ResolvedPart) -> tuple[ResolvedExpression, ...]:
@@ -103,12 +120,13 @@ _ARITHMETIC = frozenset({"+", "-", "*", "/", "%", "++"})
 _RAISING_FUNCTIONS = frozenset({"ceil", "floor", "replace", "round", "timestamp"})
 
 
-def can_raise(condition: ResolvedExpression) -> bool:
-    """Whether evaluating it may raise: a division, a picky function, an operator over values of unknown types.
+def can_raise(expression: ResolvedExpression) -> bool:
+    """True if evaluation may raise: a division, certain functions, an operator on values of unknown type.
 
-    Timestamps and durations that leave their range are not counted: nobody guards against that with AND.
+    The planner keeps such conditions in their written order, so that AND can guard them. Timestamps and durations out
+    of range are not counted, because statements do not guard against them.
     """
-    return any(_raises(part) for part in walk_expression(condition))
+    return any(_raises(part) for part in walk_expression(expression))
 
 
 def _raises(part: ResolvedExpression) -> bool:
@@ -127,11 +145,11 @@ def _raises(part: ResolvedExpression) -> bool:
     return False
 
 
-def registers_read(condition: ResolvedExpression) -> frozenset[int]:
-    """Registers of the surrounding pattern that the condition reads; those that nested patterns bind do not count."""
+def registers_read(expression: ResolvedExpression) -> frozenset[int]:
+    """Return the registers that the expression reads, without those that its nested patterns bind."""
     found: set[int] = set()
     bound: set[int] = set()
-    for item in walk_expression(condition):
+    for item in walk_expression(expression):
         if isinstance(item, VariableRef):
             found.add(item.register)
         elif isinstance(item, (ResolvedExists, ResolvedPatternAggregate)):

@@ -32,8 +32,8 @@ def variable_names(pattern: resolved.ResolvedPattern) -> dict[int, str]:
     return names
 
 
-def explain_expression(condition: ResolvedExpression) -> str:
-    match condition:
+def explain_expression(expression: ResolvedExpression) -> str:
+    match expression:
         case resolved.ConstantRef(index=index):
             return f"?{index + 1}"
         case resolved.FixedValue(value=value):
@@ -62,11 +62,11 @@ def explain_expression(condition: ResolvedExpression) -> str:
         case resolved.IsNull(operand=operand, negated=negated):
             return f"{explain_expression(operand)} IS {'NOT ' if negated else ''}NULL"
         case _:
-            return _compound(condition)
+            return _compound(expression)
 
 
-def _compound(condition: ResolvedExpression) -> str:
-    match condition:
+def _compound(expression: ResolvedExpression) -> str:
+    match expression:
         case resolved.BinaryOperation(op=op, left=left, right=right):
             return f"{_operand(left)} {op} {_operand(right)}"
         case resolved.InList(item=item, items=items):
@@ -86,9 +86,9 @@ def _compound(condition: ResolvedExpression) -> str:
     return "…"
 
 
-def _operand(condition: ResolvedExpression) -> str:
-    text = explain_expression(condition)
-    return f"({text})" if isinstance(condition, resolved.BinaryOperation) else text
+def _operand(expression: ResolvedExpression) -> str:
+    text = explain_expression(expression)
+    return f"({text})" if isinstance(expression, resolved.BinaryOperation) else text
 
 
 def _pattern(pattern: resolved.ResolvedPattern) -> str:

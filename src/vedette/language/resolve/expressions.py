@@ -1,4 +1,4 @@
-"""Expressions ▸ resolved conditions: names become registers, every node gets a type, mistakes are collected."""
+"""Resolve expressions: names become registers, every expression gets a static type, errors are collected."""
 
 from __future__ import annotations
 
@@ -325,7 +325,7 @@ class ExpressionResolver(ABC):
         return resolved.ContextFunction(function.name, function.result_type(()))
 
     def _edge_test(self, call: syntax.Call, scope: Scope) -> ResolvedExpression:
-        """`WHERE subscribed_to(s, c)`: a Boolean test for an edge, the same as EXISTS(subscribed_to(s, c))."""
+        """`WHERE subscribed_to(s, c)` tests for an edge; it means EXISTS(subscribed_to(s, c))."""
         targets: list[syntax.EdgeTarget] = []
         for argument in call.arguments:
             if not isinstance(argument, (syntax.Variable, syntax.IdReference, syntax.Parameter, syntax.Call)):

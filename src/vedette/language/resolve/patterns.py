@@ -1,4 +1,4 @@
-"""Patterns ▸ resolved patterns: variables get registers, edges their types, targets that nobody declared are bound."""
+"""Resolve patterns: variables get registers, edges their types; undeclared targets become implicit variables."""
 
 from __future__ import annotations
 
@@ -22,24 +22,26 @@ from vedette.language.types import ANY_VALUE, Type, edge_type, node_type
 __all__ = ["DEFAULT_MAX_PATH_DEPTH", "MAX_PATTERN_PARTS", "PatternResolver"]
 
 MAX_PATTERN_PARTS = 200
-"""How many elements one pattern may have: finding a plan looks at pairs of them."""
+"""Parts that one pattern may have. Planning takes time quadratic in this number."""
 DEFAULT_MAX_PATH_DEPTH = 100
-"""How many edges a transitive pattern follows when it does not say."""
+"""Edges that a transitive pattern follows at most if it sets no depth."""
 
 
 class PatternResolver(ExpressionResolver):
-    """An expression resolver that also knows patterns; resolving one adds its variables to the scope."""
+    """Resolves patterns and the expressions in them. Resolving a pattern adds its variables to the scope."""
 
     def __init__(self, analysis: AnalysisContext, site: ExpressionSite = QUERY_SITE) -> None:
         super().__init__(analysis, site)
         self._implicit: set[int] = set()
-        """Registers of variables that only stand as targets of edges so far."""
+        """Registers of implicit variables: used as targets of edges, but not declared."""
 
     def resolve_pattern(
         self, pattern: syntax.Pattern, where: syntax.Expression | None, scope: Scope
     ) -> ResolvedPattern:
         if len(pattern.elements) > MAX_PATTERN_PARTS:
-            text = f"A pattern may have at most {MAX_PATTERN_PARTS} elements, this one has {len(pattern.elements)}"
+            text = (
+                f"A pattern may have at most {MAX_PATTERN_PARTS} parts, this one has {len(pattern.elements)}"
+            )
             self._report("E3102", text, pattern)
             return ResolvedPattern(())
         elements: list[resolved.ResolvedPart] = []
@@ -53,7 +55,7 @@ class PatternResolver(ExpressionResolver):
         return ResolvedPattern(tuple(elements), split_conjuncts(condition))
 
     def declared_variables(self, scope: Scope) -> list[resolved.VariableRef]:
-        """The variables that `*` means: those that were declared, not merely named as targets."""
+        """Return the variables that `RETURN *` means: declared ones, without implicit variables."""
         return [variable for variable in scope.variables.values() if variable.register not in self._implicit]
 
     # --- variables --------------------------------------------------------------------------------------------
@@ -61,7 +63,7 @@ class PatternResolver(ExpressionResolver):
     def _declare(
         self, element: syntax.PatternPart, scope: Scope, own: set[str], into: list[resolved.ResolvedPart]
     ) -> None:
-        """Bind what the element names, before any edge asks for it: elements may come in any order."""
+        """Bind the variable of a part. This runs before edges are resolved, so parts may have any order."""
         name = element.variable if isinstance(element, NodePattern) else element.alias
         if name is None:
             return
@@ -79,7 +81,7 @@ class PatternResolver(ExpressionResolver):
             scope.bind(name, type_)
 
     def _shadows(self, name: str, scope: Scope, element: syntax.PatternPart) -> bool:
-        """A name may be declared again only where an earlier block bound it as a mere target of an edge."""
+        """True if the name is declared already. An implicit variable of an earlier block may still be declared."""
         known = scope.lookup(name)
         if known is None:
             return False
@@ -193,6 +195,7 @@ class PatternResolver(ExpressionResolver):
         return value
 
     def are_disjoint(self, left: Type, right: Type) -> bool:
+        """True if no element can be of both types."""
         if "Any" in (left.kind, right.kind) or not (left.is_reference and right.is_reference):
             return False
         if left.kind != right.kind:

@@ -1,9 +1,10 @@
-"""Expressions and patterns after resolution: every name is a register, a place or a constant, every node has a type.
+"""Resolved expressions and patterns: every name is a register, an attribute index or a constant; every node has a type.
 
-A resolved tree contains no constants of its text: `ConstantRef(3)` is the third constant of the execution.
-So one resolved tree, and the plan made from it, is the *shape* of all texts that differ only in constants.
+A resolved tree does not contain the literals of its text: `ConstantRef(3)` is constant number 3 of the execution,
+counted from 0. All texts that differ only in literals therefore share one resolved tree and one plan.
 
-Registers: an execution keeps its variables in a list, `row`; `row[0]` is the execution's context.
+An execution keeps its variables in a list, the row. A register is an index into this list; register 0 holds the
+execution context.
 """
 
 from __future__ import annotations
@@ -47,7 +48,7 @@ __all__ = [
 
 @dataclass(frozen=True, slots=True)
 class ConstantRef:
-    """A literal or parameter: its place in the execution's constants."""
+    """A literal or parameter, as an index into the constants of the execution."""
 
     index: int
     type: Type
@@ -55,7 +56,7 @@ class ConstantRef:
 
 @dataclass(frozen=True, slots=True)
 class FixedValue:
-    """A value that is part of the shape: true, false, null, and constants of declarations."""
+    """A value that is part of the tree: true, false, null, and the literals of declarations."""
 
     value: Any
     type: Type
@@ -63,18 +64,21 @@ class FixedValue:
 
 @dataclass(frozen=True, slots=True)
 class VariableRef:
-    """A variable: the element in a register."""
+    """A variable. Its value is the element in a register."""
 
     register: int
     name: str
     type: Type
     optional: bool = False
-    """Bound by OPTIONAL MATCH: the register may hold None."""
+    """True if OPTIONAL MATCH binds the variable; then the register may hold None."""
 
 
 @dataclass(frozen=True, slots=True)
 class ElementReference:
-    """`#name`: a session binding, else the literal id. A Constant name is `#$p`. The value is an id, or None."""
+    """`#name`, or `#$p` (then `name` is a ConstantRef). The value is an id or None.
+
+    An unquoted name is looked up among the session bindings first; otherwise it is the id itself.
+    """
 
     name: str | ConstantRef
     quoted: bool
@@ -87,14 +91,14 @@ class AttributeAccess:
     name: str
     type: Type
     index_by_type: Mapping[str, int] = field(compare=False, hash=False)
-    """Where each type that the base can have keeps the attribute; a type that is not here has none: null."""
+    """Index of the attribute by type of the element. For a type that is missing here the value is null."""
     common_index: int | None = field(default=None, compare=False, hash=False)
-    """The one place, when every type that the base can have keeps it there."""
+    """The index, if it is the same for all types that the base may have."""
 
 
 @dataclass(frozen=True, slots=True)
 class DynamicAttributeAccess:
-    """An attribute of something whose type only the run will show, such as `#x.name`."""
+    """An attribute of an element whose type is known only at run time, such as `#x.name`."""
 
     base: ResolvedExpression
     name: str
@@ -124,7 +128,7 @@ class TargetsOf:
 class TypeIs:
     base: ResolvedExpression
     names: frozenset[str]
-    """The concrete types that make it true."""
+    """The concrete types for which the test is true."""
     type: Type = BOOL
 
 
@@ -171,7 +175,7 @@ class ListValue:
 @dataclass(frozen=True, slots=True)
 class FunctionCall:
     name: str
-    """Lower-case."""
+    """In lower case."""
     arguments: tuple[ResolvedExpression, ...]
     type: Type
 
@@ -192,7 +196,7 @@ class ResolvedExists:
 
 @dataclass(frozen=True, slots=True)
 class ResolvedPatternAggregate:
-    """A pattern aggregate: `COUNT(p: Person, …)` or `COLLECT(p: Person, …)`, evaluated per row."""
+    """`COUNT(p: Person, …)` or `COLLECT(p: Person, …)`, evaluated for each row. `register` holds `p`."""
 
     name: str
     pattern: ResolvedPattern
@@ -203,10 +207,10 @@ class ResolvedPatternAggregate:
 
 @dataclass(frozen=True, slots=True)
 class AggregateCall:
-    """An aggregate over the rows of a group; its result is put into register `slot` when the group is complete."""
+    """An aggregate over the rows of a group. Its result is stored in `register` when the group is complete."""
 
     name: str
-    """Upper-case."""
+    """In upper case."""
     operand: ResolvedExpression | None
     distinct: bool
     where: ResolvedExpression | None
@@ -245,7 +249,10 @@ ResolvedExpression: TypeAlias = (
 
 @dataclass(frozen=True, slots=True)
 class ResolvedNode:
-    """A variable and the types its element may have. `implicit`: only named as the target of an edge."""
+    """A variable and the types that its element may have.
+
+    `implicit`: the variable is not declared, only used as the target of an edge.
+    """
 
     register: int
     name: str
@@ -257,33 +264,33 @@ class ResolvedNode:
 
 @dataclass(frozen=True, slots=True)
 class ResolvedEdge:
-    """One stored edge. A target is a register, an expression that yields an id, or None for a wildcard."""
+    """An edge. A target is a register, an expression whose value is an id, or None for a wildcard."""
 
     register: int
-    """Where the edge itself goes."""
+    """The register of the edge itself."""
     name: str | None
     edge_types: tuple[str, ...]
-    """Edge types; several only for `edge<any>`."""
+    """The possible edge types; more than one only for `edge<any>`."""
     targets: tuple[int | ResolvedExpression | None, ...]
     symmetric: bool = False
 
 
 @dataclass(frozen=True, slots=True)
 class ResolvedPath:
-    """A transitive edge: from `source` to `target` in `low` to `high` steps."""
+    """A transitive edge: a path of `min_depth` to `max_depth` edges from `source` to `target`."""
 
     edge: str
     source: int | ResolvedExpression | None
     target: int | ResolvedExpression | None
     source_types: tuple[str, ...]
-    """Types that an unbound start ranges over."""
+    """The types to scan if the start is not bound."""
     types_of_both_ends: frozenset[str]
-    """Types that fit both ends: those of an element that is joined to itself by a path of no edges."""
+    """Types that are allowed at both ends. Only an element of such a type has a path of zero edges to itself."""
     min_depth: int
     max_depth: int
     symmetric: bool = False
     depth_is_explicit: bool = False
-    """Whether the depth was written (a default depth that cuts a search short is worth a warning)."""
+    """True if the text sets the depth. Otherwise a search that reaches the default depth adds a warning."""
 
 
 ResolvedPart: TypeAlias = ResolvedNode | ResolvedEdge | ResolvedPath
@@ -293,4 +300,4 @@ ResolvedPart: TypeAlias = ResolvedNode | ResolvedEdge | ResolvedPath
 class ResolvedPattern:
     elements: tuple[ResolvedPart, ...]
     where: tuple[ResolvedExpression, ...] = ()
-    """Conjuncts."""
+    """The conditions, all of which must be true."""

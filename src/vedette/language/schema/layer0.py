@@ -1,7 +1,7 @@
-"""Layer 0: the engine's own types, readable by MATCH and WATCH, never written by statements (spec/language.md §2.11).
+"""Layer 0: the system types. MATCH and WATCH can read them; statements cannot write them.
 
-The watch types are those of seeds/watch-statement.md, "Layer 0", with what the rulings add: `_Watch.session`, derived
-(C9), `_Watch.name`, and `_dead_letter_in` (spec/watch.md B7). The rest describes the ontology as plain nodes.
+They describe sessions, watches, their events and dead letters, and the ontology itself
+(docs/reference/language/layer0.md).
 """
 
 from __future__ import annotations
@@ -54,10 +54,10 @@ node _DeadLetter [sealed] {
   failure_reason: String [required],
   delivery_attempts: Int [required],
   created_at: Timestamp [required],
-  failures: Int = 0,                 -- attempts that were given back or whose consumer was lost
-  timeouts: Int = 0,                 -- attempts that nobody ended in time
+  failures: Int = 0,                 -- attempts that were rejected or whose consumer was lost
+  timeouts: Int = 0,                 -- attempts that exceeded ack_timeout
   cause: String?,                    -- what the last consumer said went wrong
-  element: String?                   -- the id of what was consumed: REDRIVE makes it anew
+  element: String?                   -- the id of the consumed element: REDRIVE queues it again
 }
 
 --- Logical time; there is one.
@@ -155,5 +155,5 @@ constraint _watch_valid_on_full:
 
 @cache
 def layer0_schema() -> Schema:
-    """The schema of a new database: Layer 0 and nothing else."""
+    """Return the schema of a new database, which contains only Layer 0."""
     return extend_schema(Schema(), parse_declarations(LAYER0), LAYER0, layer0=True)
