@@ -1,8 +1,8 @@
-"""Put what is known at the moment of subscribing into the tree of a document filter.
+"""Replace `request.auth` and `request.time` in a document filter by constants.
 
-`request.auth` and `request.time` do not change while a subscription lives (spec/pipeline.md §3, ruling 16): with
-them replaced by constants, `doc.owner == request.auth.userId` is a comparison with a constant like any other, which
-is fast and which an index understands. After a refresh of the token the unbound tree is bound again.
+Both are fixed while a subscription lives. With constants, `doc.owner == request.auth.userId` is an ordinary comparison
+with a constant, which is fast and which the subscription index supports. When a client refreshes its token, the
+original tree is bound again.
 """
 
 from __future__ import annotations
@@ -14,47 +14,32 @@ from typing import Any
 from vedette.filters.inputs import FilterRequest
 from vedette.language.syntax.expressions import (
     Attribute,
-    Binary,
     Call,
-    Conditional,
     Expression,
-    Index,
     ListLiteral,
     Literal,
-    Unary,
     Variable,
 )
+from vedette.language.syntax.visit import transform
 
 __all__ = ["bind_request"]
 
 
 def bind_request(expression: Expression, request: FilterRequest) -> Expression:
-    """The same filter without the variable `request`. A claim that is missing stays an error at evaluation."""
+    """Return the filter without the variable `request`. Reading a missing claim stays an evaluation error."""
 
-    def bind(node: Expression) -> Expression:
-        return bind_request(node, request)
+    def bind(node: Expression) -> Expression | None:
+        match node:
+            case Attribute(base=Variable("request"), name="auth" | "time" as name):
+                return _constant(getattr(request, name), node)
+            case Attribute(base=base):
+                return _field(replace(node, base=transform(base, bind)))
+            case Call(name="has", arguments=(Attribute(base=base) as field,)):
+                return _presence(node, replace(field, base=transform(base, bind)))
+        return None
 
-    match node := expression:
-        case Attribute(base=Variable("request"), name="auth" | "time" as name):
-            return _constant(getattr(request, name), node)
-        case Attribute(base=base):
-            return _field(replace(node, base=bind(base)))
-        case Call(name="has", arguments=(Attribute(base=base) as field,)):
-            return _presence(node, replace(field, base=bind(base)))
-        case Call(arguments=arguments):
-            return replace(node, arguments=tuple(map(bind, arguments)))
-        case ListLiteral(items=items):
-            return replace(node, items=tuple(map(bind, items)))
-        case Index(base=base, key=key):
-            return replace(node, base=bind(base), key=bind(key))
-        case Unary(operand=operand):
-            return replace(node, operand=bind(operand))
-        case Binary(left=left, right=right):
-            return replace(node, left=bind(left), right=bind(right))
-        case Conditional(test=test, then=then, otherwise=otherwise):
-            return replace(node, test=bind(test), then=bind(then), otherwise=bind(otherwise))
-        case _:
-            return node
+    bound: Expression = transform(expression, bind)
+    return bound
 
 
 def _field(node: Attribute) -> Expression:
@@ -74,7 +59,7 @@ def _presence(call: Call, field: Attribute) -> Expression:
 
 
 def _constant(value: Any, node: Expression) -> Expression:
-    """A list of scalars becomes a list literal, so that membership in it is compiled like any other."""
+    """Return a node for the value. A list of scalars becomes a ListLiteral, which `in` compiles to a set."""
     if isinstance(value, list | tuple) and not any(
         isinstance(item, list | tuple | Mapping) for item in value
     ):

@@ -1,4 +1,4 @@
-"""The tokens of the CEL subset: text in, a list of tokens with spans out, E1201 at the first thing that is none."""
+"""Split CEL text into tokens; raises E1201 at the first character that is not part of a token."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ __all__ = ["Token", "tokenize"]
 
 
 class Token(NamedTuple):
-    """`kind` is `name`, `number`, `string`, `operator` or `end`; `value` is what a literal stands for."""
+    """`kind` is `name`, `number`, `string`, `operator` or `end`; `value` is the value of a literal."""
 
     kind: str
     text: str
@@ -52,12 +52,12 @@ _STRAY = {
     '"': "this string is not closed",
     "`": "a field with such a name is written doc['name']",
 }
-_LONGEST_INT = 20
-"""Digits of 2**63 and a leading zero's worth; anything longer cannot fit and is not even converted."""
+_MAX_INT_DIGITS = 20
+"""A longer number cannot fit into 64 bits and is not converted."""
 
 
 def tokenize(source: str) -> list[Token]:
-    """All tokens, the last one of kind `end`. Integers up to 2**63 pass: the parser knows whether a minus precedes."""
+    """Return the tokens; the last has the kind `end`. 2**63 is accepted, because it is valid after a minus sign."""
     return [*_tokens(source), Token("end", "", Span(len(source), len(source)))]
 
 
@@ -97,7 +97,7 @@ def _refuse_tail(source: str, span: Span) -> None:
     if tail.isalnum() or tail == "_":
         raise filter_error(
             "E1201",
-            "a number ends here, and a letter or digit follows",
+            "a letter or digit follows the number",
             source,
             Span(span.start, span.end + 1),
         )
@@ -110,7 +110,7 @@ def _number(kind: str, text: str, source: str, span: Span) -> int | float:
             raise filter_error("E1201", "this number is too large for a double", source, span)
         return number
     digits = (text[2:] if kind == "hex" else text).rstrip("uU").lstrip("0") or "0"
-    value = INT_MAX + 2 if len(digits) > _LONGEST_INT else int(digits, 16 if kind == "hex" else 10)
+    value = INT_MAX + 2 if len(digits) > _MAX_INT_DIGITS else int(digits, 16 if kind == "hex" else 10)
     if value > INT_MAX + 1:
         raise filter_error("E1201", "this integer does not fit into 64 bits", source, span)
     return value
@@ -126,9 +126,7 @@ def _unescape(text: str, source: str, start: int) -> str:
         code = int(octal, 8) if octal else int(digits, 16) if digits else -1
         if not 0 <= code <= 0x10FFFF or 0xD800 <= code <= 0xDFFF:
             where = Span(start + found.start(), start + found.end())
-            raise filter_error(
-                "E1201", f"{found.group()!a} is no escape that stands for a character", source, where
-            )
+            raise filter_error("E1201", f"{found.group()!a} is not a valid escape", source, where)
         return chr(code)
 
     return _ESCAPE.sub(replace, text) if "\\" in text else text

@@ -1,13 +1,13 @@
-"""The CEL subset of spec/pipeline.md §1.7 as a front end to the shared expression tree.
+"""Parse the supported subset of CEL into the shared expression tree (docs/reference/filters.md#cel-expressions).
 
 How the text maps to nodes:
 
     doc, id, collection, op, before     Variable
-    resource.data, event.type           Variable doc, Variable op: the aliases leave no trace
+    resource.data, event.type           Variable doc, Variable op: these names are aliases
     request.auth, request.time          Attribute of Variable request
     a.b, a['b']                         Attribute
     a[0], a[b]                          Index
-    == != < <= > >=                     Binary with the same sign; `==` is CEL's equality, MEW's own is `=`
+    == != < <= > >=                     Binary with the same operator; the statement language has `=` instead of `==`
     && || ! in                          AND OR NOT IN; chains of AND and OR become balanced trees, as in cel-go
     a.contains(b), startsWith, endsWith Binary CONTAINS, STARTS WITH, ENDS WITH
     size(a), a.size(), has(a.b)         Call size, Call has
@@ -41,18 +41,18 @@ from vedette.values import INT_MAX
 __all__ = ["VARIABLES", "join_balanced", "parse_cel"]
 
 VARIABLES = ("doc", "id", "collection", "op", "before", "request")
-"""The variables that a filter may use; `resource.data` and `event.type` are other names of two of them."""
+"""The variables of a filter; `resource.data` and `event.type` are aliases of `doc` and `op`."""
 
 _ALIASES = {"resource": ("data", "doc"), "event": ("type", "op")}
 _REQUEST = ("auth", "time")
 _AUTH = ("userId", "roles", "claims")
 _CONSTANTS: dict[str, bool | None] = {"true": True, "false": False, "null": None}
-_POWERS = {"||": 1, "&&": 2, "+": 4, "-": 4, "*": 5, "/": 5, "%": 5}
-_POWERS |= dict.fromkeys(("<", "<=", ">", ">=", "==", "!=", "in"), 3)
+_PRECEDENCE = {"||": 1, "&&": 2, "+": 4, "-": 4, "*": 5, "/": 5, "%": 5}
+_PRECEDENCE |= dict.fromkeys(("<", "<=", ">", ">=", "==", "!=", "in"), 3)
 _CHAINS = {"||": "OR", "&&": "AND"}
 _METHODS = {"contains": "CONTAINS", "startsWith": "STARTS WITH", "endsWith": "ENDS WITH"}
 _NO_REGEX = "regular expressions are not part of the filter language; use contains, startsWith or endsWith"
-_NO_MACRO = "{} is a comprehension, and those are not part of the filter language; for membership use `in`"
+_NO_MACRO = "{} is a comprehension, which the filter language does not have; use `in` for membership"
 _NO_CONVERSION = "{}() is not part of the filter language: values keep the type they have"
 _UNSUPPORTED = {
     "matches": _NO_REGEX,
@@ -68,7 +68,7 @@ _HINTS = {"and": "and is written &&", "or": "or is written ||", "not": "not is w
 
 
 def parse_cel(source: str, limits: FilterLimits = DEFAULT_FILTER_LIMITS) -> Expression:
-    """Read one expression; raises FilterError E1201 for what is not in the subset, E1202 for what is too large."""
+    """Parse one expression; raises FilterError E1201 for syntax that is not supported, E1202 if it is too large."""
     _check_text(source, limits)
     expression = _Parser(source, limits).parse()
     check_limits(expression, limits, source)
@@ -76,7 +76,7 @@ def parse_cel(source: str, limits: FilterLimits = DEFAULT_FILTER_LIMITS) -> Expr
 
 
 def join_balanced(op: str, parts: Sequence[Expression]) -> Expression:
-    """Join `parts` by `op`, AND or OR, so that a long chain makes a shallow tree."""
+    """Join the parts by AND or OR into a balanced tree, so that a long chain is not deep."""
     if len(parts) == 1:
         return parts[0]
     middle = (len(parts) + 1) // 2
@@ -91,7 +91,7 @@ def _check_text(source: object, limits: FilterLimits) -> None:
         fields = {"limit": "source_bytes", "allowed": limits.source_bytes}
         raise FilterError("E1202", f"a filter has at most {limits.source_bytes} bytes", fields=fields)
     if any("\ud800" <= sign <= "\udfff" for sign in source):
-        raise FilterError("E1201", "half of a surrogate pair is no character")
+        raise FilterError("E1201", "half of a surrogate pair is not a character")
 
 
 def _is_field(node: Expression) -> bool:
@@ -99,13 +99,13 @@ def _is_field(node: Expression) -> bool:
 
 
 class _Parser:
-    """Precedence climbing. `depth` counts what is open around a place, so that nesting cannot exhaust the stack."""
+    """Parses by precedence climbing. `depth` counts the open constructs, so that nesting cannot exhaust the stack."""
 
     def __init__(self, source: str, limits: FilterLimits) -> None:
         self._source = source
         self._tokens = tokenize(source)
         self._next = 0
-        self._deepest = 2 * limits.depth + 20
+        self._max_open = 2 * limits.depth + 20
         self._depth_limit = limits.depth
 
     def parse(self) -> Expression:
@@ -140,7 +140,7 @@ class _Parser:
         return filter_error("E1201", hint or message, self._source or " ", token.span)
 
     def _enter(self, depth: int) -> int:
-        if depth >= self._deepest:
+        if depth >= self._max_open:
             message = f"a filter has at most {self._depth_limit} levels of nesting"
             raise filter_error(
                 "E1202", message, self._source, self._token.span, limit="depth", allowed=self._depth_limit
@@ -159,25 +159,25 @@ class _Parser:
         otherwise = self._expression(self._enter(depth))
         return Conditional(test, then, otherwise, span=test.span.to(otherwise.span))
 
-    def _binary(self, weakest: int, depth: int) -> Expression:
+    def _binary(self, min_precedence: int, depth: int) -> Expression:
         left = self._unary(depth)
         while True:
             sign = self._token.text if self._token.kind in ("operator", "name") else ""
-            power = _POWERS.get(sign, 0)
-            if power < weakest:
+            precedence = _PRECEDENCE.get(sign, 0)
+            if precedence < min_precedence:
                 return left
             if sign in _CHAINS:
                 left = self._chain(sign, left, depth)
                 continue
             self._advance()
-            right = self._binary(power + 1, self._enter(depth))
+            right = self._binary(precedence + 1, self._enter(depth))
             left = Binary(sign.upper(), left, right, span=left.span.to(right.span))
 
     def _chain(self, sign: str, first: Expression, depth: int) -> Expression:
         parts = [first]
         while self._at(sign):
             self._advance()
-            parts.append(self._binary(_POWERS[sign] + 1, self._enter(depth)))
+            parts.append(self._binary(_PRECEDENCE[sign] + 1, self._enter(depth)))
         return join_balanced(_CHAINS[sign], parts)
 
     def _unary(self, depth: int) -> Expression:
@@ -224,7 +224,10 @@ class _Parser:
     def _attribute(self, base: Expression, name: str, span: Span) -> Expression:
         if base == Attribute(Variable("request"), "auth") and name not in _AUTH:
             raise filter_error(
-                "E1201", f"request.auth has {', '.join(_AUTH)}, and no {quote_name(name)}", self._source, span
+                "E1201",
+                f"request.auth has the fields {', '.join(_AUTH)}, not {quote_name(name)}",
+                self._source,
+                span,
             )
         return Attribute(base, name, span=span)
 
@@ -304,9 +307,8 @@ class _Parser:
                 "E1201", f"{quote_name(token.text)} is a reserved word", self._source, token.span
             )
         name = quote_name(token.text)
-        message = (
-            f"{name} is not known; the names are {', '.join(VARIABLES)}; a field is written doc.{name[1:-1]}"
-        )
+        choices = f"the variables are {', '.join(VARIABLES)}; a field is written doc.{name[1:-1]}"
+        message = f"{name} is not a variable; {choices}"
         return filter_error("E1201", message, self._source, token.span)
 
     # --- functions ------------------------------------------------------------------------------------------
@@ -321,10 +323,10 @@ class _Parser:
                 "E1201", "has() takes a field, as in has(doc.name)", self._source, argument.span
             )
         if name.text in ("timestamp", "duration") and isinstance(argument, Literal):
-            return self._moment(name.text, argument, span)
+            return self._temporal_literal(name.text, argument, span)
         return Call(name.text, (argument,), span=span)
 
-    def _moment(self, name: str, argument: Literal, span: Span) -> Expression:
+    def _temporal_literal(self, name: str, argument: Literal, span: Span) -> Expression:
         if not isinstance(argument.value, str):
             raise filter_error("E1201", f"{name}() takes a text", self._source, argument.span)
         try:
@@ -337,9 +339,7 @@ class _Parser:
         self._expect("(")
         items, span = self._items(")", depth)
         if len(items) != count:
-            message = (
-                f"{name.text} takes {count or 'no'} argument{'s' * (count != 1)}, and this is {len(items)}"
-            )
+            message = f"{name.text} takes {count or 'no'} argument{'s' * (count != 1)}, got {len(items)}"
             raise filter_error("E1201", message, self._source, name.span.to(span))
         return items, span
 

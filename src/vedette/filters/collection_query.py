@@ -1,6 +1,6 @@
-"""The query of a document subscription: which collection, which documents, and how its snapshot is ordered.
+"""The query of a document subscription: collection, filter, order, limit and cursor.
 
-Spec/pipeline.md §1.2. The stream itself ignores order, limit and cursor; only the snapshot honours them.
+Order, limit and cursor apply to the snapshot only, not to the changes that follow (docs/reference/filters.md#queries).
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from vedette.language.syntax.expressions import Expression
 __all__ = ["MAX_PAGE_DOCUMENTS", "CollectionQuery", "SortKey", "parse_query"]
 
 MAX_PAGE_DOCUMENTS = 1000
-"""The most documents that one page of a snapshot may have (§1.6)."""
+"""Documents that one page of a snapshot may have."""
 
 _KEYS = frozenset({"collection", "filters", "filter", "orderBy", "limit", "startAfter", "showDeleted"})
 
@@ -32,29 +32,30 @@ class SortKey:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CollectionQuery:
-    """A query that is well formed. Its `condition` is the tree of either the filter list or the CEL text."""
+    """A checked query. `condition` is the tree of the filter list or of the CEL text."""
 
     collection: str
     condition: Expression
     filters: tuple[FilterCondition, ...] = ()
-    """The list form, empty when the query came with CEL text."""
+    """The conditions of the filter list; empty for a query with CEL text."""
     filter: str | None = None
-    """The CEL text, when there is one."""
+    """The CEL text, or None."""
     order_by: tuple[SortKey, ...] = ()
     limit: int | None = None
     start_after: str | None = None
-    """An opaque cursor from an earlier page."""
+    """The opaque cursor of an earlier page."""
     show_deleted: bool = False
 
 
 def parse_query(query: object, limits: FilterLimits = DEFAULT_FILTER_LIMITS) -> CollectionQuery:
-    """Read a query as it comes from JSON; null, and zero for the limit, mean that a part is not given."""
+    """Read a query from decoded JSON; raises FilterError. Null, and a limit of 0, count as not given."""
     if not isinstance(query, Mapping):
         raise FilterError("E1201", "query: an object is expected")
     unknown = [str(key) for key in query if key not in _KEYS]
     if unknown:
         raise FilterError(
-            "E1201", f"query: {quote_name(unknown[0])} is not known; {', '.join(sorted(_KEYS))} are"
+            "E1201",
+            f"query: {quote_name(unknown[0])} is not a key of a query; the keys are {', '.join(sorted(_KEYS))}",
         )
     source, filters = query.get("filter"), query.get("filters")
     if source is not None and filters is not None:
@@ -79,7 +80,7 @@ def _read_order(value: Any, limits: FilterLimits) -> tuple[SortKey, ...]:
         raise FilterError("E1201", f"query.orderBy: a list of at most {limits.list_items} terms is expected")
     terms = tuple(_read_term(item, f"query.orderBy[{index}]", limits) for index, item in enumerate(value))
     if len({term.field for term in terms}) < len(terms):
-        raise FilterError("E1201", "query.orderBy: a field stands there twice")
+        raise FilterError("E1201", "query.orderBy: a field is given twice")
     return terms
 
 

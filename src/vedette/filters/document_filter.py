@@ -1,9 +1,9 @@
-"""Document filters: a tree from `cel.py` or `filters.py`, compiled once, asked about one change after the other.
+"""Compiled document filters.
 
     compiled = compile_filter(parse_cel("doc.total > 100"))
-    compiled.matches(Environment(doc={"total": 120}))
+    compiled.matches(FilterInput(doc={"total": 120}))
 
-A filter is pure: the same environment always gives the same answer, and time comes only from the request.
+A filter is pure: the same input always gives the same answer. It reads the time only from the request.
 """
 
 from __future__ import annotations
@@ -23,51 +23,48 @@ __all__ = ["DocumentFilter", "compile_filter"]
 
 @dataclass(frozen=True, slots=True)
 class DocumentFilter:
-    """A compiled filter. It holds no state between evaluations and may be shared by threads."""
+    """A compiled filter. It keeps no state between evaluations, so threads may share it."""
 
     expression: Expression
     _run: Evaluator = field(repr=False, compare=False)
     _steps: int | None = field(repr=False, compare=False)
-    """The steps left for work that depends on the document; None when there is no such work."""
+    """Steps that one evaluation may spend on work that depends on the document; None if there is no such work."""
 
-    def matches(self, environment: FilterInput) -> bool:
-        """Whether the filter is true; an error is no match."""
+    def matches(self, inputs: FilterInput) -> bool:
+        """True if the filter is true. An evaluation error counts as no match."""
         try:
-            return (
-                self._run(environment if self._steps is None else MeteredInput(environment, self._steps))
-                is True
-            )
+            return self._run(inputs if self._steps is None else MeteredInput(inputs, self._steps)) is True
         except (EvaluationError, StepLimitExceeded):
             return False
 
-    def outcome(self, environment: FilterInput) -> FilterOutcome:
-        """Like `matches`, but tells apart what is false and what could not be evaluated. Never raises."""
+    def outcome(self, inputs: FilterInput) -> FilterOutcome:
+        """Like `matches`, but distinguishes false from an evaluation error. Never raises."""
         try:
-            value = self._value(environment)
+            value = self._value(inputs)
         except (EvaluationError, StepLimitExceeded):
             return FilterOutcome.FAILED
         if value is True:
             return FilterOutcome.MATCH
         return FilterOutcome.NO_MATCH if value is False else FilterOutcome.FAILED
 
-    def evaluate(self, environment: FilterInput) -> Value:
-        """The value of the expression, of whatever kind; raises FilterError E1203 when it has none."""
+    def evaluate(self, inputs: FilterInput) -> Value:
+        """Return the value of the expression; raises FilterError E1203 if the evaluation fails."""
         try:
-            return self._value(environment)
-        except EvaluationError as fault:
-            raise FilterError("E1203", str(fault)) from None
+            return self._value(inputs)
+        except EvaluationError as error:
+            raise FilterError("E1203", str(error)) from None
         except StepLimitExceeded:
-            raise FilterError("E1203", "the filter takes more steps on this document than it may") from None
+            raise FilterError(
+                "E1203", "the filter needs more steps for this document than its limit allows"
+            ) from None
 
-    def _value(self, environment: FilterInput) -> Value:
-        value: Value = self._run(
-            environment if self._steps is None else MeteredInput(environment, self._steps)
-        )
+    def _value(self, inputs: FilterInput) -> Value:
+        value: Value = self._run(inputs if self._steps is None else MeteredInput(inputs, self._steps))
         return value
 
 
 def compile_filter(expression: Expression, *, limits: FilterLimits = DEFAULT_FILTER_LIMITS) -> DocumentFilter:
-    """Compile a tree of either front end, or one made by hand; raises FilterError E1201 or E1202."""
+    """Compile an expression tree; raises FilterError E1201 (not supported) or E1202 (too large)."""
     measured = check_limits(expression, limits)
     program = compile_evaluator(expression)
     return DocumentFilter(

@@ -1,10 +1,11 @@
-"""From the tree of a document filter to Python closures, once per filter.
+"""Compile the tree of a document filter into Python closures.
 
 Theory of operation. Each node becomes a function of a `FilterInput`, or of a `MeteredInput` if its cost depends on the
-document. A function returns its value or raises `EvaluationError`; the only other outcome is `StepLimitExceeded`.
-AND and OR look at all their parts before they let a fault through, so the order of the parts does not matter:
-false && fault is false, true || fault is true (CEL). Under `holds` a fault is false, and the first part that is not
-true settles it. Comparisons with a constant, which is what nearly all filters are, get a function of their own.
+document. A function returns its value or raises `EvaluationError`; the only other exception is `StepLimitExceeded`.
+AND and OR evaluate all their parts before they raise an error, so the order of the parts does not matter: as in CEL,
+`false && error` is false and `true || error` is true. Inside `holds` an error counts as false, and the first part that
+is not true decides. Nearly all filters compare a field with a constant, so these comparisons have functions of their
+own.
 """
 
 from __future__ import annotations
@@ -38,17 +39,17 @@ __all__ = [
 
 
 Evaluator: TypeAlias = Callable[[Any], Any]
-"""From the bindings to a value."""
+"""From a FilterInput or MeteredInput to a value; raises EvaluationError."""
 
 
 class CompiledFilter(NamedTuple):
     run: Evaluator
     metered: bool
-    """Whether `run` needs `MeteredInput` bindings, because some of its work depends on the document."""
+    """True if `run` needs a `MeteredInput`, because some of its work depends on the document."""
 
 
 def compile_evaluator(expression: Expression) -> CompiledFilter:
-    """Compile a tree that `filter_limits.measure` has passed."""
+    """Compile a tree that `limits.check_limits` has accepted."""
     builder = _Builder()
     return CompiledFilter(builder.closure(expression), builder.metered)
 
@@ -63,11 +64,11 @@ class _Builder:
                 return lambda _: value
             case ListLiteral(items=items):
                 parts = [self.closure(item) for item in items]
-                return lambda bindings: [part(bindings) for part in parts]
+                return lambda inputs: [part(inputs) for part in parts]
             case Variable(name=name):
                 return _variable(name)
             case Attribute(base=Variable("request"), name="auth" | "time" as name):
-                return lambda bindings: getattr(bindings.request, name)
+                return lambda inputs: getattr(inputs.request, name)
             case Attribute(base=Variable("doc"), name=name):
                 return _document_field(name)
             case Attribute(base=base, name=name):
@@ -85,7 +86,7 @@ class _Builder:
             case Call():
                 return self._call(node)
             case _:
-                raise FilterError("E1201", f"a {type(node).__name__} has no meaning in a document filter")
+                raise FilterError("E1201", f"a {type(node).__name__} is not allowed in a document filter")
 
     def _binary(self, node: Binary) -> Evaluator:
         op = node.op
@@ -108,7 +109,7 @@ class _Builder:
                 return _holds(self._parts(condition, "AND"))
             case "has", (Attribute(base=base, name=name),):
                 found = self.closure(base)
-                return lambda bindings: values.has_field(found(bindings), name)
+                return lambda inputs: values.has_field(found(inputs), name)
             case "member", (value, items):
                 return self._charged(values.has_member, self.closure(value), self.closure(items))
             case "size" | "timestamp" | "duration", (argument,):
@@ -119,7 +120,7 @@ class _Builder:
                 )
 
     def _parts(self, node: Expression, op: str) -> tuple[Evaluator, ...]:
-        """The operands of a whole chain of AND or OR, in their order."""
+        """Return the operands of a chain of AND or OR, in order."""
         if isinstance(node, Binary) and node.op == op:
             return (*self._parts(node.left, op), *self._parts(node.right, op))
         return (self.closure(node),)
@@ -128,7 +129,7 @@ class _Builder:
         self, function: Callable[[Any, Any, Charge], Any], left: Evaluator, right: Evaluator
     ) -> Evaluator:
         self.metered = True
-        return lambda bindings: function(left(bindings), right(bindings), bindings.charge)
+        return lambda inputs: function(left(inputs), right(inputs), inputs.charge)
 
 
 def _operation(op: str) -> Callable[[Any, Any, Charge], Any]:
@@ -150,31 +151,31 @@ def _operation(op: str) -> Callable[[Any, Any, Charge], Any]:
 
 def _variable(name: str) -> Evaluator:
     if name == "doc":
-        return lambda bindings: bindings.doc
+        return lambda inputs: inputs.doc
     if name in ("id", "collection", "op", "before"):
-        return lambda bindings: getattr(bindings, name)
-    raise FilterError("E1201", f"{quote_name(name)} is no variable of a document filter")
+        return lambda inputs: getattr(inputs, name)
+    raise FilterError("E1201", f"{quote_name(name)} is not a variable of document filters")
 
 
 def _field(base: Evaluator, name: str) -> Evaluator:
     missing = f"the field {quote_name(name)} is missing"
 
-    def field(bindings: Any) -> Any:
+    def field(inputs: Any) -> Any:
         try:
-            return base(bindings)[name]
-        except (KeyError, TypeError):  # TypeError: neither a list, a text nor null is indexed by a name
+            return base(inputs)[name]
+        except (KeyError, TypeError):  # TypeError: a list, a text or null has no fields
             raise EvaluationError(missing) from None
 
     return field
 
 
 def _document_field(name: str) -> Evaluator:
-    """The same for the first step into the document, which nearly every condition takes: one call less."""
+    """Read a field of the document itself. Nearly every condition does, and this saves one call."""
     missing = f"the field {quote_name(name)} is missing"
 
-    def field(bindings: Any) -> Any:
+    def field(inputs: Any) -> Any:
         try:
-            return bindings.doc[name]
+            return inputs.doc[name]
         except (KeyError, TypeError):
             raise EvaluationError(missing) from None
 
@@ -185,33 +186,33 @@ def _document_field(name: str) -> Evaluator:
 
 
 def _logical_chain(parts: tuple[Evaluator, ...], *, stop: bool) -> Evaluator:
-    """AND (`stop` is false) and OR (`stop` is true): one part equal to `stop` settles it, whatever the others are."""
+    """AND (`stop` is False) or OR (`stop` is True): a part that equals `stop` decides, whatever the others are."""
     proceed = not stop
 
-    def every(bindings: Any) -> bool:
-        fault: EvaluationError | None = None
+    def every(inputs: Any) -> bool:
+        error: EvaluationError | None = None
         for part in parts:
             try:
-                value: object = part(bindings)
+                value: object = part(inputs)
             except EvaluationError as caught:
-                fault = caught
+                error = caught
                 continue
             if value is stop:
                 return stop
             if value is not proceed:
-                fault = EvaluationError("&& and || take Booleans")
-        if fault is not None:
-            raise fault
+                error = EvaluationError("&& and || take Booleans")
+        if error is not None:
+            raise error
         return proceed
 
     return every
 
 
 def _holds(parts: tuple[Evaluator, ...]) -> Evaluator:
-    def holds(bindings: Any) -> bool:
+    def holds(inputs: Any) -> bool:
         try:
             for part in parts:
-                if part(bindings) is not True:
+                if part(inputs) is not True:
                     return False
         except EvaluationError:
             return False
@@ -221,12 +222,12 @@ def _holds(parts: tuple[Evaluator, ...]) -> Evaluator:
 
 
 def _conditional(test: Evaluator, then: Evaluator, otherwise: Evaluator) -> Evaluator:
-    def choose(bindings: Any) -> Any:
-        value = test(bindings)
+    def choose(inputs: Any) -> Any:
+        value = test(inputs)
         if value is True:
-            return then(bindings)
+            return then(inputs)
         if value is False:
-            return otherwise(bindings)
+            return otherwise(inputs)
         raise EvaluationError("?: takes a Boolean")
 
     return choose
@@ -236,38 +237,42 @@ def _conditional(test: Evaluator, then: Evaluator, otherwise: Evaluator) -> Eval
 
 
 def _compose(function: Callable[[Any], Any], operand: Evaluator) -> Evaluator:
-    return lambda bindings: function(operand(bindings))
+    return lambda inputs: function(operand(inputs))
 
 
 def _apply(function: Callable[[Any, Any], Any], left: Evaluator, right: Evaluator) -> Evaluator:
-    return lambda bindings: function(left(bindings), right(bindings))
+    return lambda inputs: function(left(inputs), right(inputs))
 
 
 def _equals_constant(left: Evaluator, constant: Any, wanted: bool) -> Evaluator:
-    """Python's own equality is right for one scalar, but for Booleans, which it takes for numbers."""
+    """Compare with a scalar constant (0.12 instead of 1.1 µs).
+
+    Python's `==` is correct for scalars, except that it treats Booleans as numbers.
+    """
     if constant is None or isinstance(constant, bool):
-        return lambda bindings: (left(bindings) is constant) is wanted
+        return lambda inputs: (left(inputs) is constant) is wanted
     if isinstance(constant, int | float):
 
-        def same_number(bindings: Any) -> bool:
-            value = left(bindings)
+        def same_number(inputs: Any) -> bool:
+            value = left(inputs)
             return (value == constant and value.__class__ is not bool) is wanted
 
         return same_number
     if wanted:
-        return lambda bindings: left(bindings) == constant
-    return lambda bindings: left(bindings) != constant
+        return lambda inputs: left(inputs) == constant
+    return lambda inputs: left(inputs) != constant
 
 
 def _ordered_constant(left: Evaluator, constant: Any, sign: str) -> Evaluator:
+    """Order comparison with a scalar constant (124 instead of 198 ns)."""
     general = values.order_operator(sign)
     apply = values.ORDER[sign]
     kinds = (int, float) if constant.__class__ in (int, float) else (str,)
     if constant.__class__ not in (int, float, str):
-        return lambda bindings: general(left(bindings), constant)
+        return lambda inputs: general(left(inputs), constant)
 
-    def ordered(bindings: Any) -> Any:
-        value = left(bindings)
+    def ordered(inputs: Any) -> Any:
+        value = left(inputs)
         if value.__class__ in kinds:
             return apply(value, constant)
         return general(value, constant)
@@ -276,17 +281,18 @@ def _ordered_constant(left: Evaluator, constant: Any, sign: str) -> Evaluator:
 
 
 def _in_constants(left: Evaluator, items: ListLiteral) -> Evaluator:
+    """Membership in a list of scalar constants, as a set (0.12 instead of 22 µs for 256 items)."""
     constants = [item.value for item in items.items if isinstance(item, Literal)]
     flags = frozenset(value for value in constants if isinstance(value, bool))
     others = frozenset(value for value in constants if not isinstance(value, bool))
 
-    def member(bindings: Any) -> bool:
-        value = left(bindings)
+    def member(inputs: Any) -> bool:
+        value = left(inputs)
         if value.__class__ is bool:
             return value in flags
         try:
             return value in others
-        except TypeError:  # a list or a map
+        except TypeError:  # a list or a map cannot be a member of a set
             return False
 
     return member

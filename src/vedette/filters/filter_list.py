@@ -1,20 +1,20 @@
-"""Filter lists, `[{"field": "status", "op": "==", "value": "paid"}, …]`, as a front end to the shared tree.
+"""Read filter lists such as `[{"field": "status", "op": "==", "value": "paid"}, …]` into the shared expression tree.
 
-The conditions hold together (there is no OR and no NOT), and a condition that makes no sense for a document, such as
-one on a field that is missing or a range over different families, is simply not met (spec/pipeline.md §1.6). In CEL
-the same thing is an error. One function says the difference, so that everything else is shared with `cel.py`:
+All conditions must be true; there is no OR and no NOT. A condition that cannot be evaluated for a document (a missing
+field, an order between different types) is false; in CEL it is an error (docs/reference/filters.md#filter-lists). Two
+functions express this difference, so that lists and CEL share everything else:
 
-    holds(condition)        true when the condition is true; false when it is false or an error
-    member(value, list)     whether a list has the value; an error for anything but a list (`in` also knows maps)
+    holds(condition)        true if the condition is true; false if it is false or cannot be evaluated
+    member(value, list)     true if the list contains the value; an error for anything but a list (`in` accepts maps)
 
-A list becomes `holds(a AND b AND …)`, the empty list the literal `true`. Each condition is
+A list becomes `holds(a AND b AND …)`, the empty list becomes the literal `true`. The conditions become:
 
-    field == value          Binary ==, and so for != > >= < <=; the field a path of Attribute from Variable doc
-    field in [values]       Binary IN with a ListLiteral, duplicates removed
+    field == value          Binary ==, likewise != > >= < <=; the field is a path of Attribute nodes from Variable doc
+    field in [values]       Binary IN with a ListLiteral, without duplicates
     field contains value    Call member(Literal, path)
 
-and every constant is a Literal. The tree is built from the parts, never by joining text: a field or a value cannot
-become anything else (§1.5 lists what happened to a system that joined). The field `_id` is the Variable id.
+The field `_id` is the Variable id. The tree is built from the parts, never by joining texts, so a field or value cannot
+inject other syntax.
 """
 
 from __future__ import annotations
@@ -60,7 +60,7 @@ _DECIMAL = re.compile(r"-?(?:0|[1-9][0-9]{0,18})")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FilterCondition:
-    """One condition; `value` is canonical, and for `in` a tuple of distinct scalars."""
+    """One condition. `value` is canonical; for `in` it is a tuple of distinct scalars."""
 
     field: str
     """A dotted path into the document."""
@@ -69,14 +69,14 @@ class FilterCondition:
 
 
 def parse_filters(filters: object, limits: FilterLimits = DEFAULT_FILTER_LIMITS) -> Expression:
-    """Read a filter list as it comes from JSON; raises FilterError E1201 or E1202 that names the condition."""
+    """Read a filter list from decoded JSON; raises FilterError E1201 or E1202 that names the condition."""
     return build_expression(parse_filter_records(filters, limits), limits)
 
 
 def parse_filter_records(
     filters: object, limits: FilterLimits = DEFAULT_FILTER_LIMITS
 ) -> tuple[FilterCondition, ...]:
-    """The list as records, checked one by one; `build_expression` makes the tree of them."""
+    """Return the checked conditions of a filter list. `build_expression` makes the tree of them."""
     if filters is None:
         return ()
     if not isinstance(filters, list | tuple):
@@ -90,7 +90,7 @@ def parse_filter_records(
 def build_expression(
     filters: Sequence[FilterCondition], limits: FilterLimits = DEFAULT_FILTER_LIMITS
 ) -> Expression:
-    """The tree of a filter list, within its limits."""
+    """Return the tree of a filter list; raises E1202 if it is too large."""
     if not filters:
         return Literal(True)
     expression = Call("holds", (join_balanced("AND", [_condition(item) for item in filters]),))
@@ -101,7 +101,7 @@ def build_expression(
 def validate_name(
     name: object, what: str, limits: FilterLimits = DEFAULT_FILTER_LIMITS, **fields: object
 ) -> str:
-    """A field or collection name: a text without control characters, halves of characters or empty steps."""
+    """Check the name of a field or collection: a text without control characters and lone surrogates (E1201, E1202)."""
     problem = None
     if not isinstance(name, str):
         problem = f"a text is expected, and this is {_kind(name)}"
@@ -138,7 +138,7 @@ def _path(field: str) -> Expression:
 
 
 class _Reader:
-    """Reads one condition; knows how to say where it stands."""
+    """Reads one condition and names it in errors."""
 
     def __init__(self, where: str, index: int, limits: FilterLimits) -> None:
         self._where = where
@@ -207,10 +207,10 @@ class _Reader:
         try:
             value.encode()
         except UnicodeEncodeError:
-            raise self._refusal(".value", "half of a surrogate pair is no character") from None
+            raise self._refusal(".value", "half of a surrogate pair is not a character") from None
 
     def _decode_typed_value(self, value: object) -> object:
-        """What a typed node `{"type": …, "value": …}` stands for; anything else is returned as it is."""
+        """Return the value of a typed node `{"type": …, "value": …}`; any other value is returned unchanged."""
         if not isinstance(value, Mapping):
             return value
         kind = value.get("type")
@@ -248,27 +248,27 @@ def _read_float64(value: Any) -> float:
 def _exactly(kind: type, word: str) -> Callable[[Any], Any]:
     def read(value: Any) -> Any:
         if not isinstance(value, kind):
-            raise ValueError(f"this node holds no {word}")
+            raise ValueError(f"the value of this node must be {word}")
         return value
 
     return read
 
 
-def _read_moment(read: Callable[[str], Any]) -> Callable[[Any], Any]:
-    return lambda value: read(_exactly(str, "text")(value))
+def _read_text(read: Callable[[str], Any]) -> Callable[[Any], Any]:
+    return lambda value: read(_exactly(str, "a text")(value))
 
 
 _TYPES: dict[str, Callable[[Any], Any]] = {
     "null": _exactly(type(None), "null"),
-    "bool": _exactly(bool, "Boolean"),
-    "string": _exactly(str, "text"),
+    "bool": _exactly(bool, "a Boolean"),
+    "string": _exactly(str, "a text"),
     "int64": _read_int64,
     "float64": _read_float64,
-    "array": _exactly(list, "list"),
-    "timestamp": _read_moment(parse_rfc3339),
-    "duration": _read_moment(parse_go_duration),
+    "array": _exactly(list, "a list"),
+    "timestamp": _read_text(parse_rfc3339),
+    "duration": _read_text(parse_go_duration),
 }
-"""The typed JSON nodes of §1.6, and the two types that JSON has no other way to write. Objects are no operands."""
+"""The types of typed nodes, with their readers."""
 
 
 def _kind(value: object) -> str:

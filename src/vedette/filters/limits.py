@@ -1,7 +1,7 @@
-"""How large a document filter may be, and the one place that measures it.
+"""The limits on the size of document filters (docs/reference/filters.md#limits).
 
-The bounds are those of spec/pipeline.md §1.7. A filter that breaks one is refused when it is compiled, with E1202,
-never while changes are delivered; only work that depends on the documents is counted while it runs.
+A filter that exceeds a limit is rejected when it is compiled (E1202), never while changes are delivered. Only work that
+depends on the document is counted during evaluation.
 """
 
 from __future__ import annotations
@@ -34,14 +34,14 @@ __all__ = [
     "quote_name",
 ]
 
-_LONGEST_NAME = 60
-_DEEPEST = 50
-"""Compiling and running a filter recurse once or twice per level: more would endanger Python's own stack."""
+_MAX_QUOTED_CHARACTERS = 60
+_MAX_DEPTH_LIMIT = 50
+"""The largest `depth` that may be configured: compiling and running a filter recurse once or twice per level."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FilterLimits:
-    """Bounds on one filter; each is a count that is still allowed."""
+    """The limits on one filter; each value is the highest that is allowed."""
 
     source_bytes: int = 8192
     """UTF-8 bytes of CEL text, of one field name and of one constant in a filter list."""
@@ -52,10 +52,10 @@ class FilterLimits:
     list_items: int = 256
     """Items of one list."""
     cost_steps: int = 10_000
-    """A step is one node, one list item looked at, or 64 characters searched or copied."""
+    """Steps of one evaluation. A step is one node, one list item examined, or 64 characters searched or copied."""
 
     def allows(self, text: str) -> bool:
-        """Whether a text is short enough; halves of surrogate pairs count like any other character."""
+        """True if the text has at most `source_bytes` bytes in UTF-8; a lone surrogate counts as three bytes."""
         return (
             len(text) <= self.source_bytes and len(text.encode(errors="surrogatepass")) <= self.source_bytes
         )
@@ -64,8 +64,8 @@ class FilterLimits:
         for name in ("source_bytes", "depth", "nodes", "list_items", "cost_steps"):
             if getattr(self, name) < 1:
                 raise SettingsError("E0101", f"the filter limit {name} must be at least 1")
-        if self.depth > _DEEPEST:
-            raise SettingsError("E0101", f"the filter limit depth must be at most {_DEEPEST}")
+        if self.depth > _MAX_DEPTH_LIMIT:
+            raise SettingsError("E0101", f"the filter limit depth must be at most {_MAX_DEPTH_LIMIT}")
 
 
 DEFAULT_FILTER_LIMITS = FilterLimits()
@@ -78,13 +78,13 @@ class FilterSize:
     nodes: int
     depth: int
     cost_steps: int
-    """The steps of one evaluation, without those that depend on the document."""
+    """Steps of one evaluation, without work that depends on the document."""
 
 
 def check_limits(
     expression: Expression, limits: FilterLimits = DEFAULT_FILTER_LIMITS, source: str = ""
 ) -> FilterSize:
-    """Walk the tree without recursion; raises E1202 at the first bound that is broken, pointing into `source`."""
+    """Return the size of the tree; raises E1202 at the first limit that it exceeds. Does not recurse."""
     nodes = depth = constants = 0
     waiting: list[tuple[Expression, int]] = [(expression, 1)]
     while waiting:
@@ -108,7 +108,7 @@ def check_limits(
 
 
 def children(node: Expression) -> Sequence[Expression]:
-    """The nodes right below this one; raises E1201 for a kind of node that no document filter has."""
+    """Return the child nodes; raises E1201 for a node that is not allowed in a document filter."""
     match node:
         case Literal() | Variable():
             return ()
@@ -121,18 +121,18 @@ def children(node: Expression) -> Sequence[Expression]:
         case Conditional(test=test, then=then, otherwise=otherwise):
             return (test, then, otherwise)
         case _:
-            raise FilterError("E1201", f"a {type(node).__name__} has no meaning in a document filter")
+            raise FilterError("E1201", f"a {type(node).__name__} is not allowed in a document filter")
 
 
 def filter_error(code: str, message: str, source: str, span: Span, **fields: object) -> FilterError:
-    """The error that underlines `span`; without a source there is nothing to underline."""
+    """Build the error. With a source text it underlines `span`."""
     diagnostics = [Diagnostic(code=code, message=message, span=span, source=source)] if source else []
     return FilterError(code, message, fields=fields, diagnostics=diagnostics)
 
 
 def quote_name(name: str) -> str:
-    """A name for the text of an error: in ASCII, and short even when the name is not."""
-    return ascii(name if len(name) <= _LONGEST_NAME else f"{name[: _LONGEST_NAME - 3]}...")
+    """Return a name for an error message, in ASCII and cut to a readable length."""
+    return ascii(name if len(name) <= _MAX_QUOTED_CHARACTERS else f"{name[: _MAX_QUOTED_CHARACTERS - 3]}...")
 
 
 def _too_complex(limit: str, allowed: int, words: str, node: Expression, source: str) -> FilterError:

@@ -1,13 +1,13 @@
-"""What the operators of document filters do with values: CEL's rules, and the differences that we chose.
+"""The operators and functions of document filters over values.
 
-A value that an operator does not take is a Fault: `&&`, `||` and `holds` may absorb it, otherwise it ends the
-evaluation. Differences from cel-go: a Boolean has no order, a whole number and a double may be added (JSON does not
-keep them apart), timestamps and durations are kept to the millisecond.
+They follow CEL. Differences from cel-go: Booleans have no order; a whole number and a double may be added, because JSON
+does not distinguish them; timestamps and durations have a resolution of one millisecond
+(docs/reference/filters.md#where-this-differs-from-cel-elsewhere). An operator that does not accept its operands raises
+`EvaluationError`; `&&`, `||` and `holds` may absorb it.
 """
 
 from __future__ import annotations
 
-import math
 import operator
 from collections.abc import Callable, Mapping
 from datetime import datetime, timedelta
@@ -15,6 +15,7 @@ from typing import Any
 
 from vedette.filters.limits import quote_name
 from vedette.filters.literals import parse_go_duration, parse_rfc3339
+from vedette.language.functions.arithmetic import divide_floats
 from vedette.values import INT_MAX, INT_MIN
 
 __all__ = [
@@ -36,20 +37,20 @@ __all__ = [
 ]
 
 Charge = Callable[[int], None]
-"""Takes steps from the budget of one evaluation; raises when it is used up."""
+"""Counts steps of one evaluation; raises StepLimitExceeded past the limit."""
 
 CHARACTERS_PER_STEP = 64
 
 
 class EvaluationError(Exception):
-    """An operation that has no result for these values."""
+    """An operation has no result for these values. The text says why."""
 
 
 # --- equality and membership ------------------------------------------------------------------------------------
 
 
 def equal(left: Any, right: Any, charge: Charge) -> bool:
-    """Equality of any two values, false when they are of different kinds; without recursion, however deep they are."""
+    """Compare any two values; values of different kinds are not equal. Does not recurse, so depth is no problem."""
     waiting = [(left, right)]
     while waiting:
         one, other = waiting.pop()
@@ -69,7 +70,7 @@ def equal(left: Any, right: Any, charge: Charge) -> bool:
 
 
 def _same_scalar(one: Any, other: Any) -> bool:
-    """Python compares 64-bit integers with doubles by exact magnitude, as §1.6 asks; only Booleans need care."""
+    """Python compares integers and doubles by exact value, as the filter language requires; Booleans are separate."""
     if one.__class__ is bool or other.__class__ is bool:
         return one is other
     if isinstance(one, list | tuple | Mapping) or isinstance(other, list | tuple | Mapping):
@@ -78,13 +79,14 @@ def _same_scalar(one: Any, other: Any) -> bool:
 
 
 def contains(value: Any, container: Any, charge: Charge) -> bool:
-    """`value in container`: a member of a list or a key of a map."""
+    """`value in container`: True for an item of a list or a key of a map."""
     if isinstance(container, Mapping):
         return value.__class__ is str and value in container
     return has_member(value, container, charge)
 
 
 def has_member(value: Any, items: Any, charge: Charge) -> bool:
+    """True if the list contains the value; raises EvaluationError for anything but a list."""
     if not isinstance(items, list | tuple):
         raise EvaluationError(f"{_name(items)} has no members")
     charge(len(items))
@@ -94,22 +96,23 @@ def has_member(value: Any, items: Any, charge: Charge) -> bool:
 
 
 def has_field(base: Any, name: str) -> bool:
+    """True if the map has the field; raises EvaluationError for anything but a map."""
     if base.__class__ is dict or isinstance(base, Mapping):
         return name in base
     raise EvaluationError(f"{_name(base)} has no fields")
 
 
 def index_value(base: Any, key: Any) -> Any:
-    """`base[key]`: an item of a list by its position from zero, or a field of a map by its name."""
+    """`base[key]`: an item of a list by index from 0, or a field of a map by name."""
     if isinstance(base, list | tuple) and key.__class__ is int:
         if 0 <= key < len(base):
             return base[key]
-        raise EvaluationError(f"the list has {len(base)} items and no number {key}")
+        raise EvaluationError(f"the list has {len(base)} items, and no item {key}")
     if isinstance(base, Mapping) and key.__class__ is str:
         if key in base:
             return base[key]
         raise EvaluationError(f"the field {quote_name(key)} is missing")
-    raise EvaluationError(f"{_name(base)} has no element by {_name(key)}")
+    raise EvaluationError(f"{_name(base)} cannot be indexed by {_name(key)}")
 
 
 # --- order ------------------------------------------------------------------------------------------------------
@@ -120,7 +123,7 @@ ORDER: dict[str, Callable[[Any, Any], Any]] = {
     ">": operator.gt,
     ">=": operator.ge,
 }
-"""Python orders text by code points, which is the order of UTF-8 bytes."""
+"""Python compares texts by code points, which is also the order of their UTF-8 bytes."""
 
 _FAMILIES: dict[type, str] = {
     int: "number",
@@ -132,7 +135,7 @@ _FAMILIES: dict[type, str] = {
 
 
 def order_operator(sign: str) -> Callable[[Any, Any], bool]:
-    """The range operator `sign`; both sides must be of one family."""
+    """Return the operator `<`, `<=`, `>` or `>=`. Both operands must be numbers, texts, timestamps or durations."""
     apply = ORDER[sign]
 
     def test(left: Any, right: Any) -> bool:
@@ -141,7 +144,7 @@ def order_operator(sign: str) -> Callable[[Any, Any], bool]:
             raise EvaluationError(f"{_name(left)} and {_name(right)} have no order")
         try:
             return bool(apply(left, right))
-        except TypeError:  # a timestamp without its offset
+        except TypeError:  # one timestamp has an offset and the other has none
             raise EvaluationError("these timestamps have no order") from None
 
     return test
@@ -150,31 +153,21 @@ def order_operator(sign: str) -> Callable[[Any, Any], bool]:
 # --- arithmetic -------------------------------------------------------------------------------------------------
 
 
-def _whole(number: int) -> int:
+def _check_int64(number: int) -> int:
     if INT_MIN <= number <= INT_MAX:
         return number
     raise EvaluationError("the result does not fit into 64 bits")
 
 
-def _divide_whole(left: int, right: int) -> int:
+def _divide_ints(left: int, right: int) -> int:
     if right == 0:
         raise EvaluationError("division by zero")
     quotient = abs(left) // abs(right)
-    return _whole(quotient if (left < 0) == (right < 0) else -quotient)
+    return _check_int64(quotient if (left < 0) == (right < 0) else -quotient)
 
 
 def _remainder(left: int, right: int) -> int:
-    return left - _divide_whole(left, right) * right
-
-
-def _divide(left: float, right: float) -> float:
-    """IEEE 754, where Python would raise."""
-    left, right = float(left), float(right)
-    if right:
-        return left / right
-    if left == 0 or math.isnan(left):
-        return math.nan
-    return math.copysign(math.inf, left) * math.copysign(1, right)
+    return left - _divide_ints(left, right) * right
 
 
 def _double(apply: Callable[[float, float], float]) -> Callable[[Any, Any], Any]:
@@ -188,7 +181,7 @@ def _numbers(whole: Callable[[int, int], int], double: Callable[[float, float], 
 
 ARITHMETIC: dict[str, dict[tuple[type, type], Callable[[Any, Any], Any]]] = {
     "+": {
-        **_numbers(lambda left, right: _whole(left + right), operator.add),
+        **_numbers(lambda left, right: _check_int64(left + right), operator.add),
         (str, str): operator.add,
         (list, list): operator.add,
         (datetime, timedelta): operator.add,
@@ -196,26 +189,26 @@ ARITHMETIC: dict[str, dict[tuple[type, type], Callable[[Any, Any], Any]]] = {
         (timedelta, timedelta): operator.add,
     },
     "-": {
-        **_numbers(lambda left, right: _whole(left - right), operator.sub),
+        **_numbers(lambda left, right: _check_int64(left - right), operator.sub),
         (datetime, datetime): operator.sub,
         (datetime, timedelta): operator.sub,
         (timedelta, timedelta): operator.sub,
     },
-    "*": _numbers(lambda left, right: _whole(left * right), operator.mul),
-    "/": _numbers(_divide_whole, _divide),
+    "*": _numbers(lambda left, right: _check_int64(left * right), operator.mul),
+    "/": _numbers(_divide_ints, divide_floats),
     "%": {(int, int): _remainder},
 }
-"""Which pairs of types an operator takes, and what it does with them."""
+"""The implementation of each operator, by the classes of its operands."""
 
 
 def arithmetic_operator(sign: str) -> Callable[[Any, Any, Charge], Any]:
-    """The arithmetic operator `sign`; text and lists that are joined are charged by their length."""
+    """Return the arithmetic operator `sign`. Joining texts or lists is charged by their length."""
     table = ARITHMETIC[sign]
 
     def apply(left: Any, right: Any, charge: Charge) -> Any:
         rule = table.get((left.__class__, right.__class__))
         if rule is None:
-            raise EvaluationError(f"there is no {_name(left)} {sign} {_name(right)}")
+            raise EvaluationError(f"operator {sign} does not take {_name(left)} and {_name(right)}")
         if left.__class__ is str:
             charge((len(left) + len(right)) // CHARACTERS_PER_STEP)
         elif left.__class__ is list:
@@ -230,23 +223,23 @@ def arithmetic_operator(sign: str) -> Callable[[Any, Any, Charge], Any]:
 
 def numeric_negation(value: Any) -> Any:
     if value.__class__ is int:
-        return _whole(-value)
+        return _check_int64(-value)
     if value.__class__ is float:
         return -value
-    raise EvaluationError(f"there is no - of {_name(value)}")
+    raise EvaluationError(f"operator - does not take {_name(value)}")
 
 
 def logical_not(value: Any) -> bool:
     if value is True or value is False:
         return not value
-    raise EvaluationError(f"there is no ! of {_name(value)}")
+    raise EvaluationError(f"operator ! does not take {_name(value)}")
 
 
 # --- functions --------------------------------------------------------------------------------------------------
 
 
 def _size(value: Any) -> int:
-    """Code points of a text, items of a list, fields of a map."""
+    """Return the number of code points of a text, items of a list or fields of a map."""
     if isinstance(value, str | list | tuple | Mapping):
         return len(value)
     raise EvaluationError(f"{_name(value)} has no size")
@@ -260,12 +253,12 @@ _TEXT_TESTS: dict[str, Callable[[str, str], bool]] = {
 
 
 def text_operator(op: str) -> Callable[[Any, Any, Charge], bool]:
-    """`contains`, `startsWith` or `endsWith` of two texts."""
+    """Return `contains`, `startsWith` or `endsWith` for two texts."""
     test = _TEXT_TESTS[op]
 
     def apply(text: Any, part: Any, charge: Charge) -> bool:
         if text.__class__ is not str or part.__class__ is not str:
-            raise EvaluationError(f"{_name(text)} is not searched for {_name(part)}")
+            raise EvaluationError(f"{_name(text)} cannot be searched for {_name(part)}")
         charge(len(text) // CHARACTERS_PER_STEP)
         return test(text, part)
 
@@ -277,7 +270,7 @@ def _reader(kind: type, read: Callable[[str], Any]) -> Callable[[Any], Any]:
         if isinstance(value, kind):
             return value
         if value.__class__ is not str:
-            raise EvaluationError(f"{_name(value)} is not read as a {_FAMILIES[kind]}")
+            raise EvaluationError(f"{_name(value)} cannot be converted to a {_FAMILIES[kind]}")
         try:
             return read(value)
         except ValueError as error:
@@ -309,5 +302,5 @@ _NAMES: dict[type, str] = {
 
 
 def _name(value: Any) -> str:
-    unknown = "a map" if isinstance(value, Mapping) else "a value of an unknown kind"
+    unknown = "a map" if isinstance(value, Mapping) else "a value of unknown type"
     return _NAMES.get(value.__class__, unknown)

@@ -59,7 +59,7 @@ def test_an_error_on_a_later_line_is_underlined_there() -> None:
     assert str(raised.value).splitlines()[1:] == [
         "   2 |   total > 5",
         (
-            "         ^^^^^ 'total' is not known; the names are doc, id, collection, op, before, request; "
+            "         ^^^^^ 'total' is not a variable; the variables are doc, id, collection, op, before, request; "
             "a field is written doc.total (line 2, column 3)"
         ),
     ]
