@@ -6,9 +6,9 @@ thread. It executes requests in batches, makes each batch durable with one flush
 events. The halves exchange the records of `wire/broker_link.py` through a `Port`, in process or over a Unix socket.
 
 All subscribers with equal request and rights share one stream, which numbers, encodes and retains each event once. A
-client that reconnects presents a signed resume token and gets the events after it from the replay window, or is told to
-resync. External collections (`shop::orders`) are matched by the pipeline, which delivers matched changes over the
-ingest link; from there on they are streams like any other.
+client that reconnects presents a signed resume token. It gets the events after that position from the replay window, or
+resync-required. External collections (`shop::orders`) are matched by the pipeline, which delivers matched changes over
+the ingest link; from there on they are streams like any other.
 """
 
 __all__: list[str] = []

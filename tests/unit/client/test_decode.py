@@ -16,7 +16,7 @@ from vedette.client.decode import (
 )
 from vedette.errors import AnalysisError, FilterError, GatewayError, VedetteError
 from vedette.gateway.wire.messages import error_payload
-from vedette.queue.notice import Withdrawal
+from vedette.queue.reports import Withdrawal
 
 
 @pytest.mark.parametrize(

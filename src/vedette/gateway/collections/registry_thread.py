@@ -1,8 +1,8 @@
 """Journal and subscription registry I/O of a gateway, on its own thread.
 
 Theory of operation. The engine thread never waits for the journal or the registry. It posts jobs; results are passed
-back to the engine thread in the order of the jobs. Jobs that are queued together share one transaction, so many clients
-that resubscribe after a restart cost only a few transactions.
+back to the engine thread in the order of the jobs. Jobs that are queued together share one transaction, so a restart,
+after which many clients resubscribe, costs only a few transactions.
 
 A gateway holds a lease at the registry and renews it. If the lease expires (the process was suspended, or the store was
 unreachable for too long), the pipeline stops delivering to this gateway. The thread then acquires a new lease, and all

@@ -63,7 +63,7 @@ class MatchKind(IntEnum):
 _EVENT_TYPES = ("added", "changed", "removed")
 _DELTA_TYPES = ("create", "update", "delete")
 _DELTA_REASONS = ("enter", "update", "leave")
-"""Words of the protocol, by `MatchKind`."""
+"""Values of the protocol, by `MatchKind`."""
 
 
 class PendingSubscriber(NamedTuple):

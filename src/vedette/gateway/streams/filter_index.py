@@ -178,7 +178,7 @@ def _is_own(path: FieldPath) -> bool:
 
 
 def _value(document: Mapping[str, Any], path: FieldPath) -> Any:
-    """Return the value at the path. None also stands for a missing value, since filters may treat them alike."""
+    """Return the value at the path. A missing value is None too, since filters may treat both alike."""
     if path[0] == "id":
         return str(document.get("id"))
     value: Any = document

@@ -1,6 +1,6 @@
-"""Who is subscribed to what: connections, their subscriptions, quotas, and idle streams. Engine thread only.
+"""Connections, their subscriptions, quotas, and idle streams. Engine thread only.
 
-A stream without subscribers is closed, or kept idle until its resume deadline if a client may come back for it.
+A stream without subscribers is closed, or kept idle until its resume deadline if a client may resume it.
 
 The audit log records the start and end of each subscription and each refused resume. Records go to the logger
 `vedette.gateway.audit` at level INFO, each with its `action` and the ids of tenant, actor, connection and subscription.

@@ -196,7 +196,7 @@ class _Envelope(msgspec.Struct, frozen=True):
 
 
 class _TopLevelResume(msgspec.Struct, frozen=True):
-    """The fields of a resume may stand beside `type` instead of inside `payload`."""
+    """A resume message may have its fields beside `type` instead of inside `payload`."""
 
     token: str | None = None
     lastSeq: int | dict[str, int] | None = None
