@@ -1,4 +1,4 @@
-"""What somebody does who means harm: opens and says nothing, floods, guesses, asks for what is another's."""
+"""Hostile clients: idle sockets, floods, guessed tokens, requests for the data of others."""
 
 from __future__ import annotations
 
@@ -73,7 +73,9 @@ def is_cut(line: socket.socket) -> bool:
 
 
 @pytest.mark.parametrize("said", ["", "G", UPGRADE, UPGRADE + "\r\n", UPGRADE + "X-Slow: " + "x" * 500])
-def test_who_does_not_get_to_the_point_is_cut_off(tmp_path: Path, said: str, monkeypatch: pytest.MonkeyPatch):
+def test_a_client_that_does_not_authenticate_is_disconnected(
+    tmp_path: Path, said: str, monkeypatch: pytest.MonkeyPatch
+):
     """Nothing, half a handshake, a handshake and no auth, nor an answer to being closed."""
     monkeypatch.setattr(shell_module, "_CLOSE_SECONDS", 0.2)
     with Serving(tmp_path / "data", limits=GatewayLimits(auth_seconds=0.5)) as server:
@@ -82,7 +84,7 @@ def test_who_does_not_get_to_the_point_is_cut_off(tmp_path: Path, said: str, mon
         assert is_cut(line)
 
 
-def test_sockets_beyond_the_bound_are_closed_at_once_and_the_others_stay(server: Serving):
+def test_sockets_above_the_limit_are_closed_at_once_and_others_stay(server: Serving):
     server.service.server.sockets.max_sockets = 3
     held = [dial(server.port) for _ in range(3)]
     server.on_loop(lambda: None)
@@ -94,21 +96,23 @@ def test_sockets_beyond_the_bound_are_closed_at_once_and_the_others_stay(server:
         line.close()
 
 
-def test_no_bound_takes_the_last_descriptor():
+def test_the_socket_limit_leaves_file_descriptors_for_other_uses():
     allowed, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
     assert max_sockets(10**9) <= max(64, allowed - 2_048)
     assert max_sockets(100) == 164
 
 
 @pytest.mark.parametrize("said", [b"", b"GET /health HT", b"GET /health HTTP/1.1\r\nHost: 127.0.0.1\r\nX: "])
-def test_a_request_that_never_ends_is_cut_off(server: Serving, monkeypatch: pytest.MonkeyPatch, said: bytes):
+def test_an_http_head_that_never_ends_is_disconnected(
+    server: Serving, monkeypatch: pytest.MonkeyPatch, said: bytes
+):
     monkeypatch.setattr(http_server, "HEAD_SECONDS", 0.3)
     line = dial(server.http_port)
     line.sendall(said)
     assert is_cut(line)
 
 
-def test_so_is_a_second_request_on_the_same_line(server: Serving, monkeypatch: pytest.MonkeyPatch):
+def test_a_second_http_head_that_never_ends_is_disconnected(server: Serving, monkeypatch: pytest.MonkeyPatch):
     line = dial(server.http_port)
     line.sendall(b"GET /health HTTP/1.1\r\nHost: 127.0.0.1\r\n\r\n")
     assert b"200 OK" in line.recv(4096)
@@ -117,7 +121,7 @@ def test_so_is_a_second_request_on_the_same_line(server: Serving, monkeypatch: p
     assert is_cut(line)
 
 
-def test_a_body_that_never_comes_is_refused(server: Serving, monkeypatch: pytest.MonkeyPatch):
+def test_an_http_body_that_never_arrives_is_refused(server: Serving, monkeypatch: pytest.MonkeyPatch):
     monkeypatch.setattr(http, "BODY_SECONDS", 0.3)
     line = dial(server.http_port)
     head = (
@@ -142,7 +146,7 @@ def test_http_connections_are_bounded(server: Serving, monkeypatch: pytest.Monke
 # --- what is kept for a client ------------------------------------------------------------------------------------
 
 
-def test_refused_subscriptions_leave_nothing_behind(wire: Wire):
+def test_refused_subscriptions_leave_no_state(wire: Wire):
     client = wire.client()
     client.define("node Task { n: Int = 0 }")
     connection = client.connection
@@ -164,7 +168,7 @@ class Nobody:
         pass
 
 
-def test_requests_that_wait_are_bounded_in_bytes(wire: Wire):
+def test_pending_requests_of_a_connection_are_bounded_in_bytes(wire: Wire):
     client = wire.client()
     size = wire.limits.max_pending_bytes // 10
     for n in range(15):
@@ -177,7 +181,7 @@ def test_requests_that_wait_are_bounded_in_bytes(wire: Wire):
     assert client.ask("execute", {"statement": f"-- {'x' * size}"})["payload"]["code"] != "busy"
 
 
-def test_what_is_said_before_the_engine_has_answered_is_bounded_in_bytes(wire: Wire):
+def test_messages_before_auth_ack_are_bounded_in_bytes(wire: Wire):
     client = Client(wire, wire.routers[0])
     size = wire.limits.max_pending_bytes // 10
     statement = json.dumps({"type": "execute", "id": "q", "payload": {"statement": f"-- {'x' * size}"}})
@@ -190,7 +194,7 @@ def test_what_is_said_before_the_engine_has_answered_is_bounded_in_bytes(wire: W
     assert wire.routers[0].request_budget.pending_bytes == 0, "all were answered"
 
 
-def test_what_waits_for_all_connections_of_a_gateway_is_bounded_too():
+def test_pending_requests_of_a_gateway_are_bounded_in_bytes():
     wire = Wire(limits=GatewayLimits(gateway_pending_bytes=100_000))
     clients = [wire.client() for _ in range(20)]
     statement = json.dumps({"type": "execute", "id": "q", "payload": {"statement": f"-- {'x' * 9_000}"}})
@@ -204,7 +208,7 @@ def test_what_waits_for_all_connections_of_a_gateway_is_bounded_too():
     wire.close()
 
 
-def test_a_database_has_its_connections_over_all_gateways_together():
+def test_the_connection_limit_of_a_database_counts_all_gateways():
     wire = Wire(limits=GatewayLimits(max_connections_per_tenant=2))
     wire.gateway()
     wire.client(gateway=0)
@@ -220,7 +224,7 @@ def test_a_database_has_its_connections_over_all_gateways_together():
     wire.close()
 
 
-def test_resuming_again_and_again_is_bounded_as_subscribing_is():
+def test_resumed_subscriptions_count_against_the_quota():
     """One token, any number of names."""
     wire = Wire(limits=GatewayLimits(max_subscriptions_per_connection=3, max_subscriptions_per_tenant=5))
     first, second = wire.client(), wire.client()
@@ -238,7 +242,7 @@ def test_resuming_again_and_again_is_bounded_as_subscribing_is():
     wire.close()
 
 
-def test_ending_a_watch_of_ones_own_looks_at_nobody_else(wire: Wire):
+def test_ending_an_exclusive_watch_does_not_scan_all_clients(wire: Wire):
     client = wire.client()
     client.define("node Task { n: Int = 0 }")
     client.send("subscribe", {"watch": "WATCH t: Task [initial: none] RETURN t", "exclusive": True}, id="s")
@@ -256,7 +260,7 @@ def test_ending_a_watch_of_ones_own_looks_at_nobody_else(wire: Wire):
     wire.broker.subscriptions.clients = dict(wire.broker.subscriptions.clients.items())
 
 
-def test_a_flood_of_acks_is_one_ack():
+def test_queued_acks_of_a_subscription_are_coalesced():
     port, engine = Nobody(), EngineThread(lambda _: Broker.__new__(Broker))
     for seq in (5, 9, 7):
         assert engine.post(port, link.AckEvents(conn=1, sub_id="s", seq=seq))
@@ -266,7 +270,7 @@ def test_a_flood_of_acks_is_one_ack():
     assert engine.waiting == 0
 
 
-def test_acks_of_a_client_that_is_busy_do_not_pile_up(wire: Wire):
+def test_deferred_acks_of_a_busy_client_are_coalesced(wire: Wire):
     client = wire.client()
     client.define("node Task { n: Int = 0 }")
     client.send("subscribe", {"watch": "WATCH t: Task [delivery: reliable] RETURN t.n"}, id="s")
@@ -280,7 +284,7 @@ def test_acks_of_a_client_that_is_busy_do_not_pile_up(wire: Wire):
     known.busy = False
 
 
-def test_answers_that_nobody_takes_are_bounded(tmp_path: Path):
+def test_unread_replies_are_bounded(tmp_path: Path):
     """No mark holds answers back: many large ones are asked for and none is read."""
     limits = GatewayLimits(outbox_excess_bytes=4_000_000)
     with Serving(tmp_path / "data", limits=limits) as server, dial(server.port) as line:
@@ -301,9 +305,7 @@ def test_answers_that_nobody_takes_are_bounded(tmp_path: Path):
 
 
 @pytest.mark.parametrize("mode", ["delivery: reliable", "mode: consume"])
-def test_a_credit_of_many_large_events_is_bounded_in_bytes(
-    wire: Wire, mode: str, monkeypatch: pytest.MonkeyPatch
-):
+def test_credit_is_also_bounded_in_bytes(wire: Wire, mode: str, monkeypatch: pytest.MonkeyPatch):
     monkeypatch.setattr(watch_stream, "MAX_UNCONFIRMED_BYTES", 100_000)
     client, writer = wire.client(), wire.client()
     writer.define("node Task { n: Int, text: String }")
@@ -344,7 +346,7 @@ def test_an_ack_of_another_partition_confirms_nothing(wire: Wire):
     assert [message["type"] for message in client.all()] == ["event"]
 
 
-def test_tokens_that_last_keep_nobody_who_has_gone():
+def test_long_lived_tokens_do_not_keep_closed_connections_alive():
     """Each shows a token for a year, some show it again and again, and all go away."""
 
     async def scenario() -> int:
@@ -361,7 +363,7 @@ def test_tokens_that_last_keep_nobody_who_has_gone():
     assert asyncio.run(scenario()) < 2_000
 
 
-def test_what_was_said_for_one_database_is_not_done_in_another(wire: Wire):
+def test_deferred_messages_are_not_executed_in_another_database(wire: Wire):
     """It waited for an `auth` that was refused: it is refused, too."""
     admin = wire.client("prod")
     admin.define("node Task { n: Int = 0 }")
@@ -405,7 +407,7 @@ STRANGE = [
 
 
 @pytest.mark.parametrize("name", STRANGE)
-def test_the_name_of_a_database_is_a_name_and_no_path(tmp_path: Path, name: str):
+def test_a_database_name_cannot_be_a_path(tmp_path: Path, name: str):
     """Refused, or kept as it is under the data directory: each its own."""
     wire = Wire(str(tmp_path / "home" / "data"))
     client = wire.client("")
@@ -423,7 +425,7 @@ def test_the_name_of_a_database_is_a_name_and_no_path(tmp_path: Path, name: str)
     wire.close()
 
 
-def test_an_answer_never_repeats_headers_of_the_request(server: Serving):
+def test_a_response_never_repeats_request_headers(server: Serving):
     status, body = get(server, "/v1/databases/a%0d%0aX-Evil:%201/execute")
     assert status in (400, 404, 405)
     assert b"X-Evil" not in body
@@ -432,7 +434,7 @@ def test_an_answer_never_repeats_headers_of_the_request(server: Serving):
     assert b"\r\nX-Evil" not in body
 
 
-def test_who_is_served_is_told_to_nobody_from_outside(tmp_path: Path):
+def test_database_names_are_hidden_from_other_machines(tmp_path: Path):
     keys = tmp_path / "keys.json"
     keys.write_text(json.dumps({"keys": [jwk for _, jwk in KEYS.values()]}))
     with Serving(tmp_path / "data", auth_keys=str(keys)) as server:
@@ -443,7 +445,7 @@ def test_who_is_served_is_told_to_nobody_from_outside(tmp_path: Path):
         assert b"vedette_connections" in metrics_text(figures, names=False)
 
 
-def test_messages_that_are_never_whole_are_bounded_together(tmp_path: Path):
+def test_incomplete_messages_are_bounded_over_all_connections(tmp_path: Path):
     """Each may be a megabyte, and there may be many thousands of connections."""
     limits = GatewayLimits(first_frame_bytes=1_000, gateway_pending_bytes=200_000)
     with Serving(tmp_path / "data", limits=limits) as server:
@@ -486,7 +488,7 @@ HUGE = "1" + "0" * 60
         ),
     ],
 )
-def test_values_that_a_link_cannot_carry_are_refused(wire: Wire, message: str, value: str):
+def test_values_that_the_worker_link_cannot_encode_are_refused(wire: Wire, message: str, value: str):
     """Between a worker and the engine they would have taken everybody's requests along."""
     client = wire.client()
     client.define("node T { n: Int = 0 }")
@@ -496,7 +498,7 @@ def test_values_that_a_link_cannot_carry_are_refused(wire: Wire, message: str, v
     assert client.execute("MATCH t: T RETURN t")["rows"] == []
 
 
-def test_a_record_that_cannot_be_said_keeps_no_other_from_being_said(caplog: pytest.LogCaptureFixture):
+def test_a_record_that_cannot_be_encoded_does_not_affect_others(caplog: pytest.LogCaptureFixture):
     records = [link.ExecuteRequest(conn=n, id=str(n), kind="execute", text="", params={}) for n in range(7)]
     records[4].params = {"n": 2**70}
     unsaid: list[Any] = []
@@ -507,7 +509,7 @@ def test_a_record_that_cannot_be_said_keeps_no_other_from_being_said(caplog: pyt
     assert [getattr(r, "action", None) for r in caplog.records] == ["link.unencodable"]
 
 
-def test_the_name_of_a_resumed_subscription_is_no_longer_than_another(wire: Wire):
+def test_the_id_of_a_resumed_subscription_has_the_same_length_limit(wire: Wire):
     client = wire.client()
     client.define("node T { n: Int = 0 }")
     client.send("subscribe", {"watch": "WATCH t: T [initial: none] RETURN t"}, id="s")
@@ -517,7 +519,7 @@ def test_the_name_of_a_resumed_subscription_is_no_longer_than_another(wire: Wire
     assert list(client.connection.subscriptions) == ["s"]
 
 
-def test_of_subscriptions_under_one_name_the_last_one_counts(wire: Wire):
+def test_the_last_subscribe_message_of_an_id_sets_its_options(wire: Wire):
     client = wire.client()
     client.define("node T { n: Int = 0 }")
     watch = {"watch": "WATCH t: T [initial: none] RETURN t"}
@@ -539,7 +541,7 @@ def test_of_subscriptions_under_one_name_the_last_one_counts(wire: Wire):
     assert sub.max_unacked is None
 
 
-def test_wishes_of_watches_that_end_by_themselves_do_not_pile_up():
+def test_options_of_ended_watches_are_dropped():
     wire = Wire(limits=GatewayLimits(max_subscriptions_per_connection=5))
     client = wire.client()
     for n in range(100):
@@ -549,7 +551,7 @@ def test_wishes_of_watches_that_end_by_themselves_do_not_pile_up():
 
 
 @pytest.mark.parametrize("part", [0, 1])
-def test_a_token_whose_parts_are_nested_without_end_is_refused(part: int):
+def test_a_deeply_nested_token_is_refused(part: int):
     keys = JwkSet(lambda: {"keys": [{"kty": "oct", "k": "A" * 43}]}, ManualClock())
     authenticator = JwtAuthenticator(keys, ManualClock())
     nested = urlsafe_b64encode(b'{"a":' + b"[" * 8_000).rstrip(b"=").decode()
@@ -561,7 +563,7 @@ def test_a_token_whose_parts_are_nested_without_end_is_refused(part: int):
         authenticator.authenticate(".".join(parts), "shop")
 
 
-def test_claims_that_a_link_cannot_carry_are_refused():
+def test_claims_that_the_worker_link_cannot_encode_are_refused():
     clock = ManualClock()
     keys = JwkSet(lambda: {"keys": [{"kty": "oct", "k": "A" * 43}]}, clock)
     claims = {"exp": clock.now().timestamp() + 60, "tenant": "shop", "admin": True}
@@ -575,13 +577,13 @@ def test_claims_that_a_link_cannot_carry_are_refused():
 
 
 @pytest.mark.parametrize("name", ["http://[", "http://[::1", "http://127.0.0.1@[", "null", "\x80"])
-def test_origins_and_hosts_that_are_none_are_refused(name: str):
+def test_malformed_origins_and_hosts_are_refused(name: str):
     assert not origin_allowed(name, "127.0.0.1", (), requires_auth=True)
     assert not origin_allowed("http://127.0.0.1", name.removeprefix("http://"), (), requires_auth=True)
 
 
 @pytest.mark.parametrize("params", ["[" * 5_000, '{"n": "\\ud800"}', '{"n": NaN}', "", f'{{"n": {HUGE}}}'])
-def test_parameters_of_a_stream_that_are_none_are_refused(server: Serving, params: str):
+def test_malformed_parameters_of_server_sent_events_are_refused(server: Serving, params: str):
     path = f"/realtime/sse?database=default&watch={quote('WATCH t: T RETURN t')}&params={quote(params)}"
     status, answer = get(server, path)
     assert (status, json.loads(answer)["error"]["code"]) == (400, "invalid_payload")
@@ -595,7 +597,7 @@ def test_parameters_of_a_stream_that_are_none_are_refused(server: Serving, param
         "WATCH t: T ON MATCH DO SET t.n = 2 RETURN t",
     ],
 )
-def test_what_needs_acknowledging_is_not_for_a_stream_and_leaves_nothing_behind(server: Serving, text: str):
+def test_watches_with_acks_are_refused_over_server_sent_events(server: Serving, text: str):
     server.home.define("node T { n: Int = 0 }")
     with server.home.session() as session:
         session.execute("SPAWN t: T")

@@ -1,4 +1,4 @@
-"""Nothing that is said is too large to say: answers, what a watch begins with, events, and frames between processes."""
+"""Size limits: replies, initial events, events, and frames between processes."""
 
 from __future__ import annotations
 
@@ -59,7 +59,7 @@ def settled(client: Client, id: str) -> dict[str, Any]:
 # --- answers ------------------------------------------------------------------------------------------------------
 
 
-def test_an_answer_that_is_too_large_is_refused_and_says_what_to_do(wire: Wire):
+def test_a_reply_above_the_limit_is_refused_with_advice(wire: Wire):
     client = writer(wire, 9_000, 3)
     client.send("execute", {"statement": "MATCH d: Doc RETURN d.text"}, id="q")
     answer = settled(client, "q")
@@ -71,7 +71,7 @@ def test_an_answer_that_is_too_large_is_refused_and_says_what_to_do(wire: Wire):
     assert settled(client, "q")["payload"]["code"] == "too_large"
 
 
-def test_what_was_done_is_said_to_be_done_although_its_answer_is_too_large(wire: Wire):
+def test_a_write_whose_reply_is_too_large_is_reported_as_executed(wire: Wire):
     client = writer(wire, 9_000, 3)
     client.send("execute", {"statement": "MATCH d: Doc SET d.n = 7 RETURNING d.text"}, id="q")
     answer = settled(client, "q")
@@ -80,7 +80,7 @@ def test_what_was_done_is_said_to_be_done_although_its_answer_is_too_large(wire:
     assert client.execute("MATCH d: Doc WHERE d.n = 7 RETURN COUNT(*) AS n")["rows"] == [[3]]
 
 
-def test_large_answers_of_one_client_come_in_order_and_others_are_served_meanwhile(
+def test_large_replies_stay_in_order_and_do_not_block_other_clients(
     wire: Wire, monkeypatch: pytest.MonkeyPatch
 ):
     """A large answer is put together by a thread; what its connection asks meanwhile waits, and nobody else does."""
@@ -103,7 +103,7 @@ def test_large_answers_of_one_client_come_in_order_and_others_are_served_meanwhi
     assert [m["id"] for m in client.all()] == ["large", "small"]
 
 
-def test_large_answers_wait_until_their_gateway_has_taken_those_before(wire: Wire):
+def test_large_replies_wait_for_a_congested_gateway(wire: Wire):
     """Else what is on the way to one client who takes nothing would fill the link that all of its gateway share."""
     client, other = writer(wire, 9_000), wire.client()
     (port,) = {known.port for known in wire.broker.subscriptions.clients.values()}
@@ -116,7 +116,7 @@ def test_large_answers_wait_until_their_gateway_has_taken_those_before(wire: Wir
     assert not wire.broker.statements._waiting_for_port
 
 
-def test_an_error_that_nobody_foresaw_in_a_thread_is_in_the_log(
+def test_an_unexpected_error_in_the_thread_pool_is_logged(
     wire: Wire, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ):
     client = writer(wire, 9_000)
@@ -137,7 +137,7 @@ def test_an_error_that_nobody_foresaw_in_a_thread_is_in_the_log(
 
 
 @pytest.mark.parametrize("join", [False, True])
-def test_a_watch_that_begins_with_too_much_is_refused_and_leaves_nothing_behind(wire: Wire, join: bool):
+def test_a_watch_with_a_too_large_initial_event_is_refused(wire: Wire, join: bool):
     client = writer(wire, 0)
     if join:
         other = wire.client()
@@ -155,7 +155,7 @@ def test_a_watch_that_begins_with_too_much_is_refused_and_leaves_nothing_behind(
 
 
 @pytest.mark.parametrize("options", [{}, {"exclusive": True}, {"consume": True}])
-def test_an_event_that_is_too_large_ends_its_watch_and_says_so(wire: Wire, options: dict[str, Any]):
+def test_an_event_above_the_limit_ends_its_watch_with_a_reason(wire: Wire, options: dict[str, Any]):
     client = writer(wire, 0)
     client.send("subscribe", {"watch": WATCH, **options}, id="s")
     client.all()
@@ -177,7 +177,7 @@ def test_an_event_that_is_too_large_ends_its_watch_and_says_so(wire: Wire, optio
 
 
 @pytest.mark.parametrize("payload", [{"watch": WATCH}, {"collection": "Doc"}])
-def test_a_stream_that_cannot_go_on_is_ended_and_not_silent(
+def test_a_failing_stream_is_ended_with_a_reason(
     wire: Wire, monkeypatch: pytest.MonkeyPatch, payload: dict[str, Any]
 ):
     client = writer(wire, 0)
@@ -200,7 +200,7 @@ def test_a_stream_that_cannot_go_on_is_ended_and_not_silent(
 # --- frames between processes ---------------------------------------------------------------------------------------
 
 
-def test_a_batch_of_much_is_told_in_parts(wire: Wire, monkeypatch: pytest.MonkeyPatch):
+def test_a_batch_with_many_bytes_is_sent_in_parts(wire: Wire, monkeypatch: pytest.MonkeyPatch):
     monkeypatch.setattr("vedette.gateway.streams.send_queue.SEND_THRESHOLD_BYTES", 4_000)
     client = writer(wire, 3_000)
     spread: list[int] = []
@@ -218,7 +218,7 @@ def test_a_batch_of_much_is_told_in_parts(wire: Wire, monkeypatch: pytest.Monkey
     assert max(spread) < 4_000 + 3_500
 
 
-def test_frames_between_processes_are_bounded_and_hold_everything_in_order():
+def test_frames_between_processes_are_bounded_and_keep_the_order():
     records = [link.Reply(conn=n, data=b"x" * 1_000) for n in range(100)]
     frames = encode_frames(records, max_bytes=10_000)
     assert max(map(len, frames)) <= 10_000
@@ -227,7 +227,7 @@ def test_frames_between_processes_are_bounded_and_hold_everything_in_order():
     assert len(encode_frames(records[:1], max_bytes=10)) == 1, "one record is never cut"
 
 
-def test_a_worker_that_takes_much_slowly_is_kept_and_one_that_takes_nothing_is_not():
+def test_a_slow_worker_is_kept_and_a_stalled_one_is_disconnected():
     stuck = links.StallDetector(high_bytes=100, seconds=5.0, max_bytes=1_000)
     assert not stuck.is_stalled(99, now=0.0)
     assert not stuck.is_stalled(500, now=1.0)
@@ -261,7 +261,7 @@ def over_http(line: socket.socket) -> None:
 
 
 @pytest.mark.parametrize("ask", [over_websocket, over_http])
-def test_a_client_that_takes_slowly_is_not_cut_off(
+def test_a_slow_client_is_not_disconnected(
     tmp_path: Path, ask: Callable[[socket.socket], None], monkeypatch: pytest.MonkeyPatch
 ):
     """`stalled_seconds` is how long a client may take nothing, not how long it may take for everything.

@@ -1,4 +1,4 @@
-"""The browser's client in a real browser."""
+"""The browser client in a real browser."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ def server(tmp_path: Path) -> Iterator[Serving]:
         yield server
 
 
-def test_the_browsers_own_websocket(browser: Browser, server: Serving):
+def test_a_browser_websocket_works_without_the_client_library(browser: Browser, server: Serving):
     script = f"""
         const socket = new WebSocket("{server.url}/realtime/ws");
         const heard = [];
@@ -51,7 +51,7 @@ def test_the_browsers_own_websocket(browser: Browser, server: Serving):
     assert n == 7
 
 
-def test_the_client_watches_and_asks(browser: Browser, server: Serving):
+def test_the_browser_client_watches_and_executes(browser: Browser, server: Serving):
     script = f"""
         const {{ connect }} = await import("{server.web}/static/vedette.js");
         const db = await connect("{server.url}");
@@ -75,7 +75,9 @@ def test_the_client_watches_and_asks(browser: Browser, server: Serving):
 
 
 @pytest.mark.parametrize("options", ["", "[delivery: reliable]"])
-def test_the_client_goes_on_after_a_break(browser: Browser, server: Serving, options: str):
+def test_the_browser_client_resumes_after_a_broken_connection(
+    browser: Browser, server: Serving, options: str
+):
     """The server breaks the line again and again; every number arrives once, in order."""
     script = f"""
         const {{ connect }} = await import("{server.web}/static/vedette.js");
@@ -155,7 +157,9 @@ def until_somebody_listens(server: Serving) -> None:
         pass
 
 
-def test_a_gap_is_said_when_a_watch_ended_with_its_connection(browser: Browser, server: Serving):
+def test_the_browser_client_reports_a_gap_after_a_watch_ended_with_its_connection(
+    browser: Browser, server: Serving
+):
     """Before it was told anything, too; and from then on nothing is missing."""
     script = f"""
         const {{ connect }} = await import("{server.web}/static/vedette.js");
@@ -179,7 +183,7 @@ def test_a_gap_is_said_when_a_watch_ended_with_its_connection(browser: Browser, 
     assert found == ["resync", "connection", 8]
 
 
-def test_a_page_of_ones_own_on_another_port(browser: Browser, server: Serving, tmp_path: Path):
+def test_a_page_of_an_allowed_origin_can_connect(browser: Browser, server: Serving, tmp_path: Path):
     """As docs/tutorial/clients.md has it: a module, events and statements from a page that we do not serve."""
     (tmp_path / "page.html").write_text("<title>mine</title>")
     serving = partial(SimpleHTTPRequestHandler, directory=str(tmp_path))

@@ -1,4 +1,4 @@
-"""The clients against a real server, over a line that breaks."""
+"""The Python clients against a real server, over a connection that breaks."""
 
 from __future__ import annotations
 
@@ -107,7 +107,7 @@ async def too_many_documents(server: Serving) -> None:
         )
 
 
-def test_a_watch_without_its_snapshot_is_given_up(server: Serving):
+def test_a_watch_whose_snapshot_fails_is_ended(server: Serving):
     run(too_many_documents, server)
 
 
@@ -133,7 +133,7 @@ async def over_a_breaking_line(server: Serving, seed: int) -> None:
 
 
 @pytest.mark.parametrize("seed", range(6))
-def test_breaks_are_not_noticed(server: Serving, seed: int):
+def test_broken_connections_lose_and_repeat_no_event(server: Serving, seed: int):
     run(over_a_breaking_line, server, seed)
 
 
@@ -155,7 +155,7 @@ async def beyond_the_window(server: Serving) -> None:
         assert sorted(row["t.n"] for row in initial.matches or ()) == list(range(1, 21))
 
 
-def test_a_gap_is_said(tmp_path: Path):
+def test_a_gap_is_reported_as_a_resync_event(tmp_path: Path):
     with Serving(tmp_path / "data", limits=GatewayLimits(window=ReplayLimits(events=5))) as server:
         server.home.define(ONTOLOGY)
         run(beyond_the_window, server)
@@ -182,7 +182,7 @@ async def nothing_told_yet(server: Serving, options: dict[str, Any], reason: str
 
 
 @pytest.mark.parametrize(("options", "reason"), [({}, "window"), ({"exclusive": True}, "connection")])
-def test_a_gap_is_said_before_anything_was_told(tmp_path: Path, options: dict[str, Any], reason: str):
+def test_a_gap_before_the_first_event_is_reported(tmp_path: Path, options: dict[str, Any], reason: str):
     with Serving(tmp_path / "data", limits=GatewayLimits(window=ReplayLimits(events=5))) as server:
         server.home.define(ONTOLOGY)
         run(nothing_told_yet, server, options, reason)
@@ -197,7 +197,7 @@ async def lost_answers(server: Serving) -> None:
         assert (await c.execute("MATCH t: Task RETURN t")).rows == []
 
 
-def test_an_answer_that_was_cut_off_is_an_error(server: Serving):
+def test_a_lost_reply_is_an_error(server: Serving):
     run(lost_answers, server)
 
 
@@ -219,7 +219,7 @@ async def lost_while_sending(server: Serving, monkeypatch: pytest.MonkeyPatch) -
     return reports
 
 
-def test_a_connection_that_breaks_while_sending_leaves_no_future_behind(
+def test_a_connection_that_breaks_while_sending_leaves_no_pending_future(
     server: Serving, monkeypatch: pytest.MonkeyPatch
 ):
     assert asyncio.run(lost_while_sending(server, monkeypatch)) == []
@@ -284,7 +284,7 @@ async def refused(port: int) -> None:
     assert wrong.value.code == "E4003"
 
 
-def test_nobody_there():
+def test_connecting_to_a_missing_server_times_out_with_the_reason():
     run(refused, 1)
 
 
@@ -302,7 +302,7 @@ def test_a_bad_token_is_final(tmp_path: Path):
         run(bad_token, server)
 
 
-def test_the_client_without_asyncio(server: Serving):
+def test_the_blocking_client(server: Serving):
     with connect_sync(server.url) as c:
         watch = c.watch(WATCH)
         assert c.execute("SPAWN t: Task { n = 1 }").created == 1

@@ -1,4 +1,4 @@
-"""Policies over external collections, over the network: what an actor is shown, at first and ever after."""
+"""Policies over external collections: what an actor sees, also after policies change."""
 
 from __future__ import annotations
 
@@ -120,7 +120,7 @@ async def in_and_out(office: Office) -> None:
         assert watch.poll() == []
 
 
-def test_rows_come_into_sight_and_go_out_of_it(office: Office):
+def test_rows_enter_and_leave_a_policy_view(office: Office):
     run(in_and_out, office)
 
 
@@ -181,7 +181,9 @@ async def refusals(office: Office, caplog: pytest.LogCaptureFixture) -> None:
             await c.watch("WATCH o: shop::orders RETURN o.id").ready()
 
 
-def test_what_policies_do_not_show_is_refused_in_bare_words(office: Office, caplog: pytest.LogCaptureFixture):
+def test_requests_that_policies_deny_are_refused_without_details(
+    office: Office, caplog: pytest.LogCaptureFixture
+):
     run(refusals, office, caplog)
 
 
@@ -226,7 +228,7 @@ async def rights_change(office: Office) -> None:
         assert [error.code for error in watch.errors()] == ["E7003"]
 
 
-def test_rights_that_change_are_told_as_rows_that_come_and_go(office: Office):
+def test_changed_policies_publish_the_difference_as_events(office: Office):
     run(rights_change, office)
 
 
@@ -241,7 +243,7 @@ async def beyond_documents(office: Office) -> None:
         assert [(error.code, error.fields) for error in watch.errors()] == [("E8001", {})]
 
 
-def test_a_policy_that_cannot_be_judged_ends_those_who_watch(office: Office):
+def test_a_policy_that_cannot_be_applied_to_documents_ends_streams(office: Office):
     run(beyond_documents, office)
 
 
@@ -263,7 +265,7 @@ async def first_policy(office: Office) -> None:
         assert other.poll() == []
 
 
-def test_the_first_policy_binds_those_who_watch_already(tmp_path: Path):
+def test_the_first_policy_applies_to_existing_streams(tmp_path: Path):
     with serving(tmp_path) as server:
         office = Office(tmp_path / "data", server, NODES)
         run(first_policy, office)
@@ -300,7 +302,7 @@ def _row(event: Event) -> dict[str, Any]:
     return {event.match["o.id"]: event.match["o.price"]} if event.match is not None else {}
 
 
-def test_what_was_told_under_rights_that_are_gone_is_not_replayed(office: Office):
+def test_events_of_earlier_views_are_not_replayed(office: Office):
     run(coming_back, office)
 
 
@@ -442,5 +444,5 @@ async def whatever_happens(office: Office, seed: int) -> None:
 
 
 @pytest.mark.parametrize("seed", range(3))
-def test_every_picture_is_a_fresh_evaluation_through_the_policies(office: Office, seed: int):
+def test_every_client_state_equals_a_fresh_evaluation_with_policies(office: Office, seed: int):
     run(whatever_happens, office, seed)

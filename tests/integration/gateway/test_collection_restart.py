@@ -1,4 +1,4 @@
-"""A server that ends in good order leaves its streams over collections to the next: clients go on where they were."""
+"""Streams over external collections continue after a graceful restart."""
 
 from __future__ import annotations
 
@@ -98,7 +98,7 @@ async def over_a_restart(place: Restarting) -> None:
         assert {row["o.id"]: row["o.n"] for row in (await take(late, 1))[0].matches or ()} == {"a": 8, "c": 9}
 
 
-def test_streams_go_on_over_a_restart(place: Restarting):
+def test_collection_streams_continue_after_a_restart(place: Restarting):
     run(over_a_restart, place)
 
 
@@ -128,7 +128,7 @@ async def lost_meanwhile(place: Restarting) -> None:
         assert follower.rows == {"a": 5, "b": 6}
 
 
-def test_a_log_that_was_lost_meanwhile_asks_for_a_resync(place: Restarting):
+def test_a_source_log_lost_during_a_restart_requires_a_resync(place: Restarting):
     run(lost_meanwhile, place)
 
 
@@ -156,5 +156,5 @@ async def rights_changed(place: Restarting) -> None:
         ]
 
 
-def test_policies_hold_over_a_restart(place: Restarting):
+def test_policies_apply_after_a_restart(place: Restarting):
     run(rights_changed, place)

@@ -125,7 +125,7 @@ async def from_the_source_to_the_client(shop: Shop) -> None:
             await asyncio.sleep(0.01)
 
 
-def test_from_the_source_to_the_client(shop: Shop):
+def test_a_source_change_reaches_the_client(shop: Shop):
     run(from_the_source_to_the_client, shop)
 
 
@@ -252,7 +252,7 @@ async def whatever_happens(shop: Shop, seed: int) -> None:
 
 
 @pytest.mark.parametrize("seed", range(3))
-def test_every_picture_stays_true_whatever_happens(shop: Shop, seed: int):
+def test_every_client_state_stays_correct_under_random_faults(shop: Shop, seed: int):
     run(whatever_happens, shop, seed)
 
 
@@ -270,7 +270,7 @@ async def refusals(shop: Shop) -> None:
                 await c.watch(text).ready()
 
 
-def test_what_the_pipeline_does_not_answer_is_refused(shop: Shop):
+def test_unsupported_collection_watches_are_refused(shop: Shop):
     run(refusals, shop)
 
 
@@ -290,7 +290,7 @@ async def sharing(shop: Shop) -> None:
             await c.watch(WATCH).ready()
 
 
-def test_equal_subscriptions_are_one(shop: Shop):
+def test_equal_collection_subscriptions_share_a_stream(shop: Shop):
     run(sharing, shop)
 
 
@@ -328,15 +328,15 @@ async def resync(shop: Shop, lose: Callable[[], None]) -> None:
         assert watch.poll() == []
 
 
-def test_a_source_that_is_stale_asks_for_a_resync(shop: Shop):
+def test_a_stale_source_requires_a_resync(shop: Shop):
     run(resync, shop, lambda: shop.journal.set_state("shop", "stale", "the slot is gone"))
 
 
-def test_a_new_epoch_asks_for_a_resync(shop: Shop):
+def test_a_new_epoch_requires_a_resync(shop: Shop):
     run(resync, shop, lambda: shop.journal.set_state("shop", "live", "the slot is gone", new_epoch=True))
 
 
-def test_a_lost_lease_asks_for_a_resync(shop: Shop, monkeypatch: pytest.MonkeyPatch):
+def test_a_lost_lease_requires_a_resync(shop: Shop, monkeypatch: pytest.MonkeyPatch):
     monkeypatch.setattr(registry_thread, "LEASE_SECONDS", 0.3)
 
     def lose() -> None:
@@ -356,7 +356,7 @@ async def removed(shop: Shop) -> None:
         assert [error.code for error in watch.errors()] == ["E6103"]
 
 
-def test_who_follows_a_source_that_is_removed_is_told(shop: Shop, monkeypatch: pytest.MonkeyPatch):
+def test_removing_a_source_ends_its_streams(shop: Shop, monkeypatch: pytest.MonkeyPatch):
     monkeypatch.setattr(registry_thread, "LEASE_SECONDS", 0.3)
     run(removed, shop)
 
@@ -395,7 +395,7 @@ def test_windows(shop: Shop):
     run(windows, shop)
 
 
-def test_a_store_that_is_shared_and_executors_elsewhere(tmp_path: Path, postgres_url: str):
+def test_a_shared_store_and_remote_executors(tmp_path: Path, postgres_url: str):
     """Journal and registry in PostgreSQL, deliveries over TCP: as with a Spark cluster."""
     with psycopg.connect(postgres_url, autocommit=True) as db:
         db.execute("CREATE DATABASE shared_store")
@@ -439,7 +439,7 @@ async def who_asks(shop: Shop, ada: str, grace: str) -> None:
             await one.watch(WATCH).ready()
 
 
-def test_who_asks_is_part_of_what_is_asked(tmp_path: Path):
+def test_the_requester_is_part_of_the_stream_key(tmp_path: Path):
     (tmp_path / "keys.json").write_text(json.dumps({"keys": [jwk for _, jwk in KEYS.values()]}))
     with Serving(tmp_path / "data", auth_keys=str(tmp_path / "keys.json")) as server:
         server.home.default.define("node Person { name: String }")
@@ -473,7 +473,7 @@ async def shedding(shop: Shop) -> None:
         link.close()
 
 
-def test_low_priority_begins_anew_after_shedding(shop: Shop):
+def test_low_priority_streams_resync_after_shedding(shop: Shop):
     run(shedding, shop)
 
 
@@ -489,7 +489,7 @@ async def shedding_already(shop: Shop) -> None:
         assert [event.type for event in await take(low, 2)] == ["resync", "initial"]
 
 
-def test_low_priority_that_came_while_shedding_begins_anew_after_it(shop: Shop):
+def test_low_priority_streams_opened_during_shedding_resync_after_it(shop: Shop):
     run(shedding_already, shop)
 
 
@@ -507,7 +507,7 @@ async def larger_filters(shop: Shop) -> None:
         assert (entered.match or {}).get("id") == "b"
 
 
-def test_filters_may_be_as_large_as_the_settings_say(tmp_path: Path):
+def test_filter_limits_follow_the_settings(tmp_path: Path):
     with Serving(tmp_path / "data", max_filter_items=400) as server:
         shop = Shop(tmp_path / "data", server)
         run(larger_filters, shop)
@@ -531,6 +531,6 @@ async def subscribed_and_left(shop: Shop) -> None:
             await asyncio.sleep(0.02)
 
 
-def test_who_leaves_before_the_pipeline_has_answered_is_not_waited_for(shop: Shop):
+def test_a_subscriber_that_leaves_before_its_registration_gets_no_reply(shop: Shop):
     """Each request is answered or given up: 256 that are neither would keep a connection from asking anything."""
     run(subscribed_and_left, shop)

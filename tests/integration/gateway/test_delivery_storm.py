@@ -482,7 +482,7 @@ class Storm:
 
 @given(st.integers(0, 2**32), st.booleans())
 @settings(max_examples=60)
-def test_every_picture_is_true_whatever_comes_in_between(seed: int, losses: bool):
+def test_every_client_state_is_correct_under_random_faults_and_order(seed: int, losses: bool):
     rng = Random(seed)
     with TemporaryDirectory() as directory:
         storm = Storm(rng, Path(directory), losses=losses)

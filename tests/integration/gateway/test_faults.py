@@ -1,4 +1,4 @@
-"""What goes wrong behind the gateway: the disk, the engine's thread, a worker, its link."""
+"""Faults behind the gateway: the disk, the engine thread, a worker, its link."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ ONTOLOGY = "node Task { n: Int = 0 }"
 WATCH = "WATCH t: Task RETURN t.n"
 
 
-def test_nothing_is_told_before_it_is_on_disk(tmp_path: Path):
+def test_nothing_is_sent_before_it_is_durable(tmp_path: Path):
     """Answers, errors, events and snapshots wait for the flush that makes true what they say."""
     disk = Disk()
     with opened_on(disk, tmp_path / "data") as home:
@@ -58,7 +58,7 @@ def test_nothing_is_told_before_it_is_on_disk(tmp_path: Path):
         wire.broker.close()
 
 
-def test_a_write_that_fails_is_an_error_and_no_event(tmp_path: Path):
+def test_a_failed_write_is_an_error_and_no_event(tmp_path: Path):
     disk = Disk()
     with opened_on(disk, tmp_path / "data") as home:
         wire = Wire(home=home)
@@ -77,7 +77,7 @@ def test_a_write_that_fails_is_an_error_and_no_event(tmp_path: Path):
         wire.broker.close()
 
 
-def test_a_request_that_nobody_foresaw_harms_nobody_else(wire: Wire, monkeypatch: pytest.MonkeyPatch):
+def test_an_unexpected_error_affects_only_its_request(wire: Wire, monkeypatch: pytest.MonkeyPatch):
     client, other = wire.client(), wire.client()
     client.define(ONTOLOGY)
 
@@ -93,7 +93,7 @@ def test_a_request_that_nobody_foresaw_harms_nobody_else(wire: Wire, monkeypatch
     assert other.execute("MATCH t: Task RETURN t")["rows"] == []
 
 
-def test_a_replay_that_fails_is_said(wire: Wire, monkeypatch: pytest.MonkeyPatch):
+def test_a_failed_replay_requires_a_resync(wire: Wire, monkeypatch: pytest.MonkeyPatch):
     client = wire.client()
     client.define(ONTOLOGY)
     client.send("subscribe", {"watch": "WATCH t: Task [initial: none] RETURN t.n", "maxUnacked": 1}, id="s")
@@ -183,7 +183,7 @@ async def losing_the_link(server: Serving, socket: Path) -> None:
             assert worker.linked.is_set()
 
 
-def test_a_broken_link_is_made_anew(tmp_path: Path):
+def test_a_worker_reconnects_its_broken_link(tmp_path: Path):
     with Serving(tmp_path / "data") as server:
         asyncio.run(losing_the_link(server, listening(server, tmp_path)))
 
@@ -214,7 +214,7 @@ async def strangers(server: Serving, socket: Path) -> list[str]:
     return heard
 
 
-def test_links_of_strangers_are_refused(tmp_path: Path):
+def test_links_without_the_secret_are_refused(tmp_path: Path):
     with Serving(tmp_path / "data") as server:
         heard = asyncio.run(strangers(server, listening(server, tmp_path)))
         assert len(heard) == 2
@@ -223,7 +223,7 @@ def test_links_of_strangers_are_refused(tmp_path: Path):
         assert not server.service.links.ports
 
 
-def test_a_worker_with_the_wrong_secret_says_so(tmp_path: Path):
+def test_a_worker_with_the_wrong_secret_reports_it(tmp_path: Path):
     async def start(socket: Path) -> None:
         worker = GatewayWorker(
             socket=socket,
@@ -239,7 +239,7 @@ def test_a_worker_with_the_wrong_secret_says_so(tmp_path: Path):
         asyncio.run(start(listening(server, tmp_path)))
 
 
-def test_an_engine_that_is_overloaded_leaves_nobody_behind_in_silence():
+def test_an_overloaded_engine_answers_every_request():
     """Through a worker: a request is answered, and a subscription that cannot be brought up is told so."""
 
     class Written(asyncio.Transport):

@@ -1,4 +1,4 @@
-"""Filter subscriptions stand in an index: a change asks those that it may concern, and never misses one."""
+"""The filter index: a change evaluates only filters that it can affect, and never misses one."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ def is_true(condition: DocumentFilter, document: Any, op: str, before: Any) -> b
 
 @given(st.lists(FILTERS, max_size=8), st.lists(st.tuples(IMAGES, IMAGES), max_size=4), st.data())
 @settings(max_examples=150)
-def test_no_filter_is_missed_whatever_comes_and_goes(filters: list[Any], changes: list[Any], data: Any):
+def test_the_index_never_misses_a_filter(filters: list[Any], changes: list[Any], data: Any):
     index: FilterIndex[int] = FilterIndex()
     for number, condition in enumerate(filters):
         index.add(number, condition.expression)
@@ -66,7 +66,7 @@ KINDS = [
 
 
 @pytest.mark.parametrize(("text", "most"), KINDS)
-def test_work_follows_the_change_and_not_the_subscriptions(text: str, most: int):
+def test_the_cost_of_a_change_depends_on_candidates_not_on_filters(text: str, most: int):
     index: FilterIndex[int] = FilterIndex()
     for number in range(1_000):
         condition = compiled(text.replace("{}", str(number)))
@@ -76,7 +76,7 @@ def test_work_follows_the_change_and_not_the_subscriptions(text: str, most: int)
     assert len(index.candidates((document,))) == most
 
 
-def test_a_change_asks_only_the_filters_that_it_may_concern(wire: Wire, monkeypatch: pytest.MonkeyPatch):
+def test_a_change_evaluates_only_candidate_filters(wire: Wire, monkeypatch: pytest.MonkeyPatch):
     asked: list[FilterStream] = []
     judge = FilterStream.delta_for
 

@@ -1,4 +1,4 @@
-"""Garbage of every kind from one connection: an answer each time, no crash, and the others go on."""
+"""Garbage of every kind from one connection: each message is answered, nothing crashes, others are served."""
 
 from __future__ import annotations
 
@@ -57,7 +57,7 @@ def encode(message: Any) -> str:
 @pytest.mark.timeout(
     900
 )  # cut off by a timeout on a crowded machine, Hypothesis would speak of flaky strategies
-def test_any_sequence_is_answered(script: list[bytes | str], authenticated: bool):
+def test_any_sequence_of_messages_is_answered(script: list[bytes | str], authenticated: bool):
     wire = Wire()
     bystander = wire.client()
     bystander.define("node Task { n: Int = 0 }")

@@ -1,4 +1,4 @@
-"""The HTTP API and server-sent events, asked with the standard library."""
+"""The HTTP API and server-sent events, requested with the standard library."""
 
 from __future__ import annotations
 
@@ -73,7 +73,7 @@ def test_health_readiness_and_metrics(server: Serving):
     assert b"vedette_pipeline" not in text, "there is none"
 
 
-def test_the_front_page_is_the_console_for_browsers_and_words_for_others(server: Serving):
+def test_the_front_page_is_the_console_for_browsers_and_an_index_for_others(server: Serving):
     status, words = get(server, "/")
     assert (status, b"/v1/databases/{database}/execute" in words) == (200, True)
     connection = HTTPConnection("127.0.0.1", server.http_port, timeout=60)
@@ -86,7 +86,7 @@ def test_the_front_page_is_the_console_for_browsers_and_words_for_others(server:
     connection.close()
 
 
-def test_what_the_console_connects_with(server: Serving, tmp_path: Path):
+def test_server_information_for_the_console(server: Serving, tmp_path: Path):
     found = json.loads(get(server, "/v1/server")[1])
     assert found == {"webSocketPort": server.port, "secure": False, "tokens": False, "databases": ["default"]}
     keys = {"keys": [{"kty": "oct", "k": "A" * 43}]}
@@ -96,7 +96,7 @@ def test_what_the_console_connects_with(server: Serving, tmp_path: Path):
         assert found == {"webSocketPort": guarded.port, "secure": False, "tokens": True}
 
 
-def test_metrics_of_the_pipeline_beside_it(server: Serving, tmp_path: Path):
+def test_metrics_include_the_pipeline_status(server: Serving, tmp_path: Path):
     partition = PartitionSummary(
         partition=1,
         source="shop",
@@ -139,13 +139,13 @@ def test_bad_bodies(server: Serving, body: bytes, kind: str):
     assert (status, answer["error"]["code"]) == (400, "invalid_payload")
 
 
-def test_other_origins_and_names_are_turned_away(server: Serving):
+def test_other_origins_and_host_names_are_refused(server: Serving):
     assert get(server, "/health", Origin="https://elsewhere.example")[0] == 403
     assert get(server, "/health", Host="rebound.example")[0] == 403
     assert get(server, "/health", Origin=f"http://127.0.0.1:{server.http_port}")[0] == 200
 
 
-def test_pages_that_may_ask_are_told_so_and_no_others(server: Serving):
+def test_only_allowed_origins_get_cors_headers(server: Serving):
     """A browser asks first, and lets a page read the answer only when it is told."""
     own, other = f"http://127.0.0.1:{server.http_port + 1}", "https://elsewhere.example"
     for method in ("GET", "OPTIONS"):
@@ -178,7 +178,7 @@ def test_events_and_resuming_with_last_event_id(server: Serving):
         again.close()
 
 
-def test_a_resume_that_fails_is_said_before_it_begins_anew(server: Serving):
+def test_a_failed_resume_is_reported_before_the_new_subscription(server: Serving):
     events = Events(
         server, "/realtime/sse?database=default&watch=WATCH%20t:%20Task%20RETURN%20t.n", Last_Event_ID="x"
     )
@@ -198,5 +198,5 @@ def test_a_resume_that_fails_is_said_before_it_begins_anew(server: Serving):
         ("/realtime/sse?database=default&watch=WATCH&params=x", 400),
     ],
 )
-def test_streams_that_cannot_be(server: Serving, path: str, status: int):
+def test_invalid_server_sent_event_requests_are_refused(server: Serving, path: str, status: int):
     assert get(server, path)[0] == status

@@ -1,4 +1,4 @@
-"""Key sets from an address: rotated, out of reach, huge, endless, sent elsewhere; and a stream whose token ends."""
+"""Key sets from a URL: rotated, unreachable, huge, endless, redirected; and server-sent events whose token expires."""
 
 from __future__ import annotations
 
@@ -83,7 +83,7 @@ def keys_of(provider: Provider, clock: ManualClock) -> JwkSet:
     return JwkSet(load_from(provider.url, SystemClock()), clock)
 
 
-def test_keys_are_read_from_an_address(provider: Provider):
+def test_keys_are_read_from_a_url(provider: Provider):
     keys = keys_of(provider, ManualClock())
     assert {name: found[0] for name in ("h", "r", "e") if (found := keys.find(name))} == {
         "h": "HS256",
@@ -109,7 +109,7 @@ def test_keys_are_read_from_an_address(provider: Provider):
         Provider.gives(b"", 302, Location="http://127.0.0.1.elsewhere.example/"),
     ],
 )
-def test_what_is_no_key_set_stops_the_start_and_says_why(provider: Provider, answer: Any):
+def test_an_invalid_key_set_stops_the_start_with_the_reason(provider: Provider, answer: Any):
     provider.answer = answer
     with pytest.raises(SettingsError, match="auth_keys"):
         keys_of(provider, ManualClock())
@@ -125,12 +125,12 @@ def test_what_is_no_key_set_stops_the_start_and_says_why(provider: Provider, ans
         "x://y",
     ],
 )
-def test_an_address_without_https_is_refused_unless_it_is_this_machine(url: str):
+def test_a_key_url_without_https_must_be_loopback(url: str):
     with pytest.raises(SettingsError, match="https"):
         load_from(url, SystemClock())
 
 
-def test_an_answer_that_never_ends_is_given_up(provider: Provider, monkeypatch: pytest.MonkeyPatch):
+def test_an_endless_key_set_response_is_aborted(provider: Provider, monkeypatch: pytest.MonkeyPatch):
     monkeypatch.setattr(jwk_set, "_TIMEOUT_SECONDS", 0.2)
 
     def drip(request: BaseHTTPRequestHandler) -> None:
@@ -146,7 +146,7 @@ def test_an_answer_that_never_ends_is_given_up(provider: Provider, monkeypatch: 
         keys_of(provider, ManualClock())
 
 
-def test_out_of_reach_the_known_keys_go_on(provider: Provider):
+def test_known_keys_stay_in_use_while_the_url_is_unreachable(provider: Provider):
     clock = ManualClock()
     keys = keys_of(provider, clock)
     provider.answer = Provider.gives(b"", 500)
@@ -160,7 +160,7 @@ def test_out_of_reach_the_known_keys_go_on(provider: Provider):
     assert keys.needs_refresh
 
 
-def test_a_new_key_is_known_soon_and_inventing_names_asks_seldom(provider: Provider):
+def test_a_new_key_is_read_soon_and_invented_key_ids_cause_few_requests(provider: Provider):
     clock = ManualClock()
     clock.advance(10**9)  # the tokens below are for now
     fresh = key_pairs()["EdDSA"]
@@ -196,7 +196,7 @@ def test_a_new_key_is_known_soon_and_inventing_names_asks_seldom(provider: Provi
     wire.close()
 
 
-def test_a_stream_of_server_sent_events_ends_with_its_token(tmp_path: Path):
+def test_server_sent_events_end_when_the_token_expires(tmp_path: Path):
     """Nothing that happens after it is told, and the client learns why."""
     keys = tmp_path / "keys.json"
     keys.write_bytes(SET)

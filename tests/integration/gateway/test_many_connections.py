@@ -1,4 +1,4 @@
-"""Two thousand connections, each with a watch of its own: everyone is told its events, once, and nobody another's."""
+"""Two thousand connections, each with its own watch: each gets its own events once, and no other."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ async def crowd(server: Serving) -> tuple[Counter[int], Counter[int]]:
     return meant, told
 
 
-def test_two_thousand_connections_with_watches_of_their_own():
+def test_each_of_two_thousand_connections_gets_its_own_events_once():
     with Serving() as server:
         meant, told = asyncio.run(crowd(server))
         assert told == meant

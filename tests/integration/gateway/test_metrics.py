@@ -1,4 +1,4 @@
-"""What gateways count, and that `/metrics` shows it: seeds/realtime-watching.md §5."""
+"""What gateways count, and that `/metrics` shows it (docs/reference/metrics.md)."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ def listening(wire: Wire, **asked: object) -> Client:
 
 
 @given(st.lists(st.tuples(st.floats(0, 100), st.integers(0, 1_000)), max_size=30))
-def test_every_delay_is_counted_in_its_part_once(given: list[tuple[float, int]]):
+def test_each_latency_is_counted_in_one_bucket(given: list[tuple[float, int]]):
     whole, halves = LatencyHistogram(), (LatencyHistogram(), LatencyHistogram())
     for number, (seconds, times) in enumerate(given):
         whole.add(seconds, times)
@@ -59,7 +59,7 @@ def test_every_delay_is_counted_in_its_part_once(given: list[tuple[float, int]])
     assert halves[0].seconds == pytest.approx(whole.seconds)
 
 
-def test_the_delay_is_from_the_commit_to_the_receivers(wire: Wire):
+def test_latency_is_measured_from_commit_to_receivers(wire: Wire):
     for _ in range(3):
         listening(wire)
     with wire.home.session() as session:
@@ -72,7 +72,7 @@ def test_the_delay_is_from_the_commit_to_the_receivers(wire: Wire):
     assert wire.routers[0].counters.delivered == 3
 
 
-def test_events_of_one_batch_are_each_counted_for_each_receiver(wire: Wire):
+def test_each_event_of_a_batch_is_counted_per_receiver(wire: Wire):
     """Told at once or one by one: the same numbers."""
     several = wire.client(version=1)
     for name in ("a", "b"):
@@ -90,7 +90,7 @@ def test_events_of_one_batch_are_each_counted_for_each_receiver(wire: Wire):
 # --- counters -----------------------------------------------------------------------------------------------------
 
 
-def test_what_went_otherwise_is_counted_by_its_reason(wire: Wire):
+def test_resyncs_closes_and_refusals_are_counted_by_reason(wire: Wire):
     tally = wire.routers[0].counters
     held = listening(wire, maxUnacked=1)
     writer = wire.client()
@@ -108,7 +108,7 @@ def test_what_went_otherwise_is_counted_by_its_reason(wire: Wire):
     assert tally.opened == 3
 
 
-def test_filters_that_were_asked_and_those_that_were_concerned(wire: Wire):
+def test_filter_candidates_and_matches_are_counted(wire: Wire):
     for kind in ("a", "b", "c"):
         listening(wire, collection="Task", filter=f'doc.kind == "{kind}"')
     listening(wire, collection="Task", filter="doc.n + 1 > 100")
@@ -149,7 +149,7 @@ async def through_a_worker(server: Serving, path: Path) -> str:
     return shown
 
 
-def test_workers_are_in_the_figures_of_their_engine(tmp_path: Path):
+def test_metrics_of_the_engine_include_its_workers(tmp_path: Path):
     with Serving(tmp_path / "data") as server:
         path = tmp_path / "e.sock"
         asyncio.run_coroutine_threadsafe(server.service.links.start(path), server.loop).result(60)
@@ -162,7 +162,7 @@ def test_workers_are_in_the_figures_of_their_engine(tmp_path: Path):
     assert sample(shown, 'vedette_lag_commits{database="default"}') == 0
 
 
-def test_rules_and_dashboard_ask_for_figures_that_there_are(tmp_path: Path):
+def test_alert_rules_and_dashboard_use_existing_metrics(tmp_path: Path):
     docs = DOCS / "operations"
     with Serving(tmp_path / "data") as server:
         shown = metrics_text(service_metrics(server.service)).decode()
@@ -177,7 +177,7 @@ def test_rules_and_dashboard_ask_for_figures_that_there_are(tmp_path: Path):
 # --- server-sent events that nobody reads -------------------------------------------------------------------------
 
 
-def test_a_reader_that_is_stuck_is_bounded_and_cut_off(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+def test_a_stalled_sse_reader_is_bounded_and_disconnected(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
     """It holds its mark and the socket's own buffers; the others go on; in the end it is closed."""
     monkeypatch.setattr(timely_module, "STALL_SECONDS", 0.3)
     size = 20_000

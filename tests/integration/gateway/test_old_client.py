@@ -1,4 +1,4 @@
-"""A client that was written for the envelope of spec/pipeline.md §2.5 and knows nothing else works unchanged."""
+"""A client that knows only version 0 of the protocol works unchanged."""
 
 from __future__ import annotations
 
@@ -75,7 +75,7 @@ def query(*filters: dict[str, Any], **more: Any) -> dict[str, Any]:
     return {**whole, "showDeleted": False, **more}
 
 
-def test_it_is_told_what_it_must_do_first(wire: Wire):
+def test_an_old_client_is_told_to_authenticate_first(wire: Wire):
     client = old(wire)
     client.say("subscribe", "s", {"query": query()})
     assert client.hear() == ("error", "s", Problem("auth required", "unauthorized"))
@@ -87,7 +87,7 @@ def test_it_is_told_what_it_must_do_first(wire: Wire):
     assert client.hear() == ("auth_ack", "a", None)
 
 
-def test_it_subscribes_is_told_and_leaves(wire: Wire):
+def test_an_old_client_subscribes_gets_events_and_unsubscribes(wire: Wire):
     client, writer = old(wire), wire.client()
     writer.execute('SPAWN t: Task { title = "there", n = 7 }')
     client.say("auth", "a", {"token": "any", "database": "default"})
@@ -127,7 +127,7 @@ def test_it_subscribes_is_told_and_leaves(wire: Wire):
     assert client.idle()
 
 
-def test_what_cannot_be_compiled_is_said_in_words_that_it_shows(wire: Wire):
+def test_an_old_client_gets_filter_errors_as_text(wire: Wire):
     client = old(wire)
     client.say("auth", "a", {"token": "", "database": "default"})
     client.hear()

@@ -34,7 +34,7 @@ def events(messages: list[dict[str, Any]], sub: str | None = None) -> list[dict[
 @pytest.mark.parametrize(
     "type", ["subscribe", "execute", "define", "resume", "ack", "manage", "unsubscribe", "nack"]
 )
-def test_before_auth_everything_else_is_refused(wire: Wire, type: str):
+def test_messages_before_auth_are_refused(wire: Wire, type: str):
     client = wire.client(database="")
     samples = {"statement": "MATCH t: T RETURN t", "ontology": "", "id": "x", "token": "", "subId": "s"}
     client.send(type, {**samples, "operation": "pause", "deliveryId": "d", "seq": 1}, id="1")
@@ -54,7 +54,7 @@ def test_auth_needs_a_database(wire: Wire):
     assert client.take()["type"] == "auth_ack"
 
 
-def test_auth_says_what_a_client_must_know(wire: Wire):
+def test_auth_ack_has_version_heartbeat_and_window(wire: Wire):
     client = wire.client(database="")
     client.send("auth", {"database": "d"}, id="1")
     answer = client.take()
@@ -63,7 +63,7 @@ def test_auth_says_what_a_client_must_know(wire: Wire):
     assert answer["payload"]["heartbeatMs"] == 30_000
 
 
-def test_messages_may_follow_auth_at_once(wire: Wire):
+def test_messages_may_follow_auth_without_waiting(wire: Wire):
     client = wire.client(database="")
     for message in (
         {"type": "auth", "id": "a", "payload": {"database": "d"}},
@@ -90,7 +90,7 @@ def test_execute_answers_with_rows_and_counts(client: Client):
     assert (result["columns"], result["rows"]) == (["t.title", "t.n"], [["one", 0]])
 
 
-def test_an_error_of_the_engine_keeps_its_code(client: Client):
+def test_an_engine_error_keeps_its_code(client: Client):
     answer = client.ask("execute", {"statement": "MATCH t: Nothing RETURN t"})
     assert answer["type"] == "error"
     assert (answer["payload"]["code"], answer["payload"]["retryable"]) == ("E2001", False)
@@ -106,7 +106,7 @@ def test_transactions_belong_to_their_connection(wire: Wire, client: Client):
     assert other.execute("MATCH t: Task RETURN t.title")["rows"] == []
 
 
-def test_unknown_types_are_answered_and_the_connection_goes_on(client: Client):
+def test_unknown_message_types_are_errors_and_the_connection_stays_open(client: Client):
     client.send("teleport", {}, id="1")
     answer = client.take()
     assert (answer["id"], answer["payload"]["code"]) == ("1", "unknown_type")
@@ -134,7 +134,7 @@ def test_a_watch_has_an_initial_event_and_a_chain(client: Client):
         assert event["lsn"] == event["payload"]["tick"]
 
 
-def test_equal_watches_are_one_upstream(wire: Wire, client: Client):
+def test_equal_watches_share_a_stream(wire: Wire, client: Client):
     clients = [wire.client() for _ in range(5)]
     for number, each in enumerate(clients):
         each.send("subscribe", {"watch": WATCH, "params": {"low": 1, "unused": number}}, id="s")
@@ -164,14 +164,14 @@ def test_equal_watches_are_one_upstream(wire: Wire, client: Client):
     ],
 )
 @pytest.mark.usefixtures("client")
-def test_what_is_shared_does_not_depend_on_saying_the_default(wire: Wire, options: str, streams: int):
+def test_explicit_default_options_share_the_stream(wire: Wire, options: str, streams: int):
     for each in (wire.client(), wire.client()):
         each.send("subscribe", {"watch": f"WATCH t: Task {options} RETURN t.n"}, id="s")
         assert each.take()["type"] == "subscribe_ack"
     assert wire.broker.subscriptions.stream_count == streams
 
 
-def test_a_late_subscriber_begins_with_the_present(wire: Wire, client: Client):
+def test_a_late_subscriber_starts_with_the_current_rows(wire: Wire, client: Client):
     early, late = wire.client(), wire.client()
     text = "WATCH t: Task RETURN t.status, COUNT(*) AS many"
     early.send("subscribe", {"watch": text}, id="s")
@@ -189,7 +189,7 @@ def test_a_late_subscriber_begins_with_the_present(wire: Wire, client: Client):
     assert mine["payload"]["match"] == {"t.status": "todo", "many": 2}
 
 
-def test_watches_with_names_of_their_session_are_not_shared(wire: Wire, client: Client):
+def test_watches_that_use_session_names_are_not_shared(wire: Wire, client: Client):
     client.execute('SPAWN x: Task { title = "mine", n = 1 }')
     other = wire.client()
     other.execute('SPAWN x: Task { title = "theirs", n = 2 }')
@@ -200,7 +200,7 @@ def test_watches_with_names_of_their_session_are_not_shared(wire: Wire, client: 
     assert (mine, theirs) == ([{"t.title": "mine"}], [{"t.title": "theirs"}])
 
 
-def test_grouped_names_only_for_those_who_know_them(wire: Wire, client: Client):
+def test_grouped_sub_ids_are_sent_to_clients_of_version_1_only(wire: Wire, client: Client):
     old, new = wire.client(), wire.client(version=1)
     for each in (old, new):
         for name in ("a", "b"):
@@ -212,7 +212,7 @@ def test_grouped_names_only_for_those_who_know_them(wire: Wire, client: Client):
     assert [(e["subId"], e["subIds"]) for e in grouped] == [("a", ["a", "b"])]
 
 
-def test_unsubscribed_is_quiet_and_unknown_is_fine(client: Client):
+def test_unsubscribing_ends_events_and_unknown_ids_are_accepted(client: Client):
     client.send("subscribe", {"watch": WATCH, "params": {"low": 0}}, id="s")
     client.all()
     assert client.ask("unsubscribe", {"id": "s"}) == {"id": "q", "type": "unsubscribe_ack"}
@@ -237,7 +237,7 @@ def test_unsubscribed_is_quiet_and_unknown_is_fine(client: Client):
         ({"watch": "x", "collection": "y"}, "invalid_payload"),
     ],
 )
-def test_a_subscription_that_cannot_be(client: Client, payload: Any, code: str):
+def test_invalid_subscriptions_are_refused(client: Client, payload: Any, code: str):
     client.send("subscribe", payload, id="s")
     answer = client.take()
     assert (answer["id"], answer["type"], answer["payload"]["code"]) == ("s", "error", code)
@@ -259,9 +259,7 @@ def test_a_subscription_that_cannot_be(client: Client, payload: Any, code: str):
         ({"query": {"collection": "Task", "filters": [FILTER], "showDeleted": False}}, None),
     ],
 )
-def test_keys_that_nobody_knows_are_ignored_and_named(
-    client: Client, payload: Any, ignored: list[str] | None
-):
+def test_unknown_keys_are_ignored_and_named(client: Client, payload: Any, ignored: list[str] | None):
     """Issue 5: extra keys are ignored. Whoever misspells one can see it."""
     client.send("subscribe", payload, id="s")
     ack = client.take()
@@ -270,12 +268,12 @@ def test_keys_that_nobody_knows_are_ignored_and_named(
     assert len(events(client.all(), "s")) == 1
 
 
-def test_not_more_ignored_keys_are_named_than_are_of_use(client: Client):
+def test_the_list_of_ignored_keys_is_bounded(client: Client):
     client.send("subscribe", {"query": {"collection": "Task", **{f"k{n}": 0 for n in range(5000)}}}, id="s")
     assert client.take()["payload"]["ignored"] == [f"query.k{n}" for n in range(16)]
 
 
-def test_keys_of_other_messages_that_nobody_knows_are_ignored(wire: Wire):
+def test_unknown_keys_of_other_messages_are_ignored(wire: Wire):
     client = wire.client(project="p", extra={"a": 1})
     client.define(ONTOLOGY)
     answer = client.ask("execute", {"statement": "MATCH t: Task RETURN t", "more": 1}, trace="abc")
@@ -283,7 +281,7 @@ def test_keys_of_other_messages_that_nobody_knows_are_ignored(wire: Wire):
     assert client.ask("unsubscribe", {"id": "s", "more": 1})["type"] == "unsubscribe_ack"
 
 
-def test_limits_of_subscriptions_are_said():
+def test_subscription_limits_are_reported():
     wire = Wire(limits=GatewayLimits(max_subscriptions_per_connection=2, max_subscriptions_per_tenant=3))
     one, two = wire.client(), wire.client()
     one.define(ONTOLOGY)
@@ -298,7 +296,7 @@ def test_limits_of_subscriptions_are_said():
 # --- filters ------------------------------------------------------------------------------------------------------
 
 
-def test_a_filter_tells_enter_update_leave_delete(client: Client):
+def test_a_filter_sends_enter_update_leave_and_delete(client: Client):
     filters = [{"field": "n", "op": ">", "value": 3}]
     client.send(
         "subscribe", {"query": {"collection": "Task", "filters": filters}, "includeData": True}, id="s"
@@ -346,7 +344,7 @@ def test_snapshots_are_pages_in_order(client: Client):
     assert client.all()[1]["payload"]["code"] == "snapshot_failed"
 
 
-def test_too_many_documents_need_pages_and_the_subscription_stands(client: Client):
+def test_too_many_documents_require_pages_and_the_subscription_stays(client: Client):
     client.execute("BEGIN")
     for n in range(1001):
         client.execute('SPAWN t: Task { title = "x", n = $n }', n=n)
@@ -367,7 +365,7 @@ def grow(client: Client, count: int) -> None:
         client.execute("SPAWN t: Task { title = $t, n = 1 }", t=str(n))
 
 
-def test_a_paused_subscription_has_everything_after(client: Client, wire: Wire):
+def test_a_resumed_pause_loses_no_event(client: Client, wire: Wire):
     writer = wire.client()
     client.send("subscribe", {"watch": WATCH, "params": {"low": 0}}, id="s")
     client.all()
@@ -380,7 +378,7 @@ def test_a_paused_subscription_has_everything_after(client: Client, wire: Wire):
     assert len(events(client.all())) == 1
 
 
-def test_a_clogged_client_is_brought_up_or_told(client: Client):
+def test_a_client_with_a_full_outbox_catches_up_or_must_resync(client: Client):
     wire = Wire(limits=GatewayLimits(window=ReplayLimits(events=4)))
     client, writer = wire.client(), wire.client()
     writer.define(ONTOLOGY)
@@ -403,7 +401,7 @@ def test_a_clogged_client_is_brought_up_or_told(client: Client):
     wire.close()
 
 
-def test_pace_by_acknowledging(client: Client, wire: Wire):
+def test_max_unacked_limits_the_events_in_flight(client: Client, wire: Wire):
     writer = wire.client()
     client.send("subscribe", {"watch": WATCH, "params": {"low": 0}, "maxUnacked": 2}, id="s")
     client.all()
@@ -417,7 +415,7 @@ def test_pace_by_acknowledging(client: Client, wire: Wire):
     assert [e["payload"]["position"] for e in seen] == [2, 3, 4, 5, 6]
 
 
-def test_acks_of_all_subscribers_trim_the_window(client: Client, wire: Wire):
+def test_events_acknowledged_by_all_subscribers_leave_the_window(client: Client, wire: Wire):
     one, two = wire.client(), wire.client()
     for each in (one, two):
         each.send("subscribe", {"watch": WATCH, "params": {"low": 0}}, id="s")
@@ -432,7 +430,7 @@ def test_acks_of_all_subscribers_trim_the_window(client: Client, wire: Wire):
     assert len(window) == 1
 
 
-def test_load_sheds_low_priority_first_and_says_so(client: Client, wire: Wire):
+def test_load_sheds_low_priority_first_and_reports_it(client: Client, wire: Wire):
     normal, low = wire.client(), wire.client()
     for each, priority in ((normal, "normal"), (low, "low")):
         each.send("subscribe", {"watch": WATCH, "params": {"low": 0}, "priority": priority}, id="s")
@@ -454,7 +452,7 @@ def test_load_sheds_low_priority_first_and_says_so(client: Client, wire: Wire):
     assert normal.all() == []
 
 
-def test_an_exclusive_watch_can_be_altered_and_a_shared_one_says_how(client: Client):
+def test_only_an_exclusive_watch_can_be_altered(client: Client):
     client.send("subscribe", {"watch": WATCH, "params": {"low": 0}}, id="shared")
     client.send("subscribe", {"watch": WATCH, "params": {"low": 0}, "exclusive": True}, id="own")
     client.all()
@@ -471,7 +469,7 @@ def test_an_exclusive_watch_can_be_altered_and_a_shared_one_says_how(client: Cli
     assert [e["subId"] for e in events(client.all())] == ["shared"]
 
 
-def test_a_watch_that_ends_says_why(client: Client, wire: Wire):
+def test_an_ended_watch_reports_the_reason(client: Client, wire: Wire):
     client.send("subscribe", {"watch": "WATCH t: Task RETURN 10 / t.n AS x", "exclusive": True}, id="s")
     client.all()
     wire.client().execute('SPAWN t: Task { title = "x" }')
@@ -484,7 +482,7 @@ def test_a_watch_that_ends_says_why(client: Client, wire: Wire):
     "options",
     ["[delivery: reliable]", "[mode: consume, delivery: reliable]", "ON MATCH DO SET t.status = 'x'"],
 )
-def test_whose_watch_is_taken_up_elsewhere_is_told(wire: Wire, client: Client, options: str):
+def test_the_previous_owner_of_an_attached_watch_is_notified(wire: Wire, client: Client, options: str):
     """One connection at a time has a watch that lasts; the other does not wait for what never comes."""
     client.send("subscribe", {"watch": f"WATCH t: Task {options} RETURN t.n".replace("'", '"')}, id="s")
     handle = client.all()[0]["payload"]["handle"]
@@ -515,7 +513,7 @@ def test_checksums_are_crc32c_of_the_canonical_payload(wire: Wire, client: Clien
     assert event["checksum"] == f"{google_crc32c.value(canonical.encode()):08x}"
 
 
-def test_whoever_acts_as_another_watches_as_that_one(wire: Wire):
+def test_begin_session_as_applies_to_watches(wire: Wire):
     """BEGIN SESSION AS: shared watches and filters too have the rights of who acts now, not of who connected."""
     admin = wire.client()
     admin.define(
@@ -537,7 +535,7 @@ def test_whoever_acts_as_another_watches_as_that_one(wire: Wire):
     assert sorted(told) == ["all", "all", "filtered", "hers"]
 
 
-def test_several_events_at_once_reach_everyone_in_order_whatever_holds_them(wire: Wire):
+def test_events_of_a_batch_arrive_in_order_whatever_holds_a_subscription(wire: Wire):
     """In one transaction: those who take all are told in one go; a paced, a paused and an old client see the same."""
     writer = wire.client()
     writer.define("node Many { n: Int = 0 }")

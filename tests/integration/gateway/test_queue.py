@@ -1,4 +1,4 @@
-"""Consuming over the wire: credit, ACK, NACK, EXTEND, members that go, and jobs as a loop."""
+"""Consume mode over the network: credit, ACK, NACK, EXTEND, consumers that leave, and consume loops."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ def deliveries(client: Client) -> list[tuple[int, str]]:
     return [(e["match"]["j.n"], e["delivery_id"]) for e in found if e["type"] == "consumed"]
 
 
-def test_credit_is_the_prefetch_and_an_ack_makes_room(wire: Wire, writer: Client):
+def test_prefetch_limits_deliveries_and_an_ack_frees_one(wire: Wire, writer: Client):
     client = consumer(wire, prefetch=2)
     spawn(writer, 1, 2, 3, 4)
     first = deliveries(client)
@@ -57,7 +57,7 @@ def test_credit_is_the_prefetch_and_an_ack_makes_room(wire: Wire, writer: Client
     assert writer.execute("MATCH j: Job RETURN j.n")["rows"] == [[2], [3], [4]]
 
 
-def test_what_is_given_back_comes_again_and_ends_as_a_dead_letter(wire: Wire, writer: Client):
+def test_a_nacked_delivery_is_retried_and_becomes_a_dead_letter(wire: Wire, writer: Client):
     client = consumer(wire, prefetch=1)
     spawn(writer, 1)
     for attempt in range(2):
@@ -70,7 +70,7 @@ def test_what_is_given_back_comes_again_and_ends_as_a_dead_letter(wire: Wire, wr
     assert writer.execute("MATCH d: _DeadLetter RETURN COUNT(*)")["rows"] == [[1]]
 
 
-def test_time_runs_out_and_extending_helps(wire: Wire, writer: Client):
+def test_leases_expire_unless_extended(wire: Wire, writer: Client):
     client = consumer(wire, prefetch=1)
     spawn(writer, 1)
     ((_, delivery),) = deliveries(client)
@@ -85,7 +85,7 @@ def test_time_runs_out_and_extending_helps(wire: Wire, writer: Client):
     assert any(m["type"] == "event" for m in messages), "it is handed out again"
 
 
-def test_one_that_leaves_in_good_order_and_one_that_is_lost(wire: Wire, writer: Client):
+def test_a_clean_close_counts_no_attempt_and_a_lost_connection_does(wire: Wire, writer: Client):
     spawn(writer, 1)
     leaving = consumer(wire)
     assert len(deliveries(leaving)) == 1
@@ -144,14 +144,14 @@ async def work_together(server: Serving) -> list[int]:
     return done
 
 
-def test_workers_share_the_work(server: Serving):
+def test_consumers_share_the_deliveries(server: Serving):
     done = asyncio.run(work_together(server))
     assert sorted(done) == list(range(20)), "each once"
     with server.home.session() as session:
         assert session.execute("MATCH j: Job RETURN COUNT(*)").rows == [(0,)]
 
 
-def test_a_loop_without_asyncio(server: Serving):
+def test_the_blocking_consume_loop(server: Serving):
     seen: list[tuple[int, int]] = []
     with connect_sync(server.url) as c:
         for job in c.consume("WATCH j: Job WHERE j.n < 2 [mode: consume, max_redeliveries: 3] RETURN j.n"):
@@ -168,7 +168,7 @@ def test_a_loop_without_asyncio(server: Serving):
     assert sorted(seen) == [(0, 1), (0, 2), (1, 1)]
 
 
-def test_a_job_that_was_too_slow_does_not_end_the_loop(server: Serving):
+def test_an_expired_lease_does_not_end_the_loop(server: Serving):
     """Its lease was over, and it was ended elsewhere: the next one comes."""
     seen: list[int] = []
     with connect_sync(server.url) as c:
@@ -181,7 +181,7 @@ def test_a_job_that_was_too_slow_does_not_end_the_loop(server: Serving):
     assert sorted(seen) == [0, 1]
 
 
-def test_a_ctrl_c_is_raised_and_counts_no_attempt(server: Serving):
+def test_keyboard_interrupt_is_raised_and_counts_no_attempt(server: Serving):
     text = "WATCH j: Job WHERE j.n = 0 [mode: consume] RETURN j.n"
 
     def interrupted() -> None:
@@ -202,7 +202,7 @@ def test_a_ctrl_c_is_raised_and_counts_no_attempt(server: Serving):
     assert asyncio.run(attempts()) == 1
 
 
-def test_an_error_in_an_async_block_goes_no_further(server: Serving):
+def test_an_exception_in_an_async_job_is_suppressed(server: Serving):
     async def work() -> list[int]:
         tries: list[int] = []
         async with connect(server.url) as c:
@@ -218,7 +218,7 @@ def test_an_error_in_an_async_block_goes_no_further(server: Serving):
     assert asyncio.run(work()) == [1, 2, 3]
 
 
-def test_a_statement_without_a_mode_is_work_and_the_loop_ends_when_nothing_comes(server: Serving):
+def test_consume_implies_the_mode_and_ends_after_the_timeout(server: Serving):
     text = "WATCH j: Job WHERE j.n < 3 RETURN j.n"
     with connect_sync(server.url) as c:
         done: list[int] = []
@@ -233,7 +233,7 @@ def test_a_statement_without_a_mode_is_work_and_the_loop_ends_when_nothing_comes
     assert sorted(done) == [0, 1, 2]
 
 
-def test_what_waits_its_turn_keeps_its_lease_and_what_is_withdrawn_is_left_out(
+def test_buffered_deliveries_keep_their_lease_and_withdrawn_ones_are_dropped(
     server: Serving, monkeypatch: pytest.MonkeyPatch
 ):
     renewed: list[str | None] = []
@@ -265,7 +265,7 @@ def test_what_waits_its_turn_keeps_its_lease_and_what_is_withdrawn_is_left_out(
     assert renewed.count(third) == 3
 
 
-def test_a_reliable_consumer_goes_on_after_its_loop(server: Serving):
+def test_a_reliable_consumer_outlives_its_loop(server: Serving):
     text = "jobs = WATCH j: Job WHERE j.n < 2 [mode: consume, delivery: reliable] RETURN j.n"
     with connect_sync(server.url) as c:
         for job in c.consume(text, prefetch=2):
@@ -279,9 +279,7 @@ def test_a_reliable_consumer_goes_on_after_its_loop(server: Serving):
         assert event.attributes["attempt"] == 1, "given back untried"
 
 
-def test_a_consumer_that_is_attached_again_with_no_credit_left_is_told_what_it_holds(
-    wire: Wire, writer: Client
-):
+def test_a_reattached_consumer_without_credit_gets_what_it_holds(wire: Wire, writer: Client):
     text = "held = WATCH j: Job [mode: consume, delivery: reliable, buffer: 1] RETURN j.n"
     spawn(writer, 1, 2)
     first = wire.client()
@@ -306,7 +304,7 @@ def test_withdrawals_keep_their_code(wire: Wire, writer: Client):
     assert (record["code"], record["fields"]["delivery_id"]) == ("WITHDRAWN", delivery)
 
 
-def test_prefetch_0_hands_out_what_is_asked_for(wire: Wire, writer: Client):
+def test_prefetch_0_delivers_only_on_pull(wire: Wire, writer: Client):
     client = consumer(wire, prefetch=0)
     spawn(writer, 1, 2, 3)
     assert deliveries(client) == []
@@ -320,7 +318,7 @@ def test_prefetch_0_hands_out_what_is_asked_for(wire: Wire, writer: Client):
     )
 
 
-def test_members_of_a_group_get_their_share_whatever_their_credit(wire: Wire, writer: Client):
+def test_consumers_get_a_fair_share_whatever_their_credit(wire: Wire, writer: Client):
     """Surface.md, Fairness: one poll hands a member its part; credit is no licence to poll again for the others'."""
     text = 'WATCH j: Job [mode: consume, group: "g"] RETURN j.n'
     members = [wire.client() for _ in range(2)]
@@ -338,7 +336,7 @@ def test_members_of_a_group_get_their_share_whatever_their_credit(wire: Wire, wr
     assert len(deliveries(members[0])) >= 1, "who is done gets more"
 
 
-def test_a_pull_of_work_is_bounded_in_bytes(wire: Wire, writer: Client, monkeypatch: pytest.MonkeyPatch):
+def test_a_pull_is_bounded_in_bytes(wire: Wire, writer: Client, monkeypatch: pytest.MonkeyPatch):
     monkeypatch.setattr("vedette.gateway.streams.watch_stream.MAX_UNCONFIRMED_BYTES", 4_000)
     writer.define("node Big { text: String }")
     client = wire.client()

@@ -1,4 +1,4 @@
-"""A server that stops in good order leaves its replay windows to the next: clients resume as if nothing had been."""
+"""Replay windows survive a graceful stop: clients resume at the next server."""
 
 from __future__ import annotations
 
@@ -67,7 +67,7 @@ def resumed(wire: Wire, token: str) -> tuple[Client, dict[str, Any]]:
 
 @pytest.mark.parametrize("kind", sorted(ASKED))
 @pytest.mark.parametrize("cut", range(4))
-def test_cut_anywhere_a_restart_loses_and_repeats_nothing(tmp_path: Path, kind: str, cut: int):
+def test_a_restart_at_any_position_loses_and_repeats_no_event(tmp_path: Path, kind: str, cut: int):
     clock = ManualClock()
     wire, client, token = begun(tmp_path, clock, ASKED[kind])
     write(wire, 1, 2, 3)
@@ -123,7 +123,7 @@ DOUBTS: dict[str, Callable[[Path, ManualClock], None]] = {
 
 
 @pytest.mark.parametrize("doubt", sorted(DOUBTS))
-def test_on_any_doubt_clients_begin_anew(tmp_path: Path, doubt: str):
+def test_clients_resync_if_the_saved_window_does_not_match(tmp_path: Path, doubt: str):
     clock = ManualClock()
     wire, client, _ = begun(tmp_path, clock, ASKED["watch"])
     write(wire, 1)
@@ -137,14 +137,14 @@ def test_on_any_doubt_clients_begin_anew(tmp_path: Path, doubt: str):
     wire.close()
 
 
-def test_who_said_goodbye_leaves_nothing(tmp_path: Path):
+def test_a_clean_disconnect_saves_no_stream(tmp_path: Path):
     wire, client, _ = begun(tmp_path, ManualClock(), ASKED["watch"])
     client.leave()
     wire.close()
     assert not (tmp_path / FILE).exists()
 
 
-def test_a_stream_that_nobody_comes_back_for_ends_in_time(tmp_path: Path):
+def test_a_restored_stream_without_clients_is_closed_at_its_deadline(tmp_path: Path):
     clock = ManualClock()
     wire, _, _ = begun(tmp_path, clock, ASKED["watch"])
     wire.close()
@@ -155,7 +155,7 @@ def test_a_stream_that_nobody_comes_back_for_ends_in_time(tmp_path: Path):
     wire.close()
 
 
-def test_a_client_goes_on_over_a_restart_of_the_server(tmp_path: Path):
+def test_a_client_resumes_after_a_restart_of_the_server(tmp_path: Path):
     """Real sockets: told to go, it comes back to the next server, and its watch has no hole and no beginning anew."""
 
     async def scenario() -> list[tuple[str, Any]]:

@@ -1,4 +1,4 @@
-"""Resume, all or nothing: each criterion of spec/pipeline.md §2.6, and the stream cut at every place."""
+"""Resume: exact, or refused with a reason; the connection is cut at every position."""
 
 from __future__ import annotations
 
@@ -59,7 +59,7 @@ def body(event: dict[str, Any]) -> tuple[Any, ...]:
 
 
 @pytest.mark.parametrize("asked", [WATCH, FILTER], ids=["watch", "filter"])
-def test_what_was_missed_comes_before_what_is_new(asked: dict[str, Any]):
+def test_missed_events_arrive_before_new_ones(asked: dict[str, Any]):
     wire, writer = make()
     client, token = start(wire, asked)
     uncut, _ = start(wire, asked)
@@ -78,7 +78,7 @@ def test_what_was_missed_comes_before_what_is_new(asked: dict[str, Any]):
     st.sampled_from([WATCH, FILTER]),
 )
 @settings(max_examples=40, deadline=None)
-def test_cut_at_every_place(moves: list[str], data: st.DataObject, asked: dict[str, Any]):
+def test_a_resume_at_any_position_is_exact(moves: list[str], data: st.DataObject, asked: dict[str, Any]):
     """Received before the cut + resumed = uncut, whatever was cut off when; on either gateway."""
     wire, writer = make()
     wire.gateway()
@@ -108,7 +108,7 @@ def test_cut_at_every_place(moves: list[str], data: st.DataObject, asked: dict[s
 
 @given(st.integers(0, 30), st.integers(0, 30), st.integers(1, 8))
 @settings(max_examples=40, deadline=None)
-def test_a_small_window_refuses_or_is_exact(before: int, after: int, most: int):
+def test_a_resume_with_a_small_window_is_exact_or_refused(before: int, after: int, most: int):
     wire, writer = make(window=ReplayLimits(events=most))
     client, token = start(wire)
     write(writer, *range(1, before + 1))
@@ -128,7 +128,7 @@ def test_a_small_window_refuses_or_is_exact(before: int, after: int, most: int):
 
 
 @pytest.mark.parametrize("asked", [WATCH, FILTER], ids=["watch", "filter"])
-def test_another_stream_of_the_same_question_is_not_the_one_that_was_left(asked: dict[str, Any]):
+def test_a_reopened_stream_cannot_be_resumed_with_an_old_token(asked: dict[str, Any]):
     """Nobody numbered what happened while nobody watched: the place alone does not show that something did."""
     wire, writer = make()
     client, token = start(wire, asked)
@@ -141,7 +141,7 @@ def test_another_stream_of_the_same_question_is_not_the_one_that_was_left(asked:
     wire.close()
 
 
-def test_outcomes_are_kept_not_documents_matched_again():
+def test_replayed_events_are_the_original_ones():
     """Enter, update, leave and delete of what is gone by now are replayed as they were."""
     wire, writer = make()
     client, token = start(wire, FILTER)
@@ -160,7 +160,7 @@ def test_outcomes_are_kept_not_documents_matched_again():
     wire.close()
 
 
-def test_changes_of_one_document_have_identities_of_their_own():
+def test_changes_of_one_document_have_distinct_seqs():
     wire, writer = make()
     client, _ = start(wire, FILTER)
     write(writer, 1)
@@ -172,7 +172,7 @@ def test_changes_of_one_document_have_identities_of_their_own():
     wire.close()
 
 
-def test_repeats_are_allowed_and_known_by_their_seq():
+def test_duplicates_are_recognized_by_their_seq():
     wire, writer = make()
     client, token = start(wire)
     write(writer, 1, 2, 3)
@@ -184,7 +184,7 @@ def test_repeats_are_allowed_and_known_by_their_seq():
     wire.close()
 
 
-def test_a_client_that_says_it_has_less_gets_more():
+def test_a_lower_last_seq_replays_more():
     wire, writer = make()
     client, _ = start(wire)
     write(writer, 1, 2, 3)
@@ -208,7 +208,7 @@ def test_a_client_that_says_it_has_less_gets_more():
     ],
     ids=["time", "count", "bytes"],
 )
-def test_each_bound_ends_what_can_be_resumed(bounds: ReplayLimits, wait: float):
+def test_each_window_bound_limits_resumes(bounds: ReplayLimits, wait: float):
     wire, writer = make(window=bounds)
     stays, _ = start(wire)  # so that the stream itself lives on
     client, token = start(wire)
@@ -223,7 +223,7 @@ def test_each_bound_ends_what_can_be_resumed(bounds: ReplayLimits, wait: float):
     wire.close()
 
 
-def test_a_stream_nobody_came_back_to_ends():
+def test_an_idle_stream_is_closed_at_its_deadline():
     wire, _writer = make(window=ReplayLimits(seconds=10))
     client, token = start(wire)
     client.cut()
@@ -259,7 +259,9 @@ def other_query(token: ResumeToken) -> ResumeToken:
     ("change", "reason"),
     [(other_epoch, "generation"), (ahead, "gap"), (other_partition, "snapshot"), (other_query, "window")],
 )
-def test_any_doubt_is_said(change: Callable[[ResumeToken], ResumeToken], reason: str):
+def test_a_token_that_does_not_match_is_refused_with_the_reason(
+    change: Callable[[ResumeToken], ResumeToken], reason: str
+):
     wire, writer = make()
     client, token = start(wire)
     client.cut()
@@ -273,7 +275,7 @@ def test_any_doubt_is_said(change: Callable[[ResumeToken], ResumeToken], reason:
     wire.close()
 
 
-def test_a_forged_token_and_a_count_ahead_are_doubts():
+def test_forged_tokens_and_positions_ahead_are_refused():
     wire, _writer = make()
     client, token = start(wire)
     client.cut()
@@ -284,7 +286,7 @@ def test_a_forged_token_and_a_count_ahead_are_doubts():
     wire.close()
 
 
-def test_a_token_from_before_the_snapshot_is_nothing_to_go_on_from():
+def test_a_token_from_before_the_snapshot_is_refused():
     wire, _ = make()
     client = wire.client()
     client.send("subscribe", WATCH, id="s")
@@ -323,7 +325,7 @@ def test_subscribing_first_and_then_resuming_works():
     wire.close()
 
 
-def test_of_another_database_there_is_no_such_token():
+def test_a_token_of_another_database_is_refused():
     wire, writer = make()
     client, token = start(wire)
     client.cut()
@@ -345,7 +347,7 @@ class ByName:
         return Grant(tenant=database, actor=None if admin else token, is_system=admin)
 
 
-def test_who_is_gone_does_nothing_more_on_a_connection_that_is_open():
+def test_a_deleted_actor_cannot_use_its_open_connection():
     wire = Wire(authenticator=ByName())
     admin = wire.client(token="admin")
     admin.define("node Person { name: String } node Task { n: Int = 0 }")
@@ -365,7 +367,7 @@ def test_who_is_gone_does_nothing_more_on_a_connection_that_is_open():
     wire.close()
 
 
-def test_resuming_asks_for_the_right_again():
+def test_a_resume_checks_the_rights_again():
     """Another actor with the token, and the same actor who may no longer: neither is let in."""
     wire = Wire(authenticator=ByName())
     admin = wire.client(token="admin")
@@ -403,7 +405,7 @@ def resume_as(wire: Wire, resume_token: str, actor: str) -> tuple[Client, dict[s
 # --- restarts -------------------------------------------------------------------------------------------------------
 
 
-def test_a_crash_keeps_epoch_and_seq_and_admits_that_the_window_is_lost(tmp_path: Path):
+def test_after_a_crash_tokens_are_valid_and_the_window_is_lost(tmp_path: Path):
     first = Wire(str(tmp_path))
     writer = first.client()
     writer.define(ONTOLOGY)
@@ -420,7 +422,7 @@ def test_a_crash_keeps_epoch_and_seq_and_admits_that_the_window_is_lost(tmp_path
     second.close()
 
 
-def test_a_lost_gateway_is_no_loss():
+def test_clients_of_a_lost_gateway_resume_without_loss():
     """Its streams wait at the engine, and any other gateway replays them."""
     wire, writer = make()
     wire.gateway()
@@ -463,7 +465,7 @@ def badged() -> Iterator[Wire]:
 CLEARED = "'clerk' in request.auth.roles && doc.n > 0"
 
 
-def test_a_token_with_other_claims_binds_filters_anew(badged: Wire):
+def test_a_token_with_other_claims_requires_a_resync_of_bound_filters(badged: Wire):
     """spec/pipeline.md §3, ruling 16. What does not ask about the token goes on."""
     client = badged.client(token="clerk")
     client.send("subscribe", {"collection": "Task", "filter": CLEARED}, id="cleared")

@@ -1,4 +1,4 @@
-"""The shell on real sockets, with clients that nobody here wrote: websockets, websocat, raw bytes."""
+"""The server on real sockets, with clients of others: websockets, websocat, raw bytes."""
 
 from __future__ import annotations
 
@@ -68,7 +68,7 @@ def server(tmp_path: Path) -> Iterator[Serving]:
         yield server
 
 
-def test_two_clients_and_one_event(server: Serving):
+def test_two_clients_get_one_event(server: Serving):
     with join(server) as writer, join(server) as reader:
         assert ask(writer, "define", {"ontology": ONTOLOGY})["type"] == "define_ack"
         say(reader, "subscribe", {"watch": "WATCH t: Task RETURN t.n"}, "s")
@@ -93,7 +93,7 @@ def test_fragments_and_large_messages(server: Serving):
         assert len(rows[0][0]) == 300_000
 
 
-def test_frames_in_any_pieces(server: Serving):
+def test_frames_may_arrive_in_any_pieces(server: Serving):
     """Every byte on its own: what is let go between messages is never part of one."""
     with join(server) as client:
         for pieces in (1, 2, 3, 5):
@@ -111,7 +111,7 @@ def test_frames_in_any_pieces(server: Serving):
             assert hear(client)["id"] == f"p{pieces}"
 
 
-def test_before_auth_frames_are_small(server: Serving):
+def test_frames_before_auth_have_a_lower_limit(server: Serving):
     with connect(f"{server.url}/realtime/ws") as client:
         client.send("x" * 100_000)
         with pytest.raises(ConnectionClosed) as closed:
@@ -120,7 +120,7 @@ def test_before_auth_frames_are_small(server: Serving):
     assert closed.value.rcvd.code == 1009
 
 
-def test_binary_frames_are_answered(server: Serving):
+def test_binary_frames_are_errors(server: Serving):
     with join(server) as client:
         client.send(b"\x00\x01")
         assert hear(client)["payload"]["code"] == "invalid_frame"
@@ -136,7 +136,7 @@ def test_binary_frames_are_answered(server: Serving):
         ("/realtime/ws", {"Origin": "https://elsewhere.example"}, 403),
     ],
 )
-def test_upgrades_that_are_refused(server: Serving, path: str, headers: dict[str, str], status: int):
+def test_invalid_upgrades_are_refused(server: Serving, path: str, headers: dict[str, str], status: int):
     with pytest.raises(InvalidStatus) as refused, connect(f"{server.url}{path}", additional_headers=headers):
         pass
     assert refused.value.response.status_code == status
@@ -159,7 +159,7 @@ def test_origins(origin: str | None, host: str, allowed: tuple[str, ...], guarde
     assert origin_allowed(origin, host, allowed, requires_auth=guarded) is fine
 
 
-def test_without_authentication_only_this_machine():
+def test_without_authentication_only_loopback_is_served():
     require_auth_or_loopback("127.0.0.1", requires_auth=False)
     require_auth_or_loopback("::1", requires_auth=False)
     require_auth_or_loopback("0.0.0.0", requires_auth=True)
@@ -167,7 +167,7 @@ def test_without_authentication_only_this_machine():
         require_auth_or_loopback("0.0.0.0", requires_auth=False)
 
 
-def test_garbage_on_the_socket_harms_nobody_else(server: Serving):
+def test_garbage_on_one_socket_does_not_affect_others(server: Serving):
     with join(server) as bystander:
         for garbage in (
             b"",
@@ -183,7 +183,7 @@ def test_garbage_on_the_socket_harms_nobody_else(server: Serving):
         assert ask(bystander, "execute", {"statement": "BEGIN"})["type"] == "result"
 
 
-def test_one_stuck_client_costs_the_others_nothing(tmp_path: Path):
+def test_a_stalled_client_does_not_affect_others(tmp_path: Path):
     limits = GatewayLimits(outbox_high_bytes=65_536, outbox_low_bytes=16_384)
     with ExitStack() as stack:
         server = stack.enter_context(Serving(tmp_path / "data", limits=limits))
@@ -203,7 +203,7 @@ def test_one_stuck_client_costs_the_others_nothing(tmp_path: Path):
         assert got == list(range(400)), "brought up from the window, in order"
 
 
-def test_a_client_that_never_takes_anything_is_cut_off(tmp_path: Path):
+def test_a_stalled_client_is_disconnected(tmp_path: Path):
     limits = GatewayLimits(outbox_high_bytes=4096, outbox_low_bytes=1024, stalled_seconds=0.2)
     with ExitStack() as stack:
         server = stack.enter_context(Serving(tmp_path / "data", limits=limits))
@@ -220,7 +220,7 @@ def test_a_client_that_never_takes_anything_is_cut_off(tmp_path: Path):
         assert connections == 1
 
 
-def test_silence_where_auth_is_due_is_closed(tmp_path: Path):
+def test_a_connection_without_auth_is_closed(tmp_path: Path):
     clock, limits = JumpingClock(), GatewayLimits(auth_seconds=600.0)
     with (
         Serving(tmp_path / "data", limits=limits, clock=clock) as server,
@@ -233,7 +233,7 @@ def test_silence_where_auth_is_due_is_closed(tmp_path: Path):
     assert closed.value.rcvd.code == 4100
 
 
-def test_too_many_connections_are_turned_away(tmp_path: Path):
+def test_connections_above_the_limit_are_refused(tmp_path: Path):
     limits = GatewayLimits(max_connections=2, max_connections_per_tenant=1)
     with (
         Serving(tmp_path / "data", limits=limits) as server,
@@ -247,7 +247,7 @@ def test_too_many_connections_are_turned_away(tmp_path: Path):
     assert refused.value.response.status_code == 503
 
 
-def test_draining_says_come_back(tmp_path: Path):
+def test_draining_asks_clients_to_reconnect(tmp_path: Path):
     with Serving(tmp_path / "data") as server, join(server) as client:
         server.stop()
         with pytest.raises(ConnectionClosed) as closed:
@@ -256,7 +256,7 @@ def test_draining_says_come_back(tmp_path: Path):
     assert closed.value.rcvd.code == 4000
 
 
-def test_heartbeats_come(tmp_path: Path):
+def test_heartbeats_are_sent(tmp_path: Path):
     with (
         Serving(tmp_path / "data", limits=GatewayLimits(heartbeat_seconds=0.2)) as server,
         join(server) as client,
@@ -264,7 +264,7 @@ def test_heartbeats_come(tmp_path: Path):
         assert json.loads(client.recv(timeout=60))["type"] == "heartbeat"
 
 
-def test_websocat_can_talk_to_it(server: Serving):
+def test_websocat_can_connect(server: Serving):
     lines = [
         {"type": "auth", "id": "1", "payload": {"token": "", "database": "default"}},
         {"type": "define", "id": "2", "payload": {"ontology": ONTOLOGY}},
@@ -303,7 +303,7 @@ def guarded(tmp_path: Path, clock: JumpingClock) -> Iterator[Serving]:
 
 
 @pytest.mark.parametrize("algorithm", sorted(KEYS))
-def test_tokens_of_each_algorithm_are_known(guarded: Serving, algorithm: str):
+def test_tokens_of_each_algorithm_are_verified(guarded: Serving, algorithm: str):
     with join(guarded, "shop", token(algorithm)) as client:
         assert ask(client, "execute", {"statement": "SPAWN t: Task { n = 1 }"})["type"] == "result"
 
@@ -340,14 +340,14 @@ def public_key_as_secret() -> str:
         "x" * 20_000,
     ],
 )
-def test_bad_tokens_are_all_refused_alike(guarded: Serving, bad: str):
+def test_invalid_tokens_are_refused_with_the_same_text(guarded: Serving, bad: str):
     with connect(f"{guarded.url}/realtime/ws") as client:
         answer = ask(client, "auth", {"token": bad, "database": "shop"})
         assert answer["payload"] == {"code": "unauthorized", "message": "invalid token"}
         assert ask(client, "execute", {"statement": "BEGIN"})["payload"]["code"] == "unauthorized"
 
 
-def test_the_subject_is_the_actor_and_must_be_there(guarded: Serving):
+def test_the_subject_of_a_token_must_be_an_existing_actor(guarded: Serving):
     with join(guarded, "shop", token()) as admin:
         text = "policy people: ON MATCH(p: Person) ALLOW IF true"
         assert ask(admin, "define", {"ontology": text})["type"] == "define_ack"
@@ -365,9 +365,7 @@ def test_the_subject_is_the_actor_and_must_be_there(guarded: Serving):
     assert closed.value.rcvd.code == 4102
 
 
-def test_a_token_that_ends_ends_its_connection_and_a_fresh_one_keeps_it(
-    guarded: Serving, clock: JumpingClock
-):
+def test_an_expired_token_closes_the_connection_unless_refreshed(guarded: Serving, clock: JumpingClock):
     short = token(seconds=600)
     with join(guarded, "shop", short) as expiring, join(guarded, "shop", short) as kept:
         say(expiring, "subscribe", {"watch": "WATCH t: Task RETURN t.n"}, "s")
@@ -411,7 +409,7 @@ def certified(tmp_path: Path) -> dict[str, Any]:
     return {"tls_certificate": str(tmp_path / "cert.pem"), "tls_key": str(tmp_path / "key.pem")}
 
 
-def test_sockets_that_never_shake_hands_are_bounded(tmp_path: Path):
+def test_sockets_without_a_tls_handshake_are_bounded(tmp_path: Path):
     """They have descriptors, and no protocol knows them yet."""
     limits = GatewayLimits(max_connections=1, auth_seconds=120.0)
     server = Serving(tmp_path / "data", limits=limits, **certified(tmp_path))
@@ -434,7 +432,7 @@ def test_sockets_that_never_shake_hands_are_bounded(tmp_path: Path):
                     pass
 
 
-def test_tls_by_option(tmp_path: Path):
+def test_tls_is_optional(tmp_path: Path):
     settings = certified(tmp_path)
     context = ssl.create_default_context(cafile=str(tmp_path / "cert.pem"))
     with Serving(tmp_path / "data", **settings) as server:

@@ -78,5 +78,5 @@ def test_shared(story: Story, tmp_path: Path):
     told(story, tmp_path, "shared")
 
 
-def test_late_readers_are_stories():
+def test_the_late_reader_list_names_existing_stories():
     assert {story.title for story in STORIES} >= LATE_READERS

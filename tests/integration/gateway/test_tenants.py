@@ -1,4 +1,4 @@
-"""Two tenants with the same names, the same ids, the same subscriptions: nothing crosses."""
+"""Two tenants with the same names, ids and subscriptions: no data crosses."""
 
 from __future__ import annotations
 
@@ -87,7 +87,7 @@ class Party:
 
 @given(moves)
 @settings(max_examples=60, deadline=None)
-def test_nothing_crosses(script: list[tuple[str, tuple[str, str, Any]]]):
+def test_tenants_are_isolated(script: list[tuple[str, tuple[str, str, Any]]]):
     wire = Wire()
     parties = {tenant: Party(wire, tenant) for tenant in TENANTS}
     for tenant, (kind, sub, what) in script:

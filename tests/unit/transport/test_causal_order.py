@@ -1,4 +1,4 @@
-"""Causal order over partitions that go at their own pace: nothing too early, nothing lost, all in order."""
+"""Causal order across partitions of different pace: no change too early, none lost, all in order."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ def test_an_effect_waits_for_its_cause_in_a_slower_partition():
     assert hold.release_up_to(2) == ["cause", "effect"]
 
 
-def test_what_is_not_passed_yet_stays():
+def test_changes_after_the_completed_offset_stay_buffered():
     hold: CausalBuffer[str] = CausalBuffer()
     hold.add(5, "five")
     assert hold.release_up_to(4) == []
@@ -32,7 +32,7 @@ def test_what_is_not_passed_yet_stays():
     assert hold.release_up_to(9) == []
 
 
-def test_a_hole_in_the_order_is_said():
+def test_a_full_buffer_is_reported():
     hold: CausalBuffer[int] = CausalBuffer(max_changes=2)
     assert [hold.add(offset, offset) for offset in (1, 2, 3)] == [True, True, False]
     assert len(hold) == 0
@@ -43,7 +43,7 @@ BATCHES = st.lists(st.lists(st.integers(1, 4), max_size=6), max_size=6)
 
 
 @given(BATCHES, st.integers(1, 3), st.randoms(use_true_random=False), st.booleans())
-def test_in_the_order_of_the_journal_whatever_the_pace(batches, shares, rng, retried):
+def test_changes_are_released_in_journal_order_whatever_the_pace(batches, shares, rng, retried):
     """Partitions of different shares arrive interleaved at will; a batch may come twice, from its beginning."""
     desk, hold, offset = ChangeReceiver(), CausalBuffer[int](), 0
     handed: list[int] = []

@@ -1,4 +1,4 @@
-"""Frames are cut so that a gateway takes them, whatever makes them large; nothing is lost between them."""
+"""Deliveries are split so that a gateway accepts each frame, and no change is lost between them."""
 
 from __future__ import annotations
 
@@ -62,7 +62,7 @@ def small_portions(monkeypatch: pytest.MonkeyPatch) -> None:
     ],
     ids=["one list", "three lists", "images", "key"],
 )
-def test_changes_are_cut_by_all_that_makes_them_large(more: dict[str, Any]):
+def test_deliveries_are_split_by_the_size_of_their_changes(more: dict[str, Any]):
     changes = [change(seq, **more) for seq in range(1, 101)]
     frames, largest = sent(lambda link: link.send_changes(changes))
     assert [each for frame in frames for each in frame.changes] == changes
@@ -70,20 +70,20 @@ def test_changes_are_cut_by_all_that_makes_them_large(more: dict[str, Any]):
     assert len(frames) < 20, "and no more often than needed"
 
 
-def test_window_ends_are_cut_by_their_payload():
+def test_deliveries_are_split_by_the_size_of_window_results():
     told = [WindowResult(subscription=n, position=1, payload=b"x" * 1000) for n in range(1, 101)]
     frames, largest = sent(lambda link: link.send_window_events(told))
     assert [each for frame in frames for each in frame.windows] == told
     assert largest < 2 * MOST
 
 
-def test_what_is_too_heavy_for_a_portion_goes_alone():
+def test_a_change_above_the_limit_is_sent_alone():
     changes = [change(1), change(2, update=[2**40] * MOST), change(3), change(4)]
     frames, _ = sent(lambda link: link.send_changes(changes))
     assert [[each.seq for each in frame.changes] for frame in frames] == [[1], [2], [3, 4]]
 
 
-def test_many_small_ones_are_cut_by_their_count(monkeypatch: pytest.MonkeyPatch):
+def test_deliveries_are_split_by_their_number_of_changes(monkeypatch: pytest.MonkeyPatch):
     monkeypatch.setattr(ingest_link, "MAX_FRAME_CHANGES", 3)
     frames, _ = sent(lambda link: link.send_changes([change(seq) for seq in range(1, 8)]))
     assert [len(frame.changes) for frame in frames] == [3, 3, 1]

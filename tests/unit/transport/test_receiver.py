@@ -1,4 +1,4 @@
-"""Whatever comes again, a subscriber is told each change once and in order."""
+"""The receiver outputs each change once and in order, whatever is repeated."""
 
 from __future__ import annotations
 
@@ -57,7 +57,7 @@ def batches(sizes: list[int], joins: int, boundary: int) -> list[list[list[Deliv
         st.lists(st.tuples(st.integers(0, 12), st.integers(0, 12), st.booleans()), max_size=3), max_size=5
     ),
 )
-def test_batches_that_come_again(
+def test_repeated_batches_are_deduplicated(
     sizes: list[int], joins: int, boundary: int, failures: list[list[tuple[int, int, bool]]]
 ):
     """A failure: each share got so far, and perhaps the first was complete."""
@@ -110,7 +110,7 @@ def test_a_new_epoch_is_a_resync_once():
     assert [type(output) for output in unseen] == [PartitionReset, MatchedChange]
 
 
-def test_an_unfiltered_change_is_handed_on_once():
+def test_an_unfiltered_change_is_output_once():
     desk = ChangeReceiver()
     frame = Deliver(number=1, changes=[change(1, 1, 1, [], unfiltered=True)])
     assert [type(output) for output in desk.receive(frame)] == [UnfilteredChange]

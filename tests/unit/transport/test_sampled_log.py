@@ -1,4 +1,4 @@
-"""One log line for each subject and moment, with how many it stands for."""
+"""One log record per subject and period, with the number of suppressed ones."""
 
 from __future__ import annotations
 

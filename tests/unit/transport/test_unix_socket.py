@@ -1,4 +1,4 @@
-"""Where the sockets of a data directory are, and whose."""
+"""Paths and owners of the Unix sockets of a data directory."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ def test_a_path_that_is_too_long_is_replaced_by_a_private_one(far: Path):
     assert stat.S_IMODE(path.parent.stat().st_mode) == 0o700
 
 
-def test_a_folder_that_somebody_laid_out_is_not_used(far: Path, monkeypatch: pytest.MonkeyPatch):
+def test_a_socket_directory_of_another_user_is_refused(far: Path, monkeypatch: pytest.MonkeyPatch):
     """Whoever has the folder could put a socket of his own there, and be told the directory's secret."""
     folder = socket_path(far, "local.sock").parent
     monkeypatch.setattr(os, "geteuid", lambda: os.getuid() + 1)

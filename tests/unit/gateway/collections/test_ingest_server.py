@@ -1,4 +1,4 @@
-"""Who may deliver, and when a delivery is accepted."""
+"""The ingest server: authentication, and when a delivery is accepted."""
 
 from __future__ import annotations
 
@@ -83,7 +83,7 @@ DELIVER = encode_frame(Deliver(number=1, changes=[]))
 COMPLETE = Complete(offset=1, share=0, shares=1, index_version=1)
 
 
-def test_a_delivery_is_accepted_when_it_is_taken_and_not_before(tmp_path: Path):
+def test_a_delivery_is_accepted_after_it_was_processed(tmp_path: Path):
     async def body(queue: EngineQueue, path: Path) -> None:
         reader, writer = await asyncio.open_unix_connection(str(path))
         writer.write(HELLO + DELIVER + encode_frame(COMPLETE))
@@ -101,7 +101,7 @@ def test_a_delivery_is_accepted_when_it_is_taken_and_not_before(tmp_path: Path):
     with_server(tmp_path, body)
 
 
-def test_deliveries_that_wait_go_with_their_link_and_those_of_others_stay(tmp_path: Path):
+def test_unprocessed_deliveries_are_dropped_with_their_connection(tmp_path: Path):
     async def body(queue: EngineQueue, path: Path) -> None:
         _, lost = await asyncio.open_unix_connection(str(path))
         lost.write(HELLO + DELIVER + encode_frame(Deliver(number=2)) + encode_frame(COMPLETE))
@@ -139,7 +139,7 @@ def test_deliveries_that_wait_go_with_their_link_and_those_of_others_stay(tmp_pa
         HELLO + encode_frame(Welcome(gateway="me")),
     ],
 )
-def test_who_does_not_know_how_to_speak_is_refused(tmp_path: Path, data: bytes):
+def test_invalid_frames_and_secrets_are_refused(tmp_path: Path, data: bytes):
     async def body(queue: EngineQueue, path: Path) -> None:
         heard = await talk(path, data)
         assert isinstance(heard[-1], Refused)

@@ -1,4 +1,4 @@
-"""A snapshot is what a stream was told by its place, however far the journal has gone on."""
+"""A snapshot equals what a stream has published up to its position, however far the journal has advanced."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ def at_least_five(collection: str, key: str, document: Any) -> bool:
 
 @settings(max_examples=25)
 @given(writes=WRITES, data=st.data())
-def test_what_was_told_and_nothing_else(writes: list[tuple[str, int | None]], data: st.DataObject):
+def test_a_snapshot_equals_what_was_published(writes: list[tuple[str, int | None]], data: st.DataObject):
     with TemporaryDirectory() as folder:
         journal = journal_with(Path(folder), writes)
         rows = list(journal.read(0, journal.last_offset()))
@@ -65,9 +65,7 @@ def test_what_was_told_and_nothing_else(writes: list[tuple[str, int | None]], da
         journal.close()
 
 
-def test_pages_are_one_picture_though_somebody_writes_between_them(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-):
+def test_pages_are_consistent_while_the_source_writes(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
     monkeypatch.setattr(snapshot_module, "_PAGE", 2)
     journal = journal_with(tmp_path, [(key, 7) for key in "abcd"])
     snapshot, place = journal.snapshot, journal.last_offset()
@@ -90,7 +88,7 @@ def test_pages_are_one_picture_though_somebody_writes_between_them(
     journal.close()
 
 
-def test_a_snapshot_has_a_bound(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+def test_a_snapshot_has_a_limit(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
     monkeypatch.setattr(snapshot_module, "MAX_SNAPSHOT_DOCUMENTS", 3)
     journal = journal_with(tmp_path, [(key, 7) for key in "abcd"])
     with pytest.raises(FilterError, match="E1202"):

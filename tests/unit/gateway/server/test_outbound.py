@@ -1,4 +1,4 @@
-"""Batches with much in them are gathered by socket: everyone gets the same bytes in the same order, in fewer writes."""
+"""Write batching: each client gets the same bytes in the same order, in fewer writes."""
 
 from __future__ import annotations
 
@@ -146,7 +146,7 @@ KINDS = st.sampled_from(["told"] * 6 + ["large", "answer", "stale", "left", "aga
 
 @given(st.lists(st.tuples(KINDS, st.integers(0, 11)), min_size=1, max_size=60))
 @settings(max_examples=150, deadline=None)
-def test_everyone_hears_the_same_bytes_as_without(script: list[tuple[str, int]]):
+def test_batching_does_not_change_the_bytes(script: list[tuple[str, int]]):
     async def both() -> None:
         corked, plain = Gateway(), Gateway()
         with pytest.MonkeyPatch.context() as patch:
@@ -162,7 +162,7 @@ def test_everyone_hears_the_same_bytes_as_without(script: list[tuple[str, int]])
     asyncio.run(both())
 
 
-def test_a_socket_is_written_to_once_for_all_its_streams():
+def test_a_socket_is_written_once_per_batch():
     async def once() -> None:
         gateway = Gateway()
         gateway.router.deliver([told(stream, 1) for stream in range(STREAMS)])
@@ -172,7 +172,7 @@ def test_a_socket_is_written_to_once_for_all_its_streams():
     asyncio.run(once())
 
 
-def test_few_runs_are_written_as_they_come():
+def test_small_batches_are_written_at_once():
     async def directly() -> None:
         gateway = Gateway()
         gateway.router.deliver([told(stream, 1) for stream in range(MAX_UNBATCHED_RUNS)])
@@ -181,7 +181,7 @@ def test_few_runs_are_written_as_they_come():
     asyncio.run(directly())
 
 
-def test_what_is_held_is_bounded():
+def test_held_frames_are_bounded():
     async def bounded() -> None:
         gateway, size = Gateway(), MAX_HELD_BYTES // 4
         gateway.router.deliver([told(stream, seq, size) for seq in range(1, 9) for stream in range(STREAMS)])
@@ -192,7 +192,7 @@ def test_what_is_held_is_bounded():
     asyncio.run(bounded())
 
 
-def test_who_takes_nothing_falls_behind_in_mid_batch_and_the_others_do_not():
+def test_a_full_outbox_during_a_batch_affects_only_its_client():
     async def behind() -> None:
         gateway = Gateway(GatewayLimits(outbox_high_bytes=MAX_HELD_BYTES, outbox_low_bytes=1024))
         stuck, size = gateway.lines[0], MAX_HELD_BYTES // 4
@@ -207,7 +207,7 @@ def test_who_takes_nothing_falls_behind_in_mid_batch_and_the_others_do_not():
     asyncio.run(behind())
 
 
-def test_what_goes_wrong_with_one_socket_ends_that_one():
+def test_a_failing_write_closes_only_its_connection():
     async def alone() -> None:
         gateway = Gateway()
         gateway.lines[0].broken = True
@@ -220,7 +220,7 @@ def test_what_goes_wrong_with_one_socket_ends_that_one():
     asyncio.run(alone())
 
 
-def test_a_client_that_has_gone_in_mid_batch_costs_the_others_nothing():
+def test_a_disconnect_during_a_batch_does_not_affect_others():
     async def gone() -> None:
         gateway = Gateway()
         batch = [told(stream, 1) for stream in range(STREAMS)]
@@ -236,7 +236,7 @@ def test_a_client_that_has_gone_in_mid_batch_costs_the_others_nothing():
     asyncio.run(gone())
 
 
-def test_the_delay_of_an_event_ends_with_its_write():
+def test_latency_of_batched_events_ends_at_the_write():
     async def timed() -> None:
         gateway = Gateway()
         writing = gateway.lines[0].write

@@ -1,4 +1,4 @@
-"""One subscription at a gateway: whatever happens, its client has every event in order, or is told it has not."""
+"""One subscription at a gateway: its client gets every event in order, or a resync."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ moves = st.lists(
 
 
 @given(moves, st.none() | st.integers(1, 4))
-def test_no_move_makes_a_hole(script: list[str], most: int | None):
+def test_no_sequence_of_operations_loses_an_event(script: list[str], most: int | None):
     sub = Subscription("s", stream=1, seq=0, recipient_json=b"", max_unacked=most)
     log: list[int] = []  # what the stream said: the window that keeps everything
     got: list[int] = []
@@ -61,7 +61,7 @@ def answer_replay(sub: Subscription, log: list[int], asked: list[int], got: list
         asked.append(sub.seq)
 
 
-def test_stale_is_told_once_and_final():
+def test_a_stale_subscription_is_reported_once():
     sub = Subscription("s", stream=1, seq=0, recipient_json=b"")
     assert sub.mark_stale()
     assert not sub.mark_stale()
@@ -72,7 +72,7 @@ def test_stale_is_told_once_and_final():
 
 
 @given(st.lists(st.integers(0, 120), max_size=40))
-def test_watermarks_have_hysteresis(levels: list[int]):
+def test_load_levels_have_hysteresis(levels: list[int]):
     marks, load = LoadMonitor(100), Load.NORMAL
     for level in levels:
         before, load = load, marks.measure(level)
@@ -87,7 +87,7 @@ def test_watermarks_have_hysteresis(levels: list[int]):
 
 
 @given(st.lists(st.tuples(st.booleans(), st.integers(0, 60)), max_size=40))
-def test_an_outbox_clogs_at_high_and_frees_at_low(steps: list[tuple[bool, int]]):
+def test_an_outbox_fills_at_the_high_mark_and_drains_at_the_low_mark(steps: list[tuple[bool, int]]):
     outbox, clogged = OutboxMeter(100, 30), False
     for add, amount in steps:
         if add:

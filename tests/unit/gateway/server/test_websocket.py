@@ -1,4 +1,4 @@
-"""The shell against bytes in any pieces: resting between messages never loses a byte."""
+"""A WebSocket connection fed with bytes in any pieces: releasing the idle parser never loses a byte."""
 
 from __future__ import annotations
 
@@ -68,7 +68,7 @@ def as_bytes(number: int, size: int, kind: str) -> bytes:
 
 @given(frames, st.data())
 @settings(max_examples=80, deadline=None)
-def test_any_pieces(script: list[tuple[int, str]], data: st.DataObject):
+def test_messages_in_any_pieces_are_answered_once(script: list[tuple[int, str]], data: st.DataObject):
     stream = HANDSHAKE + b"".join(as_bytes(n, size, kind) for n, (size, kind) in enumerate(script))
     cuts = sorted(data.draw(st.sets(st.integers(1, len(stream) - 1), max_size=40)))
     asyncio.run(feed(stream, [0, *cuts, len(stream)], len(script)))

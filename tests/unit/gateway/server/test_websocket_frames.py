@@ -1,4 +1,4 @@
-"""The shell reads frames as `websockets`' own server does, whatever the frames and wherever the bytes are cut."""
+"""Frames are parsed as `websockets` parses them, whatever the frames and wherever the bytes are cut."""
 
 from __future__ import annotations
 
@@ -172,7 +172,7 @@ frames = st.lists(st.one_of(usual, usual, usual, strange, closing), max_size=8).
 
 @given(frames, st.lists(st.integers(0, 2_000), max_size=6))
 @settings(max_examples=400)
-def test_the_shell_and_its_twin_understand_the_same(data: bytes, cuts: list[int]):
+def test_frames_are_parsed_as_websockets_parses_them(data: bytes, cuts: list[int]):
     async def socket() -> tuple[list[bytes], bytes]:
         places = sorted({min(cut, len(data)) for cut in cuts} | {0, len(data)})
         parts = [data[a:b] for a, b in pairwise(places)]
@@ -194,7 +194,7 @@ def opened(line: Line) -> tuple[WebSocketConnection, list[WebSocketConnection]]:
     return socket, behind
 
 
-def test_what_fits_goes_straight_into_the_socket_and_the_rest_in_order_through_the_transport():
+def test_bytes_that_do_not_fit_the_socket_go_through_the_transport_in_order():
     async def scenario() -> None:
         line = Line(real=True)
         socket, behind = opened(line)
@@ -214,7 +214,7 @@ def test_what_fits_goes_straight_into_the_socket_and_the_rest_in_order_through_t
     asyncio.run(scenario())
 
 
-def test_a_line_that_closes_is_never_written_to_directly():
+def test_a_closing_transport_is_never_written_directly():
     """Its descriptor may be another connection's already."""
 
     async def scenario() -> None:

@@ -1,4 +1,4 @@
-"""The replay window against a model that keeps everything."""
+"""The replay window against a model that retains everything."""
 
 from __future__ import annotations
 
@@ -49,7 +49,7 @@ steps = st.lists(
 
 
 @given(steps, st.integers(1, 10), st.integers(20, 120))
-def test_bounds_hold_oldest_leaves_first_and_reach_is_exact(
+def test_the_window_evicts_the_oldest_event_and_knows_what_it_can_replay(
     script: list[tuple[str, int, int]], most: int, size: int
 ):
     bounds = ReplayLimits(seconds=10.0, events=most, bytes=size)

@@ -1,4 +1,4 @@
-"""The wire format: what is understood, what is answered, and that nothing breaks it."""
+"""Client messages: valid ones are decoded, all others are errors with a code."""
 
 from __future__ import annotations
 
@@ -86,7 +86,7 @@ def test_a_resume_has_its_fields_beside_its_type_or_inside():
         ('{"type": "execute", "payload": {"statement": "x", "params": {"a":' + "[" * 5000, "invalid_frame"),
     ],
 )
-def test_what_cannot_be_understood_has_a_code(text: str, code: str):
+def test_invalid_messages_have_an_error_code(text: str, code: str):
     with pytest.raises(MessageError) as error:
         decode_message(text)
     assert error.value.code == code
@@ -116,7 +116,7 @@ def test_messages_are_json_with_the_envelope(type: str, payload: Any, id: str | 
     assert found.get("payload") == payload
 
 
-def test_values_of_time_as_surface_has_them():
+def test_timestamps_and_durations_on_the_wire():
     moment = datetime(2026, 1, 2, 3, 4, 5, 678_000, UTC)
     assert to_wire({"a": [moment], "b": (timedelta(seconds=1.5),)}) == {
         "a": ["2026-01-02T03:04:05.678Z"],
@@ -138,13 +138,13 @@ def test_parameters_that_are_objects_are_refused(value: Any):
 
 
 @pytest.mark.parametrize("size", [0, 1, 125, 126, 127, 65_535, 65_536, 70_000])
-def test_our_frames_are_those_of_websockets(size: int):
+def test_text_frames_equal_those_of_websockets(size: int):
     data = b"x" * size
     assert text_frame(data) == Frame(Opcode.TEXT, data).serialize(mask=False)
 
 
 @given(st.lists(st.tuples(st.integers(0, 2**53), st.binary(max_size=20)), max_size=5))
-def test_link_batches_survive_their_bytes(items: list[tuple[int, bytes]]):
+def test_link_batches_are_decoded_as_encoded(items: list[tuple[int, bytes]]):
     records = [StreamEvent(stream=1, seq=seq, suffix=tail, committed_at=1.5) for seq, tail in items]
     data = encode_batch(records)
     assert int.from_bytes(data[:4], "big") == len(data) - 4
@@ -152,6 +152,6 @@ def test_link_batches_survive_their_bytes(items: list[tuple[int, bytes]]):
 
 
 @given(st.binary(max_size=100), st.booleans())
-def test_link_batches_of_garbage_are_one_error(data: bytes, from_gateway: bool):
+def test_invalid_link_batches_raise_one_error(data: bytes, from_gateway: bool):
     with contextlib.suppress(msgspec.MsgspecError):
         decode_batch(data, from_gateway=from_gateway)
