@@ -8,7 +8,7 @@ import pytest
 
 import vedette
 from vedette.engine.watch_service.self_check import SelfCheck
-from vedette.watch.evaluation import effects as hub
+from vedette.watch.evaluation.effects import CommitEffects
 
 ONTOLOGY = "node Task { title: String, done: Bool = false }"
 
@@ -58,13 +58,13 @@ def test_an_expensive_check_makes_the_next_one_wait():
 def test_a_watch_that_was_told_something_else_is_reported(
     monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ):
-    push = hub.CommitEffects.add_delta
+    push = CommitEffects.add_delta
 
     def lose_removed(self, watch, delta, row):
         if delta.type != "removed":
             push(self, watch, delta, row)
 
-    monkeypatch.setattr(hub.CommitEffects, "add_delta", lose_removed)
+    monkeypatch.setattr(CommitEffects, "add_delta", lose_removed)
     with opened(1) as database, caplog.at_level(logging.ERROR):
         assert checked(database, tasks=0, commits=200).failed > 0
     assert any(getattr(record, "action", "") == "watch.self_check_failed" for record in caplog.records)

@@ -19,9 +19,9 @@ from vedette.queue.entry import Delivery, QueuedMatch
 from vedette.queue.group import Consumer
 from vedette.queue.match_queue import MatchQueue
 from vedette.watch.delta import REMOVED, Delta, value_key
-from vedette.watch.evaluation.effects import ShapeIndex
 from vedette.watch.evaluation.rows import evaluate_rows, watches_of
 from vedette.watch.ordering import SortKey, sort_key
+from vedette.watch.shape_index import ShapeIndex
 from vedette.watch.shapes.conditions import depends_on_time
 from vedette.watch.shapes.shape import WatchShape
 from vedette.watch.watch import Watch

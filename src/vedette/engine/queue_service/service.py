@@ -22,7 +22,7 @@ from vedette.queue.reports import Withdrawal
 from vedette.values import timestamp_to_ms
 from vedette.watch.buffer import BufferedEvent
 from vedette.watch.delta import Delta, value_key
-from vedette.watch.evaluation.effects import ShapeIndex
+from vedette.watch.shape_index import ShapeIndex
 from vedette.watch.shapes.shape import WatchShape
 from vedette.watch.status import WatchStatus
 from vedette.watch.watch import Watch

@@ -13,7 +13,7 @@ from vedette.change import Event
 from vedette.engine.context.request import StatementRequest
 from vedette.engine.session.watch_handle import WatchHandle, to_event
 from vedette.engine.watch_service.rights import check_watch_rights
-from vedette.watch.evaluation.effects import current_rows
+from vedette.watch.evaluation.reevaluation import current_rows
 from vedette.watch.options import WatchOptions
 from vedette.watch.status import StatusEvent, WatchStatus
 

@@ -18,8 +18,8 @@ from vedette.engine.commit.history import LogTrimmed, replay
 from vedette.engine.state.graph_state import Commit
 from vedette.graph.overlay import Overlay
 from vedette.values import timestamp_from_ms, timestamp_to_ms
+from vedette.watch.evaluation.commit_views import CommitViews
 from vedette.watch.evaluation.effects import CommitEffects, TriggerEffects
-from vedette.watch.evaluation.rows import CommitViews
 from vedette.watch.shapes.key_index import KeyIndex
 from vedette.watch.status import WatchStatus
 from vedette.watch.watch import Watch

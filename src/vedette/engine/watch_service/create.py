@@ -24,13 +24,8 @@ from vedette.policy.guard import PolicyGuard
 from vedette.values import timestamp_to_ms
 from vedette.watch.buffer import in_order
 from vedette.watch.delta import Delta
-from vedette.watch.evaluation.effects import (
-    comparable_rows,
-    count_deltas,
-    count_row,
-    current_rows,
-    order_values_by_identity,
-)
+from vedette.watch.evaluation.counted import count_deltas, count_row
+from vedette.watch.evaluation.reevaluation import comparable_rows, current_rows, order_values_by_identity
 from vedette.watch.options import WatchOptions, read_options
 from vedette.watch.shapes.resolver import SessionValue
 from vedette.watch.status import WatchStatus

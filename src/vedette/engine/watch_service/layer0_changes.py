@@ -20,8 +20,10 @@ from vedette.language.compile.execution_context import ExecutionContext
 from vedette.policy.actor_view import ActorView
 from vedette.queue.reports import DeadLetter
 from vedette.values import timestamp_to_ms
-from vedette.watch.evaluation.effects import CommitEffects, comparable_rows, reevaluate
-from vedette.watch.evaluation.rows import CommitViews, watches_of
+from vedette.watch.evaluation.commit_views import CommitViews
+from vedette.watch.evaluation.effects import CommitEffects
+from vedette.watch.evaluation.reevaluation import comparable_rows, reevaluate
+from vedette.watch.evaluation.rows import watches_of
 from vedette.watch.shapes.layer0 import VOLATILE_ATTRIBUTES
 from vedette.watch.shapes.shape import WatchShape
 from vedette.watch.watch import Watch

@@ -17,7 +17,8 @@ from vedette.language.syntax import statements as ast
 from vedette.language.syntax.expressions import IdReference, Literal
 from vedette.language.syntax.visit import transform
 from vedette.values import timestamp_to_ms
-from vedette.watch.evaluation.effects import CommitEffects, comparable_rows, current_rows, reevaluate
+from vedette.watch.evaluation.effects import CommitEffects
+from vedette.watch.evaluation.reevaluation import comparable_rows, current_rows, reevaluate
 from vedette.watch.options import WatchOptions
 from vedette.watch.shapes.resolver import SessionValue
 from vedette.watch.status import StatusEvent, WatchStatus, next_status

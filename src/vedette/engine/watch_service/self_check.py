@@ -11,8 +11,9 @@ from typing import TYPE_CHECKING, Any
 
 from vedette.errors import QueryError
 from vedette.watch.delta import ADDED, CHANGED, REMOVED, values_equal
-from vedette.watch.evaluation.effects import CommitEffects, current_rows
-from vedette.watch.evaluation.rows import CommitViews
+from vedette.watch.evaluation.commit_views import CommitViews
+from vedette.watch.evaluation.effects import CommitEffects
+from vedette.watch.evaluation.reevaluation import current_rows
 from vedette.watch.shapes.shape import WatchShape
 from vedette.watch.watch import Watch
 

@@ -36,10 +36,12 @@ from vedette.language.compile.union_view import ElementChange
 from vedette.policy.actor_view import ActorView
 from vedette.values import timestamp_to_ms
 from vedette.watch.buffer import BufferedEvent, EventBuffer
-from vedette.watch.evaluation.effects import CommitEffects, ShapeIndex, comparable_rows, reevaluate
-from vedette.watch.evaluation.rows import CommitViews, NowFunction
+from vedette.watch.evaluation.commit_views import CommitViews, NowFunction
+from vedette.watch.evaluation.effects import CommitEffects
+from vedette.watch.evaluation.reevaluation import comparable_rows, reevaluate
 from vedette.watch.options import WatchOptions
 from vedette.watch.recent_events import RecentEvents
+from vedette.watch.shape_index import ShapeIndex
 from vedette.watch.status import StatusEvent, WatchStatus
 from vedette.watch.watch import Watch
 

@@ -1,4 +1,4 @@
-"""Evaluation of one commit: from changed elements to deltas per watch."""
+"""Evaluation of a commit for watches: one module per update strategy, and the effects that it produces."""
 
 from __future__ import annotations
 
