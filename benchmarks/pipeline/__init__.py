@@ -1,3 +1,3 @@
-"""What matching changes against very many subscriptions costs."""
+"""Benchmarks of the pipeline: matching against many subscriptions, latency, and sustained rates."""
 
 __all__: list[str] = []

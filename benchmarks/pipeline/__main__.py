@@ -1,8 +1,8 @@
-"""python -m benchmarks.pipeline [--quick]: events a second through normalize … route, on two cores, and by CPU time.
+"""python -m benchmarks.pipeline [--quick]: events per second through normalize … route on two cores.
 
-Two processes share one index, as Spark's workers do. `events/s` is what both did by the clock on the wall; `events/s a
-core` is by the CPU time they used, which a busy machine does not change much. Peers match by looking at every
-subscription; the last rows are that way, with the CEL of `common-expression-language`.
+Two processes share one index, as Spark's workers do. `events/s` is by wall-clock time; `events/s a core` is by CPU
+time, which depends less on other load. The last line is a linear scan over all subscriptions with the interpreter of
+`common-expression-language`.
 """
 
 from __future__ import annotations
@@ -41,35 +41,35 @@ MATCHING = (normalize, deduplicate, sequence, match, route)
 BATCH = 5_000
 CORES = 2
 ROUND_SECONDS = 1_800.0
-"""Limit for one round of one row."""
+"""Time limit of one round of one row."""
 ROUNDS = 5
-"""Small and large in turns: the machine is not as fast all the time."""
+"""Rounds of all rows in turns, because the speed of the machine changes."""
 
 
 class Row:
-    """One row of the table: an index, orders that concern it, and what each round of them took."""
+    """One row of the table: an index, matching orders, and the time of each round."""
 
-    def __init__(self, shop: Shop, events: int, home: Path) -> None:
-        home.mkdir()
+    def __init__(self, shop: Shop, events: int, folder: Path) -> None:
+        folder.mkdir()
         self._shop, self._events = shop, events
-        self._size = write_index(shop, home / "index")
-        registry = SubscriptionRegistry(home)
-        self._context = PipelineConfig(
-            journal_url="", registry_url=registry.address, index_folder=home / "index"
+        self._size = write_index(shop, folder / "index")
+        registry = SubscriptionRegistry(folder)
+        self._config = PipelineConfig(
+            journal_url="", registry_url=registry.address, index_folder=folder / "index"
         )
         registry.close()
         self._batches = orders(shop, events, batch=BATCH)
         self._walls: list[float] = []
         self.used: list[float] = []
-        """Seconds of CPU in each round."""
+        """CPU seconds of each round."""
         self._times: list[float] = []
         self._matches = 0
 
     def measure(self) -> None:
-        """A round."""
+        """Run one round in two processes."""
         _shares[:] = [self._batches[share::CORES] for share in range(CORES)]
         with get_context("fork").Pool(CORES) as pool:
-            work = [(self._context, share) for share in range(CORES)]
+            work = [(self._config, share) for share in range(CORES)]
             found = pool.starmap_async(_work, work, chunksize=1).get(ROUND_SECONDS)
         self._walls.append(max(sum(share[0]) for share in found))
         self.used.append(sum(share[1] for share in found))
@@ -83,17 +83,17 @@ class Row:
             "p99 of a batch, ms": 1000 * float(np.quantile(self._times, 0.99)),
             "matches/event": self._matches / self._events,
             "bytes/subscription": self._size / self._shop.subscriptions,
-            "Bloom, % wrong": 100 * false_positives(self._context, self._batches[0]),
+            "Bloom, % wrong": 100 * false_positives(self._config, self._batches[0]),
         }
 
 
 _shares: list[Sequence[pa.RecordBatch]] = []
-"""What each process does; they are forked when it is there."""
+"""Batches of each process. They are set before the processes fork."""
 
 
-def _work(context: PipelineConfig, share: int) -> tuple[list[float], float, int]:
-    """Seconds of each batch, of CPU in all, and how many matches there were."""
-    run, task, times, matches = fuse(MATCHING), Task.start(context), [], 0
+def _work(config: PipelineConfig, share: int) -> tuple[list[float], float, int]:
+    """Return the seconds of each batch, the CPU seconds in total, and the number of matches."""
+    run, task, times, matches = fuse(MATCHING), Task.start(config), [], 0
     run(_shares[share][0], task)  # maps the index, compiles the shapes
     used = time.process_time()
     for batch in _shares[share]:
@@ -104,8 +104,8 @@ def _work(context: PipelineConfig, share: int) -> tuple[list[float], float, int]
     return times, time.process_time() - used, matches
 
 
-def false_positives(context: PipelineConfig, batch: object) -> float:
-    segments, dead = open_version(context.index_folder, 1).collection("t", COLLECTION)
+def false_positives(config: PipelineConfig, batch: object) -> float:
+    segments, dead = open_version(config.index_folder, 1).collection("t", COLLECTION)
     rows = batch.to_pylist()  # type: ignore[attr-defined]
     changes = [
         DocumentChange(
@@ -118,7 +118,7 @@ def false_positives(context: PipelineConfig, batch: object) -> float:
 
 
 def linear_scan(shop: Shop, events: int) -> float:
-    """Events a second when every subscription is evaluated for every event, by the Rust interpreter of CEL."""
+    """Return events per second if a CEL interpreter in Rust evaluates every subscription for every event."""
     import cel
 
     chance = Random(shop.seed)
@@ -148,16 +148,16 @@ def main(words: Sequence[str] | None = None) -> None:
         figures = {size: row.figures() for size, row in rows.items()}
     for name in figures[sizes[0]]:
         table.add_column(name, justify="right")
-    for size, told in figures.items():
+    for size, values in figures.items():
         table.add_row(
-            f"{size:,}", *(f"{value:,.2f}" if value < 100 else f"{value:,.0f}" for value in told.values())
+            f"{size:,}", *(f"{value:,.2f}" if value < 100 else f"{value:,.0f}" for value in values.values())
         )
     console = Console()
     console.print(table)
     few, many = rows[sizes[0]].used, rows[sizes[-1]].used
     growth = sorted(one / other for one, other in zip(few, many, strict=True))
     console.print(
-        f"events/s a core at {sizes[-1]:,} against {sizes[0]:,}, round by round: {median(growth):.2f} in the middle "
+        f"events/s a core at {sizes[-1]:,} against {sizes[0]:,}, round by round: {median(growth):.2f} (median) "
         f"({', '.join(f'{ratio:.2f}' for ratio in growth)})"
     )
     scanned = linear_scan(Shop(10_000 if quick else 100_000), 3)

@@ -1,8 +1,8 @@
 """python -m benchmarks.pipeline.end_to_end [--rate N] [--seconds N] [--idle N]: source ▸ Spark ▸ gateway ▸ client.
 
-A real `vedette serve` with its pipeline; this program is the reader of the source, which appends to the journal, and
-the clients. A delay is from the return of an append to the event in the client's hands. Every event concerns one of the
-watches, and one more that sees all of them: what is missing there at the end was lost.
+Runs a real `vedette serve` with its pipeline. This program is the source reader, which appends to the journal, and all
+clients. A delay is the time from the return of an append to the arrival of the event at the client. Every event matches
+one of the watches, and one watch that matches all: an event that is missing there was lost.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ from vedette.sources.records import Source, SourceEvent
 __all__: list[str] = []
 
 APPENDS = 50
-"""Appends a second; each has its share of the rate."""
+"""Appends per second; each has the same number of events."""
 WARM_UP_SECONDS = 8
 _TICKS = os.sysconf("SC_CLK_TCK")
 
@@ -48,7 +48,7 @@ def main(words: Sequence[str] | None = None) -> None:
     with tempfile.TemporaryDirectory() as folder:
         home = Path(folder)
         journal = open_journal(home)
-        # Paused: nobody but this program reads it.
+        # Paused, so that only this program writes to its journal.
         journal.add_source(Source(name="shop", kind="graph", address=folder, paused=True))
         server = subprocess.Popen(
             [sys.executable, "-m", "vedette", "serve", "--data", folder, "--port", "0", "--http-port", "0"]
@@ -61,7 +61,7 @@ def main(words: Sequence[str] | None = None) -> None:
 
 
 class Orders:
-    """What is written, when, and when it arrived."""
+    """Writes orders, and records when each was written and when it arrived."""
 
     def __init__(self, journal: CollectionJournal, watches: int) -> None:
         self._journal, self._watches = journal, watches
@@ -95,7 +95,7 @@ class Orders:
                 self.arrived[event.tick] = time.perf_counter()
 
     async def settle(self, seconds: float = 60.0) -> None:
-        """Wait for the events of all changes; the report says how many did not come."""
+        """Wait for the events of all changes. The report counts missing ones."""
         with suppress(WaitTimeoutError):
             await wait_until_async(
                 lambda: len(self.arrived) >= len(self.sent), f"{len(self.sent)} events", seconds, pause=0.01

@@ -1,8 +1,8 @@
-"""python -m benchmarks.pipeline.full_rate [--rate N] [--watches N] [--connections N] [--seconds N]: the seed's rate.
+"""python -m benchmarks.pipeline.full_rate [--rate N] [--watches N] [--connections N] [--seconds N]: sustained rate.
 
-A real `vedette serve` with its pipeline, one process that writes to the journal as the reader of a source does, and
-this one, which has all connections. Every change concerns exactly one watch: each watch has a document of its own. A
-document says when it was written and which change it was, so nothing is lost when each number was heard once.
+Runs a real `vedette serve` with its pipeline, a process that appends to the journal as a source reader does, and this
+process, which has all connections. Each watch has a document of its own, so every change matches exactly one watch. A
+document contains its time and its number: nothing is lost if every number arrives once.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ from vedette.sources.records import Source, SourceEvent
 __all__: list[str] = []
 
 APPENDS = 50
-"""Appends a second; each has its share of the rate."""
+"""Appends per second; each has the same number of changes."""
 WARM_UP_SECONDS = 10
 SUBSCRIBES_AT_ONCE = 2_000
 
@@ -44,7 +44,9 @@ def main(words: Sequence[str] | None = None) -> None:
     parser.add_argument("--seconds", type=int, default=60)
     parser.add_argument("--connections", type=int, default=1_000)
     parser.add_argument("--watches", type=int, default=100_000, help="over all connections")
-    parser.add_argument("--write", metavar="HOME", help="be the source: write to the journal of this folder")
+    parser.add_argument(
+        "--write", metavar="HOME", help="run as the source: append to the journal of this folder"
+    )
     options = parser.parse_args(words)
     if options.write:
         write(Path(options.write), options)
@@ -52,7 +54,7 @@ def main(words: Sequence[str] | None = None) -> None:
     with tempfile.TemporaryDirectory() as folder:
         home = Path(folder)
         journal = open_journal(home)
-        # Paused: nobody but the writer reads it.
+        # Paused, so that only the writer appends to its journal.
         journal.add_source(Source(name="shop", kind="graph", address=folder, paused=True))
         journal.close()
         server = subprocess.Popen(
@@ -65,11 +67,11 @@ def main(words: Sequence[str] | None = None) -> None:
 
 
 def write(home: Path, options: argparse.Namespace) -> None:
-    """Each line on stdin is a number of seconds to write for; each is answered with how many changes there were."""
+    """Read numbers of seconds from stdin, write for that long, and print the number of changes so far."""
     journal, chance, count = open_journal(home), Random(3), 0
     for line in sys.stdin:
         begin = time.monotonic()
-        for turn in range(int(line) * APPENDS):
+        for number in range(int(line) * APPENDS):
             now, events = time.monotonic_ns(), []
             for _ in range(options.rate // APPENDS):
                 customer = chance.randrange(options.watches)
@@ -85,12 +87,12 @@ def write(home: Path, options: argparse.Namespace) -> None:
                 )
                 count += 1
             journal.append("shop", events, None)
-            time.sleep(max(0.0, begin + (turn + 1) / APPENDS - time.monotonic()))
+            time.sleep(max(0.0, begin + (number + 1) / APPENDS - time.monotonic()))
         print(count, time.monotonic() - begin, flush=True)
 
 
-class Ears:
-    """What all connections heard."""
+class Arrivals:
+    """Events and acknowledgements of all connections."""
 
     def __init__(self) -> None:
         self.subscribed = 0
@@ -98,7 +100,7 @@ class Ears:
         self.numbers: list[int] = []
         self.others: list[bytes] = []
 
-    def heard(self, client: int, data: bytes) -> None:  # noqa: ARG002 - the swarm's signature
+    def receive(self, client: int, data: bytes) -> None:  # noqa: ARG002 - the swarm's signature
         place = data.find(b'"o.at":')
         if place >= 0:
             now, end = time.monotonic_ns(), data.index(b",", place)
@@ -113,12 +115,12 @@ class Ears:
 
 async def run(home: Path, options: argparse.Namespace) -> None:
     await wait_until_async((home / "server.json").is_file, "the start of the server", 60)
-    port, ears = json.loads((home / "server.json").read_text())["port"], Ears()
-    clients = await connect_swarm(port, options.connections, ears.heard)
+    port, arrivals = json.loads((home / "server.json").read_text())["port"], Arrivals()
+    clients = await connect_swarm(port, options.connections, arrivals.receive)
     begin = time.monotonic()
-    await subscribe(clients, ears, options.watches)
+    await subscribe(clients, arrivals, options.watches)
     print(
-        f"{options.watches} watches in {time.monotonic() - begin:.0f} s; said besides: {ears.others[-1:]}",
+        f"{options.watches} watches in {time.monotonic() - begin:.0f} s; other messages: {arrivals.others[-1:]}",
         flush=True,
     )
     words = ("--write", str(home), "--rate", str(options.rate), "--watches", str(options.watches))
@@ -132,20 +134,20 @@ async def run(home: Path, options: argparse.Namespace) -> None:
     )
     for seconds in (1, WARM_UP_SECONDS):
         count, _ = await written(writer, seconds)
-        await settle(ears, count)
-    parts, first, begin = processes(home, writer.pid), len(ears.numbers), time.monotonic()
+        await settle(arrivals, count)
+    parts, first, begin = processes(home, writer.pid), len(arrivals.numbers), time.monotonic()
     before = {name: cpu_seconds(pid) for name, pid in parts.items()}
     count, wrote = await written(writer, options.seconds)
-    await settle(ears, count)
+    await settle(arrivals, count)
     took = time.monotonic() - begin
     spent = {name: spent_since(before[name], pid) for name, pid in parts.items()}
-    report(ears, first, count, wrote, took, spent, home, options)
+    report(arrivals, first, count, wrote, took, spent, home, options)
     writer.terminate()
     await wait_for(writer.wait(), "the end of the writer", 60)
 
 
 async def written(writer: asyncio.subprocess.Process, seconds: int) -> tuple[int, float]:
-    """Have changes written for so long: how many there are in all by then, and how long it took."""
+    """Let the writer write for some seconds. Return the number of changes so far and the seconds it took."""
     assert writer.stdin is not None
     assert writer.stdout is not None
     writer.stdin.write(f"{seconds}\n".encode())
@@ -154,26 +156,26 @@ async def written(writer: asyncio.subprocess.Process, seconds: int) -> tuple[int
     return int(count), float(took)
 
 
-async def subscribe(clients: Sequence[SwarmClient], ears: Ears, watches: int) -> None:
+async def subscribe(clients: Sequence[SwarmClient], arrivals: Arrivals, watches: int) -> None:
     statement = "WATCH o: shop::orders WHERE o.customer = $n [initial: none] RETURN o.at, o.number"
     for number in range(watches):
         payload = {"watch": statement, "params": {"n": number}}
         clients[number % len(clients)].say({"type": "subscribe", "id": f"w{number}", "payload": payload})
-        if number - ears.subscribed >= SUBSCRIBES_AT_ONCE:
+        if number - arrivals.subscribed >= SUBSCRIBES_AT_ONCE:
             await wait_until_async(
-                lambda sent=number: sent - ears.subscribed < SUBSCRIBES_AT_ONCE,  # type: ignore[misc]
+                lambda sent=number: sent - arrivals.subscribed < SUBSCRIBES_AT_ONCE,  # type: ignore[misc]
                 f"the acknowledgement of watch {number - SUBSCRIBES_AT_ONCE}",
                 300,
                 pause=0.01,
             )
-    await wait_until_async(lambda: ears.subscribed == watches, f"{watches} acknowledged watches", 300)
-    assert not any(b'"error"' in said for said in ears.others), ears.others[-1]
+    await wait_until_async(lambda: arrivals.subscribed == watches, f"{watches} acknowledged watches", 300)
+    assert not any(b'"error"' in message for message in arrivals.others), arrivals.others[-1]
 
 
-async def settle(ears: Ears, count: int, seconds: float = 120.0) -> None:
-    """Wait for the events of all changes; the report says how many did not come."""
+async def settle(arrivals: Arrivals, count: int, seconds: float = 120.0) -> None:
+    """Wait for the events of all changes. The report counts missing ones."""
     with suppress(WaitTimeoutError):
-        await wait_until_async(lambda: len(ears.numbers) >= count, f"{count} events", seconds, pause=0.01)
+        await wait_until_async(lambda: len(arrivals.numbers) >= count, f"{count} events", seconds, pause=0.01)
 
 
 def processes(home: Path, writer: int) -> dict[str, int]:
@@ -186,7 +188,7 @@ def processes(home: Path, writer: int) -> dict[str, int]:
 
 
 def report(
-    ears: Ears,
+    arrivals: Arrivals,
     first: int,
     count: int,
     wrote: float,
@@ -195,14 +197,14 @@ def report(
     home: Path,
     options: argparse.Namespace,
 ) -> None:
-    delays, status = np.array(ears.delays[first:]), json.loads((home / "pipeline.json").read_text())
+    delays, status = np.array(arrivals.delays[first:]), json.loads((home / "pipeline.json").read_text())
     each = {name: 1e6 * seconds / (options.rate * options.seconds) for name, seconds in spent.items()}
-    cores = sum(spent.values()) / took
+    cores, unique = sum(spent.values()) / took, len(set(arrivals.numbers))
     print(
-        f"{options.rate} changes/s for {options.seconds} s (written in {wrote:.1f} s, all heard after {took:.1f} s), "
+        f"{options.rate} changes/s for {options.seconds} s (written in {wrote:.1f} s, received after {took:.1f} s), "
         f"{options.watches} watches, {options.connections} connections: p50 {np.median(delays):.0f} ms, "
-        f"p99 {np.quantile(delays, 0.99):.0f} ms, most {delays.max():.0f} ms; lost {count - len(set(ears.numbers))}, "
-        f"twice {len(ears.numbers) - len(set(ears.numbers))}; a batch {status.get('batch_ms')} ms; "
+        f"p99 {np.quantile(delays, 0.99):.0f} ms, max {delays.max():.0f} ms; lost {count - unique}, "
+        f"duplicates {len(arrivals.numbers) - unique}; a batch {status.get('batch_ms')} ms; "
         f"load average {os.getloadavg()[0]:.1f}"
     )
     print(

@@ -1,4 +1,4 @@
-"""python -m benchmarks.pipeline.latency [--rate N] [--seconds N]: from an append to the journal to a gateway."""
+"""python -m benchmarks.pipeline.latency [--rate N] [--seconds N]: time from a journal append to a gateway."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ from vedette.testing.receiver import IngestReceiver
 __all__: list[str] = []
 
 APPENDS = 50
-"""Appends a second; each has its share of the rate."""
+"""Appends per second; each has the same number of events."""
 
 
 def main(words: Sequence[str] | None = None) -> None:
@@ -62,14 +62,14 @@ def run(home: Path, rate: int, seconds: int, subscriptions: int) -> None:
     )
     registry.register("g", [*requests, everything], 3600)
     Compactor(registry, home / "index").publish()
-    context = PipelineConfig(
+    config = PipelineConfig(
         journal_url=journal.address,
         registry_url=registry.address,
         index_folder=home / "index",
         ingest_secret="s",
     )
     session = open_session(local_dir=home / "spark", ui=False)
-    query = start_changes_query(session, context, home / "checkpoint", start=0)
+    query = start_changes_query(session, config, home / "checkpoint", start=0)
     arrived: dict[int, float] = {}
     receiver.on_changes = lambda changes: arrived.update(
         {change.offset: time.perf_counter() for change in changes}
@@ -83,15 +83,15 @@ def run(home: Path, rate: int, seconds: int, subscriptions: int) -> None:
         time_ms=0,
     )
     journal.append("shop", [first], None)
-    receiver.wait_for(lambda: bool(arrived), 120)  # Spark has started, and its workers
+    receiver.wait_for(lambda: bool(arrived), 120)  # Spark and its workers have started
     arrived.clear()
     sent: dict[int, float] = {}
     warm_up = 5
     begin = time.perf_counter()
-    for turn in range((seconds + warm_up) * APPENDS):
+    for number in range((seconds + warm_up) * APPENDS):
         events = [
             SourceEvent(
-                event_id=f"{turn}.{n}", collection=COLLECTION, key=f"k{chance.randrange(5_000)}", created=True,
+                event_id=f"{number}.{n}", collection=COLLECTION, key=f"k{chance.randrange(5_000)}", created=True,
                 after=encode_image(shop.order(chance)), time_ms=0,
             )
             for n in range(rate // APPENDS)
@@ -100,7 +100,7 @@ def run(home: Path, rate: int, seconds: int, subscriptions: int) -> None:
         now = time.perf_counter()
         for offset in range(last - len(events) + 1, last + 1):
             sent[offset] = now
-        time.sleep(max(0.0, begin + (turn + 1) / APPENDS - now))
+        time.sleep(max(0.0, begin + (number + 1) / APPENDS - now))
     receiver.wait_for(lambda: len(arrived) == len(sent), 60)
     counted = [offset for offset in sent if offset > warm_up * rate]
     delays = np.array([arrived[offset] - sent[offset] for offset in counted if offset in arrived])

@@ -1,8 +1,7 @@
-"""python -m benchmarks.pipeline.scale: how many executors and gateways a load needs, and a simulation that tries it.
+"""python -m benchmarks.pipeline.scale: how many executors and gateways a load needs, and a simulation of the plan.
 
-`plan` divides the load by measured figures; `simulate` does not divide anything: it lets changes arrive, batches run,
-gateways send and machines die, and looks at what clients see. They were written to disagree where one of them is wrong
-(docs/design/scale.md).
+`plan` divides the load by measured figures. `simulate` lets changes arrive, batches run, gateways send and machines
+die, and measures what clients see. The two are independent, so that a mistake in one shows (docs/design/scale.md).
 """
 
 from __future__ import annotations
@@ -17,33 +16,33 @@ __all__ = ["Figures", "Load", "Outcome", "Plan", "plan", "simulate"]
 
 @dataclass(frozen=True, kw_only=True)
 class Figures:
-    """Measured here, on cores that others were using too; where runs differ, the worse one."""
+    """Measured on shared cores; where runs differ, the worse one."""
 
     matched_per_core: float = 25_000.0
-    """Events a second through normalize … route, one core, 1,000,000 subscriptions (`benchmarks.pipeline`)."""
+    """Events per second through normalize … route on one core, 1,000,000 subscriptions (`benchmarks.pipeline`)."""
     batch_seconds: float = 0.110
-    """What a batch costs whatever is in it (`benchmarks.pipeline.latency`)."""
+    """Fixed cost of a batch (`benchmarks.pipeline.latency`)."""
     frames_per_gateway: float = 40_000.0
-    """Frames a second that a gateway process writes to its connections (`benchmarks.gateway`)."""
+    """Frames per second that a gateway process writes (`benchmarks.gateway`)."""
     connections_per_gateway: int = 18_000
-    """That one process holds well."""
+    """Connections that one process serves well."""
     bytes_per_connection: int = 8_000
     resumes_per_second: float = 500.0
-    """That one gateway process answers."""
+    """Resumes that one gateway process answers."""
     index_bytes: int = 70
-    """A subscription in the index."""
+    """Bytes of a subscription in the index."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class Load:
-    """The seed's full size, by default."""
+    """The default is the largest size that the pipeline is designed for."""
 
     connections: int = 1_000_000
     events_per_second: float = 10_000.0
     matches: float = 5.0
-    """Subscriptions that one event concerns, each on a connection of its own."""
+    """Subscriptions that one event matches, each on its own connection."""
     burst: float = 2.0
-    """For some seconds there is so much more."""
+    """Factor of the rate for some seconds."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -52,7 +51,7 @@ class Plan:
     gateways: int
     """Processes."""
     gateway_bytes: int
-    """Memory of the connections of one."""
+    """Memory of the connections of one gateway."""
     index_bytes: int
     """Shared by all workers of a machine."""
 
@@ -61,22 +60,22 @@ class Plan:
 class Outcome:
     p50_ms: float
     p99_ms: float
-    """Of a change, from the journal to the client's socket."""
+    """Delay of a change, from the journal to the client's socket."""
     behind_seconds: float
-    """The oldest change that waited, at the worst moment."""
+    """Maximum age of an undelivered change."""
     busiest_gateway: float
-    """The share of its time that the busiest gateway was writing, without the burst."""
+    """Share of the time that the busiest gateway was writing, without the burst."""
     away_seconds: float
-    """Until the last client of a dead gateway was back."""
+    """Seconds until the last client of a dead gateway has reconnected."""
     lost: int
 
 
 HEADROOM = 0.6
-"""No part is planned for more than so much of what it can do."""
+"""Maximum planned load of each part."""
 
 
 def plan(load: Load, figures: Figures) -> Plan:
-    """One executor core and one gateway more than are needed: one of each may die."""
+    """Plan one executor core and one gateway more than needed, because one of each may die."""
     peak = load.events_per_second * load.burst
     cores = math.ceil(peak / (figures.matched_per_core * HEADROOM)) + 1
     by_connections = load.connections / figures.connections_per_gateway
@@ -91,7 +90,7 @@ def plan(load: Load, figures: Figures) -> Plan:
 
 
 class _World:
-    """Time goes from batch to batch. What a batch delivers arrives at the gateways when it ends."""
+    """Time advances batch by batch. The changes of a batch arrive at the gateways when it ends."""
 
     def __init__(self, planned: Plan, load: Load, figures: Figures, seed: int) -> None:
         self.plan, self.load, self.figures = planned, load, figures
@@ -100,12 +99,12 @@ class _World:
         self.cores = planned.executor_cores
         self.alive = np.ones(planned.gateways, np.bool_)
         self.free = np.zeros(planned.gateways)
-        """When each gateway has written all it was given."""
+        """Time at which each gateway has written everything."""
         self.busy = np.zeros(planned.gateways)
         self.waiting = np.empty(0)
-        """When each change that was not told yet was written down."""
+        """Append times of undelivered changes."""
         self.delays: list[np.ndarray] = []
-        self.arrived = self.told = 0
+        self.arrived = self.delivered = 0
         self.behind = 0.0
 
     def rate(self) -> float:
@@ -119,9 +118,9 @@ class _World:
         self.waiting = np.concatenate([self.waiting, moments])
 
     def batch(self) -> None:
-        """Everything that waits, up to 20,000 rows; the rest with the next one."""
+        """Deliver up to 20,000 waiting changes."""
         taken, self.waiting = self.waiting[:20_000], self.waiting[20_000:]
-        spread = 1.25  # the largest share of the partitions is so much more than the mean
+        spread = 1.25  # the largest share of the partitions, relative to the mean
         work = len(taken) * spread / (self.figures.matched_per_core * max(1, self.cores))
         seconds = self.figures.batch_seconds + work
         self.arrive(seconds)
@@ -132,7 +131,7 @@ class _World:
             self.behind = max(self.behind, self.now - self.waiting[0])
 
     def deliver(self, taken: np.ndarray) -> None:
-        """Frames go where the connections are; each gateway writes one after the other."""
+        """Distribute frames over the gateways; each gateway writes them one after the other."""
         frames = self.chance.poisson(self.load.matches, len(taken))
         there = np.flatnonzero(self.alive)
         counts = self.chance.multinomial(int(frames.sum()), np.full(len(there), 1 / len(there)))
@@ -140,28 +139,28 @@ class _World:
         begin = np.maximum(self.free[there], self.now)
         self.free[there] = begin + seconds
         self.busy[there] += seconds
-        # A change's frame stands somewhere in what its gateway was given.
+        # The position of a change's frame among those of its gateway is random.
         chosen = self.chance.integers(0, len(there), len(taken))
         sent = begin[chosen] + self.chance.random(len(taken)) * seconds[chosen]
         self.delays.append(sent - taken)
-        self.told += len(taken)
+        self.delivered += len(taken)
 
     def lose_a_core(self) -> None:
-        """A batch that is cut off runs again: its time is spent twice."""
+        """An interrupted batch runs again, so its time is spent twice."""
         self.cores -= 1
         spent = self.figures.batch_seconds
         self.arrive(spent)
         self.now += spent
 
     def lose_a_gateway(self) -> float:
-        """Its clients come back elsewhere; returns when the last of them is there."""
+        """Its clients reconnect to other gateways. Return the seconds until the last one has reconnected."""
         self.alive[0] = False
         clients = self.load.connections / self.plan.gateways
         return clients / (self.figures.resumes_per_second * int(self.alive.sum()))
 
 
 def simulate(planned: Plan, load: Load, figures: Figures, *, seconds: float = 60.0, seed: int = 1) -> Outcome:
-    """A minute with a burst, in the middle of which a core and a gateway die. One seed, one outcome."""
+    """Simulate a minute with a burst; halfway, a core and a gateway die. Deterministic for a seed."""
     world, away, struck = _World(planned, load, figures, seed), 0.0, False
     while world.now < seconds:
         if world.now >= seconds / 2 and not struck:
@@ -180,7 +179,7 @@ def simulate(planned: Plan, load: Load, figures: Figures, *, seconds: float = 60
         behind_seconds=world.behind,
         busiest_gateway=float(world.busy.max() / world.now),
         away_seconds=away,
-        lost=world.arrived - world.told,
+        lost=world.arrived - world.delivered,
     )
 
 
@@ -197,7 +196,7 @@ def main() -> None:
             f"{name}: {tried.executor_cores} executor cores, {tried.gateways} gateway processes "
             f"({load.connections / tried.gateways:,.0f} connections each): p50 {found.p50_ms:.0f} ms, "
             f"p99 {found.p99_ms:.0f} ms, {found.behind_seconds:.1f} s behind at worst, "
-            f"busiest gateway {found.busiest_gateway:.0%}, clients of a dead one back in {found.away_seconds:.1f} s, "
+            f"busiest gateway {found.busiest_gateway:.0%}, clients reconnected in {found.away_seconds:.1f} s, "
             f"lost {found.lost}"
         )
     print(

@@ -1,4 +1,4 @@
-"""A shop with very many subscribers: 20 shapes of filters, and orders that concern about five of them each."""
+"""A shop with many subscribers: 20 filter shapes, and orders that each match about five subscriptions."""
 
 from __future__ import annotations
 
@@ -23,13 +23,13 @@ __all__ = ["FIELDS", "Shop", "orders", "write_index"]
 FIELDS = ("status", "region", "owner", "sku", "city")
 SHAPES = 20
 MATCHES = 5.0
-"""Subscriptions that an order concerns, about."""
+"""Approximate number of subscriptions that match an order."""
 COLLECTION = "shop::orders"
 
 
 @dataclass(frozen=True)
 class Shop:
-    """`values` different values in each field, so that a change finds about MATCHES subscriptions."""
+    """Each field has `values` different values, so that a change matches about MATCHES subscriptions."""
 
     subscriptions: int
     seed: int = 7
@@ -39,7 +39,7 @@ class Shop:
         return max(4, int(self.subscriptions * 1.75 / MATCHES))
 
     def source(self, number: int, chance: Random) -> str:
-        """The CEL text of a subscription."""
+        """Return the CEL text of a subscription."""
         place = number % SHAPES
         one = FIELDS[place % 5]
         other = FIELDS[(place + 1 + place // 5) % 5]
@@ -55,7 +55,7 @@ class Shop:
         raise AssertionError(number)
 
     def constants(self, number: int, chance: Random) -> tuple[Any, ...]:
-        """What is each subscription's own; `split_constants` of its text gives the same."""
+        """Return the constants of a subscription, equal to those that `split_constants` finds in its text."""
         value, another = (f"v{chance.randrange(self.values)}" for _ in range(2))
         match number % SHAPES % 4:
             case 0:

@@ -1,4 +1,4 @@
-"""One Spark session for all tests of the pipeline: it takes seconds to start."""
+"""One Spark session for all Spark tests, because a session takes seconds to start."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 @pytest.fixture(scope="session")
 def spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Any]:
     if shutil.which("java") is None and not os.environ.get("JAVA_HOME"):
-        pytest.skip("no Java: `make setup` installs it where it may")
+        pytest.skip("no Java: `make setup` installs it if it has permission")
     from vedette.pipeline.session import open_session
 
     session = open_session(local_dir=tmp_path_factory.mktemp("spark"), ui=False)
@@ -43,9 +43,9 @@ def spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Any]:
 
 @dataclass
 class Shop:
-    """A home with one source, a registry, an index and a gateway that takes deliveries."""
+    """A data directory with one source, a registry, an index, and a gateway that accepts deliveries."""
 
-    home: Path
+    folder: Path
     receiver: IngestReceiver
     journal: CollectionJournal = field(init=False)
     registry: SubscriptionRegistry = field(init=False)
@@ -53,18 +53,18 @@ class Shop:
     written: int = 0
 
     def __post_init__(self) -> None:
-        self.journal = open_journal(self.home)
+        self.journal = open_journal(self.folder)
         self.journal.add_source(Source(name="shop", kind="mongodb", address="mongodb://there", partitions=4))
-        self.registry = SubscriptionRegistry(self.home)
+        self.registry = SubscriptionRegistry(self.folder)
         self.registry.acquire_lease("g1", self.receiver.address, 3600)
-        self.compactor = Compactor(self.registry, self.home / "index")
+        self.compactor = Compactor(self.registry, self.folder / "index")
 
     @property
-    def context(self) -> PipelineConfig:
+    def config(self) -> PipelineConfig:
         return PipelineConfig(
             journal_url=self.journal.address,
             registry_url=self.registry.address,
-            index_folder=self.home / "index",
+            index_folder=self.folder / "index",
             ingest_secret="s",
         )
 

@@ -1,4 +1,4 @@
-"""Real processes for tests: a server, a client that waits for it, and what that client was told."""
+"""Real processes for tests: a server, a client that waits for it, and the view that the client builds from events."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ import vedette
 from vedette.client.blocking import connect_sync
 from vedette.clock import SystemClock
 
-__all__ = ["PROGRAM", "Picture", "connected", "free_port", "served"]
+__all__ = ["PROGRAM", "ClientView", "connected", "free_port", "served"]
 
 PROGRAM = str(Path(sys.executable).with_name("vedette"))
 
@@ -28,7 +28,7 @@ def free_port() -> int:
 
 @contextmanager
 def served(folder: Path, port: int, *options: str) -> Iterator[subprocess.Popen[bytes]]:
-    """`vedette serve` in this folder; what it prints is in `serve.out`."""
+    """Run `vedette serve` in a folder. Its output is in `serve.out`."""
     command = [PROGRAM, "serve", "--port", str(port), "--http-port", "0", *options]
     with (folder / "serve.out").open("a") as output:
         process = subprocess.Popen(command, cwd=folder, stdout=output, stderr=subprocess.STDOUT)
@@ -44,7 +44,7 @@ def served(folder: Path, port: int, *options: str) -> Iterator[subprocess.Popen[
 
 @contextmanager
 def connected(port: int) -> Iterator[vedette.BlockingSession]:
-    """A client, as soon as somebody listens."""
+    """Connect as soon as the port is open."""
     clock, pause = SystemClock(), Flag()
     end = clock.monotonic() + 240
     while True:
@@ -52,28 +52,28 @@ def connected(port: int) -> Iterator[vedette.BlockingSession]:
             socket.create_connection(("127.0.0.1", port), 1).close()
             break
         except OSError:
-            assert clock.monotonic() < end, "nobody listens"
+            assert clock.monotonic() < end, "the port is closed"
             pause.wait(0.1)
     with connect_sync(f"ws://127.0.0.1:{port}") as client:
         yield client
 
 
-class Picture:
-    """What a client knows, made of what it was told and nothing else."""
+class ClientView:
+    """The documents that a client knows from its events. Fails on a duplicate or a lost change."""
 
     def __init__(self) -> None:
         self.rows: dict[Any, int] = {}
-        self.told = 0
+        self.events = 0
 
-    def take(self, event: Any) -> None:
-        self.told += 1
+    def apply(self, event: Any) -> None:
+        self.events += 1
         if event.type == "initial":
-            assert self.told == 1, "it had to begin anew"
+            assert self.events == 1, "the client had to start again"
             self.rows = {row["o.id"]: row["o.total"] for row in event.matches}
             return
         key, total = event.match["o.id"], event.match["o.total"]
         if event.type == "added":
-            assert key not in self.rows, "a repeat reached the client"
+            assert key not in self.rows, "a duplicate reached the client"
             self.rows[key] = total
         elif event.type == "changed":
             assert self.rows[key] == event.prev["o.total"], "a change was lost"

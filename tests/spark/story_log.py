@@ -1,4 +1,4 @@
-"""The stories of the engine as a log and a list of watches: what the pipeline must tell, if it is asked the same."""
+"""Runs the stories on an engine, and records its log, its watches and their events for comparison with the pipeline."""
 
 from __future__ import annotations
 
@@ -27,18 +27,17 @@ from vedette.testing.stories import EmbeddedHost, Story
 from vedette.testing.stories.host import HostSession, HostWatch
 from vedette.testing.stories.runner import StoryFailed, run_story
 
-__all__ = ["AskedWatch", "Recorded", "RecordingHost", "record"]
+__all__ = ["Recorded", "RecordedWatch", "RecordingHost", "record"]
 
 
 @dataclass(frozen=True)
-class AskedWatch:
-    """A WATCH that a story made: its text without options of delivery, and what the engine tells of it from the first
-    commit on."""
+class RecordedWatch:
+    """A WATCH of a story: its text without delivery options, and the engine's events from the first commit on."""
 
     text: str
     params: Mapping[str, Any]
     types: tuple[str, ...]
-    """Types that its elements really have."""
+    """Concrete types of its elements."""
     deltas: tuple[Event, ...]
 
 
@@ -46,24 +45,24 @@ class AskedWatch:
 class Recorded:
     story: Story
     log: Path
-    """The file of the database."""
-    watches: tuple[AskedWatch, ...]
+    """The database file."""
+    watches: tuple[RecordedWatch, ...]
     engine_only: tuple[str, ...]
-    """Watches that the engine itself does not tell from its first tick on, and why."""
-    beginning: int
-    """The last commit of tick 0: what `since(0)` begins after."""
+    """Watches for which the engine has no events from its first tick on, with the error code."""
+    first_sequence: int
+    """The last commit of tick 0: `since(0)` starts after it."""
 
 
 class RecordingHost(EmbeddedHost):
-    """An engine that remembers which watches it was asked for."""
+    """An engine that records its watches."""
 
     def __init__(self, location: Path, story: Story) -> None:
         super().__init__(location, story.settings)
         self.location = location
-        self.asked: dict[tuple[str, str], dict[str, Any]] = {}
-        self.recorded: tuple[AskedWatch, ...] = ()
+        self.watches: dict[tuple[str, str], dict[str, Any]] = {}
+        self.recorded: tuple[RecordedWatch, ...] = ()
         self.refused: list[str] = []
-        self.beginning = 0
+        self.first_sequence = 0
 
     def session(self, actor: str | None = None) -> Any:
         return _RecordingSession(super().session(actor), self, privileged=actor is None)
@@ -75,37 +74,37 @@ class RecordingHost(EmbeddedHost):
         super().disconnect(session.inner)  # type: ignore[attr-defined]
 
     def react(self, name: str, text: str, *, failing: bool) -> Any:
-        self.note(text, {}, {})
+        self.record_watch(text, {}, {})
         return super().react(name, text, failing=failing)
 
-    def note(self, text: str, params: Mapping[str, Any], bindings: Mapping[str, str]) -> None:
+    def record_watch(self, text: str, params: Mapping[str, Any], bindings: Mapping[str, str]) -> None:
         spelled = re.sub(r"#(\w+)", lambda found: f"#{bindings.get(found[1], found[1])}", text)
-        self.asked[spelled, repr(sorted(params.items()))] = dict(params)
+        self.watches[spelled, repr(sorted(params.items()))] = dict(params)
 
     def contents(self) -> Mapping[str, Any]:
         return {}
 
     def close(self) -> None:
-        """The last moment to ask the engine what it would have told."""
+        """Query the events of all recorded watches before the engine closes."""
         found = []
-        for (text, _), params in self.asked.items():
+        for (text, _), params in self.watches.items():
             try:
-                found.append(self._told(text, params))
+                found.append(self._record(text, params))
             except VedetteError as error:
                 self.refused.append(f"{error.code} {text}")
         self.recorded = tuple(found)
-        self.beginning = self._home.default.history.sequence_of_tick(0)
+        self.first_sequence = self._home.default.history.sequence_of_tick(0)
         super().close()
 
-    def _told(self, text: str, params: dict[str, Any]) -> AskedWatch:
+    def _record(self, text: str, params: dict[str, Any]) -> RecordedWatch:
         statement = parse_statement(text)
         assert isinstance(statement, Watch)
         plain = replace(
             statement,
             name=None,
-            actions=(),  # told, too, to whoever asks with RETURN what the actions are done for
+            actions=(),  # a RETURN in place of the actions gives the same events
             returns=statement.returns or Return((Projection(None),)),
-            # All others say how and when it is delivered. (Windows of both hosts: test_collection_windows.py.)
+            # The other options concern delivery. test_collection_windows.py compares windows of both hosts.
             options=tuple(option for option in statement.options if option.name == "filter"),
         )
         since = WatchOption("initial", OptionValue("since", (OrderTerm(Literal(0)),)))
@@ -115,7 +114,7 @@ class RecordingHost(EmbeddedHost):
                 print_statement(replace(plain, options=(*plain.options, since, wide))), params
             )
             deltas = tuple(event for event in watch.poll() if event.type != "initial")
-        return AskedWatch(print_statement(plain), params, self._types(plain), deltas)
+        return RecordedWatch(print_statement(plain), params, self._types(plain), deltas)
 
     def _types(self, statement: Watch) -> tuple[str, ...]:
         (element,) = statement.pattern.elements
@@ -129,7 +128,7 @@ def _members(type_: Any) -> Sequence[Any]:
 
 
 class _RecordingSession:
-    """A session of the engine, listened to."""
+    """A session that records its watches."""
 
     def __init__(self, inner: vedette.Session, host: RecordingHost, *, privileged: bool) -> None:
         self.inner, self._host, self._privileged = inner, host, privileged
@@ -137,7 +136,7 @@ class _RecordingSession:
     def watch(self, text: str, params: Mapping[str, Any], /) -> HostWatch:
         watch = self.inner.watch(text, params)
         if self._privileged:
-            self._host.note(text, params, self.inner.bindings)
+            self._host.record_watch(text, params, self.inner.bindings)
         return watch
 
     def __getattr__(self, name: str) -> Any:
@@ -145,11 +144,9 @@ class _RecordingSession:
 
 
 def record(story: Story, folder: Path) -> Recorded:
-    """Tell a story to an engine, and ask it afterwards what each of its watches is told after tick 0."""
+    """Run a story on an engine, and record the events of each of its watches after tick 0."""
     host = RecordingHost(folder, story)
-    with suppress(
-        StoryFailed
-    ):  # whether the engine tells it right is asked elsewhere; here, whether both tell the same
+    with suppress(StoryFailed):  # other tests check the engine; this one only compares the two hosts
         run_story(story, host, persistent=False)
     (log,) = (folder / "databases").glob("*.sqlite")
-    return Recorded(story, log, host.recorded, tuple(host.refused), host.beginning)
+    return Recorded(story, log, host.recorded, tuple(host.refused), host.first_sequence)

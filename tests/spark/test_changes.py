@@ -1,4 +1,4 @@
-"""The stream on a real Spark: what is written reaches the gateway once, in order, whatever dies on the way."""
+"""The delivery query on a real Spark: every change reaches the gateway once and in order, also if a worker dies."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from vedette.pipeline.offsets import encode_offset
 from vedette.pipeline.queries.changes import drain_and_stop, start_changes_query
 
 
-def told(shop: Shop) -> list[tuple[str, tuple[int, ...], tuple[int, ...], tuple[int, ...]]]:
+def delivered(shop: Shop) -> list[tuple[str, tuple[int, ...], tuple[int, ...], tuple[int, ...]]]:
     unique = sorted(shop.receiver.unique.values(), key=lambda change: change.offset)
     return [(c.key, tuple(c.enter), tuple(c.update), tuple(c.leave)) for c in unique]
 
@@ -27,23 +27,25 @@ def more_than(shop: Shop, count: int) -> bool:
     return len(shop.receiver.changes) > count
 
 
-def test_from_the_journal_to_the_gateway(spark: Any, shop: Shop, tmp_path: Path):
+def test_changes_reach_the_gateway_and_late_subscriptions_are_backfilled(
+    spark: Any, shop: Shop, tmp_path: Path
+):
     paid = shop.subscribe("paid", "doc.status == 'paid'")
     large = shop.subscribe("large", "doc.total > 100")
-    query = start_changes_query(spark, shop.context, tmp_path / "checkpoint", start=0)
+    query = start_changes_query(spark, shop.config, tmp_path / "checkpoint", start=0)
     try:
         shop.write(("a", {"status": "paid", "total": 10}), ("b", {"status": "open", "total": 500}))
         shop.write(("a", {"status": "open", "total": 200}), ("b", None), ("c", {"status": "x", "total": 1}))
         last = shop.write(("c", {"status": "paid", "total": 1}))
         assert shop.receiver.wait_for(partial(complete, shop, last))
-        assert told(shop) == [
+        assert delivered(shop) == [
             ("a", (paid,), (), ()),
             ("b", (large,), (), ()),
             ("a", (large,), (), (paid,)),
             ("b", (), (), (large,)),
             ("c", (paid,), (), ()),
         ]
-        # One that comes later is told what happened after its snapshot, though the batch with it comes later still.
+        # A late subscription receives the changes after its snapshot, from a later batch.
         late = shop.subscribe("late", "doc.status == 'new'", publish=False)
         last = shop.write(("d", {"status": "new", "total": 1}), ("e", {"status": "new", "total": 101}))
         assert shop.receiver.wait_for(partial(complete, shop, last))
@@ -53,10 +55,10 @@ def test_from_the_journal_to_the_gateway(spark: Any, shop: Shop, tmp_path: Path)
         assert all(c.is_backfill for c in shop.receiver.changes if late in c.enter)
     finally:
         drain_and_stop(query)
-    # Stopped and started again it goes on where it was: nothing twice, nothing missing.
+    # After a restart the query continues at its checkpoint, without duplicates or gaps.
     before = len(shop.receiver.changes)
     last = shop.write(("f", {"status": "paid", "total": 1}))
-    query = start_changes_query(spark, shop.context, tmp_path / "checkpoint")
+    query = start_changes_query(spark, shop.config, tmp_path / "checkpoint")
     try:
         assert shop.receiver.wait_for(partial(complete, shop, last))
         assert [c.key for c in shop.receiver.changes[before:]] == ["f"]
@@ -65,14 +67,14 @@ def test_from_the_journal_to_the_gateway(spark: Any, shop: Shop, tmp_path: Path)
 
 
 def latest_alive(shop: Shop) -> int:
-    """The worker that connected last: another may go on with its link when the last one to connect was killed."""
+    """Return the process id of the worker that connected last and is still alive."""
     pids = [int(sender.split()[-1]) for sender in reversed(shop.receiver.senders)]
     return next(pid for pid in pids if Path(f"/proc/{pid}").exists())
 
 
-def test_a_killed_worker_costs_a_retry_and_no_change(spark: Any, shop: Shop, tmp_path: Path):
+def test_a_killed_worker_causes_a_retry_and_loses_no_change(spark: Any, shop: Shop, tmp_path: Path):
     everything = shop.subscribe("all", "true")
-    query = start_changes_query(spark, shop.context, tmp_path / "checkpoint", start=0, max_rows=50)
+    query = start_changes_query(spark, shop.config, tmp_path / "checkpoint", start=0, max_rows=50)
     try:
         first = shop.write(("first", {"n": 0}))
         assert shop.receiver.wait_for(partial(complete, shop, first))
@@ -80,14 +82,14 @@ def test_a_killed_worker_costs_a_retry_and_no_change(spark: Any, shop: Shop, tmp
             seen = len(shop.receiver.changes)
             last = shop.write(*((f"k{n}", {"round": round_, "n": n}) for n in range(200)))
             assert shop.receiver.wait_for(partial(more_than, shop, seen))
-            # The worker says its process id when it connects. (The planner's process is another matter: the service
-            # starts the query again, see test_service.py.)
+            # A worker sends its process id when it connects. A killed driver-side reader ends the query instead
+            # (test_pipeline_process.py).
             os.kill(latest_alive(shop), signal.SIGKILL)
             assert shop.receiver.wait_for(partial(complete, shop, last), 240)
         assert query.isActive
         unique = shop.receiver.unique
         assert len(unique) == 601
-        for partition in {place[0] for place in unique}:
+        for partition in {key[0] for key in unique}:
             seqs = sorted(seq for p, _, seq in unique if p == partition)
             assert seqs == list(range(1, len(seqs) + 1))
         assert all(everything in (*c.enter, *c.update) for c in unique.values())
@@ -97,7 +99,7 @@ def test_a_killed_worker_costs_a_retry_and_no_change(spark: Any, shop: Shop, tmp
 
 def test_the_checkpoint_has_the_offset_of_the_last_batch(spark: Any, shop: Shop, tmp_path: Path):
     shop.subscribe("all", "true")
-    query = start_changes_query(spark, shop.context, tmp_path / "checkpoint", start=0)
+    query = start_changes_query(spark, shop.config, tmp_path / "checkpoint", start=0)
     try:
         last = shop.write(("a", {"n": 1}))
         assert shop.receiver.wait_for(partial(complete, shop, last))
@@ -109,7 +111,7 @@ def test_the_checkpoint_has_the_offset_of_the_last_batch(spark: Any, shop: Shop,
 
 def test_the_plan_names_the_source_and_the_function(spark: Any, shop: Shop, tmp_path: Path):
     shop.subscribe("all", "true")
-    query = start_changes_query(spark, shop.context, tmp_path / "checkpoint", start=0)
+    query = start_changes_query(spark, shop.config, tmp_path / "checkpoint", start=0)
     try:
         last = shop.write(("a", {"n": 1}))
         assert shop.receiver.wait_for(partial(complete, shop, last))

@@ -1,4 +1,4 @@
-"""Windows on Spark: what they told is told once and whole, whatever dies on the way."""
+"""The windows query on a real Spark: every event is delivered once, also after a killed worker and a restart."""
 
 from __future__ import annotations
 
@@ -29,24 +29,24 @@ UNITED = (
     "WATCH o: shop::orders | shop::returns WHERE o.n < 3 [window: tumbling(600ms)] "
     "RETURN COUNT(*) AS n, COLLECT(o.n)[limit: 9] AS them"
 )
-SIGHT = (
+VIEW = (
     ViewRule(allow=True, attribute=None, variable="o", condition="o.n != 2"),
     ViewRule(allow=False, attribute="total", variable="o", condition="o.n = 3"),
 )
 
 
-def watch(shop: Shop, id: str, text: str, sight: tuple[ViewRule, ...] | None = None) -> int:
+def watch(shop: Shop, id: str, text: str, view: tuple[ViewRule, ...] | None = None) -> int:
     names = BOTH if BOTH[1] in text else BOTH[:1]
     union = id if len(names) > 1 else ""
-    form = SubscriptionSpec(kind="watch", source=text, time=SystemClock().now(), sight=sight, union=union)
+    form = SubscriptionSpec(kind="watch", source=text, time=SystemClock().now(), sight=view, union=union)
     boundary = shop.journal.last_offset()
-    wishes = [
+    requests = [
         SubscriptionRequest(
             id=f"{id} {name}", tenant="default", collection=name, boundary=boundary, form=form
         )
         for name in names
     ]
-    number, *_ = shop.registry.register("g1", wishes, 3600)
+    number, *_ = shop.registry.register("g1", requests, 3600)
     shop.compactor.publish()
     return number
 
@@ -56,22 +56,22 @@ def write(shop: Shop, *numbers: int, status: str = "paid") -> None:
     shop.write(*((f"k{n}", {"n": n, "total": n, "status": status}) for n in numbers), time_ms=now)
 
 
-def told(shop: Shop, number: int) -> list[dict[str, Any]]:
-    """What a gateway makes of it: repeats are dropped, positions are consecutive."""
-    desk = ChangeReceiver().receive(Deliver(number=1, windows=list(shop.receiver.windows)))
-    found = [event for event in desk if isinstance(event, WindowResult) and event.subscription == number]
+def delivered(shop: Shop, number: int) -> list[dict[str, Any]]:
+    """Return the events of a subscription without duplicates. Positions must be consecutive."""
+    outputs = ChangeReceiver().receive(Deliver(number=1, windows=list(shop.receiver.windows)))
+    found = [event for event in outputs if isinstance(event, WindowResult) and event.subscription == number]
     assert [event.position for event in found] == list(range(1, len(found) + 1))
     return [decode_image(event.payload) for event in found]
 
 
 def listed(shop: Shop, number: int) -> list[int]:
-    return [inner["match"]["o.n"] for event in told(shop, number) for inner in event["events"]]
+    return [inner["match"]["o.n"] for event in delivered(shop, number) for inner in event["events"]]
 
 
 def counted(shop: Shop, number: int) -> dict[str, tuple[int, int]]:
-    """The groups as they are by now."""
+    """Return the current groups."""
     groups: dict[str, tuple[int, int]] = {}
-    for event in told(shop, number):
+    for event in delivered(shop, number):
         for row in event.get("matches", [event.get("match")]):
             groups[row["o.status"]] = (row["n"], row["total"])
         if event["type"] == "removed":
@@ -80,16 +80,16 @@ def counted(shop: Shop, number: int) -> dict[str, tuple[int, int]]:
 
 
 def test_windows_survive_a_killed_worker_and_a_restart(spark: Any, shop: Shop, tmp_path: Path):
-    write(shop, 1, 2)  # before anybody watches: in the snapshot of the counts, in no list
+    write(shop, 1, 2)  # before the watches: in the snapshot of the counts, in no list
     checkpoint = tmp_path / "windows"
-    query = start_windows_query(spark, shop.context, checkpoint, lateness_ms=100)
+    query = start_windows_query(spark, shop.config, checkpoint, lateness_ms=100)
     try:
         in_lists, in_counts = watch(shop, "listed", LISTED), watch(shop, "counted", COUNTED)
-        in_sight, in_both = watch(shop, "seen", COUNTED, SIGHT), watch(shop, "united", UNITED)
+        in_view, in_both = watch(shop, "seen", COUNTED, VIEW), watch(shop, "united", UNITED)
         write(shop, 3, 4)
         assert shop.receiver.wait_for(lambda: listed(shop, in_lists) == [3, 4], 240)
         assert shop.receiver.wait_for(lambda: counted(shop, in_counts) == {"paid": (4, 10)}, 240)
-        assert shop.receiver.wait_for(lambda: counted(shop, in_sight) == {"paid": (3, 5)}, 240)
+        assert shop.receiver.wait_for(lambda: counted(shop, in_view) == {"paid": (3, 5)}, 240)
         os.kill(int(shop.receiver.senders[-1].split()[-1]), signal.SIGKILL)
         write(shop, 5)
         write(shop, 1, status="open")
@@ -99,19 +99,19 @@ def test_windows_survive_a_killed_worker_and_a_restart(spark: Any, shop: Shop, t
             lambda: counted(shop, in_counts) == {"paid": (4, 14), "open": (1, 1)}, 240
         )
     finally:
-        query.stop()  # in the middle of whatever it does
+        query.stop()  # possibly in the middle of a batch
     write(shop, 6)
-    query = start_windows_query(spark, shop.context, checkpoint, lateness_ms=100)
+    query = start_windows_query(spark, shop.config, checkpoint, lateness_ms=100)
     try:
         assert shop.receiver.wait_for(lambda: listed(shop, in_lists) == [3, 4, 5, 6], 240)
         assert shop.receiver.wait_for(lambda: counted(shop, in_counts)["paid"] == (5, 20), 240)
         assert shop.receiver.wait_for(
-            lambda: counted(shop, in_sight) == {"paid": (4, 15), "open": (1, 1)}, 240
+            lambda: counted(shop, in_view) == {"paid": (4, 15), "open": (1, 1)}, 240
         )
         assert shop.receiver.wait_for(
-            lambda: told(shop, in_both)[-1]["match"] == {"n": 3, "them": [1, 2, 0]}, 240
+            lambda: delivered(shop, in_both)[-1]["match"] == {"n": 3, "them": [1, 2, 0]}, 240
         )
-        types = [event["type"] for event in told(shop, in_counts)]
+        types = [event["type"] for event in delivered(shop, in_counts)]
         assert types[0] == "initial"
         assert set(types[1:]) <= {"added", "changed"}
     finally:

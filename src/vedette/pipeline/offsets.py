@@ -107,8 +107,8 @@ def plan_ranges(start: Offset, end: Offset, shares: int, lowest_boundary: int | 
     backfill = lowest_boundary if lowest_boundary is not None and lowest_boundary < after else None
     modes = end.get("modes", {})
     shedding, degraded = (
-        frozenset(int(partition) for partition, mode in modes.items() if mode == wanted)
-        for wanted in ("shedding", "degraded")
+        frozenset(int(partition) for partition, mode in modes.items() if mode == name)
+        for name in ("shedding", "degraded")
     )
     return [
         JournalRange(

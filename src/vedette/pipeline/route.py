@@ -20,14 +20,14 @@ __all__ = ["route"]
 def route(batch: pa.RecordBatch, task: Task) -> pa.RecordBatch:
     """Set `address` from the current leases, so that a gateway that moved is found. Add broadcast copies."""
     gateways = task.gateways.live()
-    wanted = set(batch["gateway"].to_pylist()) - {-1}
-    if not wanted <= {gateway.number for gateway in gateways}:
+    needed = set(batch["gateway"].to_pylist()) - {-1}
+    if not needed <= {gateway.number for gateway in gateways}:
         gateways = task.gateways.live(fresh=True)  # a new gateway is not in the cache yet
     addresses = {gateway.number: gateway.address for gateway in gateways}
     rows = pc.index_in(batch["gateway"], pa.array(list(addresses), pa.int32()))
     routed = _set_column(batch, "address", pa.array(list(addresses.values()), pa.string()).take(rows))
     fan_out = task.gateways.broadcast_fan_out()
-    if not fan_out or (len(addresses) == 1 and wanted <= addresses.keys()):
+    if not fan_out or (len(addresses) == 1 and needed <= addresses.keys()):
         return routed  # a single gateway receives every change that it needs anyway
     ring = HashRing(gateway.name for gateway in gateways)
     numbers = {gateway.name: gateway.number for gateway in gateways}

@@ -7,7 +7,7 @@ of settings apply:
     LOCAL_CONF      for a JVM that runs the whole pipeline on this machine; set on a local master only, so that an
                     operator's configuration of a cluster stays in force
     NO_UI_CONF      for the pipeline that `vedette serve` supervises and for the background session of the folder
-                    daemon; a session that somebody starts by hand has the Spark UI
+                    daemon; a session that a user starts by hand has the Spark UI
 
 docs/design/pipeline.md has the measurements.
 """
@@ -114,8 +114,8 @@ def _local_conf(local_dir: Path | None) -> Mapping[str, str]:
 
 def java_version() -> int | None:
     """Return the major version of the Java that pyspark starts; None if it cannot be determined."""
-    home = os.environ.get("JAVA_HOME")
-    java = str(Path(home, "bin", "java")) if home else shutil.which("java")
+    java_home = os.environ.get("JAVA_HOME")
+    java = str(Path(java_home, "bin", "java")) if java_home else shutil.which("java")
     if java is None:
         return None
     try:

@@ -140,7 +140,7 @@ class Task:
         self.counters.undeliverable += undeliverable
 
     def announce(self, range_end: RangeEnd) -> None:
-        """Tell every gateway that a share of the partitions is delivered up to an offset.
+        """Announce to every gateway that a share of the partitions is delivered up to an offset.
 
         Causal order needs this for idle partitions too. The task does not wait for unreachable gateways: the driver
         repeats the message (`control.partition_status`).

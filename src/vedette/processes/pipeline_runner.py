@@ -1,6 +1,7 @@
-"""The pipeline as a child of `vedette serve`: when it is wanted, and how it is known to be at work.
+"""The pipeline as a supervised child of `vedette serve`: when it is started, and when it counts as ready.
 
-Nobody who has no sources pays for Spark; nobody who has no Java is kept from the rest.
+Without sources the pipeline is not started, because Spark takes memory. Without Java a warning is logged, and
+everything else works.
 """
 
 from __future__ import annotations
@@ -30,7 +31,7 @@ LOG_FILE = "pipeline.log"
 """The output of the pipeline and of Spark."""
 _MAX_LOG_BYTES = 16 * 1024 * 1024
 LOCK_FILE = "pipeline.lock"
-"""Held by the pipeline of a data directory: there is one at a time."""
+"""Locked by the running pipeline of a data directory, so that only one runs at a time."""
 _STATUS_FILE = "pipeline.json"
 _JOURNAL_FILE = "collections.db"
 _NO_JAVA = (
@@ -39,15 +40,17 @@ _NO_JAVA = (
 )
 
 
-def pipeline_spec(data: str, directory: Path, say: Callable[[str], object], logs: LogOptions) -> ChildSpec:
-    """For a supervisor: start the pipeline when there is a source to read. `say` prints progress."""
+def pipeline_spec(
+    data: str, directory: Path, print_line: Callable[[str], object], logs: LogOptions
+) -> ChildSpec:
+    """Return the child for a supervisor. It is started when there is a source. `print_line` prints progress."""
     command = [sys.executable, "-m", "vedette", "pipeline", "--data", data, "--role", "child"]
     command += logs.arguments()
 
     def is_ready(pid: int) -> bool:
         ready = _is_running(directory, pid)
         if ready:
-            say("The pipeline is running.")
+            print_line("The pipeline is running.")
         return ready
 
     return ChildSpec(
@@ -97,7 +100,7 @@ def redirect_output_to_log(directory: Path) -> TextIO:
 
 
 def has_sources(directory: Path) -> bool:
-    """Whether the data directory, or the store that its settings name, may have any."""
+    """Return True if the data directory, or the store that its settings name, may have sources."""
     from vedette.errors import SettingsError
     from vedette.settings import load_settings
 
@@ -105,7 +108,7 @@ def has_sources(directory: Path) -> bool:
         if load_settings(directory, os.environ).pipeline_store:
             return True
     except SettingsError:
-        return False  # the engine says what is wrong
+        return False  # the engine reports the error
     path = directory / _JOURNAL_FILE
     if not path.is_file():
         return False
@@ -113,7 +116,7 @@ def has_sources(directory: Path) -> bool:
         with closing(sqlite3.connect(f"{path.absolute().as_uri()}?mode=ro", uri=True)) as db:
             return db.execute("SELECT 1 FROM sources LIMIT 1").fetchone() is not None
     except sqlite3.Error:
-        return False  # it is being made just now
+        return False  # the file is being created
 
 
 def _has_java() -> bool:
@@ -121,7 +124,7 @@ def _has_java() -> bool:
 
 
 def _is_locked_by_another(directory: Path) -> bool:
-    """Whether somebody started one by hand."""
+    """Return True if another pipeline holds the lock, for example one that was started by hand."""
     try:
         descriptor = os.open(directory / LOCK_FILE, os.O_RDONLY)
     except OSError:

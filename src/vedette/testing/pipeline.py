@@ -27,19 +27,19 @@ IDLE_SECONDS = 0.02
 
 
 class LocalPipeline:
-    """`step` runs a batch if there is one; `with pipeline:` runs them in a thread."""
+    """`step` runs one batch. `with pipeline:` runs batches in a thread."""
 
-    def __init__(self, home: Path, *, secret: str, store: str | None = None, max_rows: int = 1_000) -> None:
-        self.journal = open_journal(store or home)
-        self.registry = SubscriptionRegistry(store or home)
-        self._compactor = Compactor(self.registry, home / "index")
+    def __init__(self, folder: Path, *, secret: str, store: str | None = None, max_rows: int = 1_000) -> None:
+        self.journal = open_journal(store or folder)
+        self.registry = SubscriptionRegistry(store or folder)
+        self._compactor = Compactor(self.registry, folder / "index")
         self.context = PipelineConfig(
             journal_url=self.journal.address,
             registry_url=self.registry.address,
-            index_folder=home / "index",
+            index_folder=folder / "index",
             ingest_secret=secret,
         )
-        start = initial_offset(home / "checkpoint", self.journal.address)
+        start = initial_offset(folder / "checkpoint", self.journal.address)
         options = journal_options(self.context, start=start, max_rows=max_rows, max_wait_seconds=0)
         self._stream = ChangesStreamReader(options)
         self._states = PartitionStatusPublisher(self.context.ingest_secret)

@@ -1,4 +1,4 @@
-"""Partitions that fall behind: marks in pairs, no fluttering, nobody passed over in silence."""
+"""The modes of lagging partitions: thresholds with hysteresis, and no silent loss."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ def policy() -> LagPolicy:
         ([75, 95, 65, 10], ["shedding", "degraded", "degraded", "normal"]),
     ],
 )
-def test_marks_come_in_pairs(lags: list[float], modes: list[str]):
+def test_thresholds_have_hysteresis(lags: list[float], modes: list[str]):
     machine = policy()
     found = []
     for at, lag in enumerate(lags):
@@ -31,7 +31,7 @@ def test_marks_come_in_pairs(lags: list[float], modes: list[str]):
     assert found == modes
 
 
-def test_whoever_was_passed_over_begins_anew():
+def test_leaving_degraded_starts_a_new_epoch():
     machine = policy()
     (down,) = machine.observe({1: 95.0, 2: 0.0}, 0.0)
     assert (down.partition, down.mode, down.new_epoch) == (1, "degraded", False)
@@ -40,7 +40,7 @@ def test_whoever_was_passed_over_begins_anew():
     assert (up.mode, up.new_epoch) == ("normal", True)
 
 
-def test_a_target_missed_for_a_minute_sheds_load_until_it_is_met_for_a_minute():
+def test_an_objective_missed_for_a_minute_sheds_load_until_it_is_met_for_a_minute():
     machine, changes = policy(), []
     for second in range(200):
         lag = 10.0 if second < 70 else 0.0
@@ -50,7 +50,7 @@ def test_a_target_missed_for_a_minute_sheds_load_until_it_is_met_for_a_minute():
     assert changes[1][0] > 70
 
 
-def test_a_partition_that_is_gone_is_forgotten():
+def test_a_removed_partition_is_forgotten():
     machine = policy()
     machine.observe({1: 95.0}, 0.0)
     machine.observe({}, 1.0)
@@ -58,7 +58,7 @@ def test_a_partition_that_is_gone_is_forgotten():
 
 
 @given(st.lists(st.dictionaries(st.sampled_from([1, 2]), st.floats(0, 200), max_size=2), max_size=60))
-def test_every_move_is_in_the_table(steps: list[dict[int, float]]):
+def test_every_transition_is_in_the_table(steps: list[dict[int, float]]):
     machine = policy()
     before: dict[int, str] = {}
     moves = {(start, end) for (start, _), end in TRANSITIONS.items()}

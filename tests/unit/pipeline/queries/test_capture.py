@@ -1,4 +1,4 @@
-"""What a capture may not show: masked values, wherever they stand, and keys that are made of them."""
+"""Masked values must not appear in a capture: at any place in a document, and in keys that contain them."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ def row(key: str, before: Any, after: Any) -> dict[str, Any]:
         {"a": {"email": {"work": "bob@x"}}},
     ],
 )
-def test_a_path_goes_through_lists_and_names_with_dots(document: Any):
+def test_a_path_reaches_into_lists_and_names_with_dots(document: Any):
     image = encode_image(document)
     assert b"bob" in image
     assert b"bob" not in (mask_image(image, ["a.email"], "salt") or b"")
@@ -43,7 +43,7 @@ def test_a_path_goes_through_lists_and_names_with_dots(document: Any):
         ("17", {"id": 17}),
     ],
 )
-def test_a_key_that_is_made_of_a_masked_value_is_a_code(key: str, document: dict[str, Any]):
+def test_a_key_that_contains_a_masked_value_becomes_a_pseudonym(key: str, document: dict[str, Any]):
     rows = [row(key, None, document), row(key, document, None)]
     assert all(mask_row(each, ["id"], "salt") for each in rows)
     assert rows[0]["key"] == rows[1]["key"]
@@ -51,15 +51,15 @@ def test_a_key_that_is_made_of_a_masked_value_is_a_code(key: str, document: dict
         assert not any(part in str(each) for part in ("bob", "17"))
 
 
-def test_other_keys_stay():
+def test_other_keys_are_kept():
     found = row("k1", None, {"id": "k1", "email": "bob@x"})
     assert mask_row(found, ["email"], "salt")
     assert found["key"] == "k1"
     assert decode_image(found["after"])["id"] == "k1"
 
 
-def test_an_image_that_is_none_is_not_written():
-    """It cannot be made harmless, and must not end the capture either."""
+def test_a_row_with_an_invalid_image_is_dropped():
+    """It cannot be masked, and it must not fail the capture."""
     assert not mask_row(
         {"key": "k", "event_id": "e", "before": None, "after": b'["bob@x"]'}, ["email"], "salt"
     )

@@ -1,4 +1,4 @@
-"""Other versions of Vedette are found, and run from where they are; how far a batch is."""
+"""A candidate is found in a folder, a wheel or a virtual environment, and its program runs."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ def tree(folder: Path) -> Path:
     return folder
 
 
-def said(candidate: Any) -> str:
+def output_of(candidate: Any) -> str:
     done = subprocess.run(
         candidate.command(), env=candidate.environment(), capture_output=True, text=True, check=True
     )
@@ -32,21 +32,21 @@ def said(candidate: Any) -> str:
 
 
 @pytest.mark.parametrize("inner", ["", "src"])
-def test_a_folder_with_the_package(tmp_path: Path, inner: str):
+def test_a_folder_with_the_package_is_a_candidate(tmp_path: Path, inner: str):
     tree(tmp_path / "checkout" / inner)
-    assert said(find_candidate(tmp_path / "checkout", tmp_path / "work")) == "another version"
+    assert output_of(find_candidate(tmp_path / "checkout", tmp_path / "work")) == "another version"
 
 
-def test_a_wheel(tmp_path: Path):
+def test_a_wheel_is_a_candidate(tmp_path: Path):
     tree(tmp_path / "content")
     wheel = tmp_path / "vedette-9.9-py3-none-any.whl"
     with zipfile.ZipFile(wheel, "w") as archive:
         for name in ("vedette/__init__.py", "vedette/__main__.py"):
             archive.write(tmp_path / "content" / name, name)
-    assert said(find_candidate(wheel, tmp_path / "work")) == "another version"
+    assert output_of(find_candidate(wheel, tmp_path / "work")) == "another version"
 
 
-def test_a_virtual_environment(tmp_path: Path):
+def test_a_virtual_environment_is_a_candidate(tmp_path: Path):
     (tmp_path / "bin").mkdir()
     (tmp_path / "bin" / "python").symlink_to(sys.executable)
     found = find_candidate(tmp_path, tmp_path / "work")

@@ -1,4 +1,4 @@
-"""Windows without Spark: ranges of a journal ▸ rows ▸ the state of each subscription, as Spark would group them."""
+"""The windows query without Spark: journal ranges ▸ rows ▸ the state of each subscription, grouped as Spark does."""
 
 from __future__ import annotations
 
@@ -33,8 +33,8 @@ NOW = datetime(2024, 1, 1, tzinfo=UTC)
 ORDERS, RETURNS = "shop::orders", "shop::returns"
 
 
-class HeldState:
-    """Spark's state of one group."""
+class MemoryState:
+    """The state of one group, in memory (`GroupState`)."""
 
     def __init__(self) -> None:
         self.get: tuple[Any, ...] = ()
@@ -58,15 +58,15 @@ class Windows:
         self.registry = SubscriptionRegistry(home, clock=self.clock)
         self.registry.acquire_lease("g", "here:1", 3600)
         self.compactor = Compactor(self.registry, home / "index", self.clock)
-        self.context = PipelineConfig(
+        self.config = PipelineConfig(
             journal_url=self.journal.address, registry_url=self.registry.address, index_folder=home / "index"
         )
-        options = journal_options(self.context, start=0, shares=1, lateness_ms=0)
+        options = journal_options(self.config, start=0, shares=1, lateness_ms=0)
         self.stream = WindowsStreamReader(options)
         self.stream.clock = self.clock
         self.offset = self.stream.initialOffset()
-        self.states: dict[int, HeldState] = {}
-        self.told: dict[int, list[dict[str, Any]]] = {}
+        self.states: dict[int, MemoryState] = {}
+        self.events: dict[int, list[dict[str, Any]]] = {}
         self.written = 0
 
     def write(self, collection: str, *documents: tuple[str, dict[str, Any] | None]) -> None:
@@ -82,11 +82,11 @@ class Windows:
             )
         self.journal.append("shop", events, None)
 
-    def watch(self, text: str, *names: str, sight: tuple[ViewRule, ...] | None = None) -> list[int]:
+    def watch(self, text: str, *names: str, view: tuple[ViewRule, ...] | None = None) -> list[int]:
         union = text if len(names) > 1 else ""
-        form = SubscriptionSpec(kind="watch", source=text, time=self.clock.now(), sight=sight, union=union)
+        form = SubscriptionSpec(kind="watch", source=text, time=self.clock.now(), sight=view, union=union)
         boundary = self.journal.last_offset()
-        wishes = [
+        requests = [
             SubscriptionRequest(
                 id=f"{self.registry.count()} {name}",
                 tenant="default",
@@ -96,7 +96,7 @@ class Windows:
             )
             for name in names
         ]
-        numbers = self.registry.register("g", wishes, 3600)
+        numbers = self.registry.register("g", requests, 3600)
         self.compactor.publish()
         return list(numbers)
 
@@ -105,29 +105,29 @@ class Windows:
         if end == self.offset:
             return
         for part in self.stream.partitions(self.offset, end):
-            rows = pa.Table.from_batches(SelectWindowRows(self.context)(self.stream.read(part))).to_pandas()
+            rows = pa.Table.from_batches(SelectWindowRows(self.config)(self.stream.read(part))).to_pandas()
             for number, frame in rows.groupby("subscription"):
-                state = self.states.setdefault(number, HeldState())
+                state = self.states.setdefault(number, MemoryState())
                 for out in process_windows((number,), iter([frame]), cast(GroupState, state)):
-                    self._take(number, out)
+                    self._receive(number, out)
         self.offset = end
 
-    def _take(self, number: int, out: pd.DataFrame) -> None:
-        told = self.told.setdefault(number, [])
+    def _receive(self, number: int, out: pd.DataFrame) -> None:
+        events = self.events.setdefault(number, [])
         for row in out.to_dict("records"):
             if row["position"]:
-                assert row["position"] == len(told) + 1
-                told.append(decode_image(row["payload"]))
+                assert row["position"] == len(events) + 1
+                events.append(decode_image(row["payload"]))
 
     def until(self, number: int, wanted: dict[str, Any]) -> None:
-        """End one window after the other until the latest row is this one."""
+        """End windows until the latest event has this row."""
         for _ in range(20):
             self.clock.advance(WINDOW_SECONDS)
             self.step()
-            for event in self.told.get(number, [])[-1:]:
+            for event in self.events.get(number, [])[-1:]:
                 if (event.get("match") or event["matches"][0]) == wanted:
                     return
-        raise AssertionError(self.told.get(number, [])[-1:])
+        raise AssertionError(self.events.get(number, [])[-1:])
 
 
 @pytest.fixture
@@ -139,7 +139,7 @@ def windows(tmp_path: Path) -> Iterator[Windows]:
     windows.journal.close()
 
 
-def test_a_union_is_one_watch(windows: Windows):
+def test_a_union_has_one_state(windows: Windows):
     windows.write(ORDERS, ("a", {"n": 1}), ("b", {"n": 2}))
     windows.write(RETURNS, ("a", {"n": 10}))
     text = (
@@ -153,18 +153,18 @@ def test_a_union_is_one_watch(windows: Windows):
     windows.until(leader, {"n": 3, "sum": 32, "them": [2, 10, 20]})
     windows.write(RETURNS, ("a", None))
     windows.until(leader, {"n": 2, "sum": 22, "them": [2, 20]})
-    assert windows.told[leader][0]["type"] == "initial"
-    assert other not in windows.told
+    assert windows.events[leader][0]["type"] == "initial"
+    assert other not in windows.events
     windows.registry.unregister("g", [f"0 {ORDERS}", f"0 {RETURNS}"])
     windows.compactor.publish()
     for _ in range(20):
         windows.step()
-    assert not windows.states[leader].exists, "nothing is left of it"
+    assert not windows.states[leader].exists, "the state is removed"
 
 
-def test_windows_count_what_is_seen(windows: Windows):
-    """Hidden documents do not count, hidden values are null, and what changes there is no news."""
-    sight = (
+def test_windows_count_visible_documents_and_values(windows: Windows):
+    """Hidden documents do not count, hidden values are null, and a change of a hidden value is no event."""
+    view = (
         ViewRule(allow=True, attribute=None, variable="o", condition="o.owner = 1"),
         ViewRule(allow=False, attribute="n", variable="o", condition="o.locked"),
     )
@@ -180,23 +180,25 @@ def test_windows_count_what_is_seen(windows: Windows):
     )
     listed = f"WATCH o: {ORDERS} [window: tumbling(50ms), initial: none] RETURN o.id, o.n"
     (count,), (events,) = (
-        windows.watch(counted, ORDERS, sight=sight),
-        windows.watch(listed, ORDERS, sight=sight),
+        windows.watch(counted, ORDERS, view=view),
+        windows.watch(listed, ORDERS, view=view),
     )
     windows.until(count, {"n": 2, "sum": 1, "all": [1, None]})
     windows.write(
         ORDERS,
         ("c", {"n": 5, "owner": 1, "locked": True}),  # hidden
-        ("b", {"n": 3, "owner": 2}),  # not there at all
+        ("b", {"n": 3, "owner": 2}),  # invisible
         ("d", {"n": 7, "owner": 1}),
     )
     windows.until(count, {"n": 3, "sum": 8, "all": [1, None, 7]})
     windows.write(ORDERS, ("b", {"n": 3, "owner": 1}), ("c", {"n": 5, "owner": 1}))
     windows.until(count, {"n": 4, "sum": 16, "all": [1, 3, 5, 7]})
-    told = [
-        (e["type"], e["match"]["o.id"], e["match"]["o.n"]) for w in windows.told[events] for e in w["events"]
+    seen = [
+        (e["type"], e["match"]["o.id"], e["match"]["o.n"])
+        for w in windows.events[events]
+        for e in w["events"]
     ]
-    assert sorted(told) == [("added", "b", 3), ("added", "d", 7), ("changed", "c", 5)]
+    assert sorted(seen) == [("added", "b", 3), ("added", "d", 7), ("changed", "c", 5)]
 
 
 @pytest.mark.parametrize(
@@ -213,7 +215,7 @@ def test_windows_count_what_is_seen(windows: Windows):
     ],
     ids=["large", "many", "deep"],
 )
-def test_a_window_that_cannot_be_told_is_dropped_and_said(event: WindowEvent, dropped: int):
-    """It must not fail: the windows of all others would end with it, at every try."""
-    told = decode_image(_encode_window_event(event))
-    assert told == {"type": event.type, "window_start": NOW, "window_end": NOW, "dropped": dropped}
+def test_an_event_that_cannot_be_encoded_is_dropped_and_counted(event: WindowEvent, dropped: int):
+    """It must not fail the batch, because every retry would fail too, for all subscriptions."""
+    encoded = decode_image(_encode_window_event(event))
+    assert encoded == {"type": event.type, "window_start": NOW, "window_end": NOW, "dropped": dropped}
