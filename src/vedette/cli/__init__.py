@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 import sys
-from importlib.metadata import PackageNotFoundError, version
 
-__all__ = ["main", "version_text"]
+__all__ = ["main"]
 
 
 def main() -> None:
     """Entry point of the console script `vedette`."""
     if sys.argv[1:] == ["--version"]:  # answered before the commands are loaded
+        from vedette.cli.version import version_text
+
         print(version_text())
         return
     from vedette.cli.vedette import app
@@ -18,11 +19,3 @@ def main() -> None:
     for stream in (sys.stdout, sys.stderr):
         stream.reconfigure(errors="backslashreplace")  # type: ignore[union-attr]
     app(prog_name="vedette")
-
-
-def version_text() -> str:
-    """Return the name and version of the installed package, such as `vedette 0.1.0`."""
-    try:
-        return f"vedette {version('vedette')}"
-    except PackageNotFoundError:
-        return "vedette, not installed (run from its source)"

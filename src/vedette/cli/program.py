@@ -10,8 +10,8 @@ from typing import Annotated, Any
 import typer
 from typer.core import TyperGroup
 
-from vedette.cli import version_text
 from vedette.cli.errors import CommandFailed, error_text, format_internal_error, should_print_traceback
+from vedette.cli.version import version_text
 from vedette.errors import VedetteError
 from vedette.processes.startup_error import StartupError
 

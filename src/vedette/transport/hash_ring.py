@@ -34,7 +34,7 @@ class HashRing:
         return [place for place, _ in points], [member for _, member in points]
 
     def owners(self, key: str, count: int = 1) -> list[str]:
-        """Return the owner of a key, followed by the owners that would replace it in turn."""
+        """Return the owner of a key, followed by the owners that would replace it, in order."""
         hashes, members = self._points
         found: list[str] = []
         start = bisect_left(hashes, text_hash(key)) if hashes else 0

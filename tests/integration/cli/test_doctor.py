@@ -70,14 +70,14 @@ def test_a_missing_extra_is_a_warning(monkeypatch: pytest.MonkeyPatch) -> None:
 )
 def test_java_home_is_used(folder: Path, monkeypatch: pytest.MonkeyPatch, version: str, status: str) -> None:
     monkeypatch.setenv("PATH", "/usr/bin/nothing")
-    finding = look(inspection.java, java_home=java_at(folder / "jdk", version))
+    finding = look(inspection.java, java_directory=java_at(folder / "jdk", version))
     assert finding.status == status
     assert str(folder / "jdk") in finding.found
 
 
 def test_advice_without_java(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("PATH", "")
-    finding = look(inspection.java, java_home="/nowhere")
+    finding = look(inspection.java, java_directory="/nowhere")
     assert (finding.status, finding.found) == ("warn", "none")
     assert "openjdk-17-jre-headless" in finding.advice
     assert "JAVA_HOME" in finding.advice

@@ -17,13 +17,13 @@ from prompt_toolkit.history import FileHistory, History, InMemoryHistory
 from prompt_toolkit.key_binding import KeyBindings, KeyPressEvent
 from prompt_toolkit.styles import Style
 
-from vedette.cli import version_text
 from vedette.cli.options import local_directory
 from vedette.cli.shell.completion import CompletionContext, ShellCompleter
 from vedette.cli.shell.dot_commands import COMMANDS
 from vedette.cli.shell.highlighting import STYLES, MewLexer
 from vedette.cli.shell.input import handle_input, is_complete
 from vedette.cli.shell.session import ShellSession
+from vedette.cli.version import version_text
 
 __all__ = ["defer_interrupts", "history_file", "prompt_session", "run_interactive"]
 

@@ -39,7 +39,9 @@ def doctor(data: DataOption = DEFAULT_DATA, json: JsonOption = False) -> None:
 
     directory = local_directory(data) or Path.cwd()
     console, failed = console_for(), False
-    context = DoctorContext(directory=directory, clock=SystemClock(), java_home=os.environ.get("JAVA_HOME"))
+    context = DoctorContext(
+        directory=directory, clock=SystemClock(), java_directory=os.environ.get("JAVA_HOME")
+    )
     for finding in run_checks(context):
         failed = failed or finding.status == "fail"
         if json:

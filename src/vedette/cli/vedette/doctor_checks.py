@@ -50,7 +50,7 @@ class DoctorContext:
 
     directory: Path
     clock: Clock
-    java_home: str | None = None
+    java_directory: str | None = None
 
 
 Check = Callable[[DoctorContext], Finding]
@@ -94,8 +94,8 @@ def core(_context: DoctorContext) -> Finding:
 
 def java(context: DoctorContext) -> Finding:
     """Java is required by the Spark pipeline only."""
-    homes = [context.java_home] if context.java_home else []
-    programs = [*(os.path.join(home, "bin", "java") for home in homes), shutil.which("java")]  # noqa: PTH118
+    directories = [context.java_directory] if context.java_directory else []
+    programs = [*(os.path.join(each, "bin", "java") for each in directories), shutil.which("java")]  # noqa: PTH118
     versions = [(_java_version(program), program) for program in programs if program]
     best = max(((version, program) for version, program in versions if version), default=None)
     if best is not None and best[0] >= MIN_JAVA:

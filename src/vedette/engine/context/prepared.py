@@ -79,7 +79,7 @@ def _canonical(name: str, value: Any) -> Value:
 
 
 class StatementCache:
-    """Finds the prepared statement of a text: by the text, or by its skeleton without literals."""
+    """Finds the prepared statement of a text: by the text, or by its template, which has no literals."""
 
     def __init__(self, size: int, limits: ParserLimits) -> None:
         self._size = size
@@ -134,14 +134,14 @@ class StatementCache:
 
     def _remember(
         self,
-        skeleton: Any,
+        template: Any,
         pinned: tuple[int, ...],
         literals: tuple[Value, ...],
         prepared: tuple[PreparedStatement, ...],
     ) -> None:
         if len(self._skeletons) >= self._size:
             self._skeletons.clear()
-        _, variants = self._skeletons.setdefault(skeleton, (pinned, {}))
+        _, variants = self._skeletons.setdefault(template, (pinned, {}))
         if len(variants) >= self._size:
             variants.clear()
         variants[tuple([literals[i] for i in pinned])] = prepared

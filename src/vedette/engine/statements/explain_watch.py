@@ -112,7 +112,7 @@ def _cost(shape: WatchShape, wide: list[str]) -> str:
 
 def _promises(shape: WatchShape, options: WatchOptions) -> list[tuple[str, str]]:
     guarded = (
-        [("sight", "each match is checked against the actor's rights at every event")]
+        [("policies", "each match is checked against the actor's rights at every event")]
         if shape.checks_policies
         else []
     )

@@ -48,10 +48,10 @@ class SelfCheck:
         if not self._every or self._commits < self._due:
             return None
         self._due = self._commits + self._every
-        lock_scope = self._commits // self._every
-        shape = shapes[lock_scope % len(shapes)]
-        plain = shape.strategy == "rows" and shape.key_index.size > 0
-        return shape.key_index.sample(lock_scope) if plain else None
+        check_number = self._commits // self._every
+        shape = shapes[check_number % len(shapes)]
+        can_be_checked = shape.strategy == "rows" and shape.key_index.size > 0
+        return shape.key_index.sample(check_number) if can_be_checked else None
 
     def check(self, watch: Watch, views: CommitViews, effects: CommitEffects) -> None:
         """Evaluate the watch before and after the commit and compare the difference with its events."""

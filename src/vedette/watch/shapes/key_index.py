@@ -102,11 +102,11 @@ class KeyIndex(Generic[Item]):
         items: list[Item] = held.items
         return items[:position] if self._selects_lower_constants else items[position:]
 
-    def sample(self, lock_scope: int) -> Item | None:
-        """Some watch; different values of `turn` select different ones."""
-        held = next(islice(self._entries.values(), lock_scope % min(len(self._entries), 1000), None), None)
+    def sample(self, n: int) -> Item | None:
+        """Return some watch. Different values of `n` select different watches."""
+        held = next(islice(self._entries.values(), n % min(len(self._entries), 1000), None), None)
         if isinstance(held, SortedWatches):
-            return held.items[lock_scope % len(held.items)] if held.items else None
+            return held.items[n % len(held.items)] if held.items else None
         return next(iter(held.values())) if type(held) is dict else held
 
     def all_watches(self) -> list[Item]:
