@@ -87,13 +87,13 @@ class GatewayHost(EmbeddedHost):
         super().__init__(location, settings)
 
     def _open(self) -> Vedette:
-        home = super()._open()
-        self._service = _loop().run(self._listen(home))
-        return home
+        catalog = super()._open()
+        self._service = _loop().run(self._listen(catalog))
+        return catalog
 
-    async def _listen(self, home: Vedette) -> GatewayService:
+    async def _listen(self, catalog: Vedette) -> GatewayService:
         service = GatewayService(
-            home, directory=self._directory, authenticator=_ByName(), clock=SystemClock()
+            catalog, directory=self._directory, authenticator=_ByName(), clock=SystemClock()
         )
         broker = service.engine.broker
         handle = broker.handle_event

@@ -29,12 +29,12 @@ class Mailbox:
         self.received: deque[dict[str, Any]] = deque()
         self.closed: tuple[int, str] | None = None
 
-    def send(self, parcel: OutboundFrame) -> None:
-        self.received.append(json.loads(parcel.message))
+    def send(self, outbound_frame: OutboundFrame) -> None:
+        self.received.append(json.loads(outbound_frame.message))
 
     def send_batch(self, bundle: FrameBatch) -> None:
-        for parcel in bundle.frames:
-            self.send(parcel)
+        for outbound_frame in bundle.frames:
+            self.send(outbound_frame)
 
     def close(self, code: int, reason: str) -> None:
         self.closed = (code, reason)

@@ -238,7 +238,9 @@ def test_resumed_subscriptions_count_against_the_quota():
     ]
     codes = [each["payload"]["code"] if each["type"] == "error" else each["status"] for each in outcomes]
     assert codes == ["ok", "ok", "E8006", "E8006", "ok", "ok", "E8006", "E8006"]
-    assert first.ask("resume", {"token": token, "subId": "s1"})["status"] == "ok", "one that it has"
+    assert first.ask("resume", {"token": token, "subId": "s1"})["status"] == "ok", (
+        "a subscription that it already has"
+    )
     wire.close()
 
 
@@ -297,10 +299,10 @@ def test_unread_replies_are_bounded(tmp_path: Path):
         line.sendall(masked({"type": "auth", "id": "a", "payload": {"database": "default"}}))
         question = masked({"type": "execute", "payload": {"statement": "MATCH t: Task RETURN t.text"}})
         line.sendall(question * 200)
-        most, router = 0, server.service.router
+        limit, router = 0, server.service.router
         while not router.counters.closed:
-            most = max(most, server.on_loop(lambda: server.service.server.sockets.buffers.outbox_bytes))
-        assert most < limits.outbox_excess_bytes + 4 * 600_000
+            limit = max(limit, server.on_loop(lambda: server.service.server.sockets.buffers.outbox_bytes))
+        assert limit < limits.outbox_excess_bytes + 4 * 600_000
         assert router.counters.closed == {4001: 1}
 
 
@@ -313,22 +315,20 @@ def test_credit_is_also_bounded_in_bytes(wire: Wire, mode: str, monkeypatch: pyt
     client.send("subscribe", asked, id="s")
     for n in range(100):
         writer.execute("SPAWN t: Task { n = $n, text = $text }", n=n, text="x" * 10_000)
-    told: list[int] = []
-    while len(told) < 100:
+    delivered: list[int] = []
+    while len(delivered) < 100:
         events = [m["payload"] for m in client.all() if m["type"] == "event"]
         events = [event for event in events if event["payload"]["type"] != "initial"]
-        assert 0 < len(events) <= 10 + watch_stream.TAKE_BATCH_EVENTS, (
-            "so many, and then those that were confirmed"
-        )
+        assert 0 < len(events) <= 10 + watch_stream.TAKE_BATCH_EVENTS, "the byte limit, plus one batch"
         for event in events:
-            told.append(event["payload"]["match"]["t.n"])
+            delivered.append(event["payload"]["match"]["t.n"])
             settled = (
                 {"deliveryId": event["payload"]["delivery_id"]}
                 if "consume" in mode
                 else {"seq": event["seq"]}
             )
             client.send("ack", settled)
-    assert told == list(range(100))
+    assert delivered == list(range(100))
 
 
 def test_an_ack_of_another_partition_confirms_nothing(wire: Wire):

@@ -83,7 +83,7 @@ def test_a_write_whose_reply_is_too_large_is_reported_as_executed(wire: Wire):
 def test_large_replies_stay_in_order_and_do_not_block_other_clients(
     wire: Wire, monkeypatch: pytest.MonkeyPatch
 ):
-    """A large answer is put together by a thread; what its connection asks meanwhile waits, and nobody else does."""
+    """A large reply is encoded in a thread. Later requests of its connection wait; other connections do not."""
     client, other = writer(wire, 9_000), wire.client()
     held: list[tuple[Future[bytes], Any]] = []
 
@@ -284,5 +284,5 @@ def test_a_slow_client_is_not_disconnected(
             data = line.recv(262_144)
             assert data, f"cut off after {taken} bytes"
             taken += len(data)
-            time.sleep(0.06)  # a slow line is the subject here
+            time.sleep(0.06)  # the test is about a slow connection
         assert time.monotonic() - begin > limits.stalled_seconds

@@ -47,7 +47,7 @@ def test_a_browser_websocket_works_without_the_client_library(browser: Browser, 
     """
     types, n = browser.run(f"{server.web}/health", script)
     assert types[:2] == ["auth_ack", "subscribe_ack"]
-    assert sorted(types[2:]) == ["event", "result"]  # one answers, the other is told: in either order
+    assert sorted(types[2:]) == ["event", "result"]  # the reply and the event arrive in either order
     assert n == 7
 
 
@@ -78,7 +78,7 @@ def test_the_browser_client_watches_and_executes(browser: Browser, server: Servi
 def test_the_browser_client_resumes_after_a_broken_connection(
     browser: Browser, server: Serving, options: str
 ):
-    """The server breaks the line again and again; every number arrives once, in order."""
+    """The server breaks the connection repeatedly; every number arrives once, in order."""
     script = f"""
         const {{ connect }} = await import("{server.web}/static/vedette.js");
         const db = await connect("{server.url}");
@@ -160,16 +160,16 @@ def until_somebody_listens(server: Serving) -> None:
 def test_the_browser_client_reports_a_gap_after_a_watch_ended_with_its_connection(
     browser: Browser, server: Serving
 ):
-    """Before it was told anything, too; and from then on nothing is missing."""
+    """Also before the first event; later events are complete."""
     script = f"""
         const {{ connect }} = await import("{server.web}/static/vedette.js");
         const db = await connect("{server.url}");
         const watch = db.watch("WATCH t: Task [initial: none] RETURN t.n", {{}}, {{ exclusive: true }});
         const {{ type, reason }} = await watch.next();
         await db.execute("SPAWN t: Task {{ n = 8 }}");
-        const told = (await watch.next()).match["t.n"];
+        const number = (await watch.next()).match["t.n"];
         db.close();
-        return [type, reason, told];
+        return [type, reason, number];
     """
 
     def trouble() -> None:

@@ -112,7 +112,7 @@ def test_a_watch_whose_snapshot_fails_is_ended(server: Serving):
 
 
 async def over_a_breaking_line(server: Serving, seed: int) -> None:
-    """Whatever byte the line breaks at: each event once, in order, and no resync as long as the window reaches."""
+    """The connection breaks at any byte: each event arrives once, in order, and without resync within the window."""
     random = Random(seed)
     async with (
         connect(server.url) as writer,
@@ -145,7 +145,7 @@ async def beyond_the_window(server: Serving) -> None:
     ):
         watch = await c.watch(WATCH).ready()
         await take(watch, 1)
-        line.target, port = 1, line.target  # nobody listens there
+        line.target, port = 1, line.target  # no server listens there
         line.cut()
         for n in range(1, 21):
             await writer.execute("SPAWN t: Task { n = $n }", n=n)
@@ -162,7 +162,7 @@ def test_a_gap_is_reported_as_a_resync_event(tmp_path: Path):
 
 
 async def nothing_told_yet(server: Serving, options: dict[str, Any], reason: str) -> None:
-    """The line is gone before the first event: what happened meanwhile is a gap all the same."""
+    """The connection breaks before the first event: missed changes are a gap, too."""
     async with (
         connect(server.url) as writer,
         BreakingLine(server.port) as line,
@@ -226,7 +226,7 @@ def test_a_connection_that_breaks_while_sending_leaves_no_pending_future(
 
 
 async def reliable(directory: Path) -> None:
-    """Events of a reliable watch over a break of the line and over a restart of the server."""
+    """Events of a reliable watch across a broken connection and a restart of the server."""
     with Serving(directory) as server:
         server.home.define(ONTOLOGY)
         async with connect(server.url) as writer, BreakingLine(server.port) as line:
@@ -261,7 +261,7 @@ def test_reliable_watches_survive_breaks_and_restarts(tmp_path: Path):
 
 
 async def slow_reader(server: Serving) -> None:
-    """A program that does not take its events is no reason to stop everything else."""
+    """A program that does not read its events does not block other watches."""
     async with connect(server.url) as c:
         watch = await c.watch(WATCH).ready()
         await c.run("BEGIN; " + "SPAWN t: Task { n = 1 }; " * 300 + "COMMIT")

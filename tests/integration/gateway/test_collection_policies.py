@@ -12,7 +12,7 @@ from typing import Any
 
 import pytest
 
-from tests.integration.gateway.test_collections import Shop, run, take, told
+from tests.integration.gateway.test_collections import Shop, delivered, run, take
 from tests.support.breaking_proxy import BreakingLine
 from tests.support.gateway_server import Serving
 from tests.support.signing import KEYS, token
@@ -105,7 +105,7 @@ async def in_and_out(office: Office) -> None:
         office.write(("b", None))
         await office.settle()
         events = await take(watch, 5)
-        assert sorted(told(events), key=repr) == sorted(
+        assert sorted(delivered(events), key=repr) == sorted(
             [
                 ("added", {"o.id": "b", "o.price": 2}),
                 ("removed", {"o.id": "a", "o.price": 1}),
@@ -188,7 +188,7 @@ def test_requests_that_policies_deny_are_refused_without_details(
 
 
 async def rights_change(office: Office) -> None:
-    """A right that the graph grants is `added`, one that it takes away `removed`, a price that is shown `changed`."""
+    """A granted right publishes `added`, a revoked one `removed`, and a newly visible attribute `changed`."""
     ann = office.ann
     office.write(
         ("a", {"owner": ann, "price": 1, "region": "north"}),
@@ -201,7 +201,7 @@ async def rights_change(office: Office) -> None:
         assert rows((await take(watch, 1))[0]) == {"a": 1}
         assert len((await take(every, 1))[0].matches or ()) == 1
         office.do('SPAWN m: Member { who = $who, team = "red" }', who=ann)
-        assert told(await take(watch, 1)) == [("added", {"o.id": "b", "o.price": None})]
+        assert delivered(await take(watch, 1)) == [("added", {"o.id": "b", "o.price": None})]
         (delta,) = await take(every, 1)
         assert delta.attributes["delta"]["reason"] == "enter"
         assert delta.match == {"id": "b", "_type": "shop::orders", "team": "red", "region": "south"}
@@ -210,15 +210,15 @@ async def rights_change(office: Office) -> None:
         assert (changed.match, changed.prev) == ({"o.id": "b", "o.price": 2}, {"o.id": "b", "o.price": None})
         assert (hidden.match, hidden.prev) == ({"o.id": "a", "o.price": None}, {"o.id": "a", "o.price": 1})
         office.do('MATCH m: Member SET m.team = "blue"')
-        assert told(await take(watch, 2)) == [
+        assert delivered(await take(watch, 2)) == [
             ("removed", {"o.id": "b", "o.price": 2}),
             ("added", {"o.id": "c", "o.price": 3}),
         ]
         office.write(("b", {"team": "red", "price": 5, "region": "south"}), ("c", {"team": "red"}))
         await office.settle()
-        assert told(await take(watch, 1)) == [("removed", {"o.id": "c", "o.price": 3})]
+        assert delivered(await take(watch, 1)) == [("removed", {"o.id": "c", "o.price": 3})]
         office.database.define("policy later: ON MATCH(o: shop::orders) ALLOW IF o.price > 4")
-        assert told(await take(watch, 1)) == [("added", {"o.id": "b", "o.price": 5})]
+        assert delivered(await take(watch, 1)) == [("added", {"o.id": "b", "o.price": 5})]
         office.do('MATCH p: Person WHERE p.name = "Bob" SET p.admin = true')
         office.do("MATCH m: Member KILL m")
         await office.settle()
@@ -233,7 +233,7 @@ def test_changed_policies_publish_the_difference_as_events(office: Office):
 
 
 async def beyond_documents(office: Office) -> None:
-    """A policy that no document can be judged by: better no watch than one that shows too much."""
+    """A policy that cannot be applied to documents ends the watch, because it could show too much."""
     office.write(("a", {"owner": office.ann, "price": 1, "region": "north"}))
     async with office.as_(office.ann) as c:
         watch = await c.watch(ORDERS).ready()
@@ -258,7 +258,7 @@ async def first_policy(office: Office) -> None:
         for each in (watch, other):
             assert rows((await take(each, 1))[0]) == {"a": 1, "b": 2}
         office.database.define(POLICIES)
-        assert told(await take(watch, 2)) == [
+        assert delivered(await take(watch, 2)) == [
             ("changed", {"o.id": "a", "o.price": None}),
             ("removed", {"o.id": "b", "o.price": 2}),
         ]
@@ -273,13 +273,13 @@ def test_the_first_policy_applies_to_existing_streams(tmp_path: Path):
 
 
 async def coming_back(office: Office) -> None:
-    """What was told under rights that are gone is not told again to one who comes back."""
+    """A client that resumes does not get events that its revoked rights showed."""
     office.write(("a", {"owner": office.ann, "price": 1, "region": "north"}))
     office.do('SPAWN m: Member { who = $who, team = "red" }', who=office.ann)
     async with BreakingLine(office.server.port) as line, office.as_(office.ann, line.url) as c:
         watch = await c.watch(ORDERS).ready()
         assert rows((await take(watch, 1))[0]) == {"a": 1}
-        line.target = 1  # nobody is there
+        line.target = 1  # no server listens there
         line.cut()
         office.write(("secret", {"team": "red", "price": 7, "region": "north"}))
         await office.settle()
@@ -307,20 +307,20 @@ def test_events_of_earlier_views_are_not_replayed(office: Office):
 
 
 class Onlooker:
-    """An actor's picture, made of what it is told; each event must fit the one before."""
+    """An actor's state, built from its events; each event must fit the state before it."""
 
     def __init__(self, office: Office, watch: RemoteWatch, actor: str) -> None:
         self.office, self.watch, self.actor = office, watch, actor
         self.rows: dict[str, Any] = {}
 
-    async def follow(self, wanted: dict[str, Any]) -> None:
+    async def follow(self, expected_query: dict[str, Any]) -> None:
         """Until the picture is this one; partitions have no order among themselves, so it may be another on the way."""
         waited = 0
-        while self.rows != wanted:
+        while self.rows != expected_query:
             event = await self.watch.next(timeout=0.1)
-            if event is None:  # it may have been registered anew after the last batch
+            if event is None:  # it may have been registered again after the last batch
                 waited += 1
-                assert waited < 100, (self.rows, wanted)
+                assert waited < 100, (self.rows, expected_query)
                 await self.office.settle()
             else:
                 self.take(event)
@@ -364,7 +364,7 @@ def shown(office: Office, actor: str, documents: dict[str, dict[str, Any]]) -> d
 
 
 async def whatever_happens(office: Office, seed: int) -> None:
-    """Documents, rights, lines and batches come and go; what an actor was told is what it would be shown now."""
+    """Documents, rights, connections and batches change at random; an actor's state equals a fresh evaluation."""
     rng = Random(seed)
     documents: dict[str, dict[str, Any]] = {}
     people = (office.ann, office.bob)

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from tests.integration.gateway.test_collections import Follower, Shop, run, take, told
+from tests.integration.gateway.test_collections import Follower, Shop, delivered, run, take
 from tests.support.breaking_proxy import BreakingLine
 from tests.support.gateway_server import Serving
 from tests.support.signing import KEYS, token
@@ -21,7 +21,7 @@ CAUSAL = "WATCH o: shop::orders WHERE o.n >= 5 [ordering: causal] RETURN o.id, o
 
 
 class Restarting:
-    """A shop whose server ends and comes again, with a line to whichever there is."""
+    """A shop whose server restarts, with a proxy that connects to the current one."""
 
     def __init__(self, folder: Path) -> None:
         (folder / "keys.json").write_text(json.dumps({"keys": [jwk for _, jwk in KEYS.values()]}))
@@ -63,7 +63,7 @@ async def told_of(place: Restarting, watch: RemoteWatch, count: int) -> list[tup
         events.append(event)
         if len(events) == count:
             break
-    return told(events)
+    return delivered(events)
 
 
 async def over_a_restart(place: Restarting) -> None:
@@ -103,7 +103,7 @@ def test_collection_streams_continue_after_a_restart(place: Restarting):
 
 
 async def lost_meanwhile(place: Restarting) -> None:
-    """A log that was lost while nobody served it: no silent gap."""
+    """The source loses its log while no server runs: clients resync, without a silent gap."""
     shop = place.shop
     shop.write(("a", {"n": 5}))
     async with (

@@ -89,7 +89,7 @@ async def take(watch: RemoteWatch, count: int) -> list[Event]:
     return events
 
 
-def told(events: list[Event]) -> list[tuple[str, Any]]:
+def delivered(events: list[Event]) -> list[tuple[str, Any]]:
     return [(event.type, event.match) for event in events]
 
 
@@ -107,13 +107,13 @@ async def from_the_source_to_the_client(shop: Shop) -> None:
         await shop.settle()
         events = await take(watch, 4)
         by_key = {key: [e for e in events if e.match is not None and e.match["o.id"] == key] for key in "ab"}
-        assert told(by_key["a"]) == [
+        assert delivered(by_key["a"]) == [
             ("added", {"o.id": "a", "o.total": 101}),
             ("changed", {"o.id": "a", "o.total": 102}),
             ("removed", {"o.id": "a", "o.total": 102}),
         ]
         assert by_key["a"][1].prev == {"o.id": "a", "o.total": 101}
-        assert told(by_key["b"]) == [("removed", {"o.id": "b", "o.total": 120})]
+        assert delivered(by_key["b"]) == [("removed", {"o.id": "b", "o.total": 120})]
         assert [event.position for event in (initial, *events)] == [1, 2, 3, 4, 5]
         figures = metrics_text(service_metrics(shop.server.service)).decode()
         assert "vedette_collection_streams 1.0" in figures
@@ -158,7 +158,7 @@ WATCH = "WATCH o: shop::orders WHERE o.n >= 5 RETURN o.id, o.n"
 
 
 class Follower:
-    """A client's own picture of what it watches, made of what it is told and nothing else."""
+    """A client's state, built from its events alone."""
 
     def __init__(self, watch: RemoteWatch, least: int, *, causal: bool = False) -> None:
         self.watch, self.least, self.causal = watch, least, causal
@@ -310,7 +310,7 @@ def test_union(shop: Shop):
 
 
 async def resync(shop: Shop, lose: Callable[[], None]) -> None:
-    """Who follows is told once, begins anew, and misses nothing after that."""
+    """Each subscriber gets one resync, subscribes again, and misses no later event."""
     shop.write(("a", {"n": 7}))
     async with connect(shop.server.url) as c:
         watch = await c.watch(WATCH).ready()
@@ -324,7 +324,7 @@ async def resync(shop: Shop, lose: Callable[[], None]) -> None:
         assert initial.matches is not None
         shop.write(("c", {"n": 9}))
         await shop.settle()
-        assert told(await take(watch, 1)) == [("added", {"o.id": "c", "o.n": 9})]
+        assert delivered(await take(watch, 1)) == [("added", {"o.id": "c", "o.n": 9})]
         assert watch.poll() == []
 
 
@@ -373,7 +373,7 @@ async def windows(shop: Shop) -> None:
             {"type": "initial", "matches": [{"n": 1}]},
             {"type": "changed", "match": {"n": 2}, "prev": {"n": 1}},
         ]
-        told = [
+        delivered = [
             WindowResult(subscription=number, position=position, payload=encode_image(row | about))
             for number in (1, 2)
             for position, row in enumerate(rows, 1)
@@ -381,7 +381,7 @@ async def windows(shop: Shop) -> None:
         (gateway,) = shop.pipeline.registry.gateways()
         link = ingest_link.open_client(gateway.address, shop.server.service.secret.hex(), "test")
         for _ in range(2):
-            link.send_window_events(told)
+            link.send_window_events(delivered)
             await asyncio.to_thread(link.wait_until_accepted)
         link.close()
         for watch in watches:
@@ -408,12 +408,12 @@ def test_a_shared_store_and_remote_executors(tmp_path: Path, postgres_url: str):
         assert gateway.address.startswith("127.0.0.1:")
         shop.close()
     registry = SubscriptionRegistry(store)
-    assert registry.gateways() == [], "it left in good order"
+    assert registry.gateways() == [], "it released its lease"
     registry.close()
 
 
 async def who_asks(shop: Shop, ada: str, grace: str) -> None:
-    """`request.auth` is what it was when somebody subscribed; what no policy shows is refused."""
+    """`request.auth` is bound at subscription; requests that policies deny are refused."""
     shop.write(("a", {"owner": ada}), ("b", {"owner": grace}))
     mine = "doc.owner == request.auth.userId"
     async with (
@@ -454,7 +454,7 @@ def test_the_requester_is_part_of_the_stream_key(tmp_path: Path):
 
 
 async def shedding(shop: Shop) -> None:
-    """Who is of low priority may be passed over while a partition is behind, and begins anew when that is over."""
+    """Low-priority streams may be skipped while a partition lags, and resync afterwards."""
     shop.write(("a", {"n": 7}))
     async with connect(shop.server.url) as c:
         normal, low = [await c.watch(WATCH, priority=priority).ready() for priority in ("normal", "low")]
@@ -478,7 +478,7 @@ def test_low_priority_streams_resync_after_shedding(shop: Shop):
 
 
 async def shedding_already(shop: Shop) -> None:
-    """A gateway that has just come was told nothing yet: how partitions are told stands at the registry."""
+    """A new gateway has received no status yet; it reads the delivery modes from the registry."""
     shop.write(("a", {"n": 7}))
     for partition in shop.journal.partitions("shop"):
         shop.pipeline.registry.set_mode(partition.id, "shedding")

@@ -68,7 +68,7 @@ class Checkpoint:
         self.offsets: list[Offset] = []
         """Where each batch ends, written down before it runs."""
         self.committed = 0
-        """So many batches were told whole."""
+        """Number of batches that were delivered completely."""
 
 
 class SparkDriver:
@@ -113,7 +113,7 @@ class SparkDriver:
         return True
 
     def lose(self) -> None:
-        """Nobody takes the rest of the batch, and it counts as told."""
+        """The rest of the batch is dropped and counts as delivered."""
         self._lines = [[] for _ in self._lines or ()] if self._lines is not None else None
 
     def _plan(self) -> bool:
@@ -142,7 +142,7 @@ class Follower:
         self._client: Client | None = None
         self.gateway: Gateway | None = None
         self._moved = False
-        """Whether it asks a gateway to go on with what another one told it."""
+        """True if the client resumes at a gateway with a token of another gateway."""
         self.rows: dict[str, int] | None = None
         self.ticks: list[int] = []
         self.connect()
@@ -193,7 +193,7 @@ class Follower:
                     unread = (message["reason"], self.rows) == ("snapshot", None)
                     assert self._storm.losses or self._moved or unread, message
                     self._begin_anew()
-                assert not self._moved, "what one gateway told says nothing to another"
+                assert not self._moved, "a token is valid at its own gateway only"
             case "status":
                 assert self._storm.losses, message
                 assert message["payload"]["status"] == "resync-required"
@@ -221,26 +221,26 @@ class Follower:
         if link is SequenceCheck.DUPLICATE:
             return
         self._token = event["resumeToken"]
-        told = event["payload"]
-        self.ticks.append(told["tick"])
-        if told["type"] == "initial":
-            assert self.rows is None, "it had to begin anew"
-            self.rows = {row["o.id"]: row["o.n"] for row in told["matches"]}
+        delivered = event["payload"]
+        self.ticks.append(delivered["tick"])
+        if delivered["type"] == "initial":
+            assert self.rows is None, "it had to resync"
+            self.rows = {row["o.id"]: row["o.n"] for row in delivered["matches"]}
             return
         assert self.rows is not None
-        key, n = told["match"]["o.id"], told["match"]["o.n"]
-        if told["type"] == "added":
-            assert key not in self.rows, f"{key} was told twice"
+        key, n = delivered["match"]["o.id"], delivered["match"]["o.n"]
+        if delivered["type"] == "added":
+            assert key not in self.rows, f"{key} was delivered twice"
             self.rows[key] = n
-        elif told["type"] == "changed":
-            assert self.rows[key] == told["prev"]["o.n"], f"a change of {key} was left out"
+        elif delivered["type"] == "changed":
+            assert self.rows[key] == delivered["prev"]["o.n"], f"a change of {key} was left out"
             self.rows[key] = n
         else:
             assert self.rows.pop(key) == n
 
 
 class ManualRegistrar(RegistryThread):
-    """Does its work when it is told to, and not in a thread."""
+    """Runs its jobs when the test asks for it, without a thread."""
 
     def start(self) -> None: ...
 
@@ -253,7 +253,7 @@ MOST_GATEWAYS = 3
 
 
 class HastyClock(SystemClock):
-    """A third of a lease is over whenever it is looked at, so that the gateway looks after its place each time."""
+    """Advances by a third of a lease at each reading, so that the gateway renews its lease each time."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -360,7 +360,7 @@ class Storm:
             self.rng.choice(self.followers).cut()
 
     def renew(self) -> None:
-        """A gateway's process is renewed: everybody there is cut off, and comes back to another one."""
+        """A gateway process restarts: its clients are disconnected and reconnect to another one."""
         gateway = self.rng.choice(self.gateways)
         self._cut_all(gateway)
         gateway.wire.routers.clear()
@@ -373,7 +373,7 @@ class Storm:
             self.gateways.append(Gateway(self, self._home, number))
 
     def leave(self) -> None:
-        """One of several ends in good order; what is on its way to it is for nobody."""
+        """One of several gateways stops gracefully; deliveries in flight to it are dropped."""
         if len(self.gateways) > 1:
             gateway = self.rng.choice(self.gateways)
             gateway.work()
@@ -405,7 +405,7 @@ class Storm:
         self.drivers = [*self.drivers[-1:], SparkDriver(self)]
 
     def tell(self) -> None:
-        """A driver says now and then how far everything is told."""
+        """A driver sometimes sends the completed offset."""
         for driver in self.drivers:
             if driver.reached is not None:
                 for gateway in self.gateways:
@@ -450,7 +450,7 @@ class Storm:
             size = self.rng.randint(1, 4)
             yield Deliver(number=1, changes=changes[:size])
             changes = changes[size:]
-        if isinstance(frame, Complete) and self.rng.random() < 0.7:  # nobody waits until it is heard
+        if isinstance(frame, Complete) and self.rng.random() < 0.7:  # the driver does not wait for it
             yield frame
 
     def arrive(self, gateway: Gateway, frame: Deliver | Complete) -> None:

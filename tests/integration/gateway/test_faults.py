@@ -32,8 +32,8 @@ WATCH = "WATCH t: Task RETURN t.n"
 def test_nothing_is_sent_before_it_is_durable(tmp_path: Path):
     """Answers, errors, events and snapshots wait for the flush that makes true what they say."""
     disk = Disk()
-    with opened_on(disk, tmp_path / "data") as home:
-        wire = Wire(home=home)
+    with opened_on(disk, tmp_path / "data") as catalog:
+        wire = Wire(home=catalog)
         writer, reader = wire.client(), wire.client()
         writer.define(ONTOLOGY)
         reader.send("subscribe", {"watch": WATCH}, id="s")
@@ -60,8 +60,8 @@ def test_nothing_is_sent_before_it_is_durable(tmp_path: Path):
 
 def test_a_failed_write_is_an_error_and_no_event(tmp_path: Path):
     disk = Disk()
-    with opened_on(disk, tmp_path / "data") as home:
-        wire = Wire(home=home)
+    with opened_on(disk, tmp_path / "data") as catalog:
+        wire = Wire(home=catalog)
         writer, reader = wire.client(), wire.client()
         writer.define(ONTOLOGY)
         writer.execute("SPAWN t: Task { n = 1 }")
@@ -190,7 +190,7 @@ def test_a_worker_reconnects_its_broken_link(tmp_path: Path):
 
 async def strangers(server: Serving, socket: Path) -> list[str]:
     """What those hear who do not belong: a wrong secret, another version, garbage."""
-    heard = []
+    replies = []
     secret = server.service.secret
     for first in (
         encode_batch([link.Hello(version=LINK_VERSION, secret=b"guess", name="x")]),
@@ -203,7 +203,7 @@ async def strangers(server: Serving, socket: Path) -> list[str]:
         reader, writer = await asyncio.open_unix_connection(str(socket))
         writer.write(first)
         data = await asyncio.wait_for(reader.read(), 60)
-        heard += [
+        replies += [
             r.reason
             for f in FrameSplitter(MAX_FRAME_BYTES).feed(data)
             for r in decode_batch(f, from_gateway=False)
@@ -211,15 +211,15 @@ async def strangers(server: Serving, socket: Path) -> list[str]:
         writer.close()
         with suppress(OSError):
             await writer.wait_closed()
-    return heard
+    return replies
 
 
 def test_links_without_the_secret_are_refused(tmp_path: Path):
     with Serving(tmp_path / "data") as server:
-        heard = asyncio.run(strangers(server, listening(server, tmp_path)))
-        assert len(heard) == 2
-        assert "secret" in heard[0]
-        assert "version" in heard[1]
+        replies = asyncio.run(strangers(server, listening(server, tmp_path)))
+        assert len(replies) == 2
+        assert "secret" in replies[0]
+        assert "version" in replies[1]
         assert not server.service.links.ports
 
 
@@ -240,7 +240,7 @@ def test_a_worker_with_the_wrong_secret_reports_it(tmp_path: Path):
 
 
 def test_an_overloaded_engine_answers_every_request():
-    """Through a worker: a request is answered, and a subscription that cannot be brought up is told so."""
+    """Through a worker: each request is answered, and a subscription that cannot catch up gets a resync."""
 
     class Written(asyncio.Transport):
         data = b""

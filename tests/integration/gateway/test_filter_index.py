@@ -65,15 +65,15 @@ KINDS = [
 ]
 
 
-@pytest.mark.parametrize(("text", "most"), KINDS)
-def test_the_cost_of_a_change_depends_on_candidates_not_on_filters(text: str, most: int):
+@pytest.mark.parametrize(("text", "limit"), KINDS)
+def test_the_cost_of_a_change_depends_on_candidates_not_on_filters(text: str, limit: int):
     index: FilterIndex[int] = FilterIndex()
     for number in range(1_000):
         condition = compiled(text.replace("{}", str(number)))
         assert condition is not None
         index.add(number, condition.expression)
-    document = {"id": "k17", "n": 9 if most == 10 else 17, "s": "x"}
-    assert len(index.candidates((document,))) == most
+    document = {"id": "k17", "n": 9 if limit == 10 else 17, "s": "x"}
+    assert len(index.candidates((document,))) == limit
 
 
 def test_a_change_evaluates_only_candidate_filters(wire: Wire, monkeypatch: pytest.MonkeyPatch):
@@ -95,15 +95,15 @@ def test_a_change_evaluates_only_candidate_filters(wire: Wire, monkeypatch: pyte
     reader.all()
     writer.execute('SPAWN t: Task { n = 7, state = "open" }')
     writer.execute('MATCH t: Task SET t { n = 8, state = "done" }')
-    told = [(m["payload"]["subId"], m["payload"]["delta"]["reason"]) for m in reader.all()]
-    assert sorted(told) == [
+    delivered = [(m["payload"]["subId"], m["payload"]["delta"]["reason"]) for m in reader.all()]
+    assert sorted(delivered) == [
         ("f7", "enter"),
         ("f7", "leave"),
         ("f8", "enter"),
         ("list", "enter"),
         ("list", "leave"),
     ]
-    assert len(asked) == 5, "and nobody else was asked"
+    assert len(asked) == 5, "no other filter was evaluated"
     reader.cut()
     wire.advance(1_000)
     assert not wire.broker.tenants["default"].node_type_watches

@@ -74,6 +74,6 @@ def test_any_sequence_of_messages_is_answered(script: list[bytes | str], authent
             assert "Traceback" not in json.dumps(answer)
     attacker.cut()
     bystander.execute("SPAWN t: Task { n = 41 }")
-    told = [m["payload"]["payload"] for m in bystander.all() if m["type"] == "event"]
-    assert any(event.get("match") == {"t.n": 41} for event in told)
+    delivered = [m["payload"]["payload"] for m in bystander.all() if m["type"] == "event"]
+    assert any(event.get("match") == {"t.n": 41} for event in delivered)
     wire.close()

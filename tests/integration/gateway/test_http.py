@@ -146,17 +146,17 @@ def test_other_origins_and_host_names_are_refused(server: Serving):
 
 
 def test_only_allowed_origins_get_cors_headers(server: Serving):
-    """A browser asks first, and lets a page read the answer only when it is told."""
+    """A browser sends a preflight, and lets a page read the response only if its headers allow it."""
     own, other = f"http://127.0.0.1:{server.http_port + 1}", "https://elsewhere.example"
     for method in ("GET", "OPTIONS"):
-        for origin, told in ((own, own), (other, None), ("null", None), ("", None)):
+        for origin, delivered in ((own, own), (other, None), ("null", None), ("", None)):
             connection = HTTPConnection("127.0.0.1", server.http_port, timeout=60)
             headers = {"Origin": origin, "Access-Control-Request-Method": "POST"} if origin else {}
             connection.request(method, "/health", headers=headers)
             answer = connection.getresponse()
             answer.read()
             connection.close()
-            assert answer.getheader("Access-Control-Allow-Origin") == told, (method, origin)
+            assert answer.getheader("Access-Control-Allow-Origin") == delivered, (method, origin)
             assert answer.getheader("Access-Control-Allow-Credentials") is None
     assert b"/realtime/v1" in get(server, "/")[1]
 

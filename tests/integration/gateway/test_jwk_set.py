@@ -136,7 +136,7 @@ def test_an_endless_key_set_response_is_aborted(provider: Provider, monkeypatch:
     def drip(request: BaseHTTPRequestHandler) -> None:
         request.send_response(200)
         request.end_headers()
-        with suppress(OSError):  # until whoever asked has gone
+        with suppress(OSError):  # until the client disconnects
             while True:
                 request.wfile.write(b" ")
                 request.wfile.flush()
@@ -197,16 +197,16 @@ def test_a_new_key_is_read_soon_and_invented_key_ids_cause_few_requests(provider
 
 
 def test_server_sent_events_end_when_the_token_expires(tmp_path: Path):
-    """Nothing that happens after it is told, and the client learns why."""
+    """Later events are not sent, and the client gets the reason."""
     keys = tmp_path / "keys.json"
     keys.write_bytes(SET)
     clock = JumpingClock()
     with Serving(tmp_path / "data", auth_keys=str(keys), clock=clock) as server:
         server.home.database("shop").define("node Task { n: Int = 0 }")
         path = "/realtime/sse?database=shop&collection=Task"
-        lasting = Events(server, path, Authorization=f"Bearer {token(seconds=3_600)}")
+        durable = Events(server, path, Authorization=f"Bearer {token(seconds=3_600)}")
         ending = Events(server, path, Authorization=f"Bearer {token(seconds=600)}")
-        assert [lasting.next()["type"], ending.next()["type"]] == ["subscribe_ack", "subscribe_ack"]
+        assert [durable.next()["type"], ending.next()["type"]] == ["subscribe_ack", "subscribe_ack"]
         with server.home.database("shop").session() as session:
             session.execute("SPAWN t: Task { n = 1 }")
             assert ending.next()["payload"]["delta"]["document"]["n"] == 1
@@ -215,6 +215,6 @@ def test_server_sent_events_end_when_the_token_expires(tmp_path: Path):
             status = ending.next()
             assert (status["type"], status["payload"]["reason"]) == ("status", "auth")
             assert ending.answer.read().strip() == b"", "the stream has ended"
-        assert [lasting.next()["payload"]["delta"]["document"]["n"] for _ in range(2)] == [1, 2]
-        lasting.close()
+        assert [durable.next()["payload"]["delta"]["document"]["n"] for _ in range(2)] == [1, 2]
+        durable.close()
         ending.close()

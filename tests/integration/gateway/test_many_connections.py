@@ -16,7 +16,7 @@ _KEY = re.compile(rb'"t\.key":(\d+)')
 
 
 async def crowd(server: Serving) -> tuple[Counter[int], Counter[int]]:
-    """How many events were for each connection, and how many of its own each was told."""
+    """Number of events sent for each connection, and number that each received."""
     load = Load(server.port, [], CONNECTIONS, 0, 0)
     meant, told = Counter[int](), Counter[int]()
 
@@ -25,7 +25,7 @@ async def crowd(server: Serving) -> tuple[Counter[int], Counter[int]]:
         if data.startswith(b'{"type":"event"'):
             found = _KEY.search(data)
             assert found is not None
-            assert int(found[1]) == number, "somebody else's event"
+            assert int(found[1]) == number, "an event of another connection"
             told[number] += 1
 
     writer = await load.writer()
@@ -36,7 +36,7 @@ async def crowd(server: Serving) -> tuple[Counter[int], Counter[int]]:
         key = n * 7919 % CONNECTIONS
         meant[key] += 1
         writer.say({"type": "execute", "payload": {"statement": statement, "params": {"k": key}}})
-        if n % 100 == 99:  # more would be refused: a connection has so many requests waiting, and no more
+        if n % 100 == 99:  # more would exceed the limit on pending requests
             await wait_until_async(lambda: told.total() > n, f"{n + 1} events", 60)  # noqa: B023 - awaited here
     for client in [*clients, writer]:
         assert client.transport is not None

@@ -174,7 +174,7 @@ def test_alert_rules_and_dashboard_use_existing_metrics(tmp_path: Path):
         assert gateway <= names, file
 
 
-# --- server-sent events that nobody reads -------------------------------------------------------------------------
+# --- unread server-sent events -------------------------------------------------------------------------
 
 
 def test_a_stalled_sse_reader_is_bounded_and_disconnected(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
@@ -191,10 +191,10 @@ def test_a_stalled_sse_reader_is_bounded_and_disconnected(tmp_path: Path, monkey
                 b"GET /realtime/sse?database=default&collection=Task HTTP/1.1\r\nHost: localhost\r\n\r\n"
             )
             assert b"200 OK" in stuck.recv(1_024)
-            most = 0
+            limit = 0
             while server.on_loop(lambda: len(router.connections)):
                 session.execute("SPAWN t: Task { text = $text }", text="x" * size)
-                most = max(most, server.on_loop(lambda: router.in_process_outbox_bytes))
+                limit = max(limit, server.on_loop(lambda: router.in_process_outbox_bytes))
             high = router.limits.stream_outbox_bytes
-            assert high <= most < high + 2 * size, "clogged, and nothing more was queued"
+            assert high <= limit < high + 2 * size, "full, and no further event was queued"
         assert server.on_loop(lambda: router.in_process_outbox_bytes) == 0

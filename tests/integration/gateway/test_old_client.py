@@ -111,9 +111,9 @@ def test_an_old_client_subscribes_gets_events_and_unsubscribes(wire: Wire):
     writer.execute("MATCH t: Task SET t.n = 8")
     writer.execute("MATCH t: Task SET t.n = 1")
     writer.execute("MATCH t: Task KILL t")
-    told = [client.hear()[2] for _ in range(5)]
-    assert all(each.delta.id.startswith("Task/") for each in told)
-    of = {name: [each.delta for each in told if each.subId == name] for name in ("s1", "s2")}
+    delivered = [client.hear()[2] for _ in range(5)]
+    assert all(each.delta.id.startswith("Task/") for each in delivered)
+    of = {name: [each.delta for each in delivered if each.subId == name] for name in ("s1", "s2")}
     assert [delta.type for delta in of["s1"]] == ["update", "delete"], "it left the filter"
     assert [delta.type for delta in of["s2"]] == ["update", "update", "delete"]
     assert [d.document["n"] if d.document else None for d in of["s1"]] == [8, None]

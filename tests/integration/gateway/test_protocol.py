@@ -125,10 +125,14 @@ def test_a_watch_has_an_initial_event_and_a_chain(client: Client):
     assert first["payload"]["prevSeq"] is None
     for n in (7, 8, 0):
         client.execute("MATCH t: Task SET t.n = $n", n=n)
-    told = events(client.all())
-    assert [e["payload"]["type"] for e in told] == ["changed", "changed", "removed"]
-    assert [e["prevSeq"] for e in told] == [first["payload"]["seq"], told[0]["seq"], told[1]["seq"]]
-    for event in told:
+    delivered = events(client.all())
+    assert [e["payload"]["type"] for e in delivered] == ["changed", "changed", "removed"]
+    assert [e["prevSeq"] for e in delivered] == [
+        first["payload"]["seq"],
+        delivered[0]["seq"],
+        delivered[1]["seq"],
+    ]
+    for event in delivered:
         assert event["version"] == 1
         assert (event["tenant"], event["partition"], event["extensions"]) == ("default", 0, {})
         assert event["lsn"] == event["payload"]["tick"]
@@ -140,8 +144,8 @@ def test_equal_watches_share_a_stream(wire: Wire, client: Client):
         each.send("subscribe", {"watch": WATCH, "params": {"low": 1, "unused": number}}, id="s")
     assert wire.broker.subscriptions.stream_count == 1
     client.execute('SPAWN t: Task { title = "a", n = 5 }')
-    told = [events(each.all())[-1] for each in clients]
-    assert all(event == told[0] for event in told)
+    delivered = [events(each.all())[-1] for each in clients]
+    assert all(event == delivered[0] for event in delivered)
     for each in clients:
         each.leave()
     assert wire.broker.subscriptions.stream_count == 0
@@ -461,9 +465,9 @@ def test_only_an_exclusive_watch_can_be_altered(client: Client):
     assert client.ask("manage", {"subId": "own", **alter})["type"] == "manage_ack"
     client.execute('SPAWN t: Task { title = "x", n = 3 }')
     client.execute('SPAWN t: Task { title = "y", n = 7 }')
-    told = events(client.all())
-    assert [e["payload"]["match"]["t.n"] for e in told if e["subId"] == "own"] == [7]
-    assert [e["payload"]["match"]["t.n"] for e in told if e["subId"] == "shared"] == [3, 7]
+    delivered = events(client.all())
+    assert [e["payload"]["match"]["t.n"] for e in delivered if e["subId"] == "own"] == [7]
+    assert [e["payload"]["match"]["t.n"] for e in delivered if e["subId"] == "shared"] == [3, 7]
     assert client.ask("manage", {"subId": "own", "operation": "cancel"})["type"] == "manage_ack"
     client.execute('SPAWN t: Task { title = "z", n = 9 }')
     assert [e["subId"] for e in events(client.all())] == ["shared"]
@@ -531,12 +535,12 @@ def test_begin_session_as_applies_to_watches(wire: Wire):
     admin.all()
     admin.execute('SPAWN n: Note { text = "hers", owner = #ann }')
     admin.execute('SPAWN n: Note { text = "nobody\'s" }')
-    told = [m["payload"]["subId"] for m in admin.all() if m["type"] == "event"]
-    assert sorted(told) == ["all", "all", "filtered", "hers"]
+    delivered = [m["payload"]["subId"] for m in admin.all() if m["type"] == "event"]
+    assert sorted(delivered) == ["all", "all", "filtered", "hers"]
 
 
 def test_events_of_a_batch_arrive_in_order_whatever_holds_a_subscription(wire: Wire):
-    """In one transaction: those who take all are told in one go; a paced, a paused and an old client see the same."""
+    """Events of one transaction: most clients get them in one write; paced, paused and old clients get the same."""
     writer = wire.client()
     writer.define("node Many { n: Int = 0 }")
     text = {"watch": "WATCH m: Many [initial: none] RETURN m.n"}
@@ -555,8 +559,8 @@ def test_events_of_a_batch_arrive_in_order_whatever_holds_a_subscription(wire: W
     writer.execute("COMMIT")
 
     def numbers(client: Client, name: str = "s") -> list[int]:
-        told = events(client.all())
-        return [e["payload"]["match"]["m.n"] for e in told if e["subId"] == name]
+        delivered = events(client.all())
+        return [e["payload"]["match"]["m.n"] for e in delivered if e["subId"] == name]
 
     assert numbers(plain) == [0, 1, 2, 3, 4]
     assert numbers(doubled, "b") == [0, 1, 2, 3, 4]

@@ -82,7 +82,7 @@ def test_leases_expire_unless_extended(wire: Wire, writer: Client):
     messages = client.all()
     notices = [m["payload"] for m in messages if m["type"] == "status"]
     assert [e["code"] for notice in notices for e in notice["errors"]] == ["E8003"]
-    assert any(m["type"] == "event" for m in messages), "it is handed out again"
+    assert any(m["type"] == "event" for m in messages), "it is delivered again"
 
 
 def test_a_clean_close_counts_no_attempt_and_a_lost_connection_does(wire: Wire, writer: Client):
@@ -132,7 +132,7 @@ async def work_together(server: Serving) -> list[int]:
             async for job in c.consume(TEXT, prefetch=2):
                 async with job:
                     await asyncio.sleep(0.001 * number)
-                done.append(job.match["j.n"])  # now that it is acknowledged: who is last ends the others
+                done.append(job.match["j.n"])  # acknowledged: the last one stops the other consumers
                 if len(done) >= 20:
                     return
 
@@ -251,7 +251,7 @@ def test_buffered_deliveries_keep_their_lease_and_withdrawn_ones_are_dropped(
             seen.append((job.match["j.n"], job.delivery_id))
             if len(seen) == 1:
                 other.execute("MATCH j: Job WHERE j.n = 3 SET j.n = 33")
-                c.execute("MATCH j: Job RETURN j.n")  # what was told before this answer is here
+                c.execute("MATCH j: Job RETURN j.n")  # events sent before this reply have arrived
                 c.execute("MATCH j: Job RETURN j.n")
             with job:
                 pass
@@ -333,7 +333,7 @@ def test_consumers_get_a_fair_share_whatever_their_credit(wire: Wire, writer: Cl
     for _, id in held[0]:
         members[0].ask("ack", {"deliveryId": id})
     spawn(writer, 40, 41)
-    assert len(deliveries(members[0])) >= 1, "who is done gets more"
+    assert len(deliveries(members[0])) >= 1, "a consumer without deliveries gets more"
 
 
 def test_a_pull_is_bounded_in_bytes(wire: Wire, writer: Client, monkeypatch: pytest.MonkeyPatch):

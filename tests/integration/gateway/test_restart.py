@@ -82,7 +82,7 @@ def test_a_restart_at_any_position_loses_and_repeats_no_event(tmp_path: Path, ki
     write(wire, 5)
     came = events(back)
     whole = [*before, *came[3 - cut :]]
-    assert [*had, *came] == whole, "what it would have been told, had nothing happened"
+    assert [*had, *came] == whole, "the same events as without a restart"
     if "payload" in whole[0]:
         positions = [event["payload"]["position"] for event in whole]
         assert positions == list(range(positions[0], positions[0] + 5))
@@ -101,19 +101,19 @@ def other_version(data: bytes) -> bytes:
     return msgspec.msgpack.encode({**saved, "version": saved["version"] + 1})
 
 
-def somebody_else_commits(place: Path, _: ManualClock) -> None:
+def another_program_commits(place: Path, _: ManualClock) -> None:
     with open_vedette(str(place), environment={}, manage_gc=False) as home, home.session() as session:
         session.execute("SPAWN t: Task { n = 9 }")
 
 
-def somebody_else_defines(place: Path, _: ManualClock) -> None:
+def another_program_defines(place: Path, _: ManualClock) -> None:
     with open_vedette(str(place), environment={}, manage_gc=False) as home:
         home.define("node Other { n: Int }")
 
 
 DOUBTS: dict[str, Callable[[Path, ManualClock], None]] = {
-    "somebody else commits": somebody_else_commits,
-    "somebody else defines": somebody_else_defines,
+    "another program commits": another_program_commits,
+    "another program defines": another_program_defines,
     "the file is gone, as after a crash": lambda place, _: (place / FILE).unlink(),
     "the file is damaged": lambda place, _: altered_file(place, lambda data: data[:-3]),
     "the file is garbage": lambda place, _: altered_file(place, lambda _: os.urandom(100)),
@@ -156,7 +156,7 @@ def test_a_restored_stream_without_clients_is_closed_at_its_deadline(tmp_path: P
 
 
 def test_a_client_resumes_after_a_restart_of_the_server(tmp_path: Path):
-    """Real sockets: told to go, it comes back to the next server, and its watch has no hole and no beginning anew."""
+    """With real sockets: asked to reconnect, the client resumes at the next server without gap or resync."""
 
     async def scenario() -> list[tuple[str, Any]]:
         first = Serving(tmp_path / "data")
@@ -165,18 +165,18 @@ def test_a_client_resumes_after_a_restart_of_the_server(tmp_path: Path):
         async with connect(first.url) as client:
             watch = await client.watch("WATCH t: Task [initial: none] RETURN t.n").ready()
             await client.execute("SPAWN t: Task { n = 1 }")
-            told = [await watch.next(timeout=60)]
+            delivered = [await watch.next(timeout=60)]
             await asyncio.to_thread(first.stop)
             second = Serving(tmp_path / "data")
             second.port = first.port
             await asyncio.to_thread(second.__enter__)
             with second.home.session() as session:
                 await asyncio.to_thread(session.execute, "SPAWN t: Task { n = 2 }")
-            told += [await watch.next(timeout=60)]
+            delivered += [await watch.next(timeout=60)]
             await client.execute("SPAWN t: Task { n = 3 }")
-            told += [await watch.next(timeout=60)]
+            delivered += [await watch.next(timeout=60)]
         await asyncio.to_thread(second.stop)
-        return [(event.type, event.match) for event in told if event is not None]
+        return [(event.type, event.match) for event in delivered if event is not None]
 
-    told = asyncio.run(scenario())
-    assert told == [("added", {"t.n": 1}), ("added", {"t.n": 2}), ("added", {"t.n": 3})]
+    delivered = asyncio.run(scenario())
+    assert delivered == [("added", {"t.n": 1}), ("added", {"t.n": 2}), ("added", {"t.n": 3})]

@@ -95,7 +95,7 @@ def test_a_resume_at_any_position_is_exact(moves: list[str], data: st.DataObject
         writer.execute(statement)
         if data.draw(st.booleans()):
             fresh = events(client)
-            kept = data.draw(st.integers(0, len(fresh)))  # the rest was on its way when the line broke
+            kept = data.draw(st.integers(0, len(fresh)))  # the rest was in flight when the connection broke
             received += fresh[:kept]
             token = received[-1]["resumeToken"] if received else token
             client.cut()
@@ -108,16 +108,16 @@ def test_a_resume_at_any_position_is_exact(moves: list[str], data: st.DataObject
 
 @given(st.integers(0, 30), st.integers(0, 30), st.integers(1, 8))
 @settings(max_examples=40, deadline=None)
-def test_a_resume_with_a_small_window_is_exact_or_refused(before: int, after: int, most: int):
-    wire, writer = make(window=ReplayLimits(events=most))
+def test_a_resume_with_a_small_window_is_exact_or_refused(before: int, after: int, limit: int):
+    wire, writer = make(window=ReplayLimits(events=limit))
     client, token = start(wire)
     write(writer, *range(1, before + 1))
-    told = events(client)
-    token = told[-1]["resumeToken"] if told else token
+    delivered = events(client)
+    token = delivered[-1]["resumeToken"] if delivered else token
     client.cut()
     write(writer, *range(1, after + 1))
     again, ack = resume(wire, token)
-    if after <= most:
+    if after <= limit:
         assert ack["status"] == "ok"
         assert [e["payload"]["match"]["t.n"] for e in events(again)] == list(range(1, after + 1))
     else:
@@ -129,7 +129,7 @@ def test_a_resume_with_a_small_window_is_exact_or_refused(before: int, after: in
 
 @pytest.mark.parametrize("asked", [WATCH, FILTER], ids=["watch", "filter"])
 def test_a_reopened_stream_cannot_be_resumed_with_an_old_token(asked: dict[str, Any]):
-    """Nobody numbered what happened while nobody watched: the place alone does not show that something did."""
+    """Changes without a stream are not numbered, so a position alone does not show that some were missed."""
     wire, writer = make()
     client, token = start(wire, asked)
     client.cut()
@@ -155,8 +155,8 @@ def test_replayed_events_are_the_original_ones():
     ):
         writer.execute(statement)
     again, _ = resume(wire, token)
-    told = [(e["delta"]["reason"], e["delta"].get("document", {}).get("n")) for e in events(again)]
-    assert told == [("enter", 1), ("update", 2), ("leave", None), ("enter", 3), ("delete", None)]
+    delivered = [(e["delta"]["reason"], e["delta"].get("document", {}).get("n")) for e in events(again)]
+    assert delivered == [("enter", 1), ("update", 2), ("leave", None), ("enter", 3), ("delete", None)]
     wire.close()
 
 
@@ -166,9 +166,9 @@ def test_changes_of_one_document_have_distinct_seqs():
     write(writer, 1)
     for n in (2, 3, 4):
         writer.execute("MATCH t: Task SET t.n = $n", n=n)
-    told = events(client)
-    assert len({(e["partition"], e["seq"]) for e in told}) == 4
-    assert len({e["delta"]["id"] for e in told}) == 1
+    delivered = events(client)
+    assert len({(e["partition"], e["seq"]) for e in delivered}) == 4
+    assert len({e["delta"]["id"] for e in delivered}) == 1
     wire.close()
 
 
@@ -412,7 +412,7 @@ def test_after_a_crash_tokens_are_valid_and_the_window_is_lost(tmp_path: Path):
     client, token = start(first)
     write(writer, 1)
     seq = events(client)[-1]["seq"]
-    first.home.close()  # and nobody had the time to write the window down
+    first.home.close()  # without time to write the window
     second = Wire(str(tmp_path))
     _, ack = resume(second, token)
     assert (ack["status"], ack["reason"]) == ("resync-required", "window")

@@ -94,7 +94,7 @@ def test_fragments_and_large_messages(server: Serving):
 
 
 def test_frames_may_arrive_in_any_pieces(server: Serving):
-    """Every byte on its own: what is let go between messages is never part of one."""
+    """Every byte arrives alone: the parser is released between messages only."""
     with join(server) as client:
         for pieces in (1, 2, 3, 5):
             text = json.dumps(
@@ -279,10 +279,10 @@ def test_websocat_can_connect(server: Serving):
         assert process.stdout is not None
         process.stdin.write("".join(json.dumps(line) + "\n" for line in lines))
         process.stdin.flush()
-        heard = [json.loads(process.stdout.readline())["type"] for _ in range(6)]
+        received = [json.loads(process.stdout.readline())["type"] for _ in range(6)]
         process.stdin.close()
         process.terminate()
-    assert heard == ["auth_ack", "define_ack", "subscribe_ack", "event", "result", "event"]
+    assert received == ["auth_ack", "define_ack", "subscribe_ack", "event", "result", "event"]
 
 
 # --- tokens -------------------------------------------------------------------------------------------------------

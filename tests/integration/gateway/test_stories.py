@@ -1,4 +1,4 @@
-"""The stories of watches and work queues once more, told over a socket: the same events as inside a program.
+"""The stories of watches and queues over a socket: the same events as in an embedded session.
 
 Three ways to read. Pulled: when the story asks, so that everything is as inside a program, also how full a buffer is
 and who claims which job. Pushed: as clients do it, told at once; most stories cannot tell the difference. Shared: like
@@ -30,13 +30,13 @@ LATE_READERS = frozenset(
 """Titles of stories that depend on when a reader takes what waits for it."""
 
 
-def told(story: Story, folder: Path, way: str) -> None:
+def delivered(story: Story, folder: Path, way: str) -> None:
     location = folder / "data" if story.needs_restart else ":memory:"
     run_story(story, GatewayHost(location, story.settings, way=way), persistent=False)
 
 
 def some(stories: Iterable[Story], every: int, first: int = 0) -> list[Any]:
-    """One in so many is told always, all of them in `make soak`."""
+    """Select a sample of the stories; `make soak` runs all."""
     return [
         pytest.param(
             *case.values,
@@ -65,17 +65,17 @@ def is_plain(story: Story) -> bool:
 
 @pytest.mark.parametrize("story", some(STORIES, every=6))
 def test_pulled(story: Story, tmp_path: Path):
-    told(story, tmp_path, "pulled")
+    delivered(story, tmp_path, "pulled")
 
 
 @pytest.mark.parametrize("story", some((s for s in STORIES if s.title not in LATE_READERS), every=6, first=1))
 def test_pushed(story: Story, tmp_path: Path):
-    told(story, tmp_path, "pushed")
+    delivered(story, tmp_path, "pushed")
 
 
 @pytest.mark.parametrize("story", some(filter(is_plain, STORIES), every=6, first=2))
 def test_shared(story: Story, tmp_path: Path):
-    told(story, tmp_path, "shared")
+    delivered(story, tmp_path, "shared")
 
 
 def test_the_late_reader_list_names_existing_stories():

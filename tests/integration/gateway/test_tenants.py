@@ -51,7 +51,7 @@ class Party:
         self.wire, self.tenant = wire, tenant
         self.client: Client = wire.client(tenant, version=1)
         self.client.define(ONTOLOGY)
-        self.heard: list[dict[str, Any]] = []
+        self.received: list[dict[str, Any]] = []
 
     def move(self, kind: str, sub: str, what: Any, tokens: list[str], handles: list[str]) -> None:
         client = self.client
@@ -82,7 +82,7 @@ class Party:
             self.client = self.wire.client(self.tenant, version=1)
 
     def listen(self) -> None:
-        self.heard += self.client.all()
+        self.received += self.client.all()
 
 
 @given(moves)
@@ -91,15 +91,15 @@ def test_tenants_are_isolated(script: list[tuple[str, tuple[str, str, Any]]]):
     wire = Wire()
     parties = {tenant: Party(wire, tenant) for tenant in TENANTS}
     for tenant, (kind, sub, what) in script:
-        heard = [message for party in parties.values() for message in party.heard]
-        tokens = [t for m in heard if (t := (m.get("payload") or {}).get("resumeToken"))]
-        handles = [h for m in heard if (h := (m.get("payload") or {}).get("handle"))]
+        received = [message for party in parties.values() for message in party.received]
+        tokens = [t for m in received if (t := (m.get("payload") or {}).get("resumeToken"))]
+        handles = [h for m in received if (h := (m.get("payload") or {}).get("handle"))]
         parties[tenant].move(kind, sub, what, tokens, handles)  # tokens and handles of both, mixed up
         for party in parties.values():
             party.listen()
     for tenant, party in parties.items():
         other = TENANTS[1 - TENANTS.index(tenant)]
-        for message in party.heard:
+        for message in party.received:
             assert other not in json.dumps(message), message
             if message["type"] == "event":
                 assert message["payload"]["tenant"] == tenant

@@ -71,9 +71,9 @@ def test_deliveries_are_split_by_the_size_of_their_changes(more: dict[str, Any])
 
 
 def test_deliveries_are_split_by_the_size_of_window_results():
-    told = [WindowResult(subscription=n, position=1, payload=b"x" * 1000) for n in range(1, 101)]
-    frames, largest = sent(lambda link: link.send_window_events(told))
-    assert [each for frame in frames for each in frame.windows] == told
+    delivered = [WindowResult(subscription=n, position=1, payload=b"x" * 1000) for n in range(1, 101)]
+    frames, largest = sent(lambda link: link.send_window_events(delivered))
+    assert [each for frame in frames for each in frame.windows] == delivered
     assert largest < 2 * MOST
 
 

@@ -43,8 +43,8 @@ def batches(sizes: list[int], joins: int, boundary: int) -> list[list[list[Deliv
             partition = (offset * 7) % 4
             seqs[partition] += 1
             history.append((offset, partition, seqs[partition]))
-            wanted = [OLD, NEW] if number >= joins and offset > boundary else [OLD]
-            shares[partition % 2].append(change(*history[-1], wanted))
+            subscription = [OLD, NEW] if number >= joins and offset > boundary else [OLD]
+            shares[partition % 2].append(change(*history[-1], subscription))
         found.append(shares)
     return found
 
@@ -61,57 +61,61 @@ def test_repeated_batches_are_deduplicated(
     sizes: list[int], joins: int, boundary: int, failures: list[list[tuple[int, int, bool]]]
 ):
     """A failure: each share got so far, and perhaps the first was complete."""
-    desk, told = ChangeReceiver(), []
+    receiver, delivered = ChangeReceiver(), []
     offset = 0
     for number, shares in enumerate(batches(sizes, joins, boundary)):
         offset += sizes[number]
         for first, second, completed in failures[number] if number < len(failures) else []:
             for share, upto in ((0, first), (1, second)):
-                told += desk.receive(Deliver(number=1, changes=shares[share][:upto]))
+                delivered += receiver.receive(Deliver(number=1, changes=shares[share][:upto]))
             if completed and first >= len(shares[0]):
-                told += desk.receive(Complete(offset=offset, share=0, shares=2, index_version=number))
+                delivered += receiver.receive(
+                    Complete(offset=offset, share=0, shares=2, index_version=number)
+                )
         for share in (0, 1):
-            told += desk.receive(Deliver(number=1, changes=shares[share]))
-            told += desk.receive(Complete(offset=offset, share=share, shares=2, index_version=number))
-    heard: dict[int, list[tuple[int, int]]] = {OLD: [], NEW: []}
-    for output in told:
+            delivered += receiver.receive(Deliver(number=1, changes=shares[share]))
+            delivered += receiver.receive(
+                Complete(offset=offset, share=share, shares=2, index_version=number)
+            )
+    received: dict[int, list[tuple[int, int]]] = {OLD: [], NEW: []}
+    for output in delivered:
         if isinstance(output, MatchedChange):
             place = (output.change.partition, output.change.seq)
             for number in output.enter:
-                past = [seq for partition, seq in heard[number] if partition == place[0]]
+                past = [seq for partition, seq in received[number] if partition == place[0]]
                 if place[1] > max(past, default=0):  # the rule of CollectionStream.hears
-                    heard[number].append(place)
+                    received[number].append(place)
                 else:
                     assert output.change.is_backfill, "a plain change is handed on once"
     total = sum(sizes)
-    assert len(heard[OLD]) == len(set(heard[OLD])) == total
+    assert len(received[OLD]) == len(set(received[OLD])) == total
     expected = max(0, total - boundary) if joins < len(sizes) else 0
-    assert len(heard[NEW]) == len(set(heard[NEW])) == expected
-    for places in heard.values():
+    assert len(received[NEW]) == len(set(received[NEW])) == expected
+    for places in received.values():
         for partition in range(4):
             seqs = [seq for p, seq in places if p == partition]
             assert seqs == sorted(seqs)
-    reached = [output.offset for output in told if isinstance(output, BatchCompleted)]
+    reached = [output.offset for output in delivered if isinstance(output, BatchCompleted)]
     assert reached == sorted(reached)
     assert not total or reached[-1] == total
 
 
 def test_a_new_epoch_is_a_resync_once():
-    desk = ChangeReceiver()
-    desk.receive(Deliver(number=1, changes=[change(1, 1, 1, [OLD])]))
+    receiver = ChangeReceiver()
+    receiver.receive(Deliver(number=1, changes=[change(1, 1, 1, [OLD])]))
     lost = Status(partitions=[PartitionStatus(partition=1, epoch=2, state="live", reason="gone")])
-    assert desk.receive(lost)[0] == PartitionReset(1, 2, "gone")
-    assert not any(isinstance(output, PartitionReset) for output in desk.receive(lost))
-    late = desk.receive(Deliver(number=2, changes=[change(2, 1, 2, [OLD])]))
+    assert receiver.receive(lost)[0] == PartitionReset(1, 2, "gone")
+    assert not any(isinstance(output, PartitionReset) for output in receiver.receive(lost))
+    late = receiver.receive(Deliver(number=2, changes=[change(2, 1, 2, [OLD])]))
     assert late == [], "of before the loss"
-    (fresh,) = desk.receive(Deliver(number=3, changes=[change(3, 1, 1, [OLD], epoch=2)]))
+    (fresh,) = receiver.receive(Deliver(number=3, changes=[change(3, 1, 1, [OLD], epoch=2)]))
     assert isinstance(fresh, MatchedChange)
-    unseen = desk.receive(Deliver(number=4, changes=[change(4, 1, 1, [OLD], epoch=3)]))
+    unseen = receiver.receive(Deliver(number=4, changes=[change(4, 1, 1, [OLD], epoch=3)]))
     assert [type(output) for output in unseen] == [PartitionReset, MatchedChange]
 
 
 def test_an_unfiltered_change_is_output_once():
-    desk = ChangeReceiver()
+    receiver = ChangeReceiver()
     frame = Deliver(number=1, changes=[change(1, 1, 1, [], unfiltered=True)])
-    assert [type(output) for output in desk.receive(frame)] == [UnfilteredChange]
-    assert desk.receive(frame) == []
+    assert [type(output) for output in receiver.receive(frame)] == [UnfilteredChange]
+    assert receiver.receive(frame) == []

@@ -54,13 +54,13 @@ async def talk(path: Path, *data: bytes) -> list[Frame]:
     reader, writer = await asyncio.open_unix_connection(str(path))
     for each in data:
         writer.write(each)
-    heard: list[Frame] = []
+    replies: list[Frame] = []
     frames = FrameReader()
     async with asyncio.timeout(60):
         while received := await reader.read(65_536):
-            heard.extend(frames.feed(received))
+            replies.extend(frames.feed(received))
     writer.close()
-    return heard
+    return replies
 
 
 def with_server(tmp_path: Path, body: Callable[[EngineQueue, Path], Any]) -> None:
@@ -118,10 +118,10 @@ def test_unprocessed_deliveries_are_dropped_with_their_connection(tmp_path: Path
             queue.handle(event)
         assert queue.processed == [Deliver(number=1), None, COMPLETE, Deliver(number=7)]
         frames = FrameReader()
-        heard: list[Frame] = []
-        while len(heard) < 2:
-            heard += frames.feed(await reader.read(1000))
-        assert heard == [Welcome(gateway="engine"), Accepted(number=7)]
+        replies: list[Frame] = []
+        while len(replies) < 2:
+            replies += frames.feed(await reader.read(1000))
+        assert replies == [Welcome(gateway="engine"), Accepted(number=7)]
         writer.close()
 
     with_server(tmp_path, body)
@@ -141,8 +141,8 @@ def test_unprocessed_deliveries_are_dropped_with_their_connection(tmp_path: Path
 )
 def test_invalid_frames_and_secrets_are_refused(tmp_path: Path, data: bytes):
     async def body(queue: EngineQueue, path: Path) -> None:
-        heard = await talk(path, data)
-        assert isinstance(heard[-1], Refused)
+        replies = await talk(path, data)
+        assert isinstance(replies[-1], Refused)
         assert not queue.processed
 
     with_server(tmp_path, body)

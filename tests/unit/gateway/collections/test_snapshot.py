@@ -22,8 +22,8 @@ WRITES = st.lists(st.tuples(KEYS, st.one_of(st.none(), st.integers(0, 9))), min_
 COLLECTION = "shop::orders"
 
 
-def journal_with(home: Path, writes: list[tuple[str, int | None]]) -> CollectionJournal:
-    journal = open_journal(home)
+def journal_with(catalog: Path, writes: list[tuple[str, int | None]]) -> CollectionJournal:
+    journal = open_journal(catalog)
     journal.add_source(Source(name="shop", kind="mongodb", address="", partitions=3))
     for number, (key, n) in enumerate(writes):
         image = None if n is None else encode_image({"n": n})
@@ -44,20 +44,22 @@ def test_a_snapshot_equals_what_was_published(writes: list[tuple[str, int | None
         rows = list(journal.read(0, journal.last_offset()))
         after = data.draw(st.integers(0, journal.last_offset()))
         # Of each partition a stream was told everything up to some change, and what is up to `after` in any case.
-        told: dict[int, tuple[int, int]] = {}
+        delivered: dict[int, tuple[int, int]] = {}
         for partition in {row.partition for row in rows}:
             own = [row for row in rows if row.partition == partition]
             count = data.draw(st.integers(0, len(own)))
             if count:
-                told[partition] = (own[count - 1].epoch, own[count - 1].seq)
+                delivered[partition] = (own[count - 1].epoch, own[count - 1].seq)
         expected: Documents = {}
         for row in rows:
-            if row.offset <= after or (row.epoch, row.seq) <= told.get(row.partition, (0, 0)):
+            if row.offset <= after or (row.epoch, row.seq) <= delivered.get(row.partition, (0, 0)):
                 expected.pop((COLLECTION, row.key), None)
                 document = decode_image(row.after) if row.after is not None else None
                 if document is not None and at_least_five(COLLECTION, row.key, document):
                     expected[COLLECTION, row.key] = document
-        found = documents_at(journal, "default", [COLLECTION], at_least_five, after=after, published=told)
+        found = documents_at(
+            journal, "default", [COLLECTION], at_least_five, after=after, published=delivered
+        )
         assert found == (after, expected)
         now = documents_at(journal, "default", [COLLECTION], at_least_five)
         assert now[0] == journal.last_offset()

@@ -42,11 +42,11 @@ class Line(asyncio.Transport):
 
     def write(self, data: Any) -> None:
         if self.broken:
-            raise OSError("nobody foresaw this")
+            raise OSError("unexpected")
         self.writes.append(bytes(data))
         if not self.taken:
-            clogged, self.waiting = self.waiting >= self.high, self.waiting + len(data)
-            if not clogged and self.waiting >= self.high and self.socket is not None:
+            outbox_filled, self.waiting = self.waiting >= self.high, self.waiting + len(data)
+            if not outbox_filled and self.waiting >= self.high and self.socket is not None:
                 self.socket.pause_writing()
 
     def set_write_buffer_limits(self, high: int | None = None, low: int | None = None) -> None:
@@ -93,7 +93,7 @@ class Gateway:
         for line in self.lines:
             line.writes.clear()
 
-    def heard(self) -> list[bytes]:
+    def received(self) -> list[bytes]:
         return [b"".join(line.writes) for line in self.lines]
 
 
@@ -107,20 +107,20 @@ def subscribed(conn: int, stream: int) -> link.Subscribed:
     )
 
 
-def told(stream: int, seq: int, size: int = 1) -> link.StreamEvent:
+def published(stream: int, seq: int, size: int = 1) -> link.StreamEvent:
     return link.StreamEvent(stream=stream, seq=seq, suffix=b"%d" % seq + b"x" * size + b">", committed_at=0.0)
 
 
 def records(script: list[tuple[str, int]], conns: list[int]) -> list[Any]:
-    """A batch, without a word that goes to nobody."""
+    """A batch, without records for connections that have closed."""
     batch: list[Any] = []
     for seq, (kind, number) in enumerate(script, start=1):
         conn, stream = conns[number % CLIENTS], number % STREAMS
         match kind:
-            case "told":
-                batch.append(told(stream, seq))
+            case "event":
+                batch.append(published(stream, seq))
             case "large":
-                batch.append(told(stream, seq, MAX_HELD_BYTES // 2))
+                batch.append(published(stream, seq, MAX_HELD_BYTES // 2))
             case "answer":
                 batch.append(link.Reply(conn=conn, data=b'{"answer":%d}' % seq))
             case "stale":
@@ -141,7 +141,7 @@ def records(script: list[tuple[str, int]], conns: list[int]) -> list[Any]:
     return batch
 
 
-KINDS = st.sampled_from(["told"] * 6 + ["large", "answer", "stale", "left", "again", "closed", "broken"])
+KINDS = st.sampled_from(["event"] * 6 + ["large", "answer", "stale", "left", "again", "closed", "broken"])
 
 
 @given(st.lists(st.tuples(KINDS, st.integers(0, 11)), min_size=1, max_size=60))
@@ -154,7 +154,7 @@ def test_batching_does_not_change_the_bytes(script: list[tuple[str, int]]):
             corked.router.deliver(records(script, corked.conns))
             patch.setattr(switchboard, "MAX_UNBATCHED_RUNS", 1_000)
             plain.router.deliver(records(script, plain.conns))
-        assert corked.heard() == plain.heard()
+        assert corked.received() == plain.received()
         assert corked.router.counters == plain.router.counters
         for one, other in zip(corked.lines, plain.lines, strict=True):
             assert len(one.writes) <= len(other.writes)
@@ -165,7 +165,7 @@ def test_batching_does_not_change_the_bytes(script: list[tuple[str, int]]):
 def test_a_socket_is_written_once_per_batch():
     async def once() -> None:
         gateway = Gateway()
-        gateway.router.deliver([told(stream, 1) for stream in range(STREAMS)])
+        gateway.router.deliver([published(stream, 1) for stream in range(STREAMS)])
         assert [len(line.writes) for line in gateway.lines] == [1] * CLIENTS
         assert gateway.router.counters.delivered == STREAMS
 
@@ -175,7 +175,7 @@ def test_a_socket_is_written_once_per_batch():
 def test_small_batches_are_written_at_once():
     async def directly() -> None:
         gateway = Gateway()
-        gateway.router.deliver([told(stream, 1) for stream in range(MAX_UNBATCHED_RUNS)])
+        gateway.router.deliver([published(stream, 1) for stream in range(MAX_UNBATCHED_RUNS)])
         assert sum(len(line.writes) for line in gateway.lines) == MAX_UNBATCHED_RUNS
 
     asyncio.run(directly())
@@ -184,7 +184,9 @@ def test_small_batches_are_written_at_once():
 def test_held_frames_are_bounded():
     async def bounded() -> None:
         gateway, size = Gateway(), MAX_HELD_BYTES // 4
-        gateway.router.deliver([told(stream, seq, size) for seq in range(1, 9) for stream in range(STREAMS)])
+        gateway.router.deliver(
+            [published(stream, seq, size) for seq in range(1, 9) for stream in range(STREAMS)]
+        )
         for line in gateway.lines:
             assert len(line.writes) == 8
             assert all(len(each) < MAX_HELD_BYTES + 2 * size for each in line.writes)
@@ -197,7 +199,9 @@ def test_a_full_outbox_during_a_batch_affects_only_its_client():
         gateway = Gateway(GatewayLimits(outbox_high_bytes=MAX_HELD_BYTES, outbox_low_bytes=1024))
         stuck, size = gateway.lines[0], MAX_HELD_BYTES // 4
         stuck.taken = False
-        gateway.router.deliver([told(stream, seq, size) for seq in range(1, 9) for stream in range(STREAMS)])
+        gateway.router.deliver(
+            [published(stream, seq, size) for seq in range(1, 9) for stream in range(STREAMS)]
+        )
         assert len(b"".join(stuck.writes)) < 2 * MAX_HELD_BYTES
         assert all(len(line.writes) == 8 for line in gateway.lines[1:])
         connection = gateway.router.connections[gateway.conns[0]]
@@ -211,10 +215,10 @@ def test_a_failing_write_closes_only_its_connection():
     async def alone() -> None:
         gateway = Gateway()
         gateway.lines[0].broken = True
-        gateway.router.deliver([told(stream, 1) for stream in range(STREAMS)])
+        gateway.router.deliver([published(stream, 1) for stream in range(STREAMS)])
         assert [len(line.writes) for line in gateway.lines] == [0, 1, 1]
         gateway.lines[0].broken = False
-        gateway.router.deliver([told(stream, 2) for stream in range(STREAMS)])
+        gateway.router.deliver([published(stream, 2) for stream in range(STREAMS)])
         assert [b"2x>" in b"".join(line.writes) for line in gateway.lines] == [False, True, True]
 
     asyncio.run(alone())
@@ -223,9 +227,9 @@ def test_a_failing_write_closes_only_its_connection():
 def test_a_disconnect_during_a_batch_does_not_affect_others():
     async def gone() -> None:
         gateway = Gateway()
-        batch = [told(stream, 1) for stream in range(STREAMS)]
+        batch = [published(stream, 1) for stream in range(STREAMS)]
         gateway.router.deliver(
-            [*batch, link.Drain(seconds=1.0), *[told(stream, 2) for stream in range(STREAMS)]]
+            [*batch, link.Drain(seconds=1.0), *[published(stream, 2) for stream in range(STREAMS)]]
         )
         for line in gateway.lines:
             frames = b"".join(line.writes)

@@ -15,8 +15,8 @@ moves = st.lists(
 
 
 @given(moves, st.none() | st.integers(1, 4))
-def test_no_sequence_of_operations_loses_an_event(script: list[str], most: int | None):
-    sub = Subscription("s", stream=1, seq=0, recipient_json=b"", max_unacked=most)
+def test_no_sequence_of_operations_loses_an_event(script: list[str], limit: int | None):
+    sub = Subscription("s", stream=1, seq=0, recipient_json=b"", max_unacked=limit)
     log: list[int] = []  # what the stream said: the window that keeps everything
     got: list[int] = []
     asked: list[int] = []
@@ -42,7 +42,7 @@ def test_no_sequence_of_operations_loses_an_event(script: list[str], most: int |
         assert got == log[: len(got)], "a hole, a repeat or a wrong order"
         if sub.phase is Phase.LIVE:
             assert got == log
-        if most is not None:
+        if limit is not None:
             assert sub.phase is not Phase.LIVE or len(got) >= len(log)
 
 
@@ -88,15 +88,15 @@ def test_load_levels_have_hysteresis(levels: list[int]):
 
 @given(st.lists(st.tuples(st.booleans(), st.integers(0, 60)), max_size=40))
 def test_an_outbox_fills_at_the_high_mark_and_drains_at_the_low_mark(steps: list[tuple[bool, int]]):
-    outbox, clogged = OutboxMeter(100, 30), False
+    outbox, outbox_filled = OutboxMeter(100, 30), False
     for add, amount in steps:
         if add:
             changed = outbox.add(amount)
-            assert changed == (not clogged and outbox.waiting >= 100)
-            clogged = clogged or changed
+            assert changed == (not outbox_filled and outbox.waiting >= 100)
+            outbox_filled = outbox_filled or changed
         else:
             left = min(amount, outbox.waiting)
             changed = outbox.drained(left)
-            assert changed == (clogged and left <= 30)
-            clogged = clogged and not changed
-        assert outbox.is_full == clogged
+            assert changed == (outbox_filled and left <= 30)
+            outbox_filled = outbox_filled and not changed
+        assert outbox.is_full == outbox_filled

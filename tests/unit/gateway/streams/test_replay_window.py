@@ -18,12 +18,12 @@ class Model:
     """Every event ever told, with its stream, size and time."""
 
     bounds: ReplayLimits
-    told: list[tuple[int, int, int, float]] = field(default_factory=list)
+    delivered: list[tuple[int, int, int, float]] = field(default_factory=list)
     trimmed: set[int] = field(default_factory=set)
 
     def kept(self, now: float) -> list[tuple[int, int, int, float]]:
         """The longest run of latest events within all bounds."""
-        live = [event for event in self.told if event[1] not in self.trimmed]
+        live = [event for event in self.delivered if event[1] not in self.trimmed]
         kept: list[tuple[int, int, int, float]] = []
         size = 0
         for event in reversed(live):
@@ -50,9 +50,9 @@ steps = st.lists(
 
 @given(steps, st.integers(1, 10), st.integers(20, 120))
 def test_the_window_evicts_the_oldest_event_and_knows_what_it_can_replay(
-    script: list[tuple[str, int, int]], most: int, size: int
+    script: list[tuple[str, int, int]], limit: int, size: int
 ):
-    bounds = ReplayLimits(seconds=10.0, events=most, bytes=size)
+    bounds = ReplayLimits(seconds=10.0, events=limit, bytes=size)
     window, model = ReplayWindow(bounds), Model(bounds)
     histories = [StreamHistory(evicted_seq=0, last_seq=0) for _ in range(STREAMS)]
     now, seq = 0.0, 0
@@ -61,18 +61,18 @@ def test_the_window_evicts_the_oldest_event_and_knows_what_it_can_replay(
         if step == "tell":
             seq += 1
             window.add(histories[which], seq, b"x" * amount, now)
-            model.told.append((which, seq, amount, now))
+            model.delivered.append((which, seq, amount, now))
         elif step == "wait":
             now += which
             window.expire(now)
         else:
             window.discard_up_to(histories[which], amount)
-            model.trimmed |= {s for w, s, _, _ in model.told if w == which and s <= amount}
+            model.trimmed |= {s for w, s, _, _ in model.delivered if w == which and s <= amount}
         kept = {event[1] for event in model.kept(now)} - lost
-        lost |= {event[1] for event in model.told} - kept
+        lost |= {event[1] for event in model.delivered} - kept
         here = {event.seq for history in histories for event in history.events}
         assert here == kept
-        assert len(window) == len(here) <= most
+        assert len(window) == len(here) <= limit
         assert window.bytes == sum(len(e.suffix) for h in histories for e in h.events) <= max(size, 0)
         check_reach(histories, model, kept)
 
@@ -80,7 +80,7 @@ def test_the_window_evicts_the_oldest_event_and_knows_what_it_can_replay(
 def check_reach(histories: list[StreamHistory], model: Model, kept: set[int]) -> None:
     """A stream reaches a place exactly when nothing after it is lost, and then has everything after it."""
     for which, history in enumerate(histories):
-        own = [event[1] for event in model.told if event[0] == which]
+        own = [event[1] for event in model.delivered if event[0] == which]
         for place in range((own[-1] if own else 0) + 2):
             later = [s for s in own if s > place]
             whole = all(s in kept for s in later) and place <= (own[-1] if own else 0)
