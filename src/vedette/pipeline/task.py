@@ -103,20 +103,16 @@ class Counters(msgspec.Struct, kw_only=True):
 
 @dataclass(slots=True)
 class Task:
-    """One attempt of a Spark task: its configuration, its counters and its unaccepted deliveries. Not thread-safe."""
+    """One attempt of a Spark task: its configuration, its counters and its unaccepted deliveries. Not thread-safe.
+
+    The registry is opened on first use: a replay has none.
+    """
 
     config: PipelineConfig
     attempt: int = 0
     """0 for the first attempt."""
     counters: Counters = field(default_factory=Counters)
-    gateways: worker_cache.GatewayCache = field(init=False)
-    clients: worker_cache.ClientCache = field(init=False)
-    outbox: UnacceptedDeliveries[DeliveredChange] = field(init=False)
-
-    def __post_init__(self) -> None:
-        self.gateways = worker_cache.gateways(self.config.registry_url)
-        self.clients = worker_cache.client_cache(self.config.ingest_secret)
-        self.outbox = UnacceptedDeliveries(self.gateways, self.clients, IngestClient.send_changes)
+    _outbox: UnacceptedDeliveries[DeliveredChange] | None = field(default=None, init=False)
 
     @classmethod
     def start(cls, config: PipelineConfig) -> Task:
@@ -127,6 +123,23 @@ class Task:
         if attempt:
             log_sampled("task.repeated", "task", f"Retrying task (attempt {attempt + 1})")
         return cls(config, attempt)
+
+    @property
+    def gateways(self) -> worker_cache.GatewayCache:
+        """The live gateways."""
+        return worker_cache.gateways(self.config.registry_url)
+
+    @property
+    def clients(self) -> worker_cache.ClientCache:
+        """The worker's open connections to gateways."""
+        return worker_cache.client_cache(self.config.ingest_secret)
+
+    @property
+    def outbox(self) -> UnacceptedDeliveries[DeliveredChange]:
+        """The unaccepted deliveries of this attempt."""
+        if self._outbox is None:
+            self._outbox = UnacceptedDeliveries(self.gateways, self.clients, IngestClient.send_changes)
+        return self._outbox
 
     def window_outbox(self) -> UnacceptedDeliveries[WindowResult]:
         """Return an empty outbox for window events, over the same connections."""

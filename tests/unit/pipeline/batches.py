@@ -52,14 +52,9 @@ def rows_of(*rows: ChangeRow, version: int = 0, newer_than: int = -1) -> pa.Reco
 
 def nowhere() -> PipelineConfig:
     """A configuration for stages that open nothing."""
-    return PipelineConfig(journal_url="", registry_url=":memory:", index_folder=Path("/nowhere"))
-
-
-class _NoTask(Task):
-    """A task whose stages use neither gateways nor connections."""
-
-    def __post_init__(self) -> None: ...
+    return PipelineConfig(journal_url="", registry_url="", index_folder=Path("/nowhere"))
 
 
 def task_nowhere() -> Task:
-    return _NoTask(nowhere())
+    """A task for stages that use neither gateways nor connections."""
+    return Task(nowhere())

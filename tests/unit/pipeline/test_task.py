@@ -1,10 +1,13 @@
-"""The counters of a task: their JSON form and their sum."""
+"""The counters of a task, and when a task opens the registry."""
 
 from __future__ import annotations
 
-import msgspec
+from pathlib import Path
 
-from vedette.pipeline.task import COUNTS_COLUMN, Counters
+import msgspec
+import pytest
+
+from vedette.pipeline.task import COUNTS_COLUMN, Counters, PipelineConfig, Task
 
 
 def test_the_json_form_has_a_key_for_every_counter():
@@ -23,3 +26,10 @@ def test_counts_of_all_tasks_are_added():
 
 def test_a_batch_without_tasks_has_zero_for_every_counter():
     assert set(msgspec.structs.asdict(Counters.sum([])).values()) == {0}
+
+
+def test_a_task_without_deliveries_opens_no_registry(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+    """A replay has no registry: an empty address would create one in the current folder."""
+    monkeypatch.chdir(tmp_path)
+    Task.start(PipelineConfig(journal_url="", registry_url="", index_folder=tmp_path))
+    assert list(tmp_path.iterdir()) == []
