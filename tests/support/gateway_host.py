@@ -77,8 +77,9 @@ class _Work(NamedTuple):
 
 
 class GatewayHost(EmbeddedHost):
-    """How its sessions watch: `pushed` what there is, as it comes, each watch one's own; `shared` like browsers, so
-    that equal watches are one; `pulled` when the story asks, as inside a program."""
+    """`way` is how its sessions watch. `pushed`: exclusive watches, events as they are ready. `shared`: equal watches
+    share a stream, as those of browsers do. `pulled`: events when the story polls, as in an embedded session.
+    """
 
     def __init__(self, location: str | Path, settings: Mapping[str, Any], *, way: str = "pushed") -> None:
         self._how = WAYS[way]
@@ -109,14 +110,14 @@ class GatewayHost(EmbeddedHost):
         return service
 
     def _stop(self) -> None:
-        """As a restart does it: the sockets break, the clients find nobody, the engine is closed."""
+        """Stop as a restart does: close the sockets, leave no server for the clients, close the engine."""
         _loop().run(self._service.stop(drain_seconds=0))
         sessions, self._sessions = self._sessions, []
         for session in sessions:
             session.wire.close()
 
     def on_engine(self, work: Callable[[], Any]) -> Any:
-        """Have something done between two batches of the engine's thread; its result."""
+        """Run a function on the engine thread, between two batches, and return its result."""
         done = Flag()
         found: list[tuple[Any, BaseException | None]] = []
 
@@ -171,7 +172,7 @@ class GatewayHost(EmbeddedHost):
         session.lose()
 
     def advance(self, seconds: float) -> None:
-        """What falls due does so on the engine's thread, as the timers' thread would do it beside it."""
+        """Run due timers on the engine thread, where the timer thread would run beside it."""
         super().advance(seconds)
         self.on_engine(lambda: None)
 
@@ -225,7 +226,7 @@ class _WireSession:
         return self._how.get("prefetch") == 0
 
     def barrier(self) -> None:
-        """Everything that was done before has been told: an answer stands before the events of its batch."""
+        """Wait until all earlier events have arrived. Two requests: a reply precedes the events of its batch."""
         for _ in range(0 if self.over else 2):
             self.wire.wait(self.wire._session.request("unsubscribe", {"id": "nothing"}))
 
@@ -301,7 +302,7 @@ def _live_event(event: Event) -> Event:
 
 
 def _live(value: Any) -> Any:
-    """The wire has texts for moments: stories write no such texts for anything else."""
+    """Convert timestamps, which are texts on the wire. Stories use no such texts for other values."""
     if isinstance(value, str) and _MOMENT.fullmatch(value):
         return timestamp_from_text(value)
     if isinstance(value, list):

@@ -72,7 +72,7 @@ class Serving:
         return self._loop
 
     def on_loop(self, work: Callable[[], Any]) -> Any:
-        """Have something done on the server's loop, and its result."""
+        """Run a function on the server's event loop and return its result."""
         assert self._loop is not None
 
         async def run() -> Any:

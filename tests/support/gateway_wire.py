@@ -1,4 +1,4 @@
-"""A gateway and its engine in one hand: no sockets, no threads, time as the test says."""
+"""A gateway and its engine in the thread of a test: no sockets, no other threads, a manual clock."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ SECRET = b"0123456789abcdef0123456789abcdef"
 
 
 class Mailbox:
-    """A client's end: what was sent to it, as objects."""
+    """A client's sink: the messages sent to it, decoded."""
 
     def __init__(self) -> None:
         self.received: deque[dict[str, Any]] = deque()
@@ -41,7 +41,7 @@ class Mailbox:
 
 
 class LocalPort:
-    """A gateway's place at the broker. Batches go through their bytes, as between processes."""
+    """A gateway as the broker sees it. Batches are encoded and decoded, as between processes."""
 
     def __init__(self, router: ConnectionRouter) -> None:
         self.router = router
@@ -95,7 +95,7 @@ class Wire:
         return router
 
     def run(self) -> None:
-        """Let everything happen that can."""
+        """Process requests and events until none is left."""
         self.broker.process(())
         while self._requests:
             batch = list(self._requests)
@@ -150,7 +150,7 @@ class Client:
         return self.mailbox.received.popleft()
 
     def ask(self, type: str, payload: Any = None, **more: Any) -> dict[str, Any]:
-        """Send and take the one answer; events stay where they are."""
+        """Send a message and return its reply; events stay in the mailbox."""
         self.send(type, payload, id="q", **more)
         self.wire.run()
         (answer,) = [message for message in self.mailbox.received if message.get("id") == "q"]
@@ -168,7 +168,7 @@ class Client:
         assert answer["type"] == "define_ack", answer
 
     def cut(self) -> None:
-        """The connection is gone without a word."""
+        """Break the connection without a close message."""
         self.router.disconnect(self.connection, clean=False)
         self.wire.run()
 
