@@ -42,7 +42,7 @@ def compile_condition(condition: ResolvedExpression, patterns: NestedPatternComp
 
 
 def compile_id(condition: ResolvedExpression, patterns: NestedPatternCompiler) -> CompiledExpression:
-    """Like `compile_condition`, but an element becomes its id."""
+    """Like `compile_condition`, but the closure returns the id of an element."""
     if isinstance(condition, resolved.VariableRef):
         return _id_of_register(condition.register)
     closure = compile_condition(condition, patterns)

@@ -36,7 +36,7 @@ class UnionView:
 
     @cached_property
     def _ends(self) -> dict[tuple[str, int, str], list[Element]]:
-        """By end: a commit of many elements must not look at all of them for each."""
+        """Additional edges by (type, position, target), so that `edges_at` does not examine all changes of a commit."""
         found: dict[tuple[str, int, str], list[Element]] = {}
         for element in self._more.values():
             for position, target in enumerate(element.targets or ()):

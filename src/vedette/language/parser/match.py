@@ -119,7 +119,7 @@ class MatchParser(PatternParser):
         return OrderTerm(expression, descending, span=self.span_from(start))
 
     def parse_row_count(self, word: str) -> Expression:
-        """The number of LIMIT or OFFSET."""
+        """Parse the number of LIMIT or OFFSET, an Int or a parameter."""
         self.advance()
         if self.token.kind == "param":
             return self.parse_parameter()

@@ -93,9 +93,9 @@ class PatternParser(ExpressionParser):
         self.advance()
         self.advance()
         self.advance()
-        low: int | None = self.expect_integer("the greatest depth, a number")
+        low: int | None = self.expect_integer("the maximum depth, a number")
         if self.accept(".."):
-            high = self.expect_integer("the greatest depth, a number")
+            high = self.expect_integer("the maximum depth, a number")
         else:
             low, high = None, low  # type: ignore[assignment]
         self.expect("]", "after the depth")

@@ -137,7 +137,7 @@ class Plan:
     estimates: tuple[float, ...]
     """Estimated candidates per incoming row, for each step."""
     bound_before: tuple[frozenset[int], ...]
-    """Registers bound before each step."""
+    """For each step, the registers that are bound before it runs."""
     outer_registers: frozenset[int]
     """Registers of a surrounding pattern, bound before the search starts."""
 

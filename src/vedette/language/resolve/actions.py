@@ -283,7 +283,7 @@ def _subquery(resolver: PatternResolver, subquery: statements.Subquery, scope: S
     returns = resolve_return(resolver, match.returns, inner)
     if len(returns.columns) != 1 or not returns.projections[0].type.is_reference:
         resolver.analysis.report(
-            "E2009", "A subquery in the place of a target must RETURN one element", subquery.span
+            "E2009", "A subquery that is used as a target must RETURN one element", subquery.span
         )
     for projection in returns.projections:
         for name in sorted(projection.type.names or ()):
@@ -318,5 +318,7 @@ def _check_writable(resolver: PatternResolver, type_: Type, action: statements.S
         for assignment in action.assignments:
             attribute = holder.attributes.get(assignment.name) if holder is not None else None
             if attribute is not None and attribute.readonly:
-                text = f"Attribute '{assignment.name}' of '{name}' is readonly: it can only be given when it is created"
+                text = (
+                    f"Attribute '{assignment.name}' of '{name}' is readonly: it can be set only on creation"
+                )
                 resolver.analysis.report("E3004", text, assignment.span)

@@ -356,9 +356,7 @@ class ExpressionResolver(ABC):
         name = call.name.upper()
         type_ = _aggregate_type(name, operand.type if operand is not None else NULL)
         if type_ is None:
-            return self._report(
-                "E2003", f"{name} cannot be taken of {operand.type if operand else '*'}", call
-            )
+            return self._report("E2003", f"{name} does not accept {operand.type if operand else '*'}", call)
         for known in collected:
             same = (known.name, known.operand, known.distinct, known.where, known.limit)
             if same == (name, operand, call.distinct, where, call.limit):

@@ -94,7 +94,9 @@ class PatternResolver(ExpressionResolver):
             type_.kind == "Union" and not all(member.is_reference for member in type_.members)
         ):
             self._report(
-                "E2001", f"'{element.variable}' cannot range over {type_}: not a node or edge type", element
+                "E2001",
+                f"'{element.variable}' cannot be {type_}: a variable needs a node or edge type",
+                element,
             )
             type_ = node_type()
         types = concrete_types(self.analysis, type_) if type_.kind != "Any" else ()
@@ -158,7 +160,7 @@ class PatternResolver(ExpressionResolver):
         if high <= 0 or low < 0 or low > high:
             self._report(
                 "E3101",
-                f"Invalid depth: it must be at least 1 and a range must rise, got {low}..{high}",
+                f"Invalid depth {low}..{high}: the maximum must be at least 1 and not below the minimum",
                 element,
             )
         low = 0 if element.quantifier == "*" and element.min_depth is None else max(low, 0)

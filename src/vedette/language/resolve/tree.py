@@ -257,7 +257,7 @@ class ResolvedNode:
     register: int
     name: str
     types: tuple[str, ...]
-    """Concrete types."""
+    """The concrete types that the element may have."""
     type: Type
     implicit: bool = False
 

@@ -170,7 +170,7 @@ class _EdgeBuilder:
 def _extend_existing(
     draft: SchemaDraft, old: EdgeType, new: EdgeType, declaration: EdgeDeclaration, hierarchy: TypeHierarchy
 ) -> EdgeType:
-    """An edge type that exists, as the declaration leaves it."""
+    """Return an existing edge type with the changes of the declaration; report breaking changes."""
     spans = {attribute.name: attribute.span for attribute in declaration.attributes}
     breaking = [(problem, declaration.span) for problem in breaking_edge_changes(old, new, hierarchy)]
     breaking += [

@@ -65,7 +65,7 @@ def canonical_form(node: Any) -> Any:
 
 
 def value_form(value: Value) -> list[Any]:
-    """Return kind and text of a scalar: `1` and `1.0` and `true` differ, equal values of one kind do not."""
+    """Return kind and text of a scalar. `1`, `1.0` and `true` differ; equal values of one kind have the same form."""
     match value:
         case None:
             return ["null"]
