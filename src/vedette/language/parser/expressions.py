@@ -71,7 +71,7 @@ class ExpressionParser(TypeParser, ABC):
             if precedence <= min_precedence or (
                 operator in _WORD_OPERATORS and not self.at_operator(operator)
             ):
-                self.leave()
+                self.depth -= 1  # `leave` without the call: this runs for every operand
                 return left
             if precedence < POSTFIX_PRECEDENCE and operator != "IS":
                 right_precedence = precedence if precedence > 1 else 0
