@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from dataclasses import dataclass
+from pathlib import Path
 
 from tests.support.paths import DATA
 from vedette.language.parser import parse_declarations
@@ -30,11 +31,15 @@ class Case:
 
 
 def read_cases(name: str) -> list[Case]:
+    return read_case_file(CASES / name)
+
+
+def read_case_file(path: Path) -> list[Case]:
     found = []
-    for block in re.split(r"^=== ", (CASES / name).read_text(), flags=re.MULTILINE)[1:]:
+    for block in re.split(r"^=== ", path.read_text(), flags=re.MULTILINE)[1:]:
         title, _, body = block.partition("\n")
         found.append(Case(title, tuple(re.split(r"^==>\n", body, flags=re.MULTILINE))))
-    assert found, f"{name} has no case"
+    assert found, f"{path} has no case"
     return found
 
 
