@@ -1,4 +1,4 @@
-"""Hostile texts: whatever comes in, a tree or a typed error comes out, in time that grows no faster than the text."""
+"""Hostile texts: the parser returns a tree or raises a typed error, in time linear in the text."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ GRAMMAR = read_page(DOCS / "reference" / "grammar.md")
 
 
 def pieces(texts: list[str]) -> list[str]:
-    """The tokens of these texts, as far as they have any."""
+    """Return the tokens of these texts; a text with lexical errors has none."""
     found: set[str] = set()
     for text in texts:
         try:
@@ -84,7 +84,7 @@ def read_all(text: str) -> None:
 
 
 def try_to(read: Callable[[str], object], text: str) -> None:
-    """Any other error than these fails the test, and so does one that cannot be written to a log."""
+    """Parse the text. An untyped error fails the test, and so does an error that cannot be encoded."""
     try:
         read(text)
     except (ParseError, InvalidStatement, WatchError) as error:
@@ -93,7 +93,7 @@ def try_to(read: Callable[[str], object], text: str) -> None:
 
 @st.composite
 def damaged(draw: st.DrawFn, texts: list[str]) -> str:
-    """A text of the corpus after a few blows."""
+    """Generate a text of the corpus with a few random edits."""
     text = draw(st.sampled_from(texts))
     for _ in range(draw(st.integers(1, 4))):
         start = draw(st.integers(0, len(text)))
@@ -105,7 +105,7 @@ def damaged(draw: st.DrawFn, texts: list[str]) -> str:
 
 @st.composite
 def reworded(draw: st.DrawFn, texts: list[str]) -> str:
-    """Some tokens of a text of the corpus, one or two of them others."""
+    """Generate tokens of a corpus text with one or two of them replaced."""
     words = [token.text for token in tokenize(draw(st.sampled_from(texts))).tokens if token.text] or ["TICK"]
     start = draw(st.integers(0, len(words) - 1))
     words = words[start : start + draw(st.integers(1, 40))]
@@ -136,7 +136,7 @@ def test_damaged_texts(text: str) -> None:
 
 
 @given(reworded([case.text for case in accepted_scripts()]))
-def test_what_the_parser_accepts_fits_the_grammar(text: str) -> None:
+def test_accepted_statements_fit_the_grammar(text: str) -> None:
     try:
         parse_script(text)
     except VedetteError:
@@ -145,7 +145,7 @@ def test_what_the_parser_accepts_fits_the_grammar(text: str) -> None:
 
 
 @given(reworded([case.text for case in accepted_ontologies()]))
-def test_what_the_parser_accepts_of_ontologies_fits_the_grammar(text: str) -> None:
+def test_accepted_ontologies_fit_the_grammar(text: str) -> None:
     try:
         parse_declarations(text)
     except VedetteError:
@@ -168,7 +168,7 @@ MEGABYTE = 1_048_576
         "MATCH " + "x" * (MEGABYTE - 100) + ": T RETURN 1",
     ],
 )
-def test_a_megabyte_is_accepted(text: str) -> None:
+def test_a_text_of_a_megabyte_is_accepted(text: str) -> None:
     parse_script(text)
 
 
@@ -176,7 +176,7 @@ def test_a_megabyte_is_accepted(text: str) -> None:
     "text",
     ["x" * (MEGABYTE + 1), "(" * 10 * MEGABYTE, '"' * 2 * MEGABYTE, "\0" * 2 * MEGABYTE, "9" * 2 * MEGABYTE],
 )
-def test_more_is_not(text: str) -> None:
+def test_values_above_the_limit_are_rejected(text: str) -> None:
     for read in READERS:
         with pytest.raises(ParseError, match="E1003"):
             read(text)
@@ -188,7 +188,7 @@ WORDS = "NOT,-,a,MATCH,SPAWN,a OR,EXPLAIN,node A,[abstract,node A [abstract]\n,-
 
 
 @pytest.mark.parametrize("piece", MARKS + [f"{word} " for word in WORDS], ids=ascii)
-def test_nothing_but_one_thing(piece: str) -> None:
+def test_text_after_the_expression_is_an_error(piece: str) -> None:
     text = piece * (MEGABYTE // 4 // len(piece))
     try_to(parse_script, text)
     try_to(parse_declarations, text)
@@ -222,7 +222,7 @@ GROWING: dict[str, tuple[Callable[[str], object], Callable[[int], str]]] = {
 
 
 def cost(read: Callable[[str], object], text: str) -> float:
-    """CPU time of this thread, the least of a few runs, in seconds."""
+    """Return the CPU time of this thread in seconds, the minimum of a few runs."""
     least = float("inf")
     for _ in range(3):
         start = time.thread_time()
@@ -233,7 +233,7 @@ def cost(read: Callable[[str], object], text: str) -> float:
 
 
 @pytest.mark.parametrize("name", GROWING)
-def test_time_grows_with_the_text(name: str) -> None:
+def test_parsing_time_is_linear(name: str) -> None:
     """Four times the text costs about four times as much; quadratic would be sixteen times."""
     read, text = GROWING[name]
 
@@ -245,4 +245,6 @@ def test_time_grows_with_the_text(name: str) -> None:
         finally:
             gc.enable()
 
-    assert any(is_linear() for _ in range(5))  # a busy machine disturbs some rounds, the square all of them
+    assert any(
+        is_linear() for _ in range(5)
+    )  # load on the machine disturbs some rounds, quadratic time all of them

@@ -1,4 +1,4 @@
-"""`parse(print(tree)) == tree`, for generated trees; also by repr, which tells 1 from 1.0 and shows doc comments."""
+"""`parse(print(tree)) == tree` for generated trees; compared by repr too, which distinguishes 1 from 1.0."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ def same(left: Any, right: Any) -> bool:
 
 
 def spelled(tree: Any) -> str:
-    """The repr with the words of a set in order."""
+    """Return the repr with the items of a set in order."""
     return re.sub(r"frozenset\(\{(.*?)\}\)", lambda found: str(sorted(found[1].split(", "))), repr(tree))
 
 

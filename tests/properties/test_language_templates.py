@@ -1,4 +1,4 @@
-"""Lifting agrees with the lexer, and constants may be exchanged behind the parser's back."""
+"""Templates agree with the lexer; a parsed template with other literals equals parsing the other text."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ TEXTS = SCRIPTS | statements.map(print_statement)
 
 
 def slots(tree: Any) -> dict[int, Value]:
-    """Every literal of a tree that has a slot."""
+    """Return every literal of a tree that has a literal index."""
     found: dict[int, Value] = {}
     stack = [tree]
     while stack:
@@ -54,7 +54,7 @@ def rebuild(lifted: StatementTemplate, literals: list[Value]) -> str:
 
 
 @given(TEXTS)
-def test_every_literal_is_in_a_slot_or_pinned(text: str) -> None:
+def test_every_literal_has_an_index_or_is_inlined(text: str) -> None:
     parsed = parse_template(text)
     found = slots(parsed.statements)
     assert not found.keys() & parsed.inlined_literals
@@ -63,14 +63,14 @@ def test_every_literal_is_in_a_slot_or_pinned(text: str) -> None:
 
 
 @given(TEXTS)
-def test_lifting_finds_what_the_lexer_finds(text: str) -> None:
+def test_templates_find_the_literals_of_the_lexer(text: str) -> None:
     lifted = extract_literals(text)
     if lifted is not None:
         assert repr(lifted.literals) == repr(tokenize(text).literals)
 
 
 @given(TEXTS, st.data())
-def test_constants_can_be_exchanged(text: str, data: st.DataObject) -> None:
+def test_literals_can_be_replaced_without_parsing(text: str, data: st.DataObject) -> None:
     lifted = extract_literals(text)
     assume(lifted is not None)
     assert lifted is not None
@@ -87,8 +87,8 @@ def test_constants_can_be_exchanged(text: str, data: st.DataObject) -> None:
 
 
 @given(SCRIPTS, st.data())
-def test_equal_skeletons_parse_alike(text: str, data: st.DataObject) -> None:
-    """Even after a blow to the text: whoever has the skeleton of an accepted text is accepted."""
+def test_equal_template_keys_give_equal_trees(text: str, data: st.DataObject) -> None:
+    """A damaged text with the template key of an accepted text is accepted too."""
     lifted = extract_literals(text)
     assume(lifted is not None and text)
     place = data.draw(st.integers(0, len(text) - 1))

@@ -1,4 +1,4 @@
-"""Hypothesis strategies for every tree that the parser makes."""
+"""Hypothesis strategies for every tree that the parser builds."""
 
 from __future__ import annotations
 

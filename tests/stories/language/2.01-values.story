@@ -1,4 +1,4 @@
--- spec/language.md §2.1: values and types. `MATCH ()` is one empty match: a place to ask for a value.
+-- Values and types. `MATCH ()` matches once, so that RETURN can compute a value.
 
 .ontology things
     node Thing {

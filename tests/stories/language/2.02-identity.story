@@ -1,4 +1,4 @@
--- spec/language.md §2.2: identity, #id, bindings
+-- Identity, #id, bindings
 
 .ontology people
     node Person { name: String }

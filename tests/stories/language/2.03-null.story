@@ -1,4 +1,4 @@
--- spec/language.md §2.3: null and Boolean logic
+-- Null and Boolean logic
 
 .ontology things
     node Thing { key: Int, n: Int?, m: Int?, s: String?, flag: Bool? }

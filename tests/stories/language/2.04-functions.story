@@ -1,4 +1,4 @@
--- spec/language.md §2.4: built-in functions; null in, null out unless noted; names in any case
+-- Built-in functions; null in, null out unless noted; names in any case
 
 === 2.4.length | length counts code points, of the empty text none
 > MATCH () RETURN length("naïve 🙂"), length(""), len("abc"), LENGTH("ab"), length(null), length([1, 2])

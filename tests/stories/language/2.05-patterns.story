@@ -1,4 +1,4 @@
--- spec/language.md §2.5: pattern matching
+-- Pattern matching
 
 .ontology world
     abstract node Being { key: String }

@@ -1,4 +1,4 @@
--- spec/language.md §2.6: RETURN, aggregation, ordering
+-- RETURN, aggregation, ordering
 
 .ontology tasks
     node Task { title: String, n: Int?, x: Float?, team: String?, done: Bool?, at: Timestamp? }

@@ -1,4 +1,4 @@
--- spec/language.md §2.7: ontology modifiers
+-- Ontology modifiers
 
 === 2.7.1 | an attribute that is left out: null with a warning, null, its default, or an error
 .define node N { plain: Int, optional: Int?, defaulted: Int = 7, needed: Int [required] }

@@ -1,4 +1,4 @@
--- spec/language.md §2.8: mutations
+-- Mutations
 
 .ontology tasks
     abstract node Thing { key: Int? }

@@ -1,4 +1,4 @@
--- spec/language.md §2.9: constraints that users declare
+-- Constraints that users declare
 
 .ontology tasks
     node Task { title: String = "?", n: Int = 0, status: String = "todo", due: Timestamp? }

@@ -1,4 +1,4 @@
--- spec/language.md §2.10: context functions and sessions
+-- Context functions and sessions
 
 .ontology users
     node User { name: String }

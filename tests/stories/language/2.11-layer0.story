@@ -1,4 +1,4 @@
--- spec/language.md §2.11: Layer 0
+-- Layer 0
 
 .ontology small
     --- Things to do.

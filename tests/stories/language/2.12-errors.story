@@ -1,4 +1,4 @@
--- spec/language.md §2.12: codes, names and texts. Each story below is a code that this release can raise and that no other
+-- Codes, names and texts. Each story below is a code that this release can raise and that no other
 -- story is about; the teller itself checks that every error reads "class words: CODE NAME: text".
 
 .ontology tasks

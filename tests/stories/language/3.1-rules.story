@@ -1,4 +1,4 @@
--- spec/language.md §3.1: rules
+-- Rules
 
 .ontology tasks
     node Task { title: String = "?", status: String = "todo", n: Int = 0, completed_at: Timestamp? }

@@ -1,4 +1,4 @@
--- spec/language.md §3.2: policy
+-- Policy
 
 .ontology work
     node User { name: String, admin: Bool = false }

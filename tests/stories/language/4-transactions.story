@@ -1,4 +1,4 @@
--- spec/language.md §4: transactions, time, ticks; and surface.md on aborted transactions, conflicts and isolation
+-- Transactions, time and ticks; aborted transactions, conflicts and isolation
 
 .ontology tasks
     node Task { title: String = "?", n: Int = 0, u: Int? [unique] }

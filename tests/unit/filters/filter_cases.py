@@ -1,4 +1,4 @@
-"""Cases from tests/data/filters, and the environment that they are asked about."""
+"""Cases from tests/data/filters, and the input on which they are evaluated."""
 
 from __future__ import annotations
 
@@ -31,6 +31,6 @@ def cel_environment() -> FilterInput:
 
 
 def cel_cases() -> list[tuple[str, Any, str | None]]:
-    """Source, value, and the text of the error when there is no value."""
+    """Source, expected value, and for an error a part of its text."""
     groups = [rows for name, rows in load("cel").items() if name not in ("about", "environment")]
     return [(row[0], row[1], row[2] if len(row) > 2 else None) for rows in groups for row in rows]

@@ -2,7 +2,7 @@
 
 Where the two differ on purpose or by a fault of the other, the expressions are kept apart below and pinned:
 
-- `9007199254740993 == 9007199254740992.0`: the other rounds, we compare exactly (spec/pipeline.md §1.6).
+- `9007199254740993 == 9007199254740992.0`: the other rounds, we compare exactly (docs/reference/filters.md).
 - `size('é')`: the other counts bytes, CEL and we count code points.
 - `-(-9223372036854775808)`: the other wraps round, in CEL and here it is an error.
 - `1 + 1.0`: an error in CEL; JSON does not tell the two kinds apart, so here it is 2.0.
@@ -45,7 +45,7 @@ DOCUMENT: dict[str, Any] = {
 LIMITS = FilterLimits(depth=50, nodes=5_000, source_bytes=100_000)
 FAILED = "failed"
 
-# What stands for itself, by kind; `fault` has no value, `odd` is rarely what an operator takes.
+# Leaves by kind; `fault` raises an evaluation error, `odd` is a kind that few operators accept.
 LEAVES = {
     "int": "0 1 (-2) 7 0x10 9223372036854775807 doc.i doc.j doc.m.i doc['m']['m'].i doc.l[0]".split(),
     "double": "0.0 1.5 (-2.25) 1e3 .5 doc.d doc.e".split(),
@@ -74,7 +74,7 @@ LEAVES = {
         "doc.t % 2",
     ],
 }
-# How the kinds are made of each other. Every line is as likely as any other of its kind.
+# Compound expressions by kind. All lines of one kind are equally likely.
 RULES = {
     "int": ["({int} + {int})", "({int} - {int})", "{int} * {int}", "({int} / {int})", "({int} % {int})", "size({list})",
             "({bool} ? {int} : {int})", "({int} + {odd})", "{list}.size()"],
@@ -156,6 +156,6 @@ def test_order_of_text_agrees(left: str, sign: str, right: str) -> None:
         ("true > false", FAILED),
     ],
 )
-def test_pinned_differences(source: str, value: Any) -> None:
+def test_known_differences_from_the_other_implementation(source: str, value: Any) -> None:
     assert same(ours(source), value)
     assert not same(theirs(source), value), "no longer a difference: let the random expressions have it"

@@ -1,4 +1,4 @@
-"""The CEL subset: what it says, what it refuses and where it points, and how large it may be."""
+"""The CEL subset: values, rejected texts with the position of the error, size limits."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ def test_values(source: str, value: Any, fault: str | None) -> None:
 
 
 @pytest.mark.parametrize(("source", "code", "column", "text"), load("cel_refused"))
-def test_refusals_point(source: str, code: str, column: int, text: str) -> None:
+def test_errors_point_at_the_position(source: str, code: str, column: int, text: str) -> None:
     with pytest.raises(FilterError) as raised:
         parse_cel(source)
     error = raised.value
@@ -66,7 +66,7 @@ def test_an_error_on_a_later_line_is_underlined_there() -> None:
 
 
 @pytest.mark.parametrize("source", [b"doc.a", None, 5, ["doc.a"]])
-def test_only_text_is_read(source: Any) -> None:
+def test_only_a_text_is_accepted(source: Any) -> None:
     with pytest.raises(FilterError, match="E1201"):
         parse_cel(source)
 
@@ -105,11 +105,11 @@ def test_trees(source: str, tree: Any) -> None:
     assert parse_cel(source) == tree
 
 
-def test_spans_cover_what_was_read() -> None:
+def test_spans_cover_the_source_of_each_node() -> None:
     source = "doc.a == 1 && !(doc.b in [2, 3])"
     tree = parse_cel(source)
     assert isinstance(tree, Binary)
-    assert source[slice(*tree.span)] == source[:-1]  # parentheses belong to no node
+    assert source[slice(*tree.span)] == source[:-1]  # parentheses are not part of a node
     assert source[slice(*tree.left.span)] == "doc.a == 1"
 
 
@@ -139,7 +139,7 @@ class TestLimits:
         self.refused(opening * 800)
         self.refused(opening * 10_000, FilterLimits(source_bytes=1_000_000))
 
-    def test_parentheses_alone_are_no_depth(self) -> None:
+    def test_parentheses_add_no_depth_to_the_tree(self) -> None:
         assert parse_cel("(" * 30 + "true" + ")" * 30) == Literal(True)
 
     def test_a_chain_of_and_is_shallow(self) -> None:
@@ -161,7 +161,7 @@ class TestLimits:
         parse_cel("doc.a == 1", limits)
         assert self.refused("doc.a in [1, 2, 3]", limits).fields["limit"] == "cost_steps"
 
-    def test_the_error_points_at_the_place(self) -> None:
+    def test_the_error_underlines_the_list(self) -> None:
         error = self.refused("id == '' && doc.a in [1, 2, 3]", FilterLimits(list_items=2))
         assert [diagnostic.column for diagnostic in error.diagnostics] == [22]  # type: ignore[attr-defined]
 

@@ -26,14 +26,14 @@ def test_accepted(case: dict[str, Any]) -> None:
 
 
 @pytest.mark.parametrize(("query", "text"), CASES["refused"])
-def test_refused(query: Any, text: str) -> None:
+def test_rejected(query: Any, text: str) -> None:
     with pytest.raises(FilterError) as raised:
         parse_query(query)
     assert raised.value.code == "E1201"
     assert text in raised.value.text
 
 
-def test_the_condition_comes_from_either_form() -> None:
+def test_condition_from_filter_list_or_cel() -> None:
     conditions = [{"field": "a", "op": "==", "value": 1}]
     listed = parse_query({"collection": "c", "filters": conditions})
     assert listed.condition == parse_filters(conditions)

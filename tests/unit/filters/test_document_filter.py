@@ -1,4 +1,4 @@
-"""Compiled filters: outcomes, budgets, hand-made trees, binding of the request."""
+"""Compiled filters: outcomes, step limits, trees built by hand, binding of the request."""
 
 from __future__ import annotations
 
@@ -56,7 +56,7 @@ def test_outcomes(source: str, outcome: FilterOutcome) -> None:
     assert compiled.matches(FilterInput(doc={"n": 2})) is (outcome is FilterOutcome.MATCH)
 
 
-def test_defaults_of_the_environment() -> None:
+def test_defaults_of_the_filter_input() -> None:
     nobody = FilterInput(doc=None)
     assert cel("request.auth == null && before == null && doc == null").matches(nobody)
     assert cel("request.auth.userId == 'x'").outcome(nobody) is FilterOutcome.FAILED
@@ -74,7 +74,7 @@ def test_any_mapping_is_a_document() -> None:
 
 
 class TestBudget:
-    """Work that depends on the document is charged while it runs."""
+    """Work that depends on the document is counted during evaluation."""
 
     @pytest.mark.parametrize(
         ("source", "document"),
@@ -102,7 +102,7 @@ class TestBudget:
         assert compiled.outcome(FilterInput(doc={"l": [0] * 11_000})) is FilterOutcome.FAILED
         assert compiled.outcome(FilterInput(doc={"l": [0] * 9_000})) is FilterOutcome.NO_MATCH
 
-    def test_the_sum_counts(self) -> None:
+    def test_work_of_several_operators_is_added(self) -> None:
         document: Any = {"l": [0] * 40}
         assert (
             cel("1 in doc.l || 2 in doc.l", cost_steps=100).outcome(FilterInput(doc=document))
@@ -112,7 +112,7 @@ class TestBudget:
             FilterInput(doc=document)
         ) is (FilterOutcome.FAILED)
 
-    def test_each_evaluation_starts_anew(self) -> None:
+    def test_each_evaluation_has_its_own_step_limit(self) -> None:
         compiled = cel("0 in doc.l", cost_steps=50)
         assert all(compiled.matches(FilterInput(doc={"l": [0] * 40})) for _ in range(10))
 
@@ -138,7 +138,7 @@ class TestHandMadeTrees:
             ListLiteral((Parameter("p"),)),
         ],
     )
-    def test_what_has_no_meaning_is_refused(self, tree: Any) -> None:
+    def test_nodes_without_meaning_in_filters_are_rejected(self, tree: Any) -> None:
         with pytest.raises(FilterError, match="E1201"):
             compile_filter(tree)
 
@@ -149,7 +149,7 @@ class TestHandMadeTrees:
         with pytest.raises(FilterError, match="E1202"):
             compile_filter(tree)
 
-    def test_constants_that_are_no_scalars(self) -> None:
+    def test_constants_that_are_not_scalars(self) -> None:
         tree = Binary("==", Attribute(Variable("doc"), "a"), Literal({"b": [1]}))
         assert compile_filter(tree).matches(FilterInput(doc={"a": {"b": [1.0]}}))
         assert not compile_filter(tree).matches(FilterInput(doc={"a": {"b": [True]}}))
@@ -178,14 +178,16 @@ class TestBindRequest:
             ("!(true ? size(request.auth.userId) == 2 : false)", "!(true ? size('u1') == 2 : false)"),
         ],
     )
-    def test_constants_take_the_place_of_the_request(self, source: str, bound: str) -> None:
+    def test_request_values_become_constants(self, source: str, bound: str) -> None:
         assert bind_request(parse_cel(source), self.REQUEST) == parse_cel(bound)
 
-    def test_nobody_is_null(self) -> None:
+    def test_auth_is_null_without_a_token(self) -> None:
         assert bind_request(parse_cel("request.auth == null"), FilterRequest()) == parse_cel("null == null")
 
     @pytest.mark.parametrize(("source", "value", "fault"), cel_cases())
-    def test_binding_does_not_change_the_answer(self, source: str, value: Any, fault: str | None) -> None:
+    def test_binding_the_request_does_not_change_the_outcome(
+        self, source: str, value: Any, fault: str | None
+    ) -> None:
         environment = cel_environment()
         bound = compile_filter(bind_request(parse_cel(source), environment.request))
         unasked = FilterInput(

@@ -1,4 +1,4 @@
-"""Filter lists: the truth table, the regressions, and what is refused."""
+"""Filter lists: the truth table, regressions, rejected lists."""
 
 from __future__ import annotations
 
@@ -35,14 +35,14 @@ def test_lists(case: dict[str, Any]) -> None:
 
 
 @pytest.mark.parametrize("case", load("lists_refused"), ids=lambda case: repr(case["filters"])[:60])
-def test_refusals(case: dict[str, Any]) -> None:
+def test_rejected_lists(case: dict[str, Any]) -> None:
     with pytest.raises(FilterError) as raised:
         parse_filters(case["filters"])
     assert raised.value.code == case["code"]
     assert case["text"] in raised.value.text
 
 
-def test_a_deleted_document_matches_nothing_and_fails_nothing() -> None:
+def test_a_deleted_document_does_not_match_and_does_not_fail() -> None:
     compiled = compile_filter(parse_filters([{"field": "f", "op": "!=", "value": 1}]))
     assert compiled.outcome(FilterInput(doc=None)) is FilterOutcome.NO_MATCH
 
@@ -84,7 +84,7 @@ class TestLimits:
         assert raised.value.code == "E1202"
         return raised.value.fields["limit"]
 
-    def test_candidates_are_counted_once(self) -> None:
+    def test_duplicate_values_of_in_are_counted_once(self) -> None:
         condition = {"field": "a", "op": "in", "value": [*range(256), *range(256)]}
         parse_filters([condition, condition | {"field": "b"}, condition | {"field": "c"}])
         assert self.limit([condition | {"value": list(range(257))}]) == "list_items"

@@ -1,4 +1,4 @@
-"""Filter lists against the truth table written down once more, and hostile input to all front ends."""
+"""Filter lists compared with a second implementation of the truth table; hostile input to all front ends."""
 
 from __future__ import annotations
 
@@ -31,11 +31,11 @@ FIELDS = st.recursive(
 MISSING = object()
 
 
-# --- the truth table of spec/pipeline.md §1.6, by a reader who has not seen the code ----------------------------
+# --- the truth table of docs/reference/filters.md, implemented independently ------------------------------------
 
 
 def typed(value: Any) -> Any:
-    """A form in which Python's == is the table's equality of scalars."""
+    """Return a key for which Python's == is the equality of the truth table."""
     if isinstance(value, bool) or value is None:
         return ("flag", str(value))
     return ("text", value) if isinstance(value, str) else ("number", Fraction(value))
@@ -94,7 +94,7 @@ def test_a_list_is_the_conjunction_of_its_conditions(conditions: list[tuple[str,
 
 @given(st.text(min_size=1, max_size=12), SCALARS)
 def test_names_and_values_are_never_code(field: str, value: Any) -> None:
-    """Whatever stands in a field or a value, only a document with that field and that value matches."""
+    """Only a document with that field and that value matches, whatever characters they contain."""
     try:
         compiled = compile_filter(parse_filters([{"field": field, "op": "==", "value": value}]))
     except FilterError:
@@ -133,7 +133,7 @@ LIKELY = st.fixed_dictionaries(
 
 
 def attempt(action: Callable[[Any], Any], given: Any) -> tuple[Any, str | None]:
-    """What the action makes of what it is given, or the code of its refusal. No other error may come."""
+    """Return the result of the action, or the code of its FilterError. Any other error fails the test."""
     try:
         return action(given), None
     except FilterError as error:
@@ -158,7 +158,7 @@ def run(tree: Any, document: Any) -> None:
 
 
 @given(SOUP | st.text(max_size=40), JSON)
-def test_any_text_is_read_or_refused(source: str, document: Any) -> None:
+def test_any_text_is_accepted_or_rejected(source: str, document: Any) -> None:
     tree, code = attempt(parse_cel, source)
     assert code in (None, "E1201", "E1202")
     if code is None:
@@ -166,7 +166,7 @@ def test_any_text_is_read_or_refused(source: str, document: Any) -> None:
 
 
 @given(JSON | st.lists(LIKELY, max_size=3), JSON)
-def test_any_json_is_read_or_refused_as_filters(filters: Any, document: Any) -> None:
+def test_any_json_as_filters_is_accepted_or_rejected(filters: Any, document: Any) -> None:
     tree, code = attempt(parse_filters, filters)
     assert code in (None, "E1201", "E1202")
     if code is None:
@@ -186,7 +186,7 @@ def test_any_json_is_read_or_refused_as_filters(filters: Any, document: Any) -> 
         },
     )
 )
-def test_any_json_is_read_or_refused_as_a_query(query: Any) -> None:
+def test_any_json_as_a_query_is_accepted_or_rejected(query: Any) -> None:
     assert attempt(parse_query, query)[1] in (None, "E1201", "E1202")
 
 

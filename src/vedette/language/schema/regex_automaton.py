@@ -7,7 +7,8 @@ character seen. The cache is bounded; when it is full, it is emptied and built a
 
 Why not `google-re2`: it reads another dialect. ASCII `\\w`, `a{,2}` as literal text and POSIX classes would change the
 meaning of stored patterns, and a pattern that RE2 rejects would keep a database closed. It was also slower where it
-counts: 4.0-6.5 µs against 0.3-1.2 µs for a date, a slug or an IBAN (google-re2 1.1.20251105, Python 3.11).
+counts: 4.0-6.5 µs against 0.3-1.2 µs for a date, a slug or an IBAN (google-re2 1.1.20251105, Python 3.11). See
+docs/design/decisions/0007-own-regular-expression-matcher.md.
 """
 
 from __future__ import annotations

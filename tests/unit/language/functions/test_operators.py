@@ -1,4 +1,4 @@
-"""Arithmetic: every pair of types of spec/language.md §2.1.3-4, and the integers against a machine's own."""
+"""Arithmetic: every pair of operand types; Int arithmetic compared with 64-bit machine integers."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ NUMBER = union_of((INT, FLOAT))
 
 
 def run(op, left, right):
-    """With the static types of the values, and again as if nobody knew them."""
+    """Apply the operator with the static types of the values, and again with unknown types."""
     known = operator_for(op, type_of_value(left), type_of_value(right))(left, right)
     found = operator_for(op, ANY_VALUE, ANY_VALUE)(left, right)
     assert type(known) is type(found)
@@ -133,7 +133,7 @@ def test_division_by_zero(left, op, right):
         (timedelta.min, "-", timedelta.max),
     ],
 )
-def test_outside_the_calendar(left, op, right):
+def test_results_out_of_range(left, op, right):
     with pytest.raises(QueryError) as caught:
         run(op, left, right)
     assert caught.value.code == "E2102"
@@ -176,7 +176,7 @@ def test_result_types(op, left, right, expected):
     assert result_type(op, left, right) == expected
 
 
-def test_a_union_is_decided_by_the_values():
+def test_operators_on_unions_choose_by_value():
     add = operator_for("+", NUMBER, NUMBER)
     assert (add(1, 2), add(1, 2.0)) == (3, 3.0)
     with pytest.raises(QueryError, match="Invalid operator '\\+' for types Bool and Int") as caught:
@@ -216,7 +216,7 @@ def machine(number: int) -> int:
 
 
 @given(INTS, INTS)
-def test_integers_wrap_as_a_machine_does(left, right):
+def test_integers_wrap_at_64_bits(left, right):
     assert run("+", left, right) == machine(left + right)
     assert run("-", left, right) == machine(left - right)
     assert run("*", left, right) == machine(left * right)
@@ -224,7 +224,7 @@ def test_integers_wrap_as_a_machine_does(left, right):
 
 
 @given(INTS, INTS)
-def test_division_is_that_of_c(left, right):
+def test_integer_division_truncates_as_in_c(left, right):
     assume(right != 0)
     quotient = abs(left) // abs(right) * (1 if (left < 0) == (right < 0) else -1)
     assert run("/", left, right) == machine(quotient)
@@ -250,7 +250,7 @@ VALUES = st.one_of(
 
 
 @given(st.sampled_from(sorted(ARITHMETIC)), VALUES, VALUES)
-def test_the_value_has_the_type_that_was_promised(op, left, right):
+def test_the_value_has_the_declared_result_type(op, left, right):
     promised = result_type(op, type_of_value(left), type_of_value(right))
     if promised is None:
         with pytest.raises(QueryError):

@@ -1,4 +1,4 @@
-"""Every built-in function of spec/language.md §2.4: values, edge cases, static types."""
+"""Every built-in function: values, edge cases, static types."""
 
 from __future__ import annotations
 
@@ -141,7 +141,7 @@ def test_functions(name, arguments, expected):
 
 
 @pytest.mark.parametrize(("left", "right"), [(math.nan, 1), (1, math.nan), (math.nan, math.inf)])
-def test_nan_contaminates(left, right):
+def test_nan_gives_nan(left, right):
     assert math.isnan(call("min", left, right))
     assert math.isnan(call("max", left, right))
 
@@ -336,7 +336,7 @@ def test_context_functions_are_evaluated_by_the_compiler():
 
 
 @given(st.floats(-1e15, 1e15))
-def test_round_is_the_nearest_and_a_half_goes_up(number):
+def test_round_gives_the_nearest_int_and_rounds_half_up(number):
     found = call("round", number)
     assert abs(number - found) <= 0.5
     if abs(number - found) == 0.5:
@@ -351,11 +351,11 @@ def test_substring_is_a_slice(text, start, size):
 
 
 @given(st.integers(INT_MIN, INT_MAX) | st.floats(), st.integers(INT_MIN, INT_MAX) | st.floats())
-def test_extremes_keep_their_type(left, right):
+def test_min_and_max_keep_the_type(left, right):
     expected = float if float in (type(left), type(right)) else int
     assert type(call("min", left, right)) is expected
     assert type(call("max", left, right)) is expected
 
 
-def test_the_largest_int_survives():
+def test_the_largest_int_keeps_its_value():
     assert call("floor", INT_MAX) == INT_MAX

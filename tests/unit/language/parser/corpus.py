@@ -1,4 +1,4 @@
-"""The cases of tests/data/language: texts that the parser accepts, and texts that it rejects with code and place."""
+"""The cases of tests/data/language: accepted texts, and rejected texts with code and position of every error."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ _CASE = re.compile(r"^--# (.*)\n((?:--@ .*\n)*)", re.MULTILINE)
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Case:
-    """`marks` are what stands behind `--@`: `E1001 1:7`, or `beyond grammar`."""
+    """`marks` are the texts after `--@`: `E1001 1:7` or `beyond grammar`."""
 
     file: str
     name: str
@@ -62,11 +62,11 @@ def _load(name: str) -> list[Case]:
 
 
 def accepted_scripts() -> list[Case]:
-    return _load("statements") + _load("seeds")
+    return _load("statements") + _load("examples")
 
 
 def accepted_ontologies() -> list[Case]:
-    return _load("ontologies") + _load("seeds_ontology")
+    return _load("ontologies") + _load("examples_ontology")
 
 
 def accepted_options() -> list[Case]:
@@ -89,7 +89,7 @@ def expressions() -> list[tuple[str, str]]:
 
 
 def places(error: VedetteError) -> tuple[str, ...]:
-    """`E1001 1:7` for every diagnostic of an error."""
+    """Return code and position, such as `E1001 1:7`, of every diagnostic of an error."""
     found = []
     for diagnostic in error.diagnostics:
         assert isinstance(diagnostic, Diagnostic)

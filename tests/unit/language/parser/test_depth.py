@@ -1,4 +1,4 @@
-"""Nesting is bounded, in the text and in the tree, long before Python's own stack is."""
+"""Nesting in the text and in the tree is limited well below Python's recursion limit."""
 
 from __future__ import annotations
 
@@ -35,12 +35,12 @@ CHAINS = {
 
 
 @pytest.mark.parametrize("name", CHAINS)
-def test_nesting_is_bounded(name: str) -> None:
+def test_nesting_is_limited(name: str) -> None:
     with pytest.raises(ParseError, match="E1004 NESTED_TOO_DEEPLY"):
         parse_script(CHAINS[name])
 
 
-def test_nesting_of_declarations_is_bounded() -> None:
+def test_nesting_of_declarations_is_limited() -> None:
     for text in (
         "type A = " + "(" * DEEP,
         "node A { a: Int = " + "(" * DEEP,
@@ -50,20 +50,20 @@ def test_nesting_of_declarations_is_bounded() -> None:
             parse_declarations(text)
 
 
-def test_a_reasonable_depth_is_fine() -> None:
+def test_nesting_below_the_limit_is_accepted() -> None:
     parse_expression("(" * 190 + "1" + ")" * 190)
     parse_expression(" OR ".join(["a"] * 200))
     parse_expression(" OR ".join(["(" + " OR ".join(["a"] * 100) + ")"] * 100))
     parse_expression("[" + ", ".join(["1"] * 5000) + "]")
 
 
-def test_after_a_text_that_was_too_deep_the_next_statement_is_read() -> None:
+def test_parsing_continues_after_a_statement_that_is_too_deep() -> None:
     with pytest.raises(ParseError) as raised:
         parse_script(f"MATCH t: T RETURN {'(' * 500}1{')' * 500}; KILL 5; TICK")
     assert [place.split()[0] for place in places(raised.value)] == ["E1004", "E1001"]
 
 
-def test_a_caller_deep_in_its_own_stack_gets_the_same_error() -> None:
+def test_a_deep_call_stack_gives_the_same_error() -> None:
     def dive(levels: int) -> None:
         if levels:
             dive(levels - 1)

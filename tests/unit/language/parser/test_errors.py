@@ -1,4 +1,4 @@
-"""What the parser says to a text that it cannot read."""
+"""Error messages of the parser: what was found, what was expected, advice, position."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ def test_rejected_ontologies(case: Case) -> None:
     assert places(raised.value) == case.places
 
 
-def test_an_error_says_what_was_found_what_was_expected_and_where() -> None:
+def test_an_error_names_found_and_expected_tokens_and_the_position() -> None:
     with pytest.raises(ParseError) as raised:
         parse_statement("MATCH t: Task\nWHERE t.x == 3 RETURN t")
     error = raised.value
@@ -76,7 +76,7 @@ def test_classes_of_errors() -> None:
         parse_statement("WATCH t: T OPTIONAL MATCH u: U RETURN t")
 
 
-def test_the_first_mistake_decides_the_class_and_all_are_shown() -> None:
+def test_the_first_error_decides_the_class_and_all_are_reported() -> None:
     with pytest.raises(ParseError) as raised:
         parse_script("MATCH; WALK FROM #a; KILL 5")
     assert places(raised.value) == ("E1001 1:6", "E1102 1:8", "E1001 1:27")
@@ -92,19 +92,19 @@ def test_one_statement_exactly() -> None:
         parse_statement(" -- nothing\n")
 
 
-def test_mistakes_are_collected_up_to_a_bound() -> None:
+def test_errors_are_collected_up_to_the_limit() -> None:
     with pytest.raises(ParseError) as raised:
         parse_script("KILL 5; " * 50, limits=ParserLimits(max_diagnostics=9))
     assert len(raised.value.diagnostics) == 9
 
 
 @pytest.mark.parametrize("text", ["", "a b", "a +", "1, 2", "a; b"])
-def test_an_expression_is_the_whole_text(text: str) -> None:
+def test_parse_expression_reads_the_whole_text(text: str) -> None:
     with pytest.raises(ParseError, match="E1001"):
         parse_expression(text)
 
 
 @pytest.mark.parametrize("text", ["", "[]", "[a: 1", "[a: 1] b", "a: 1", "[a: 1];"])
-def test_options_are_the_whole_text(text: str) -> None:
+def test_parse_watch_options_reads_the_whole_text(text: str) -> None:
     with pytest.raises(ParseError, match="E1001"):
         parse_watch_options(text)

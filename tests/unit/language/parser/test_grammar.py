@@ -1,4 +1,4 @@
-"""docs/reference/grammar.md says what the parser does: the same corpus, read by the grammar alone."""
+"""docs/reference/grammar.md describes what the parser accepts: an interpreter of the grammar reads the same corpus."""
 
 from __future__ import annotations
 
@@ -63,7 +63,7 @@ def test_accepted_expressions(text: str) -> None:
     ids=str,
 )
 def test_rejected_texts(start: str, case: Case) -> None:
-    """What is wrong in a token never reaches the grammar."""
+    """Lexical errors occur before the grammar applies."""
     try:
         accepted = GRAMMAR.accepts(start, case.text)
     except ParseError:

@@ -1,4 +1,4 @@
-"""Tokens: kinds, values, places, ordinals, doc comments, limits. Mistakes: tests/data/language/rejected.mew."""
+"""Tokens: kinds, values, positions, literal indexes, doc comments, limits. Errors: tests/data/language/rejected.mew."""
 
 from __future__ import annotations
 
@@ -76,12 +76,12 @@ def test_values(text: str, value: object) -> None:
     assert type(values(text)[0]) is type(value)
 
 
-def test_names_keep_their_case_and_compare_without() -> None:
+def test_names_keep_their_case_and_keywords_ignore_case() -> None:
     token = tokenize("Match").tokens[0]
     assert (token.text, token.symbol) == ("Match", "MATCH")
 
 
-def test_places_and_ordinals() -> None:
+def test_positions_and_literal_indexes() -> None:
     tokens = tokenize('a = 5 AND "x" < 30s').tokens
     assert [token.span for token in tokens[:3]] == [(0, 1), (2, 3), (4, 5)]
     assert [(token.text, token.literal_index) for token in tokens if token.literal_index >= 0] == [
@@ -91,11 +91,11 @@ def test_places_and_ordinals() -> None:
     ]
 
 
-def test_ids_and_parameters_are_no_literals() -> None:
+def test_ids_and_parameters_are_not_literals() -> None:
     assert values('#"a" #7 $p1 t1.x2') == []
 
 
-def test_doc_comments_stand_before_their_token() -> None:
+def test_doc_comments_belong_to_the_following_token() -> None:
     lexed = tokenize("--- one\n---   two\n-- plain\nnode A {\n---three\na: Int }\n---- a line\n---")
     assert lexed.doc_comments == {0: "one\n  two", 3: "three", 7: ""}
 
@@ -108,7 +108,7 @@ def test_a_byte_order_mark_is_skipped() -> None:
 
 @pytest.mark.parametrize("character", ["\0", "\x01", "\x0b", "\x0c", "\x1f", "\x7f", "\ud800"])
 @pytest.mark.parametrize("around", ["MATCH {}", '"{}"', "-- {}", "/* {} */"])
-def test_control_characters_are_nowhere_allowed(character: str, around: str) -> None:
+def test_control_characters_are_rejected_everywhere(character: str, around: str) -> None:
     with pytest.raises(ParseError, match="E1005") as raised:
         tokenize(around.format(character))
     assert str(raised.value).isprintable() or "\n" in str(raised.value)
@@ -128,7 +128,7 @@ def test_too_many_tokens() -> None:
         tokenize("a " * 101, ParserLimits(max_tokens=100))
 
 
-def test_mistakes_are_collected_up_to_a_bound() -> None:
+def test_errors_are_collected_up_to_the_limit() -> None:
     with pytest.raises(ParseError) as raised:
         tokenize("' " * 50, ParserLimits(max_diagnostics=7))
     assert len(raised.value.diagnostics) == 7
@@ -146,6 +146,6 @@ def test_mistakes_are_collected_up_to_a_bound() -> None:
         "1e99999",
     ],
 )
-def test_huge_numbers_are_refused_without_being_computed(text: str) -> None:
+def test_huge_numbers_are_rejected_without_conversion(text: str) -> None:
     with pytest.raises(ParseError, match="E1002"):
         tokenize(text)

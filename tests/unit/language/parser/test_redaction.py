@@ -1,4 +1,4 @@
-"""Redacted statements: what a log may hold of them."""
+"""Redacted statements contain neither literals nor comments."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The parser over its corpus, and what the corpus cannot show: slots, spans, names, spellings."""
+"""The parser on its corpus, and trees in detail: literal indexes, spans, names, spellings."""
 
 from __future__ import annotations
 
@@ -86,7 +86,7 @@ def watch(text: str) -> Watch:
     return statement
 
 
-def test_spans_cover_what_was_read() -> None:
+def test_spans_cover_the_source_of_each_node() -> None:
     text = "MATCH t: Task WHERE t.a = (1 + 2) RETURN t"
     statement = parse_statement(text)
     assert isinstance(statement, Match)
@@ -100,7 +100,7 @@ def test_spans_cover_what_was_read() -> None:
     assert text[slice(*statement.returns.span)] == "RETURN t"
 
 
-def test_literals_know_their_slots() -> None:
+def test_literals_have_indexes() -> None:
     condition = where('t.a = 5 AND t.b IN ["x", 1.5] AND t.c')
     assert isinstance(condition, Binary)
     found = []
@@ -119,7 +119,7 @@ def test_literals_know_their_slots() -> None:
     assert constant.literal_index is None
 
 
-def test_the_least_integer() -> None:
+def test_the_smallest_int() -> None:
     assert parse_expression("-9223372036854775808") == Literal(-(2**63))
     assert parse_expression("-5") == Unary("-", Literal(5))
 
@@ -175,7 +175,7 @@ def test_the_ways_to_name_a_new_edge() -> None:
         assert parse_statement(text) == named
 
 
-def test_set_remembers_its_form() -> None:
+def test_set_keeps_its_written_form() -> None:
     assert parse_statement("SET t.a = 1") == Set(Variable("t"), (Assignment("a", Literal(1)),))
     assert parse_statement("SET t { a = 1 }") == Set(
         Variable("t"), (Assignment("a", Literal(1)),), block=True
@@ -232,7 +232,7 @@ def test_names_of_watches(text: str, name: str | None) -> None:
     assert watch(text).name == name
 
 
-def test_a_bracket_behind_where_is_options() -> None:
+def test_a_bracket_after_where_starts_the_options() -> None:
     found = watch("WATCH t: T WHERE t.a = b [mode: watch] RETURN t")
     assert found.where == Binary("=", Attribute(Variable("t"), "a"), Variable("b"))
     assert found.options == (WatchOption("mode", OptionValue("watch")),)

@@ -1,4 +1,4 @@
-"""Lifting: skeletons, literals, and the texts that it leaves to the lexer."""
+"""Templates: keys, literals, and texts that need the lexer."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from vedette.values import Value
 TAGS = {"string": "s", "int": "i", "float": "f", "timestamp": "t", "duration": "d"}
 
 
-def test_skeleton_and_literals() -> None:
+def test_key_and_literals() -> None:
     lifted = extract_literals('WATCH t1: T WHERE t1.a2 > 5 AND t1.b = "x" [ack_timeout: 30s] RETURN t1')
     assert lifted is not None
     assert lifted.literals == (5, "x", timedelta(seconds=30))
@@ -31,7 +31,7 @@ def test_skeleton_and_literals() -> None:
 
 
 @pytest.mark.parametrize("case", accepted_scripts(), ids=str)
-def test_the_lexer_finds_the_same(case: Case) -> None:
+def test_the_lexer_finds_the_same_literals(case: Case) -> None:
     lifted = extract_literals(case.text)
     if lifted is None:
         return
@@ -41,8 +41,8 @@ def test_the_lexer_finds_the_same(case: Case) -> None:
     assert list(lifted.key[1::2]) == tags
 
 
-def test_most_of_the_corpus_is_lifted() -> None:
-    """All but what has comments or quoted ids."""
+def test_most_of_the_corpus_has_a_template() -> None:
+    """All texts except those with comments or quoted ids."""
     plain = [
         case
         for case in accepted_scripts()
@@ -68,7 +68,7 @@ def test_most_of_the_corpus_is_lifted() -> None:
         ("5.x", (5,)),
     ],
 )
-def test_what_is_a_literal(text: str, literals: tuple[Value, ...]) -> None:
+def test_literals(text: str, literals: tuple[Value, ...]) -> None:
     lifted = extract_literals(text)
     assert lifted is not None
     assert lifted.literals == literals
@@ -91,7 +91,7 @@ def test_what_is_a_literal(text: str, literals: tuple[Value, ...]) -> None:
         "a" * 1_048_577,
     ],
 )
-def test_what_is_left_to_the_lexer(text: str) -> None:
+def test_texts_that_need_the_lexer(text: str) -> None:
     assert extract_literals(text) is None
 
 
@@ -107,20 +107,20 @@ def test_what_is_left_to_the_lexer(text: str) -> None:
         ("RETURN 5s", "RETURN 5 s"),
     ],
 )
-def test_what_must_not_share_a_skeleton(left: str, right: str) -> None:
+def test_texts_with_different_keys(left: str, right: str) -> None:
     first, second = extract_literals(left), extract_literals(right)
     assert first is not None
     assert second is not None
     assert first.key != second.key
 
 
-def test_a_rejected_text_never_has_the_skeleton_of_an_accepted_one() -> None:
+def test_a_rejected_text_never_has_the_template_key_of_an_accepted_one() -> None:
     accepted = {lifted.key for case in accepted_scripts() if (lifted := extract_literals(case.text))}
     rejected = {lifted.key for case in rejected_scripts() if (lifted := extract_literals(case.text))}
     assert not accepted & rejected
 
 
-def test_literals_that_the_tree_bakes_in_are_pinned() -> None:
+def test_literals_that_are_part_of_the_tree_are_inlined() -> None:
     text = 'MATCH e+(a, b) [depth: 2..5] WHERE a.x = 7 RETURN COLLECT(b.y WHERE b.z = "q")[limit: 3] LIMIT 9'
     lifted = parse_template(text)
     assert lifted.literals == (2, 5, 7, "q", 3, 9)

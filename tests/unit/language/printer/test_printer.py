@@ -1,4 +1,4 @@
-"""The printer over the corpus, and how its text looks. Generated trees: tests/properties/."""
+"""The printer on the corpus, and the layout of its text. tests/properties has generated trees."""
 
 from __future__ import annotations
 
@@ -93,7 +93,7 @@ def test_expressions(text: str) -> None:
         ("1e20", "1e+20"),
     ],
 )
-def test_no_more_parentheses_than_needed(text: str, printed: str) -> None:
+def test_as_few_parentheses_as_possible(text: str, printed: str) -> None:
     assert print_expression(parse_expression(text)) == printed
 
 
@@ -120,7 +120,7 @@ def test_statements_are_one_line(text: str, printed: str | None) -> None:
     assert print_statement(parse_statement(text)) == expected
 
 
-def test_declarations_are_laid_out() -> None:
+def test_layout_of_printed_declarations() -> None:
     text = """--- A piece of work.
 node Task: Base [abstract, sealed] {
   --- What to do.
@@ -151,11 +151,11 @@ def test_patterns_and_types() -> None:
         Literal({"a": 1}),
     ],
 )
-def test_what_has_no_form_in_the_language_is_refused(tree: Expression) -> None:
+def test_nodes_of_cel_only_cannot_be_printed(tree: Expression) -> None:
     with pytest.raises(TypeError):
         print_expression(tree)
 
 
-def test_negative_values_of_other_front_ends_can_be_shown() -> None:
+def test_negative_literals_of_other_front_ends_can_be_printed() -> None:
     assert print_expression(Literal(-5)) == "-5"
     assert print_expression(Literal([1, "a"])) == '[1, "a"]'

@@ -1,4 +1,4 @@
-"""Reads tests/data/schema: ontologies, with the errors that they must have written at the end of their lines."""
+"""Read case files: texts whose expected errors are written at the end of their lines."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Every rule of declarations and of their evolution, as input and expected errors (tests/data/schema)."""
+"""Every rule about declarations and their changes, as ontologies with expected errors (tests/data/schema)."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ def errors_of(case: Case) -> list[tuple[int, str, str]]:
 @pytest.mark.parametrize(
     "case", read_cases("refused.mew") + read_cases("changes_refused.mew"), ids=lambda case: case.title
 )
-def test_refused(case: Case) -> None:
+def test_rejected(case: Case) -> None:
     found = errors_of(case)
     expected = case.expected()
     assert [each[:2] for each in found] == [each[:2] for each in expected], found

@@ -1,4 +1,4 @@
-"""What a schema holds after declarations were added: layouts, inheritance, aliases, Layer 0."""
+"""The schema after declarations were added: layouts, inheritance, aliases, Layer 0."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ from vedette.language.types import INT, STRING, edge_type, node_type, union_of
 
 
 def attribute(text: str, name: str = "a") -> AttributeType:
-    """The attribute `a: …` of a node T among other declarations."""
+    """Return the attribute `a: …` of a node T, declared beside other types."""
     return define_all(f"node P {{}} node Q: P {{}} edge e(p: P) {{}} {text}").nodes["T"].attributes[name]
 
 
@@ -56,7 +56,7 @@ def test_types(written, type_, optional):
     assert (found.type, found.optional) == (type_, optional)
 
 
-def test_aliases_accumulate_and_the_use_site_wins():
+def test_modifiers_of_aliases_combine_and_the_attribute_overrides():
     found = attribute(
         "type Number = Int [0..10] [indexed]; type Rank = Number [>= 1, default = 4]; node T { a: Rank [<= 5] }"
     )
@@ -65,7 +65,7 @@ def test_aliases_accumulate_and_the_use_site_wins():
     assert found.default is not None
 
 
-def test_an_alias_may_be_optional_and_is_so_in_the_next_text_too():
+def test_an_optional_alias_stays_optional_in_later_texts():
     schema = define_all(
         "type Maybe = String? [length: 1..3];", "node T { a: Maybe, b: Maybe [length: 2..2] }"
     )
@@ -78,7 +78,7 @@ def test_unique_implies_indexed():
     assert attribute("node T { a: Int [unique] }").indexed
 
 
-def test_a_default_at_the_use_site_wins_over_that_of_the_alias():
+def test_a_default_of_the_attribute_replaces_that_of_the_alias():
     found = attribute("type Rank = Int [default: 1]; node T { a: Rank = 2 }")
     assert found.default == attribute("node T { a: Int = 2 }").default
 
@@ -93,7 +93,7 @@ node Both: Left, Right { own: Int, name: String [required] }
 """
 
 
-def test_a_diamond_has_each_attribute_once_and_every_check():
+def test_diamond_inheritance_has_each_attribute_once_with_all_modifiers():
     both = define_all(DIAMOND).nodes["Both"]
     assert list(both.layout) == ["name", "n", "l", "r", "own"]
     assert list(both.layout.values()) == [0, 1, 2, 3, 4]
@@ -104,7 +104,7 @@ def test_a_diamond_has_each_attribute_once_and_every_check():
     assert both.ancestors == {"Both", "Left", "Right", "Thing"}
 
 
-def test_descendants_of_old_types_grow():
+def test_new_subtypes_extend_the_descendants_of_existing_types():
     schema = define_all(DIAMOND, "node Below: Both {}")
     assert schema.nodes["Thing"].descendants == {"Thing", "Left", "Right", "Both", "Below"}
     assert schema.concrete_subtypes(frozenset({"Right"})) == ("Right", "Both", "Below")
@@ -115,14 +115,14 @@ def test_an_inherited_attribute_is_the_same_object():
     assert schema.nodes["Left"].attributes["name"] is schema.nodes["Thing"].attributes["name"]
 
 
-def test_new_attributes_stand_at_the_end_of_every_subtype():
+def test_new_attributes_are_last_in_every_layout():
     schema = define_all(DIAMOND, "node Thing { name: String, n: Int [>= 0], extra: Int = 7 }")
     assert list(schema.nodes["Thing"].layout) == ["name", "n", "extra"]
     assert list(schema.nodes["Left"].layout) == ["name", "n", "l", "extra"]
     assert list(schema.nodes["Both"].layout) == ["name", "n", "l", "r", "own", "extra"]
 
 
-def test_a_loosened_parent_loosens_its_children_unless_they_declare_it_themselves():
+def test_a_looser_parent_attribute_applies_to_subtypes_that_do_not_redeclare_it():
     schema = define_all(DIAMOND, "node Thing { name: String?, n: Int [>= -5] }")
     assert schema.nodes["Left"].attributes["name"].optional
     assert schema.nodes["Left"].attributes["n"].value_modifiers == (Modifier(">=", -5),)
@@ -130,12 +130,12 @@ def test_a_loosened_parent_loosens_its_children_unless_they_declare_it_themselve
     assert Modifier(">=", 0) in schema.nodes["Right"].attributes["n"].value_modifiers
 
 
-def test_an_attribute_that_its_parent_gets_later_belongs_to_the_parent():
+def test_an_attribute_added_to_a_parent_later_is_declared_in_the_parent():
     schema = define_all("node A {} node B: A { x: Int }", "node A { x: Int? }")
     assert schema.nodes["B"].attributes["x"].declared_in == "A"
 
 
-def test_a_doc_comment_stays_when_the_next_text_has_none():
+def test_a_definition_without_a_doc_comment_keeps_the_old_one():
     schema = define_all("--- A task.\nnode T {\n--- Its rank.\na: Int }", "node T { a: Int? }")
     assert schema.nodes["T"].doc == "A task."
     assert schema.nodes["T"].attributes["a"].doc == "Its rank."
@@ -171,19 +171,19 @@ def test_a_singleton_is_a_constraint():
     assert schema.constraints["Config::singleton"] == replace(written, name="Config::singleton")
 
 
-def test_the_version_counts_changes_only():
+def test_the_version_increases_only_with_changes():
     schema = define_all("node A {}")
     assert define(schema, "node A {}") is schema
     assert define(schema, "node B {}").version == schema.version + 1
 
 
-def test_types_that_did_not_change_stay_the_same_objects():
+def test_unchanged_types_are_the_same_objects():
     schema = define_all("node A {} node B {}")
     grown = define(schema, "node A { x: Int? }")
     assert grown.nodes["B"] is schema.nodes["B"]
 
 
-def test_an_error_leaves_the_schema_alone_and_underlines_each_place():
+def test_an_error_leaves_the_schema_unchanged_and_underlines_each_position():
     text = "node A { x: Nope }\nedge e(a: Nope)"
     with pytest.raises(AnalysisError) as caught:
         define_all(text)
@@ -192,7 +192,7 @@ def test_an_error_leaves_the_schema_alone_and_underlines_each_place():
     assert "^^^^ Unknown type 'Nope' (line 2, column 11)" in str(caught.value)
 
 
-def test_hostile_texts_end():
+def test_deep_aliases_are_rejected_and_deep_inheritance_works():
     deep = "".join(f"type A{n} = A{n + 1} " for n in range(2_000)) + "type A2000 = Int"
     with pytest.raises(AnalysisError, match="100 levels deep"):
         define_all(deep)
@@ -200,7 +200,7 @@ def test_hostile_texts_end():
     assert len(define_all(chain).nodes["N399"].ancestors) == 400
 
 
-def test_at_most_a_hundred_problems_are_listed():
+def test_at_most_a_hundred_errors_are_listed():
     with pytest.raises(AnalysisError) as caught:
         define_all(" ".join(f"node N{n} {{ a: Nope }}" for n in range(150)))
     assert len(caught.value.fields["problems"]) == 100
@@ -209,12 +209,12 @@ def test_at_most_a_hundred_problems_are_listed():
 # --- Layer 0 ----------------------------------------------------------------------------------------------------
 
 
-def test_layer0_defines_itself_again():
+def test_defining_layer0_again_changes_nothing():
     schema = layer0_schema()
     assert extend_schema(schema, parse_declarations(LAYER0), LAYER0, layer0=True) is schema
 
 
-def test_layer0_has_what_the_seed_says():
+def test_layer0_has_the_documented_types():
     schema = layer0_schema()
     assert list(schema.nodes["_Watch"].attributes)[:14] == [
         "pattern",
@@ -257,7 +257,7 @@ TYPES = st.sampled_from(["Int", "String", "Float"]).map(NamedType)
 
 @st.composite
 def ontologies(draw: st.DrawFn) -> tuple[NodeDeclaration | EdgeDeclaration, ...]:
-    """Nodes in some order, each with parents among the names before it, and attributes that a type can gain."""
+    """Generate nodes whose parents come before them, with attributes that may be added later."""
     found: list[NodeDeclaration | EdgeDeclaration] = []
     for place, name in enumerate(NAMES[: draw(st.integers(1, 5))]):
         parents = draw(st.lists(st.sampled_from(NAMES[:place]), unique=True, max_size=2)) if place else []
@@ -274,13 +274,13 @@ def layouts(schema: Schema) -> dict[str, list[str]]:
 
 
 @given(ontologies())
-def test_defining_twice_is_defining_once(declarations):
+def test_defining_a_text_twice_changes_nothing(declarations):
     once = extend_schema(Schema(), declarations, "")
     assert extend_schema(once, declarations, "") is once
 
 
 @given(ontologies())
-def test_one_text_or_one_declaration_at_a_time_is_the_same(declarations):
+def test_declaring_types_together_or_one_by_one_gives_the_same_schema(declarations):
     together = extend_schema(Schema(), declarations, "")
     schema = Schema()
     for declaration in sorted(declarations, key=lambda each: each.name):

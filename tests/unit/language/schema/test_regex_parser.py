@@ -1,4 +1,4 @@
-"""The regular expressions of `[match: …]` against Python's own, and what they refuse."""
+"""Regular expressions of `[match: …]` compared with Python's `re`, and rejected patterns."""
 
 from __future__ import annotations
 
@@ -53,7 +53,7 @@ def test_without_an_anchor_the_whole_text_must_match(pattern, text):
 
 @given(ANCHORED.map("".join), TEXTS)
 def test_with_an_anchor_the_pattern_is_found_anywhere(pattern, text):
-    strict = pattern.replace("$", r"\Z")  # Python's $ also stands before a last newline
+    strict = pattern.replace("$", r"\Z")  # Python's $ also matches before a final newline
     assert compile_regex(pattern).matches(text) == (re.search(strict, text) is not None)
 
 
@@ -86,17 +86,17 @@ def test_with_an_anchor_the_pattern_is_found_anywhere(pattern, text):
         ("((((){1000}){1000}){1000}){1000}", "states"),
     ],
 )
-def test_refused(pattern, words):
+def test_rejected(pattern, words):
     with pytest.raises(RegexError, match=words):
         compile_regex(pattern)
 
 
-def test_braces_that_are_no_quantifier_stand_for_themselves():
+def test_braces_that_are_not_quantifiers_match_literally():
     assert compile_regex("a{b}").matches("a{b}")
     assert compile_regex("{}").matches("{}")
 
 
-def test_named_groups_are_groups():
+def test_named_groups_match_like_groups():
     assert compile_regex("(?P<year>[0-9]{4})-(?P<month>[0-9]{2})").matches("2024-03")
 
 
@@ -105,7 +105,7 @@ def test_no_pattern_backtracks(pattern):
     assert not compile_regex(pattern).matches("a" * 10_000)
 
 
-def test_what_is_remembered_is_bounded():
+def test_the_cache_is_bounded():
     matcher = compile_regex("(a|b)*a(a|b){14}")
     rng = random.Random(0)
     for _ in range(3):

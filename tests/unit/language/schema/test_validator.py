@@ -1,4 +1,4 @@
-"""What may be stored in an attribute: types, nulls, and every value modifier of spec/language.md §2.7."""
+"""Values that an attribute accepts: types, nulls and every value modifier."""
 
 from __future__ import annotations
 
@@ -51,7 +51,7 @@ def attribute(written: str) -> AttributeType:
         ('String? [in: ["a"]]', None, None),
     ],
 )
-def test_what_is_stored(written, value, stored):
+def test_stored_values(written, value, stored):
     found = compile_validator(attribute(written))(value)
     assert found == stored
     assert type(found) is type(stored)
@@ -148,7 +148,7 @@ def test_values_that_pass(written, value):
     compile_validator(attribute(written))(value)
 
 
-def test_the_error_names_the_type_at_hand_and_shortens_the_value():
+def test_the_error_names_the_type_and_shortens_the_value():
     check = compile_validator(attribute("String [length: 0..5]"), "Sub")
     with pytest.raises(ConstraintViolation) as caught:
         check("x" * 500)
@@ -179,7 +179,7 @@ WRITTEN = [
 
 
 @given(st.sampled_from(WRITTEN), VALUES)
-def test_a_stored_value_may_be_stored_again(written, value):
+def test_a_stored_value_passes_validation_again(written, value):
     check = compile_validator(attribute(written))
     try:
         stored: Value = check(value)

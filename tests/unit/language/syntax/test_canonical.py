@@ -55,11 +55,11 @@ def test_golden_text_of_values(value: object, text: str) -> None:
     assert canonical_text(value) == text
 
 
-def test_kinds_are_kept_apart() -> None:
+def test_values_of_different_kinds_have_different_texts() -> None:
     texts = [canonical_text(Literal(value)) for value in (1, 1.0, True, "1", None)]
     assert len(set(texts)) == len(texts)
 
 
-def test_an_unknown_node_is_refused() -> None:
+def test_an_unknown_node_class_is_rejected() -> None:
     with pytest.raises(TypeError, match="object has no canonical form"):
         canonical_text((Variable("doc"), object()))

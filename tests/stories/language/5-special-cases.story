@@ -1,4 +1,4 @@
--- spec/language.md §5: rulings where the documents contradict each other or are silent.
+-- Decisions for cases that the language reference leaves open.
 -- What watches do is told in stories of their own; these show that the ruled syntax is read and refused as ruled.
 
 .ontology tasks
