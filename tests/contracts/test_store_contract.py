@@ -1,4 +1,4 @@
-"""What every store promises, told once and run on each: memory, SQLite, PostgreSQL."""
+"""The contract of a store, run against memory, SQLite and PostgreSQL."""
 
 from __future__ import annotations
 
@@ -67,52 +67,50 @@ def reopen(home: StoreCatalog, store: Store) -> tuple[Store, StoreInfo]:
     return again, again.open_for_writing()
 
 
-# ---------------------------------------------------------------- facts
+# Definitions and meta
 
 
-def test_a_new_database_knows_nothing_but_its_epoch(home: StoreCatalog) -> None:
+def test_new_database_has_only_an_epoch(home: StoreCatalog) -> None:
     facts = home.open("default").open_for_writing()
     assert facts == StoreInfo(epoch=facts.epoch, boot_count=1, sequence=0, definitions=(), meta={})
     assert facts.epoch > 1_600_000_000_000
 
 
-def test_every_opening_counts_and_nothing_else_does(home: StoreCatalog, store: Store) -> None:
+def test_only_opening_increments_the_boot_count(home: StoreCatalog, store: Store) -> None:
     first = store.info()
     assert store.info() == first
     _, second = reopen(home, store)
     assert (second.boot_count, second.epoch) == (first.boot_count + 1, first.epoch)
 
 
-def test_facts_come_back(home: StoreCatalog, store: Store) -> None:
+def test_definitions_and_meta_round_trip(home: StoreCatalog, store: Store) -> None:
     store.append(Batch(sequence=7, definitions=["node A {}", "node Ä {}"], meta=[("k", "1"), ("l", "2")]))
     store.append(Batch(sequence=7, definitions=["node C {}"]))
-    store.put_meta([("k", "no"), ("k", "ü")])  # the last word counts
+    store.append(Batch(meta=[("k", "no"), ("k", "ü")]))  # the last value counts
     reopened, facts = reopen(home, store)
     assert (facts.sequence, facts.definitions) == (7, ("node A {}", "node Ä {}", "node C {}"))
     assert facts.meta == {"k": "ü", "l": "2"}
-    reopened.put_meta([("k", ""), ("l", ""), ("l", "3")])  # an empty value forgets
+    reopened.append(Batch(meta=[("k", ""), ("l", ""), ("l", "3")]))  # an empty value deletes the key
     assert reopened.info().meta == {"l": "3"}
 
 
 @pytest.mark.parametrize("key", ["store.boot", "store.anything"])
-def test_the_stores_own_facts_are_not_to_be_set(store: Store, key: str) -> None:
+def test_reserved_meta_keys_are_refused(store: Store, key: str) -> None:
     with pytest.raises(ValueError, match=key):
         store.append(Batch(meta=[(key, "9")]))
-    with pytest.raises(ValueError, match=key):
-        store.put_meta([(key, "9")])
 
 
-# ---------------------------------------------------------------- elements
+# Elements
 
 
-def test_elements_come_back_as_they_are_now(home: StoreCatalog, store: Store) -> None:
+def test_elements_round_trip(home: StoreCatalog, store: Store) -> None:
     store.append(Batch(sequence=1, puts=[node("a", n=1), node("b", text="é\u0000'\"\\"), node("c")]))
     store.append(Batch(sequence=2, puts=[node("a", n=2)], deletes=["b", "never there"]))
     again, _ = reopen(home, store)
     assert sorted(again.elements()) == [node("a", n=2), node("c")]
 
 
-def test_attributes_come_back_byte_for_byte(store: Store) -> None:
+def test_attributes_are_stored_byte_for_byte(store: Store) -> None:
     odd = b'{ "b" : 1.50, "a":[1,\t2], "u":"\\u0000 \xc3\xa9 \xf0\x9f\x90\x8e", "b2": 1e400 }'
     store.append(
         Batch(sequence=1, puts=[ElementRecord("a", "Task", odd)], journal=[row(1)._replace(before=odd)])
@@ -121,10 +119,11 @@ def test_attributes_come_back_byte_for_byte(store: Store) -> None:
     assert [line.before for line in store.read(0, 1)] == [odd]
 
 
-def test_edges_come_after_what_they_join_whatever_their_ids(home: StoreCatalog, store: Store) -> None:
+def test_edges_follow_their_targets(home: StoreCatalog, store: Store) -> None:
     store.append(Batch(sequence=1, puts=[edge("z", "n1", "n2"), edge("y", "z"), node("n2"), node("n1")]))
     store.append(Batch(sequence=2, puts=[edge("m", "y", "n1"), edge("a", "m")]))
-    store.append(Batch(sequence=3, puts=[edge("z", "n1", "n2"), node("n1", n=2)]))  # a change keeps the place
+    # a changed element keeps its position
+    store.append(Batch(sequence=3, puts=[edge("z", "n1", "n2"), node("n1", n=2)]))
     again, _ = reopen(home, store)
     records = list(again.elements())
     seen: set[str] = set()
@@ -135,14 +134,14 @@ def test_edges_come_after_what_they_join_whatever_their_ids(home: StoreCatalog, 
     assert {record.id: record.targets for record in records}["m"] == ("y", "n1")
 
 
-def test_the_last_edge_can_go_and_another_come(store: Store) -> None:
+def test_deleted_last_edge_can_be_replaced(store: Store) -> None:
     store.append(Batch(sequence=1, puts=[node("n"), edge("e1", "n"), edge("e2", "e1")]))
     store.append(Batch(sequence=2, deletes=["e2"], puts=[edge("e0", "e1")]))
     store.append(Batch(sequence=3, puts=[edge("d", "e0")]))
     assert [record.id for record in store.elements()] == ["n", "e1", "e0", "d"]
 
 
-def test_elements_are_those_of_one_moment(store: Store) -> None:
+def test_elements_are_read_from_one_snapshot(store: Store) -> None:
     store.append(Batch(sequence=1, puts=[node("a"), node("b"), edge("e", "a", "b")]))
     scan = store.elements()
     seen = [next(scan).id]
@@ -162,7 +161,7 @@ def test_batches_of_every_size(store: Store, count: int) -> None:
     assert lines[-1].offset == last == store.last_offset()
 
 
-# ---------------------------------------------------------------- the journal
+# Journal
 
 
 FULL = JournalRow(
@@ -182,7 +181,7 @@ FULL = JournalRow(
 )
 
 
-def test_a_row_comes_back_whole_with_the_stores_offset(home: StoreCatalog, store: Store) -> None:
+def test_journal_row_round_trip(home: StoreCatalog, store: Store) -> None:
     last = store.append(Batch(sequence=3, journal=[FULL, row(3)]))
     again, _ = reopen(home, store)
     lines = again.read(0, 10)
@@ -203,7 +202,7 @@ def test_ranges(store: Store) -> None:
     assert store.append(Batch(sequence=8)) == store.last_offset() == offsets[-1]
 
 
-def test_an_event_is_journalled_once_per_source(home: StoreCatalog, store: Store) -> None:
+def test_event_id_is_unique_per_source(home: StoreCatalog, store: Store) -> None:
     def event(source: str, id: str | None) -> JournalRow:
         return row(0, source=source, event_id=id)
 
@@ -220,12 +219,12 @@ def test_an_event_is_journalled_once_per_source(home: StoreCatalog, store: Store
     assert again.append(Batch(journal=[event("shop", "1")])) == lines[-1].offset
 
 
-def test_trimming_forgets_a_prefix_and_says_so(home: StoreCatalog, store: Store) -> None:
+def test_trim_deletes_a_prefix(home: StoreCatalog, store: Store) -> None:
     times = [10, 20, 30, 25, 40]
     last = store.append(Batch(sequence=1, journal=[row(1, str(time), time) for time in times]))
     offsets = [line.offset for line in store.read(0, 9)]
     assert store.trim(5) == offsets[0]
-    assert store.trim(26) == offsets[2]  # 25 is old enough, but stands behind 30
+    assert store.trim(26) == offsets[2]  # 25 is old enough, but follows 30
     assert store.trim(26) == offsets[2]
     with pytest.raises(StoreError) as caught:
         store.read(0, 1)
@@ -238,7 +237,7 @@ def test_trimming_forgets_a_prefix_and_says_so(home: StoreCatalog, store: Store)
     assert again.append(Batch(sequence=2, journal=[row(2)])) > last
 
 
-def test_offsets_are_never_used_again(home: StoreCatalog, store: Store) -> None:
+def test_offsets_are_never_reused(home: StoreCatalog, store: Store) -> None:
     last = store.append(Batch(sequence=1, journal=[row(1), row(1)]))
     store.trim(1_000)
     again, _ = reopen(home, store)
@@ -246,10 +245,10 @@ def test_offsets_are_never_used_again(home: StoreCatalog, store: Store) -> None:
     assert again.append(Batch(sequence=2, journal=[row(2)])) == last + 1
 
 
-# ---------------------------------------------------------------- all or nothing, one after the other
+# Atomicity and order
 
 
-def test_a_batch_that_fails_leaves_no_trace(home: StoreCatalog, store: Store) -> None:
+def test_failed_batch_leaves_no_trace(home: StoreCatalog, store: Store) -> None:
     store.append(Batch(sequence=1, puts=[node("a")], journal=[row(1)]))
     before = (store.info(), sorted(store.elements()), store.read(0, 9))
     broken = row(2)._replace(tick=None)  # type: ignore[arg-type]
@@ -264,7 +263,7 @@ def test_a_batch_that_fails_leaves_no_trace(home: StoreCatalog, store: Store) ->
     assert (facts.sequence, len(list(again.elements()))) == (2, 2)
 
 
-def test_ticks_do_not_go_back(store: Store) -> None:
+def test_sequence_never_decreases(store: Store) -> None:
     store.append(Batch(sequence=5))
     store.append(Batch(sequence=5, meta=[("a", "1")]))
     with pytest.raises(StoreError) as caught:
@@ -285,7 +284,7 @@ def test_concurrent_writers_and_readers(store: Store) -> None:
     for thread in threads:
         thread.start()
     seen: list[JournalRow] = []
-    while len(seen) < 120:  # a reader that follows never misses a row that appears behind it
+    while len(seen) < 120:  # a reader that follows the journal misses no row
         alive = any(thread.is_alive() for thread in threads)
         seen += store.read(seen[-1].offset if seen else 0, 1_000)
         assert alive or len(seen) == 120
@@ -294,7 +293,7 @@ def test_concurrent_writers_and_readers(store: Store) -> None:
     assert [line.seq for line in seen if line.source == "s2"] == list(range(30))
 
 
-def test_a_closed_store_says_so(store: Store) -> None:
+def test_closed_store_raises(store: Store) -> None:
     store.close()
     store.close()
     for use in (
@@ -309,10 +308,10 @@ def test_a_closed_store_says_so(store: Store) -> None:
         assert caught.value.code == "E6005"
 
 
-# ---------------------------------------------------------------- homes
+# Catalogs
 
 
-def test_a_home_holds_many_databases(home: StoreCatalog) -> None:
+def test_catalog_has_several_databases(home: StoreCatalog) -> None:
     assert home.databases() == []
     for tick, name in enumerate(["tenant-b", "default", "Tenant-B", "ä/../ö", "x" * 200], start=1):
         store = home.open(name)
@@ -325,14 +324,14 @@ def test_a_home_holds_many_databases(home: StoreCatalog) -> None:
 
 
 @pytest.mark.parametrize("name", ["", "x" * 201, "\ud800", "a\0b"])
-def test_names_that_no_database_can_have(home: StoreCatalog, name: str) -> None:
+def test_invalid_database_names(home: StoreCatalog, name: str) -> None:
     with pytest.raises(StoreError) as caught:
         home.open(name)
     assert caught.value.code == "E6007"
     assert home.databases() == []
 
 
-def test_closing_a_home_closes_its_stores(home: StoreCatalog, store: Store) -> None:
+def test_closing_a_catalog_closes_its_stores(home: StoreCatalog, store: Store) -> None:
     home.close()
     with pytest.raises(StoreError) as caught:
         store.info()
@@ -341,7 +340,7 @@ def test_closing_a_home_closes_its_stores(home: StoreCatalog, store: Store) -> N
 
 
 @pytest.mark.parametrize("location", ["sqlite", "postgres"], indirect=True)
-def test_a_home_is_held_by_one_engine(location: str) -> None:
+def test_catalog_is_locked_by_one_engine(location: str) -> None:
     first = open_catalog(location)
     first.open("default").open_for_writing()
     with pytest.raises(StoreError) as caught:
@@ -354,11 +353,11 @@ def test_a_home_is_held_by_one_engine(location: str) -> None:
     second.close()
 
 
-# ---------------------------------------------------------------- any history
+# Random batches
 
 
 class Model:
-    """What a store should hold, as plainly as it can be said."""
+    """A model of a store's contents."""
 
     def __init__(self) -> None:
         self.elements: dict[str, ElementRecord] = {}
@@ -381,7 +380,7 @@ steps = st.lists(
 @pytest.mark.parametrize("kind", KINDS)
 @settings(max_examples=25, suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow])
 @given(history=steps)
-def test_any_history(
+def test_store_equals_model_after_any_batches(
     kind: str,
     history: list[tuple[dict[str, int], set[str], bool]],
     request: pytest.FixtureRequest,

@@ -141,7 +141,7 @@ def test_a_full_disk_through_the_gate(disk: Disk) -> None:
     """What an engine sees: the failing commit and all behind it get the error; it reloads without writing."""
     home = open_catalog(disk.directory)
     store = home.open("default")
-    gate = GroupCommitLogWriter(store, encode=batch_of, tick=store.open_for_writing().sequence)
+    gate = GroupCommitLogWriter(store, encode=batch_of, sequence=store.open_for_writing().sequence)
     with pytest.raises(StoreError) as caught:  # noqa: PT012 - as above
         for tick in range(1, 1_000):
             gate.append(tick, tick)
@@ -150,7 +150,7 @@ def test_a_full_disk_through_the_gate(disk: Disk) -> None:
     assert check(store) == gate.durable_sequence > 3
     gate.close()
     disk.grow()
-    again = GroupCommitLogWriter(store, encode=batch_of, tick=store.info().sequence)
+    again = GroupCommitLogWriter(store, encode=batch_of, sequence=store.info().sequence)
     again.append(again.durable_sequence + 1, again.durable_sequence + 1)
     again.close()
     assert check(store) == again.durable_sequence

@@ -117,7 +117,7 @@ class Database:
             GroupCommitLogWriter(
                 self._store,
                 encode=lambda commits: encode_commits(lambda: self._codec, commits),
-                tick=facts.sequence,
+                sequence=facts.sequence,
                 durability="relaxed" if self.settings.durability == "relaxed" else "fsync",
                 name=self.name,
             )

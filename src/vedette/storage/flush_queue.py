@@ -1,15 +1,16 @@
-"""The bookkeeping of group commit: what waits, what is being flushed, what is durable. No threads, no I/O.
+"""The state of group commit: queued commits, the current flush, the durable sequence. No threads, no I/O.
 
-Theory of operation. Commits are submitted in tick order and wait in a queue. Whoever may flush takes all of them
-(`begin`), makes them durable outside, and reports how that ended (`done`, `fail`). There is one flush at a time. After
-a failed flush nothing is accepted any more: what the disk holds is known only after reading it again.
+Theory of operation. Commits are submitted in sequence order and queued. The leader of a flush takes all of them
+(`begin_flush`), makes them durable outside, and reports the result (`complete_flush`, `fail_flush`). There is one flush
+at a time. After a failed flush no commit is accepted, because the contents of the disk are unknown until the store is
+read again.
 
                   submit                      submit
                  ┌──────┐                    ┌──────┐
-                 ▼      │      begin         ▼      │
+                 ▼      │   begin_flush      ▼      │
                  idle ──┴─────────────────▶ flushing┘
-                  │ ▲         done            │
-             close│ └─────────────────────────┤ fail
+                  │ ▲     complete_flush      │
+             close│ └─────────────────────────┤ fail_flush
                   ▼                           ▼
                 closed                      failed  (stays failed when closed)
 """
@@ -60,25 +61,25 @@ class FlushQueue(Generic[Commit]):
 
     __slots__ = ("_history", "durable", "error", "flushing", "queued", "state", "submitted")
 
-    def __init__(self, tick: int) -> None:
+    def __init__(self, sequence: int) -> None:
         self.state = FlushState.IDLE
-        self.durable = tick
+        self.durable = sequence
         """The highest sequence on disk."""
-        self.flushing = tick
+        self.flushing = sequence
         """The highest sequence of the current or last flush."""
-        self.submitted = tick
+        self.submitted = sequence
         self.queued: list[Commit] = []
         """Commits of the next flush, in order."""
         self.error: StoreError | None = None
         self._history: deque[str] = deque(maxlen=16)
 
-    def submit(self, tick: int, commit: Commit) -> None:
+    def submit(self, sequence: int, commit: Commit) -> None:
         self._transition(FlushEvent.SUBMIT)
-        if tick <= self.submitted:
+        if sequence <= self.submitted:
             raise ValueError(
-                f"tick {tick} was submitted after tick {self.submitted}: every commit needs its own"
+                f"sequence {sequence} was submitted after sequence {self.submitted}: every commit needs its own"
             )
-        self.submitted = tick
+        self.submitted = sequence
         self.queued.append(commit)
 
     def begin_flush(self) -> list[Commit]:

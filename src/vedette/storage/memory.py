@@ -5,7 +5,7 @@ It is stricter than they are: a batch that violates the seam's contract raises V
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from itertools import takewhile
 from threading import Lock
@@ -21,7 +21,6 @@ from vedette.storage.meta import (
     parse_info,
     sequence_went_back,
     validate_batch,
-    validate_meta_keys,
     writer_fenced,
 )
 from vedette.storage.names import listing_order, validate_name
@@ -53,7 +52,7 @@ class MemoryStore:
         self._closed = False
 
     def reopen(self) -> MemoryStore:
-        """Another store on the same contents, as after the end of this process."""
+        """Open another store on the same contents, as after a restart of the process."""
         twin = object.__new__(MemoryStore)
         twin.place, twin._contents, twin._lock = self.place, self._contents, self._lock
         twin._boot, twin._closed = None, False
@@ -127,11 +126,6 @@ class MemoryStore:
                 contents.events.difference_update((row.source, row.event_id) for row in old if row.event_id)
                 contents.meta[FIRST_OFFSET_KEY] = str(old[-1].offset + 1)
             return contents.journal[0].offset if contents.journal else contents.last_offset + 1
-
-    def put_meta(self, items: Iterable[tuple[str, str]]) -> None:
-        facts = tuple(items)
-        validate_meta_keys(facts)
-        self.append(Batch(meta=facts))
 
     def close(self) -> None:
         self._closed = True

@@ -1,18 +1,18 @@
-"""The storage seam: what the engine asks of a store, and the records that cross it.
+"""The storage seam: what the engine asks of a store, and the records that it exchanges with it.
 
-A store keeps one database (= tenant): its definitions, its elements as they are now, and the append-only journal of
-how they came to be so. It is dumb on purpose: values are already encoded, order and identity are already decided.
+A store keeps one database (tenant): its definitions, its current elements, and the append-only journal of their
+changes. It decides nothing: values are encoded and ordered by its caller.
 
-    engine ── Batch ──▶ Store.append        one durable transaction: elements + journal + meta
-    engine ◀─ Loaded ── Store.load          at open
-    anyone ◀─ JournalRow ── Store.read      ranges of the journal, by offset
+    engine ── Batch ──▶ Store.append                 one durable transaction: elements, journal, meta
+    engine ◀─ StoreInfo ── Store.open_for_writing    at open
+    any reader ◀─ JournalRow ── Store.read           ranges of the journal, by offset
 
-The usual mistake: acknowledging after `append` was *called*. A batch is durable when `append` has *returned*.
+Acknowledge a commit after `append` has returned. A batch is not durable before that.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import Literal, NamedTuple, Protocol
 
@@ -60,7 +60,7 @@ class JournalRow(NamedTuple):
     source: str = "graph"
     partition: int = 0
     seq: int = 0
-    """Increases per (source, partition). The graph's own seq is its tick."""
+    """Increases per (source, partition). For the graph it is the commit sequence."""
     event_id: str | None = None
     """UNIQUE per source if set: a repeated append is ignored (external sources)."""
     offset: int = 0
@@ -104,15 +104,15 @@ class Store(Protocol):
     """
 
     def open_for_writing(self) -> StoreInfo:
-        """Read the store info and count one opening durably. Called once, before anything else.
+        """Read the store info and increment the boot count durably. Called once, before anything else.
 
-        From then on `append` raises E6002 if another process has opened the database since, so a writer that lost its
-        lock unnoticed can do no harm.
+        Afterwards `append` raises E6002 if another process has opened the database, so a writer that lost its lock
+        unnoticed does no harm.
         """
         ...
 
     def info(self) -> StoreInfo:
-        """The store info without counting an opening, for a reload after a failed flush."""
+        """Return the store info without incrementing the boot count, for a reload after a failed flush."""
         ...
 
     def elements(self) -> Iterator[ElementRecord]:
@@ -130,14 +130,12 @@ class Store(Protocol):
     def last_offset(self) -> int: ...
 
     def trim(self, before_time_ms: int) -> int:
-        """Delete the journal up to the first row that is not older. Returns the first offset that is kept (or the
-        next one).
+        """Delete the journal up to the first row that is not older. Return the first offset that is kept, or the next
+        one.
 
         Only a prefix is deleted: an old row after a newer one stays, so the journal has no gaps.
         """
         ...
-
-    def put_meta(self, items: Iterable[tuple[str, str]]) -> None: ...
 
     def close(self) -> None: ...
 

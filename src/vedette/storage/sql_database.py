@@ -34,7 +34,7 @@ class SqlDatabase(Protocol):
     @property
     def address(self) -> str: ...
     def write(self) -> Any:
-        """A context manager: one transaction without concurrent writers; yields a SqlTransaction."""
+        """Return a context manager for one transaction without concurrent writers. It yields a SqlTransaction."""
         ...
 
     def read(self) -> Any: ...
@@ -46,7 +46,7 @@ class SqlDatabase(Protocol):
 
 
 def open_database(address: str | Path, tables: Sequence[str], schema: str) -> SqlDatabase:
-    """Open it with its tables; in PostgreSQL they have their own schema."""
+    """Open the database with its tables. In PostgreSQL they have their own schema."""
     text = str(address)
     if text.startswith(("postgresql://", "postgres://")):
         from vedette.storage.postgres.database import PostgresDatabase
@@ -80,7 +80,7 @@ class SqliteDatabase:
             yield _SqliteRows(self._db)
 
     def change_count(self) -> object:
-        """Commits of other connections, and our own."""
+        """Changes with commits of other connections and of this one."""
         with self._lock:
             return self._db.execute("PRAGMA data_version").fetchone(), self._db.total_changes
 

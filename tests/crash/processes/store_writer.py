@@ -65,7 +65,7 @@ class Writer:
         self.alive = [record.id for record in self.store.elements()]
         self.rng = random.Random(seed)
         self.lock = Lock()
-        self.gate = GroupCommitLogWriter(self.store, encode=encode, tick=facts.sequence)
+        self.gate = GroupCommitLogWriter(self.store, encode=encode, sequence=facts.sequence)
 
     def submit(self) -> int:
         with self.lock:

@@ -146,7 +146,7 @@ def test_odd_names_are_only_names(db: Vedette, location: str, tmp_path: Path) ->
 
 
 @pytest.mark.parametrize("name", ["", "x" * 201, "é" * 100, "\ud800", "a\0b"])
-def test_names_that_no_database_can_have(db: Vedette, name: str) -> None:
+def test_invalid_database_names(db: Vedette, name: str) -> None:
     error = error_of(lambda: db.database(name))
     assert error.code == "E6007"
     assert "choose another name" in error.text

@@ -1,4 +1,4 @@
-"""The store in memory is strict: a batch that breaks a promise of the seam is a mistake in the program."""
+"""The store in memory is strict: a batch that violates the seam's contract raises."""
 
 from __future__ import annotations
 
@@ -27,21 +27,21 @@ BROKEN = [
 
 
 @pytest.mark.parametrize(("batch", "words"), BROKEN, ids=[words for _, words in BROKEN])
-def test_broken_promises(batch: Batch, words: str) -> None:
+def test_contract_violations_raise(batch: Batch, words: str) -> None:
     store = MemoryStore()
     with pytest.raises(ValueError, match=words):
         store.append(batch)
     assert (store.info().sequence, list(store.elements()), store.last_offset()) == (0, [], 0)
 
 
-def test_an_edge_that_is_stored_may_change_after_one_that_joins_it() -> None:
+def test_stored_edge_may_change_after_an_edge_that_targets_it() -> None:
     store = MemoryStore()
     store.append(Batch(sequence=1, puts=[NODE, EDGE]))
     store.append(Batch(sequence=2, puts=[ABOVE, EDGE]))
     assert [record.id for record in store.elements()] == ["n", "e", "a"]
 
 
-def test_a_store_that_was_overtaken_is_refused() -> None:
+def test_outdated_writer_is_fenced() -> None:
     first = MemoryStore()
     first.open_for_writing()
     first.reopen().open_for_writing()

@@ -1,4 +1,4 @@
-"""Names of databases as file names: reversible, safe, never two in one file."""
+"""Names of databases as file names: reversible, safe and unique."""
 
 from __future__ import annotations
 
@@ -24,13 +24,13 @@ PAIRS = [
 
 
 @pytest.mark.parametrize(("name", "encoded"), PAIRS)
-def test_pairs(name: str, encoded: str) -> None:
+def test_encoding_examples(name: str, encoded: str) -> None:
     assert encode_name(name) == encoded
     assert decode_name(encoded) == name
 
 
 @given(st.text(st.characters(exclude_categories=["Cs"], exclude_characters="\0"), min_size=1, max_size=16))
-def test_any_name_comes_back(name: str) -> None:
+def test_encoding_is_reversible(name: str) -> None:
     encoded = encode_name(name)
     assert decode_name(encoded) == name
     assert set(encoded) <= set("abcdefghijklmnopqrstuvwxyz0123456789-_%")
@@ -38,13 +38,13 @@ def test_any_name_comes_back(name: str) -> None:
 
 
 @given(st.text(max_size=30))
-def test_whatever_lies_in_the_directory_is_read_one_way(text: str) -> None:
+def test_decoding_is_unique(text: str) -> None:
     name = decode_name(text)
     assert name is None or encode_name(name) == text
 
 
 @pytest.mark.parametrize("text", ["", "A", "%4", "%ZZ", "%61", "a.b", "%ff", "a/b", "%00", "é", "a\n"])
-def test_what_we_never_wrote_is_no_name(text: str) -> None:
+def test_foreign_file_names_are_ignored(text: str) -> None:
     assert decode_name(text) is None
 
 
@@ -58,13 +58,13 @@ def test_what_we_never_wrote_is_no_name(text: str) -> None:
         ("a\0", "NUL"),
     ],
 )
-def test_names_that_cannot_be(name: str, words: str) -> None:
+def test_invalid_names(name: str, words: str) -> None:
     with pytest.raises(StoreError, match=words) as caught:
         encode_name(name)
     assert caught.value.code == "E6007"
 
 
-def test_schemas_are_readable_short_and_different() -> None:
+def test_postgres_schema_names() -> None:
     assert schema_name("default") == "vedette_default"
     assert schema_name('a "b"') == 'vedette_a "b"'
     long = [schema_name("ü" * 33 + ending) for ending in ("", "x", "y")]

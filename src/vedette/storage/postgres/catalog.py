@@ -1,12 +1,12 @@
-"""A PostgreSQL database as the home of Vedette's databases: one schema each, and a register of them.
+"""The databases of a PostgreSQL server: one schema per database, and a table that lists them.
 
-    vedette.databases (name, schema)     the register; also says which schema belongs to which name
-    vedette.home (key, value)            `format`: the layout's version
+    vedette.databases (name, schema)     the list of databases
+    vedette.home (key, value)            `format`: the version of this layout
     "vedette_<name>".*                   one database; tables as in vedette.storage.sqlite.migrations
 
-The engine's lock is an advisory lock, held by a connection that does nothing else; it ends with that connection. Should
-the connection break, the lock is taken again before any other connection is made, and whoever comes too late is refused
-by the count of openings in the store itself. Use a direct address, not a pooler that shares sessions.
+The engine lock is an advisory lock of a dedicated connection and ends with it. If the connection breaks, the lock is
+acquired again before any other connection is opened. An engine that lost the lock to another one is refused by the boot
+count of the store. Use a direct address, not a pooler that shares sessions.
 """
 
 from __future__ import annotations

@@ -1,5 +1,4 @@
-"""The SQL database of the registry in PostgreSQL. Writers are serialized by an advisory lock, so versions are
-ordered."""
+"""The SQL database of the registry in PostgreSQL. An advisory lock serialises writers, so versions are ordered."""
 
 from __future__ import annotations
 

@@ -90,7 +90,7 @@ class PostgresStore:
         self._number = 0
         self._lock = Lock()
         name = sql.Identifier(schema)
-        # As bytes: psycopg caches prepared forms of those, and composes the others every time.
+        # As bytes, because psycopg caches the prepared form of bytes and composes other statements every time.
         self._sql = {key: sql.SQL(text).format(schema=name).as_bytes() for key, text in _STATEMENTS.items()}
 
     def open_for_writing(self) -> StoreInfo:
@@ -110,7 +110,9 @@ class PostgresStore:
 
     def elements(self) -> Iterator[ElementRecord]:
         with self._connection() as db, db.transaction():
-            db.execute("SET TRANSACTION ISOLATION LEVEL REPEATABLE READ")  # nodes and edges of one snapshot
+            db.execute(
+                "SET TRANSACTION ISOLATION LEVEL REPEATABLE READ"
+            )  # reads nodes and edges from one snapshot
             for id, type, attributes in self._scan(db, "nodes"):
                 yield ElementRecord(id, type, attributes.encode())
             for id, type, attributes, targets in self._scan(db, "edges"):
@@ -120,7 +122,7 @@ class PostgresStore:
         validate_meta_keys(batch.meta)
         with self._lock, translate_errors(self.place):
             self._number += 1
-            # Without an opening of our own, the batch has no name by which a retry could recognize it.
+            # Before `open_for_writing` a batch has no name by which a retry could recognise it.
             pauses = iter(RETRY_AFTER_SECONDS if self._boot is not None else ())
             while True:
                 try:
@@ -135,7 +137,7 @@ class PostgresStore:
         with self._connection() as db:
             rows = [_journal_row(row) for row in db.execute(self._sql["read"], (after, limit))]
             first = int(self._validate_meta(db.execute(self._sql["own facts"]).fetchall())[FIRST_OFFSET_KEY])
-        # Checked after the rows were read: what is not trimmed now was not trimmed then.
+        # Check after reading the rows: an offset that is not trimmed now was not trimmed before.
         if after + 1 < first:
             raise trimmed_away(self.place, after, first)
         return rows
@@ -152,9 +154,6 @@ class PostgresStore:
             pass
         return cut
 
-    def put_meta(self, items: Iterable[tuple[str, str]]) -> None:
-        self.append(Batch(meta=tuple(items)))
-
     def close(self) -> None:
         """The catalog owns the connections. Idempotent."""
         self.closed = True
@@ -165,7 +164,7 @@ class PostgresStore:
             facts = self._lock_meta(db)
             name = f"{self._boot}.{self._number}"
             if self._boot is not None and facts[LAST_BATCH_KEY] == name:
-                return self._last_offset(db)  # the attempt whose answer was lost did commit
+                return self._last_offset(db)  # the attempt whose answer was lost was committed
             self._check_writer(facts, batch.sequence)
             own = [(LAST_BATCH_KEY, name)] if self._boot is not None else []
             ticks = [(SEQUENCE_KEY, str(batch.sequence))] if batch.sequence else []

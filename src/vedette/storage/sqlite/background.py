@@ -27,7 +27,7 @@ _real_time = SystemClock()
 
 
 class BackgroundWorker:
-    """`move` does a part of the work and returns how much is left. Only this thread calls it."""
+    """`step` does part of the work and returns how much is left. Only this thread calls it."""
 
     def __init__(self, move: Callable[[], int], name: str) -> None:
         self._step, self._name = move, name
@@ -74,7 +74,10 @@ class BackgroundWorker:
                 self._pause(RETRY_SECONDS)
 
     def _work(self) -> None:
-        """Run until all work is done. While requests arrive, do only what is due: many small steps cost the most."""
+        """Run until all work is done.
+
+        While requests arrive, do only what is due, because many small steps cost the most.
+        """
         asked = self._asked
         while left := self._step():
             if self._closed:
@@ -90,7 +93,7 @@ class BackgroundWorker:
             self._soon = self._soon and self._has_work
 
     def _wait_for_quiet(self) -> bool:
-        """Sleep until work is due; False when closed, or when there was no request for long."""
+        """Sleep until work is due. Return False if closed, or after a long time without a request."""
         with self._work_available:
             if not self._work_available.wait_for(lambda: self._has_work or self._closed, THREAD_IDLE_SECONDS):
                 self._thread = (

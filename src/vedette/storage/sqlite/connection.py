@@ -1,7 +1,7 @@
 """Create, check, migrate and open SQLite files.
 
-A file is built under another name and renamed when it is complete. So an empty or half-written file under the real
-name is never a new database: it is damaged and refused.
+A file is created under a temporary name and renamed when it is complete. An empty or partly written file is therefore
+damaged, never a new database, and is refused.
 """
 
 from __future__ import annotations

@@ -1,10 +1,10 @@
-"""The data directory: where the databases of one engine live on a disk.
+"""The data directory: the databases of one engine on disk.
 
-    DIR/format                       the layout's version, in words
-    DIR/engine.lock                  held by the one engine that may write (vedette.storage.sqlite.lock)
+    DIR/format                       the version of this layout, as text
+    DIR/engine.lock                  held by the engine that may write (vedette.storage.sqlite.lock)
     DIR/databases/<name>.sqlite      one file per database; names encoded as in vedette.storage.names
 
-Other parts of Vedette keep their own files beside these.
+Other parts of Vedette store their files beside these.
 """
 
 from __future__ import annotations
@@ -82,7 +82,7 @@ def list_databases(directory: Path) -> list[str]:
 
 
 def read_format(directory: Path) -> int | None:
-    """Return the format version that a data directory states; None when it states none, as a new one."""
+    """Return the format version of a data directory, or None for a new one."""
     try:
         found = _FORMAT.fullmatch((directory / "format").read_text(errors="replace"))
     except OSError:

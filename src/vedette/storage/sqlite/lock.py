@@ -1,7 +1,7 @@
 """The engine lock: one engine at a time holds `engine.lock` of a data directory.
 
-The lock is an flock of the kernel, so it ends with its process; the contents of the file only name the holder. The
-file is never deleted: deleting a lock file is how two processes come to hold "the same" lock.
+The kernel releases the lock (flock) with its process; the contents of the file only name the holder. The file is never
+deleted, because two processes could then lock two files of the same name.
 """
 
 from __future__ import annotations

@@ -25,7 +25,7 @@ from vedette.errors import StoreError
 __all__ = ["APPLICATION_ID", "POSTGRES_MIGRATIONS", "SQLITE_MIGRATIONS", "Migration", "pending_migrations"]
 
 APPLICATION_ID = 0x56445454
-"""`VDTT`: what the file command and SQLite show for a file of ours."""
+"""`VDTT` in ASCII; identifies a file of Vedette."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -84,11 +84,11 @@ POSTGRES_MIGRATIONS: tuple[Migration, ...] = (
         ),
     ),
 )
-"""For PostgreSQL, one schema per database; the version is the meta fact `store.version`."""
+"""For PostgreSQL, one schema per database; the version is the meta row `store.version`."""
 
 
 def pending_migrations(version: int, migrations: tuple[Migration, ...], place: str) -> tuple[Migration, ...]:
-    """The steps that a database of this version still needs. Raises E6004 if it is newer."""
+    """Return the steps that a database of this version needs. Raises E6004 if it is newer."""
     known = migrations[-1].version
     if version > known:
         raise StoreError(

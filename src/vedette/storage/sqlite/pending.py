@@ -74,8 +74,8 @@ def pending_journal_rows(batches: Iterable[PendingBatch]) -> Iterator[JournalRow
 def merge_batches(batches: Sequence[PendingBatch]) -> Batch:
     """Combine several batches: deletes first, then puts.
 
-    An element that was deleted and created again is in both, unlike in a batch of the engine. It comes after
-    everything created before it, which it may target.
+    An element that was deleted and created again is in both, unlike in a batch of the engine. It is put after every
+    element that it may target.
     """
     records: dict[str, ElementRecord] = {}
     gone: dict[str, None] = {}

@@ -25,7 +25,7 @@ MAX_ROWS_PER_STATEMENT = 64
 
 def insert_statements(into: str, row: str, ending: str = "") -> Sequence[str]:
     """The statements for 0, 1, 2 … rows."""
-    # Only names and placeholders: no value is ever part of a statement's text.
+    # Only names and placeholders; values are always parameters.
     texts = [
         f"INSERT INTO {into} VALUES {','.join([row] * size)} {ending}"  # noqa: S608 - no part of it comes from a user
         for size in range(1, MAX_ROWS_PER_STATEMENT + 1)
@@ -42,7 +42,7 @@ _JOURNAL_INTO = (
     'journal (tick, "transaction", collection, key, before, after, time_ms, cause, source, partition, seq, event_id,'
     ' "offset")'
 )
-# The last value is the row's own offset, which is ignored: NULL lets SQLite assign the next one.
+# The last value is the offset of the row, which is ignored: NULL lets SQLite assign the next one.
 _JOURNAL_ROW = "(?, ?, ?, ?, CAST(? AS TEXT), CAST(? AS TEXT), ?, ?, ?, ?, ?, ?, CASE WHEN ? THEN NULL END)"
 INSERT_JOURNAL = insert_statements(_JOURNAL_INTO, _JOURNAL_ROW)
 INSERT_JOURNAL_AT = insert_statements(
@@ -60,7 +60,7 @@ _UNSET = "DELETE FROM meta WHERE key = ?"
 
 
 def apply_batch(db: sqlite3.Connection, batch: Batch) -> None:
-    """Everything except its sequence and its journal rows."""
+    """Write everything of a batch except its sequence and its journal rows."""
     if batch.deletes:
         db.execute(_DELETE, (json.dumps(list(batch.deletes)),))
     if batch.puts:
@@ -80,7 +80,7 @@ def _element_rows(records: Sequence[ElementRecord]) -> Sequence[tuple[Any, ...]]
 
 
 def insert_rows(db: sqlite3.Connection, statements: Sequence[str], rows: Sequence[tuple[Any, ...]]) -> int:
-    """Returns the rowid of the last inserted row."""
+    """Insert the rows and return the rowid of the last one."""
     last = 0
     for start in range(0, len(rows), MAX_ROWS_PER_STATEMENT):
         some = rows[start : start + MAX_ROWS_PER_STATEMENT]

@@ -37,8 +37,10 @@ class SharedFile:
 
     @contextmanager
     def write_transaction(self, *, durable: bool = False) -> Iterator[sqlite3.Connection]:
-        """One transaction. With `durable` it is on disk when this returns; otherwise a power failure may lose the
-        last ones."""
+        """Run one transaction.
+
+        With `durable` it is on disk when the block ends; otherwise a power failure may lose the last transactions.
+        """
         with self._lock, translate_errors(self.place):
             db = self._require_open()
             if durable:
@@ -52,7 +54,7 @@ class SharedFile:
 
     @contextmanager
     def read_transaction(self) -> Iterator[sqlite3.Connection]:
-        """A consistent read of committed data."""
+        """Read committed data of one snapshot."""
         with self._lock, translate_errors(self.place):
             db = self._require_open()
             db.execute("BEGIN")
@@ -62,13 +64,13 @@ class SharedFile:
                 db.execute("COMMIT")
 
     def data_version(self) -> int:
-        """A number that changes when somebody else, another process or connection, has committed something."""
+        """A number that changes when another process or connection has committed."""
         with self._lock, translate_errors(self.place):
             (version,) = self._require_open().execute("PRAGMA data_version").fetchone()
             return int(version)
 
     def close(self) -> None:
-        """Closing twice is nothing."""
+        """Idempotent."""
         with self._lock, translate_errors(self.place):
             if self._db is not None:
                 self._db.close()
@@ -81,7 +83,7 @@ class SharedFile:
         db.execute("PRAGMA synchronous = FULL")
         db.execute("PRAGMA foreign_keys = ON")
         db.execute("PRAGMA temp_store = MEMORY")
-        with transaction(db):  # two processes that open a new file: the second finds it made
+        with transaction(db):  # another process created the file meanwhile
             self._migrate(db, application_id, migrations)
         db.execute("PRAGMA synchronous = NORMAL")
 

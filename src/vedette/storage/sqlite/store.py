@@ -1,19 +1,18 @@
-"""A store in one SQLite file: the default. Inspect it with any SQLite tool, also while it is in use.
+"""A store in one SQLite file, the default. Any SQLite tool can read it, also while it is in use.
 
 One connection writes, another reads ranges of the journal, and each scan of the elements has its own; with the
-write-ahead log none waits for another. Rows go in by up to 64 at a time in one statement, whatever their number: every
-SQLite call gives up the interpreter lock and has to win it back from the engine's thread, so fewer, larger calls matter
-more than C speed.
+write-ahead log none waits for another. Rows are inserted 64 per statement: every SQLite call releases the GIL and has
+to acquire it again from the engine thread, so few large calls are faster.
 
-A small batch is kept whole first, by one statement that is a transaction by itself, and entered in the tables within
-a moment (`pending.py`). Reading shows both. Other programs, which look at the tables, see it that moment later.
+A small batch is first stored as one row by one statement, and applied to the tables soon after (`pending.py`). Readers
+of the store see both. Other programs read the tables and see the batch later.
 """
 
 from __future__ import annotations
 
 import json
 import sqlite3
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import closing, contextmanager, suppress
 from dataclasses import replace
 from itertools import islice, starmap
@@ -65,26 +64,28 @@ from vedette.storage.sqlite.rows import (
 __all__ = ["SqliteStore"]
 
 TRIM_CHUNK_ROWS = 10_000
-"""Journal rows forgotten in one transaction, so that commits get their turn in between."""
+"""Journal rows deleted per transaction, so that commits can run in between."""
 MAX_PENDING_BATCH_ROWS = 16
-"""A batch with more rows is entered in the tables at once: written twice, it would cost more than it saves."""
+"""A batch with more rows is applied to the tables at once: writing it twice would cost more than it saves."""
 MIN_PENDING_DELETES, MAX_PENDING_DELETES = 64, 2_048
-"""But so many deletes are kept, too: of a long table each takes two pages of its own out of its place."""
+"""Batches with at least this many deletes are stored as pending too, because each delete in a long table changes two
+pages.
+"""
 APPLY_CHUNK_ROWS = 128
-"""Rows entered in one transaction, as above."""
+"""Rows applied per transaction, so that commits can run in between."""
 URGENT_PENDING_ROWS, MAX_PENDING_ROWS = 20_000, 100_000
-"""With many pending they are entered soon, with more whoever appends enters some first."""
+"""Above the first number, pending rows are applied soon. Above the second, `append` applies some of them first."""
 WAL_CHECK_EVERY_BATCHES = 16
-"""Every so many batches."""
+"""The length of the write-ahead log is checked after this number of batches."""
 WAL_BYTES_PER_BATCH = 32 * 1024
 
 _GET = "SELECT value FROM meta WHERE key = ?"
 _SET = "INSERT INTO meta (key, value) VALUES (?, ?) ON CONFLICT (key) DO UPDATE SET value = excluded.value"
-# One statement both checks that the batch may be written and notes its tick.
+# Checks the boot count and stores the sequence in one statement.
 _CLAIM = """UPDATE meta SET value = max(CAST(value AS INTEGER), ?1)
     WHERE key = 'store.tick' AND (?1 = 0 OR CAST(value AS INTEGER) <= ?1)
     AND (?2 IS NULL OR ?2 = (SELECT CAST(value AS INTEGER) FROM meta WHERE key = 'store.boot'))"""
-# A transaction by itself: the batch is kept if nobody else has opened the database since.
+# Stores a pending batch if no other process has opened the database. The statement is a transaction.
 _KEEP = """INSERT INTO pending (number, batch)
     SELECT ?1, ?2 WHERE ?3 = (SELECT CAST(value AS INTEGER) FROM meta WHERE key = 'store.boot')"""
 _KEPT = "SELECT number, batch FROM pending ORDER BY number"
@@ -119,13 +120,15 @@ class SqliteStore:
         self.place = str(path)
         self._boot: int | None = None
         self._uses_pending = durability == "fsync"
-        """Whether small batches are kept first: those who need not wait for the disk come in large ones anyway."""
+        """True if small batches are stored as pending. With relaxed durability batches are large anyway."""
         self._tick = self._offset = self._number = self._pending_rows = 0
-        """Once loaded: the highest tick, the journal's last offset, the last pending batch, rows of all of them."""
+        """After loading: highest sequence, last offset of the journal, number of the last pending batch, and rows of
+        all pending batches.
+        """
         self._write_lock, self._read_lock = Lock(), Lock()
         self._mover = BackgroundWorker(self._background_step, f"vedette-tidy-{path.stem}")
         self._appended = self._log_bytes = 0
-        """Batches since it was opened, and how long the write-ahead log was made."""
+        """Batches since the store was opened, and the length to which the write-ahead log was extended."""
         with translate_errors(self.place):
             if path.exists():
                 check_file(path)
@@ -164,7 +167,7 @@ class SqliteStore:
     def elements(self) -> Iterator[ElementRecord]:
         self._require_open(self._writer)
         with translate_errors(self.place), closing(open_reader(self.path)) as db:
-            db.execute("BEGIN")  # nodes and edges of one moment
+            db.execute("BEGIN")  # reads nodes and edges from one snapshot
             shown = PendingOverlay([batch for _, batch in self._pending(db)])
             yield from shown.nodes(starmap(ElementRecord, db.execute(_NODES)))
             edges = (
@@ -202,7 +205,7 @@ class SqliteStore:
                     (row for row in pending_journal_rows(pending) if row.offset > last), limit - len(rows)
                 )
             first = self._value(db, _GET, FIRST_OFFSET_KEY)
-        # Looked at after the rows were: what is not trimmed now was not trimmed then.
+        # Check after reading the rows: an offset that is not trimmed now was not trimmed before.
         if after + 1 < first:
             raise journal_trimmed(self.place, after, first)
         return rows
@@ -222,20 +225,17 @@ class SqliteStore:
             pass
         return cut
 
-    def put_meta(self, items: Iterable[tuple[str, str]]) -> None:
-        self.append(Batch(meta=tuple(items)))
-
     @property
     def closed(self) -> bool:
         return self._writer is None
 
     def close(self) -> None:
-        """Enters what is pending, copies the write-ahead log into the file. Closing twice is nothing."""
+        """Apply pending batches and checkpoint the write-ahead log. Idempotent."""
         self._mover.close()
         if self._boot is not None and not self.closed:
             with suppress(
                 StoreError
-            ):  # it is durable as it is, and entered when the database is opened again
+            ):  # the batches are durable, and are applied when the database is opened again
                 while self._apply_chunk():
                     pass
         with self._write_lock, self._read_lock, translate_errors(self.place):
@@ -244,16 +244,16 @@ class SqliteStore:
                     db.close()
             self._reader = self._writer = None
 
-    # ------------------------------------------------------------ batches that wait to be entered
+    # Pending batches
 
     def _append_pending(self, batch: Batch, rows: int) -> int:
-        """Durable by one statement; entered in the tables soon."""
+        """Make the batch durable with one statement. It is applied to the tables later."""
         if self._pending_rows > MAX_PENDING_ROWS:
             self._apply_chunk()
         with self._write_lock:
             db = self._require_open(self._writer)
             self._check_tick(batch)
-            # Counted first: an offset or a number that nobody has is nothing, one that two have is damage.
+            # Count before writing: an unused offset or number is harmless, a duplicate is damage.
             before = self._offset
             self._number += 1
             self._offset = last = before + len(batch.journal)
@@ -275,12 +275,18 @@ class SqliteStore:
             self._mover.request(soon=soon)
 
     def _background_step(self) -> int:
-        """What can wait: batches to be entered, room in the log. Returns how many rows are left to be entered."""
+        """Do deferred work: apply pending batches, extend the log.
+
+        Return the number of rows that remain to be applied.
+        """
         left = self._apply_chunk()
         return left if left else self._extend_wal()
 
     def _extend_wal(self) -> int:
-        """Make the write-ahead log longer, ahead of what is written, but not for a few batches; 0 when it is so."""
+        """Extend the write-ahead log ahead of the writes, once there were enough batches.
+
+        Return 0 when it is long enough.
+        """
         wanted = min(
             WAL_BYTES,
             self._appended // WAL_CHECK_EVERY_BATCHES * WAL_CHECK_EVERY_BATCHES * WAL_BYTES_PER_BATCH,
@@ -293,12 +299,12 @@ class SqliteStore:
         return int(self._log_bytes < wanted)
 
     def _check_tick(self, batch: Batch) -> None:
-        """Before it is kept; what is entered is checked by the tables themselves as well."""
+        """Checks before a batch is stored as pending. The tables check again when it is applied."""
         if batch.sequence and batch.sequence < self._tick:
             raise sequence_went_back(self.place, batch.sequence, self._tick)
 
     def _apply_chunk(self) -> int:
-        """Enter some batches in the tables, the oldest first; returns how many rows are left."""
+        """Apply some batches to the tables, oldest first. Return the number of rows that remain."""
         if not self._pending_rows:
             return 0
         with self._write_lock:
@@ -312,7 +318,7 @@ class SqliteStore:
             return self._pending_rows
 
     def _pending(self, db: sqlite3.Connection, rows: int | None = None) -> list[tuple[int, PendingBatch]]:
-        """Batches with their numbers, in order; as many as it takes for so many rows, or all."""
+        """Return pending batches with their numbers, in order: enough for `rows` rows, or all."""
         found: list[tuple[int, PendingBatch]] = []
         left = rows if rows is not None else 1 << 62
         try:
@@ -333,7 +339,7 @@ class SqliteStore:
             db.execute(_SET_TICK, (effect.sequence,))
             db.execute(_ENTERED, (some[-1][0],))
 
-    # ------------------------------------------------------------ the rest
+    # Helpers
 
     def _trim_some(self, cut: int) -> bool:
         with self._write_transaction() as db:
@@ -350,7 +356,7 @@ class SqliteStore:
             self._raise_refusal(db, tick)
 
     def _raise_refusal(self, db: sqlite3.Connection, tick: int) -> NoReturn:
-        """Say why a batch may not be written."""
+        """Raise the reason why a batch may not be written."""
         facts = dict(db.execute("SELECT key, value FROM meta"))
         now = parse_info(facts, (), self.place)
         if self._boot is not None and now.boot_count != self._boot:
@@ -358,7 +364,7 @@ class SqliteStore:
         raise sequence_went_back(self.place, tick, now.sequence)
 
     def _append_journal(self, db: sqlite3.Connection, rows: Sequence[JournalRow]) -> int:
-        """Returns the journal's last offset. Only rows of external sources can be repeats and need the check."""
+        """Insert journal rows and return the last offset. Only rows of external sources can be duplicates."""
         if rows and all(row.event_id is None for row in rows):
             return insert_rows(db, INSERT_JOURNAL, rows)
         insert_rows(db, INSERT_JOURNAL_ONCE, rows)
@@ -386,7 +392,7 @@ class SqliteStore:
 
     @contextmanager
     def _unsynced_transaction(self) -> Iterator[sqlite3.Connection]:
-        """A transaction that moves what is durable already: whoever syncs next syncs it, too. With the lock held."""
+        """A transaction over data that is already durable: the next sync covers it. Requires the lock."""
         with translate_errors(self.place):
             db = self._require_open(self._writer)
             db.execute("PRAGMA synchronous = NORMAL")
@@ -398,7 +404,7 @@ class SqliteStore:
 
     @contextmanager
     def _read_transaction(self) -> Iterator[sqlite3.Connection]:
-        """All that is read is of one moment."""
+        """Read from one snapshot."""
         with self._read_lock, translate_errors(self.place):
             db = self._require_open(self._reader)
             db.execute("BEGIN")
@@ -415,5 +421,5 @@ class SqliteStore:
 
 
 def _can_be_pending(batch: Batch) -> bool:
-    """Whether nothing of it must be looked up in the tables, and no reader needs it before it is entered."""
+    """True if the batch needs no look-up in the tables, and no reader needs it before it is applied."""
     return not batch.definitions and all(row.event_id is None for row in batch.journal)

@@ -1,4 +1,4 @@
-"""The data directory: its layout, its lock, and what happens when it cannot be used."""
+"""The data directory: layout, lock, and errors of directories that cannot be used."""
 
 from __future__ import annotations
 
@@ -78,7 +78,7 @@ def test_databases_are_listed_without_the_lock(directory: Path) -> None:
     home.close()
 
 
-def test_a_second_engine_is_told_who_has_it(directory: Path) -> None:
+def test_second_engine_is_refused_with_the_holder(directory: Path) -> None:
     with another_engine(directory) as engine:
         with pytest.raises(StoreError) as caught:
             open_catalog(directory)
@@ -89,7 +89,7 @@ def test_a_second_engine_is_told_who_has_it(directory: Path) -> None:
     open_catalog(directory).close()
 
 
-def test_the_lock_of_a_dead_engine_is_no_obstacle(directory: Path) -> None:
+def test_lock_of_a_dead_engine_is_released(directory: Path) -> None:
     with another_engine(directory) as engine:
         engine.send_signal(signal.SIGKILL)
         engine.wait()
@@ -99,7 +99,7 @@ def test_the_lock_of_a_dead_engine_is_no_obstacle(directory: Path) -> None:
         home.close()
 
 
-def test_two_opens_in_one_process_are_refused(directory: Path) -> None:
+def test_second_open_in_one_process_is_refused(directory: Path) -> None:
     home = open_catalog(directory)
     with pytest.raises(StoreError, match="open already in this process") as caught:
         open_catalog(directory)
@@ -108,7 +108,7 @@ def test_two_opens_in_one_process_are_refused(directory: Path) -> None:
     open_catalog(directory).close()
 
 
-def test_a_home_that_could_not_be_opened_lets_go_of_the_lock(directory: Path) -> None:
+def test_failed_open_releases_the_lock(directory: Path) -> None:
     open_catalog(directory).close()
     (directory / "format").write_text("vedette data directory, format 99\n")
     for _ in range(2):
@@ -146,7 +146,7 @@ def refused(directory: Path) -> StoreError:
     return caught.value
 
 
-def test_directories_that_cannot_be_used(public: Path) -> None:
+def test_unusable_directories(public: Path) -> None:
     file = public / "file"
     file.write_text("")
     assert "must be a directory" in str(refused(file))
@@ -157,7 +157,7 @@ def test_directories_that_cannot_be_used(public: Path) -> None:
     assert "Permission denied" in str(refused(locked / "below"))
 
 
-def test_a_database_that_may_only_be_read(public: Path) -> None:
+def test_read_only_database(public: Path) -> None:
     directory = public / "data"
     home = open_catalog(directory)
     store = home.open("default")
@@ -180,7 +180,7 @@ def test_a_database_that_may_only_be_read(public: Path) -> None:
     home.close()
 
 
-def test_a_name_that_leads_out_does_not(directory: Path, tmp_path: Path) -> None:
+def test_name_cannot_leave_the_directory(directory: Path, tmp_path: Path) -> None:
     home = open_catalog(directory)
     home.open("../../../outside").open_for_writing()
     home.close()
@@ -188,7 +188,7 @@ def test_a_name_that_leads_out_does_not(directory: Path, tmp_path: Path) -> None
     assert list_databases(directory) == ["../../../outside"]
 
 
-def test_one_door(directory: Path) -> None:
+def test_open_catalog_accepts_directory_url_and_memory(directory: Path) -> None:
     assert isinstance(open_catalog(":memory:"), MemoryCatalog)
     home = open_catalog(str(directory))
     assert isinstance(home, DataDirectory)

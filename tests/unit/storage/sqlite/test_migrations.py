@@ -1,4 +1,4 @@
-"""The SQLite file: its format is fixed, moves forward only, and is read by any SQLite tool."""
+"""The SQLite file: its format, migrations, and reading it with other tools."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ def path(tmp_path: Path) -> Path:
 
 @pytest.fixture
 def old(path: Path) -> Path:
-    """A file of format 1, as it was written then."""
+    """A file of format 1, as that version wrote it."""
     with closing(sqlite3.connect(path)) as db:
         db.executescript(FORMAT_1.read_text())
     return path
@@ -64,7 +64,7 @@ def eventually(true: Callable[[], bool], seconds: float = 60) -> None:
         time.sleep(0.005)
 
 
-def test_a_file_of_format_1_opens(old: Path) -> None:
+def test_format_1_is_migrated(old: Path) -> None:
     store = SqliteStore(old)
     assert store.open_for_writing() == StoreInfo(
         epoch=1699999999999,
@@ -87,11 +87,11 @@ def test_a_file_of_format_1_opens(old: Path) -> None:
     assert query(old, "PRAGMA user_version") == [(SQLITE_MIGRATIONS[-1].version,)]
 
 
-def test_a_file_of_format_2_opens_with_what_was_pending(path: Path) -> None:
+def test_format_2_is_migrated_with_its_pending_batches(path: Path) -> None:
     with closing(sqlite3.connect(path)) as db:
         db.executescript(FORMAT_2.read_text())
     store = SqliteStore(path)
-    for facts in (store.info(), store.open_for_writing()):  # before it is entered, and after
+    for facts in (store.info(), store.open_for_writing()):  # before and after the pending batch is applied
         assert (facts.sequence, facts.meta) == (3, {"word": "new"})
         assert list(store.elements()) == [
             ElementRecord("n1", "Task", b'{"title":"dig"}'),
@@ -107,7 +107,7 @@ def test_a_file_of_format_2_opens_with_what_was_pending(path: Path) -> None:
     store.close()
 
 
-def test_a_file_moves_forward_with_its_data(old: Path) -> None:
+def test_migration_keeps_the_data(old: Path) -> None:
     SqliteStore(old, migrations=WITH_NEXT).close()
     assert query(old, "PRAGMA user_version") == [(NEXT,)]
     assert query(old, "SELECT name FROM tags ORDER BY name") == [("Task",), ("needs",)]
@@ -116,7 +116,7 @@ def test_a_file_moves_forward_with_its_data(old: Path) -> None:
     store.close()
 
 
-def test_a_move_that_fails_changes_nothing(old: Path) -> None:
+def test_failed_migration_changes_nothing(old: Path) -> None:
     broken = Migration(version=NEXT, summary="broken", statements=("CREATE TABLE tags (name)", "NONSENSE"))
     with pytest.raises(StoreError):
         SqliteStore(old, migrations=(*SQLITE_MIGRATIONS, broken))
@@ -125,7 +125,7 @@ def test_a_move_that_fails_changes_nothing(old: Path) -> None:
     SqliteStore(old).close()
 
 
-def test_a_file_from_the_future_is_left_alone(path: Path) -> None:
+def test_newer_file_is_refused_unchanged(path: Path) -> None:
     SqliteStore(path, migrations=WITH_NEXT).close()
     before = path.read_bytes()
     with pytest.raises(StoreError) as caught:
@@ -141,7 +141,7 @@ def test_versions_are_consecutive(migrations: tuple[Migration, ...]) -> None:
     assert [step.version for step in migrations] == list(range(1, len(migrations) + 1))
 
 
-def test_any_tool_can_read_it(path: Path) -> None:
+def test_file_is_readable_with_plain_sqlite(path: Path) -> None:
     store = SqliteStore(path)
     store.open_for_writing()
     image = json.dumps({"title": "grün", "n": 1}, ensure_ascii=False).encode()
@@ -152,7 +152,7 @@ def test_any_tool_can_read_it(path: Path) -> None:
             journal=[JournalRow(1, "t1", "Task", "n1", None, image, 5)],
         )
     )
-    # While the store is open, from another connection; a moment later, when the batch is entered.
+    # While the store is open, from another connection, after the batch was applied.
     eventually(lambda: not query(path, "SELECT * FROM pending"))
     sql = "SELECT typeof(attributes), attributes ->> 'title', targets ->> 1 FROM elements ORDER BY created"
     assert query(path, sql) == [("text", "grün", None), ("text", None, "n1")]
@@ -166,14 +166,14 @@ def test_any_tool_can_read_it(path: Path) -> None:
 
 
 @pytest.mark.parametrize(("durability", "synchronous"), [("fsync", 2), ("relaxed", 1)])
-def test_durability_is_sqlites_synchronous(path: Path, durability: str, synchronous: int) -> None:
+def test_durability_sets_synchronous(path: Path, durability: str, synchronous: int) -> None:
     store = SqliteStore(path, durability=durability)  # type: ignore[arg-type]
     assert store._writer is not None
     assert store._writer.execute("PRAGMA synchronous").fetchone() == (synchronous,)
     store.close()
 
 
-def test_a_creation_cut_short_is_begun_again(path: Path) -> None:
+def test_interrupted_creation_is_repeated(path: Path) -> None:
     path.with_name(f"{path.name}.new").write_bytes(b"half a fi")
     store = SqliteStore(path)
     assert store.open_for_writing().boot_count == 1
@@ -181,8 +181,8 @@ def test_a_creation_cut_short_is_begun_again(path: Path) -> None:
     assert [file.name for file in path.parent.iterdir()] == [path.name]
 
 
-def test_a_second_writer_that_lost_its_claim_is_refused(path: Path) -> None:
-    """No lock keeps these apart; the count of openings does."""
+def test_outdated_writer_is_fenced(path: Path) -> None:
+    """No lock separates the two writers; the boot count does."""
     first, second = SqliteStore(path), SqliteStore(path)
     first.open_for_writing()
     first.append(Batch(sequence=1))
@@ -196,7 +196,7 @@ def test_a_second_writer_that_lost_its_claim_is_refused(path: Path) -> None:
         store.close()
 
 
-def test_a_long_journal_is_trimmed_in_steps(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_journal_is_trimmed_in_steps(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("vedette.storage.sqlite.store.TRIM_CHUNK_ROWS", 7)
     store = SqliteStore(path)
     store.append(

@@ -1,4 +1,4 @@
-"""Small batches are kept whole and entered in the tables later: nobody who reads can tell."""
+"""Pending batches: small batches are stored as one row and applied to the tables later, invisibly to readers."""
 
 from __future__ import annotations
 
@@ -28,16 +28,16 @@ from vedette.storage.sqlite.store import SqliteStore
 
 
 class StillMover:
-    """Moves nothing: the test says when."""
+    """A worker that does nothing; the test applies batches itself."""
 
     def __init__(self, move: Callable[[], int], name: str) -> None:
         self.move, self.name = move, name
 
     def request(self, *, soon: bool = True) -> None:
-        """It is asked in vain."""
+        """Ignored."""
 
     def close(self) -> None:
-        """Nothing runs."""
+        """Nothing to stop."""
 
 
 def node(id: str, **attributes: object) -> ElementRecord:
@@ -65,7 +65,7 @@ def path(tmp_path: Path) -> Path:
 
 @pytest.fixture
 def store(path: Path) -> Iterator[SqliteStore]:
-    """A store that enters nothing by itself."""
+    """A store without a background worker."""
     with patch("vedette.storage.sqlite.store.BackgroundWorker", StillMover):
         store = SqliteStore(path)
     store.open_for_writing()
@@ -73,7 +73,7 @@ def store(path: Path) -> Iterator[SqliteStore]:
     store.close()
 
 
-# ---------------------------------------------------------------- any history
+# Random batches
 
 NODES = [f"n{number}" for number in range(5)]
 EDGES = [f"e{number}" for number in range(4)]
@@ -101,7 +101,7 @@ blank: dict[str, Any] = {
 
 
 def batch_of(parts: dict[str, Any], tick: int, present: dict[str, ElementRecord]) -> Batch:
-    """As the seam asks: edges join the edges that are there before them, and go with them."""
+    """As the seam requires: edges target existing edges and are deleted with them."""
     gone = set(parts["deletes"]) - set(parts["nodes"])
     for id in EDGES:
         if id in present and not gone.isdisjoint(present[id].targets or ()):
@@ -157,9 +157,9 @@ def journal(store: Store) -> list[JournalRow]:
         "close",
     ]
 )
-def test_nobody_can_tell_kept_from_entered(history: list[dict[str, Any] | str]) -> None:
+def test_readers_see_pending_and_applied_batches_alike(history: list[dict[str, Any] | str]) -> None:
     with ExitStack() as stack:
-        memory = "/dev/shm" if Path("/dev/shm").is_dir() else None  # none of the many syncs matters
+        memory = "/dev/shm" if Path("/dev/shm").is_dir() else None  # the test needs no durable syncs
         folder = Path(stack.enter_context(tempfile.TemporaryDirectory(dir=memory)))
         for name, value in {
             "BackgroundWorker": StillMover,
@@ -180,14 +180,14 @@ def test_nobody_can_tell_kept_from_entered(history: list[dict[str, Any] | str]) 
             elif step == "trim":
                 assert store.trim(tick - 2) == twin.trim(tick - 2)
             else:
-                if step == "crash":  # the files as they are at this moment
+                if step == "crash":  # copies of the files at this moment
                     number += 1
                     for file in folder.glob(f"{path.name}*"):
                         shutil.copy(file, folder / file.name.replace(path.name, f"{number}.sqlite"))
                     path = folder / f"{number}.sqlite"
                 store.close()
                 store = SqliteStore(path)
-                compare(store, twin)  # before anything is written
+                compare(store, twin)  # before any write
                 twin = twin.reopen()
                 assert store.open_for_writing().boot_count == twin.open_for_writing().boot_count
             compare(store, twin)
@@ -195,10 +195,10 @@ def test_nobody_can_tell_kept_from_entered(history: list[dict[str, Any] | str]) 
         assert pending(path) == 0
 
 
-# ---------------------------------------------------------------- what is kept, what is entered
+# Which batches are pending
 
 
-def test_a_small_batch_is_kept_and_a_large_one_takes_it_along(store: SqliteStore, path: Path) -> None:
+def test_large_batch_applies_pending_ones(store: SqliteStore, path: Path) -> None:
     store.append(Batch(sequence=1, puts=[node("a")], journal=[row(1, "a")]))
     assert pending(path) == 1
     store.append(Batch(sequence=2, puts=[node(f"n{n}") for n in range(100)]))
@@ -206,19 +206,19 @@ def test_a_small_batch_is_kept_and_a_large_one_takes_it_along(store: SqliteStore
     assert len(list(store.elements())) == 101
 
 
-def test_many_deletes_are_kept_and_entered(store: SqliteStore, path: Path) -> None:
+def test_many_deletes_are_pending_first(store: SqliteStore, path: Path) -> None:
     ids = [f"n{n}" for n in range(500)]
     store.append(Batch(sequence=1, puts=[node(id) for id in ids], journal=[row(1, id) for id in ids]))
     store.append(Batch(sequence=2, deletes=ids[:200], journal=[row(2, id) for id in ids[:200]]))
     assert pending(path) == 1
-    for _ in range(2):  # before it is entered, and after
+    for _ in range(2):  # before and after the batch is applied
         assert [record.id for record in store.elements()] == ids[200:]
         assert [line.key for line in store.read(500, 1_000)] == ids[:200]
         store._apply_chunk()
     assert pending(path) == 0
 
 
-def test_nothing_is_kept_by_a_store_that_does_not_sync(path: Path) -> None:
+def test_relaxed_store_uses_no_pending_batches(path: Path) -> None:
     store = SqliteStore(path, durability="relaxed")
     store.open_for_writing()
     store.append(Batch(sequence=1, puts=[node("a")]))
@@ -226,14 +226,14 @@ def test_nothing_is_kept_by_a_store_that_does_not_sync(path: Path) -> None:
     store.close()
 
 
-def test_what_waits_is_bounded(store: SqliteStore, path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_pending_rows_are_limited(store: SqliteStore, path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("vedette.storage.sqlite.store.MAX_PENDING_ROWS", 20)
     for tick in range(1, 100):
         store.append(Batch(sequence=tick, puts=[node(f"n{tick}")]))
     assert pending(path) <= 11
 
 
-def test_a_kept_batch_is_checked_like_any_other(store: SqliteStore, path: Path) -> None:
+def test_pending_batch_is_validated(store: SqliteStore, path: Path) -> None:
     store.append(Batch(sequence=5))
     with pytest.raises(StoreError, match="would repeat history"):
         store.append(Batch(sequence=4))
@@ -245,7 +245,7 @@ def test_a_kept_batch_is_checked_like_any_other(store: SqliteStore, path: Path) 
     other.close()
 
 
-def test_whoever_lost_the_database_enters_nothing_any_more(store: SqliteStore, path: Path) -> None:
+def test_fenced_store_applies_nothing(store: SqliteStore, path: Path) -> None:
     store.append(Batch(sequence=1, puts=[node("a")]))
     other = SqliteStore(path)
     other.open_for_writing()
@@ -257,7 +257,7 @@ def test_whoever_lost_the_database_enters_nothing_any_more(store: SqliteStore, p
     other.close()
 
 
-def test_a_kept_batch_that_is_damaged_is_refused(store: SqliteStore, path: Path) -> None:
+def test_damaged_pending_batch_is_refused(store: SqliteStore, path: Path) -> None:
     store.append(Batch(sequence=1, puts=[node("a")]))
     with closing(sqlite3.connect(path, isolation_level=None)) as db:
         db.execute("UPDATE pending SET batch = substr(batch, 1, 5)")
@@ -266,7 +266,7 @@ def test_a_kept_batch_that_is_damaged_is_refused(store: SqliteStore, path: Path)
     assert caught.value.code == "E6004"
 
 
-def test_batches_come_back_as_they_were() -> None:
+def test_pending_batch_round_trip() -> None:
     batch = Batch(
         sequence=3,
         puts=[node("a", text="é"), edge("e", "a", "a")],
@@ -285,7 +285,7 @@ def test_batches_come_back_as_they_were() -> None:
             decode_pending(blob)
 
 
-# ---------------------------------------------------------------- the thread that does what can wait
+# The background worker
 
 
 def eventually(true: Callable[[], bool], seconds: float = 60) -> None:
@@ -295,7 +295,7 @@ def eventually(true: Callable[[], bool], seconds: float = 60) -> None:
         time.sleep(0.002)
 
 
-def test_batches_are_entered_by_themselves(path: Path) -> None:
+def test_pending_batches_are_applied_in_the_background(path: Path) -> None:
     store = SqliteStore(path)
     store.open_for_writing()
     for tick in range(1, 60):
@@ -306,7 +306,7 @@ def test_batches_are_entered_by_themselves(path: Path) -> None:
     store.close()
 
 
-def test_the_log_is_made_longer_ahead_of_what_is_written(path: Path, tmp_path: Path) -> None:
+def test_wal_is_extended_ahead_of_writes(path: Path, tmp_path: Path) -> None:
     store = SqliteStore(path)
     store.open_for_writing()
     log = path.with_name(f"{path.name}-wal")
@@ -325,7 +325,7 @@ def test_the_log_is_made_longer_ahead_of_what_is_written(path: Path, tmp_path: P
     again.close()
 
 
-def test_a_mover_tries_again_after_a_failure(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_worker_retries_after_a_failure(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("vedette.storage.sqlite.background.RETRY_SECONDS", 0.001)
     calls: list[int] = []
     done = Flag()
@@ -344,7 +344,7 @@ def test_a_mover_tries_again_after_a_failure(monkeypatch: pytest.MonkeyPatch) ->
     assert len(set(calls)) == 1
 
 
-def test_a_mover_stops_when_the_work_is_somebody_elses() -> None:
+def test_worker_stops_when_the_store_is_fenced() -> None:
     def move() -> int:
         raise StoreError("E6002", "opened by another engine since")
 
@@ -361,8 +361,11 @@ def test_a_mover_stops_when_the_work_is_somebody_elses() -> None:
     [(False, False, 0), (False, True, 0), (True, False, 900), (True, True, 200)],
     ids=["quiet", "quiet and late", "more comes", "more comes and it is late"],
 )
-def test_how_much_a_mover_does_at_a_time(busy: bool, late: bool, left: int) -> None:
-    """While more comes it waits for a quiet moment; once it is late it works, but not to the last bit."""
+def test_worker_steps_while_requests_arrive(busy: bool, late: bool, left: int) -> None:
+    """While requests arrive, the worker waits for an idle moment.
+
+    After the maximum delay it works, but leaves a small remainder.
+    """
     waiting = [1_000]
 
     def move() -> int:
@@ -377,7 +380,7 @@ def test_how_much_a_mover_does_at_a_time(busy: bool, late: bool, left: int) -> N
     assert (mover._since is None) == (left < 900)
 
 
-def test_a_mover_that_nobody_asks_ends_its_thread_and_starts_another(
+def test_idle_worker_ends_its_thread(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setattr("vedette.storage.sqlite.background.THREAD_IDLE_SECONDS", 0.01)
@@ -395,7 +398,7 @@ def test_a_mover_that_nobody_asks_ends_its_thread_and_starts_another(
     mover.close()
 
 
-def test_a_mover_that_was_never_asked_has_no_thread() -> None:
+def test_unused_worker_has_no_thread() -> None:
     mover = BackgroundWorker(lambda: 0, "test")
     mover.close()
     assert mover._thread is None
