@@ -244,21 +244,21 @@ def _apply(function: Callable[[Any, Any], Any], left: Evaluator, right: Evaluato
     return lambda inputs: function(left(inputs), right(inputs))
 
 
-def _equals_constant(left: Evaluator, constant: Any, wanted: bool) -> Evaluator:
+def _equals_constant(left: Evaluator, constant: Any, expected: bool) -> Evaluator:
     """Compare with a scalar constant (0.12 instead of 1.1 µs).
 
     Python's `==` is correct for scalars, except that it treats Booleans as numbers.
     """
     if constant is None or isinstance(constant, bool):
-        return lambda inputs: (left(inputs) is constant) is wanted
+        return lambda inputs: (left(inputs) is constant) is expected
     if isinstance(constant, int | float):
 
         def same_number(inputs: Any) -> bool:
             value = left(inputs)
-            return (value == constant and value.__class__ is not bool) is wanted
+            return (value == constant and value.__class__ is not bool) is expected
 
         return same_number
-    if wanted:
+    if expected:
         return lambda inputs: left(inputs) == constant
     return lambda inputs: left(inputs) != constant
 

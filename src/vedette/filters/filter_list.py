@@ -147,18 +147,18 @@ class _Reader:
 
     def read(self, item: object) -> FilterCondition:
         if not isinstance(item, Mapping):
-            raise self._refusal(
+            raise self._error(
                 "", f"an object with field, op and value is expected, and this is {_kind(item)}"
             )
         if set(item) != _KEYS:
-            raise self._refusal("", "an object with exactly field, op and value is expected")
+            raise self._error("", "an object with exactly field, op and value is expected")
         field = validate_name(item["field"], f"{self._where}.field", self._limits, index=self._index)
         if not all(field.split(".")):
-            raise self._refusal(".field", "a dotted path has an empty step")
+            raise self._error(".field", "a dotted path has an empty step")
         op = item["op"]
         if not isinstance(op, str) or op not in OPERATORS:
             hint = f"; did you mean {_HINTS[op]!r}?" if isinstance(op, str) and op in _HINTS else ""
-            raise self._refusal(".op", f"one of {' '.join(OPERATORS)} is expected{hint}")
+            raise self._error(".op", f"one of {' '.join(OPERATORS)} is expected{hint}")
         return FilterCondition(field=field, op=op, value=self._operand(op, item["value"]))
 
     def _operand(self, op: str, value: object) -> Value | tuple[Value, ...]:
@@ -166,15 +166,15 @@ class _Reader:
         if op == "in":
             return self._candidates(value)
         if isinstance(value, list | tuple):
-            raise self._refusal(".value", f"{op} takes one value, and this is a list")
+            raise self._error(".value", f"{op} takes one value, and this is a list")
         scalar = self._scalar(value)
         if op in _RANGES and (scalar is None or isinstance(scalar, bool)):
-            raise self._refusal(".value", f"{op} takes a number, a text, a timestamp or a duration")
+            raise self._error(".value", f"{op} takes a number, a text, a timestamp or a duration")
         return scalar
 
     def _candidates(self, value: object) -> tuple[Value, ...]:
         if not isinstance(value, list | tuple):
-            raise self._refusal(".value", f"in takes a list, and this is {_kind(value)}")
+            raise self._error(".value", f"in takes a list, and this is {_kind(value)}")
         distinct: dict[tuple[bool, Value], Value] = {}
         for item in value:
             scalar = self._scalar(self._decode_typed_value(item))
@@ -188,15 +188,15 @@ class _Reader:
         if value is None or isinstance(value, bool):
             return value
         if isinstance(value, float) and not math.isfinite(value):
-            raise self._refusal(".value", "a finite number is expected")
+            raise self._error(".value", "a finite number is expected")
         if isinstance(value, str):
             self._check_text(value)
         elif not isinstance(value, int | float | datetime | timedelta):
-            raise self._refusal(".value", f"a scalar or null is expected, and this is {_kind(value)}")
+            raise self._error(".value", f"a scalar or null is expected, and this is {_kind(value)}")
         try:
             return to_canonical(value)
         except (TypeError, ValueError, OverflowError) as error:
-            raise self._refusal(".value", str(error)) from None
+            raise self._error(".value", str(error)) from None
 
     def _check_text(self, value: str) -> None:
         if not self._limits.allows(value):
@@ -207,7 +207,7 @@ class _Reader:
         try:
             value.encode()
         except UnicodeEncodeError:
-            raise self._refusal(".value", "half of a surrogate pair is not a character") from None
+            raise self._error(".value", "half of a surrogate pair is not a character") from None
 
     def _decode_typed_value(self, value: object) -> object:
         """Return the value of a typed node `{"type": …, "value": …}`; any other value is returned unchanged."""
@@ -216,13 +216,13 @@ class _Reader:
         kind = value.get("type")
         read = _TYPES.get(kind) if isinstance(kind, str) else None
         if read is None or not set(value) <= {"type", "value"}:
-            raise self._refusal(".value", f"a scalar, null or a node of type {', '.join(_TYPES)} is expected")
+            raise self._error(".value", f"a scalar, null or a node of type {', '.join(_TYPES)} is expected")
         try:
             return read(value.get("value"))
         except ValueError as error:
-            raise self._refusal(".value", str(error)) from None
+            raise self._error(".value", str(error)) from None
 
-    def _refusal(self, part: str, problem: str) -> FilterError:
+    def _error(self, part: str, problem: str) -> FilterError:
         return FilterError("E1201", f"{self._where}{part}: {problem}", fields={"index": self._index})
 
     def _too_large(self, part: str, problem: str, limit: str, allowed: int) -> FilterError:

@@ -40,7 +40,7 @@ class BindingQuery:
         self, query: ResolvedQuery, compiler: PatternCompiler, size: int, outer: frozenset[int] = frozenset()
     ) -> None:
         self._size = size
-        self._chain = _compile_query(query, compiler, _append_row, outer)
+        self._search = _compile_query(query, compiler, _append_row, outer)
 
     def run(self, context: ExecutionContext, initial_registers: Sequence[tuple[int, Any]] = ()) -> list[Row]:
         context.sink = []
@@ -49,7 +49,7 @@ class BindingQuery:
         for register, value in initial_registers:
             row[register] = value
         try:
-            self._chain(row)
+            self._search(row)
             found: list[Row] = context.sink
             return found
         finally:
@@ -83,7 +83,7 @@ class RowQuery:
         self._grouping = _Grouping(returns, compiler, self._project) if returns.aggregates else None
         self._stops_early = not (returns.distinct or returns.order or returns.aggregates)
         sink = self._grouping.add if self._grouping is not None else _row_sink(self._project)
-        self._chain = _compile_query(query, compiler, sink, outer)
+        self._search = _compile_query(query, compiler, sink, outer)
 
     def run(self, context: ExecutionContext) -> list[tuple[Any, ...]]:
         """Return the rows with elements as dictionaries."""
@@ -103,7 +103,7 @@ class RowQuery:
         context.sink = [] if self._grouping is None else {}
         try:
             if context.max_rows > 0:
-                self._chain(row)
+                self._search(row)
             rows = context.sink if self._grouping is None else self._grouping.rows(context.sink, row)
         finally:
             context.sink = None  # groups refer to rows and rows to the context; this avoids a reference cycle
@@ -153,12 +153,12 @@ def _optional(
         row[0].matched_optionals.add(flag)
         return next_step(row)
 
-    chain = compiler.compile_pattern(part, matched, outer=known).run
+    search = compiler.compile_pattern(part, matched, outer=known).run
 
     def step(row: Row) -> bool:
         seen = row[0].matched_optionals
         seen.discard(flag)
-        if chain(row):
+        if search(row):
             return True
         if flag in seen:
             return False

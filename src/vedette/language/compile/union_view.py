@@ -28,35 +28,33 @@ class UnionView:
         self._changes = changes
 
     @cached_property
-    def _more(self) -> dict[str, Element]:
-        come_and_gone = (
-            before or after for before, after in self._changes if before is None or after is None
-        )
-        return {e.id: e for e in come_and_gone if e is not None and self._view.get(e.id) is None}
+    def _additional(self) -> dict[str, Element]:
+        one_sided = (before or after for before, after in self._changes if before is None or after is None)
+        return {e.id: e for e in one_sided if e is not None and self._view.get(e.id) is None}
 
     @cached_property
-    def _ends(self) -> dict[tuple[str, int, str], list[Element]]:
+    def _additional_by_target(self) -> dict[tuple[str, int, str], list[Element]]:
         """Additional edges by (type, position, target), so that `edges_at` does not examine all changes of a commit."""
         found: dict[tuple[str, int, str], list[Element]] = {}
-        for element in self._more.values():
+        for element in self._additional.values():
             for position, target in enumerate(element.targets or ()):
                 found.setdefault((element.type, position, target), []).append(element)
         return found
 
     def get(self, id: str) -> Element | None:
-        return self._view.get(id) or self._more.get(id)
+        return self._view.get(id) or self._additional.get(id)
 
     def scan(self, types: tuple[str, ...]) -> Iterable[Element]:
-        return chain(self._view.scan(types), [e for e in self._more.values() if e.type in types])
+        return chain(self._view.scan(types), [e for e in self._additional.values() if e.type in types])
 
     def lookup(self, owner: str, attribute: str, value: Any) -> Iterable[Element]:
         return self._view.lookup(owner, attribute, value)
 
     def edges_at(self, edge: str, position: int, id: str) -> Iterable[Element]:
         here = self._view.edges_at(edge, position, id)
-        more = self._ends.get((edge, position, id))
+        more = self._additional_by_target.get((edge, position, id))
         return here if more is None else chain(here, more)
 
     def incident(self, id: str) -> Iterable[Element]:
-        more = [e for e in self._more.values() if e.targets is not None and id in e.targets]
+        more = [e for e in self._additional.values() if e.targets is not None and id in e.targets]
         return chain(self._view.incident(id), more)
