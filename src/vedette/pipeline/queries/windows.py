@@ -1,7 +1,7 @@
 """The windows query: windowed watches over collections, with their state in Spark's state store.
 
     readStream(vedette_journal, lateness_ms) ▸ mapInArrow(SelectWindowRows) ▸ groupBy(subscription)
-        ▸ applyInPandasWithState(process_windows) ▸ mapInArrow(DeliverWindowEvents) ▸ noop
+        ▸ transformWithState(WindowProcessor) ▸ mapInArrow(DeliverWindowEvents) ▸ noop
 
 Theory of operation. `subscriptions.windows.windowed_watch` defines the meaning of windows and does not know Spark. This
 module makes it survive failures:
@@ -24,12 +24,11 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-import pandas as pd  # type: ignore[import-untyped]
 import pyarrow as pa
-from pyspark.sql import SparkSession
+from pyspark.sql import Row, SparkSession
 from pyspark.sql.functions import sum as sum_
 from pyspark.sql.streaming.query import StreamingQuery
-from pyspark.sql.streaming.state import GroupState
+from pyspark.sql.streaming.stateful_processor import StatefulProcessor, StatefulProcessorHandle
 
 from vedette.errors import SourceError
 from vedette.pipeline.checkpoint import delete_other_format, initial_offset
@@ -46,12 +45,20 @@ from vedette.subscriptions.windows.windowed_watch import WindowChange, WindowedW
 from vedette.transport.ingest_messages import WindowResult
 from vedette.values import timestamp_from_ms
 
-__all__ = ["WINDOW_COUNTS_METRIC", "DeliverWindowEvents", "process_windows", "start_windows_query"]
+__all__ = [
+    "WINDOW_COUNTS_METRIC",
+    "DeliverWindowEvents",
+    "WindowProcessor",
+    "apply_rows",
+    "start_windows_query",
+]
 
 log = logging.getLogger(__name__)
 QUERY_NAME = "vedette-windows"
-CHECKPOINT_FORMAT = 1_000 * OFFSET_FORMAT + STATE_VERSION
-"""Changes with the format of the offsets and with that of the state."""
+_OPERATOR = 2
+"""Spark refuses to read the state of another operator. 1: applyInPandasWithState; 2: transformWithState."""
+CHECKPOINT_FORMAT = 10_000 * _OPERATOR + 100 * OFFSET_FORMAT + STATE_VERSION
+"""Changes with the operator, the format of the offsets, and the version of the state."""
 WINDOW_COUNTS_METRIC = "windows"
 """Name of the observed metrics in the progress of the query."""
 _COUNTS = pa.schema([("window_events", pa.int64()), ("late", pa.int64()), ("undeliverable", pa.int64())])
@@ -79,8 +86,9 @@ def start_windows_query(
         .load()
     )
     rows = changes.mapInArrow(SelectWindowRows(config), spark_schema(WINDOW_ROWS))
-    events = rows.groupBy("subscription").applyInPandasWithState(
-        process_windows, spark_schema(WINDOW_EVENTS), "state binary", "append", "NoTimeout"
+    # The watermark is in the offset, so neither timers nor Spark's watermark are needed, and late rows are kept.
+    events = rows.groupBy("subscription").transformWithState(
+        WindowProcessor(), spark_schema(WINDOW_EVENTS), outputMode="append", timeMode="None"
     )
     counts = events.mapInArrow(DeliverWindowEvents(config), spark_schema(_COUNTS))
     return start_query(
@@ -96,66 +104,75 @@ def start_windows_query(
 # --- the state of one subscription ---------------------------------------------------------------------------------
 
 
-def process_windows(
-    key: tuple[int], frames: Iterator[pd.DataFrame], state: GroupState
-) -> Iterator[pd.DataFrame]:
-    """Apply the rows of one subscription in one batch to its state. Return the events of the windows that ended."""
-    rows = [row for frame in frames for row in frame.to_dict("records")]
-    rows.sort(key=lambda row: (row["kind"], _offset_of(row)))
-    (number,), last = key, rows[-1]
+class WindowProcessor(StatefulProcessor):
+    """Keeps the state of one subscription per key. Spark calls it once per batch and key that has rows."""
+
+    def init(self, handle: StatefulProcessorHandle) -> None:
+        self._state = handle.getValueState("state", "state binary")
+
+    def handleInputRows(self, key: Any, rows: Iterator[Any], timerValues: Any) -> Iterator[Row]:  # noqa: ARG002
+        stored = bytes(self._state.get()[0]) if self._state.exists() else None  # type: ignore[index]
+        state, events = apply_rows(key[0], [row.asDict() for row in rows], stored)
+        if state is None:
+            self._state.clear()
+        else:
+            self._state.update((state,))
+        yield from (Row(**event) for event in events)
+
+    def close(self) -> None: ...
+
+
+def apply_rows(
+    subscription: int, rows: list[dict[str, Any]], stored: bytes | None
+) -> tuple[bytes | None, list[dict[str, Any]]]:
+    """Apply the rows of one subscription in one batch to its stored state.
+
+    Return the new state, or None if the subscription has ended, and the events of the windows that ended
+    (WINDOW_EVENTS). The last event row has position 0; it only counts the late changes of the batch.
+    """
+    rows = sorted(rows, key=lambda row: (row["kind"], -1 if row["offset"] is None else row["offset"]))
+    last = rows[-1]
     if last["kind"] == RowKind.REMOVED:
-        state.remove()
-        return
-    form, created = watch_of_json(last["form"]), timestamp_from_ms(int(last["created_ms"]))
-    stored = decode_state(state.get[0], form, created) if state.exists else None
-    watch = WindowedWatch(form, created, stored)
+        return None, []
+    form, created = watch_of_json(last["form"]), timestamp_from_ms(last["created_ms"])
+    state = decode_state(stored, form, created) if stored is not None else None
+    watch = WindowedWatch(form, created, state)
     late_before = watch.late
     snapshot = [row for row in rows if row["kind"] == RowKind.SNAPSHOT]
     for collection in dict.fromkeys(row["collection"] for row in snapshot):
         own = [row for row in snapshot if row["collection"] == collection]
-        documents = [(row["key"], decode_image(row["after"])) for row in own if _is_image(row["after"])]
-        watch.load_snapshot(collection, int(own[0]["offset"]), documents)
+        documents = [(row["key"], image) for row in own if (image := _image(row["after"])) is not None]
+        watch.load_snapshot(collection, own[0]["offset"], documents)
     events: list[WindowEvent] = []
     for row in rows:
         if row["kind"] == RowKind.CHANGE:
             watch.apply(_change(row))
         elif row["kind"] == RowKind.WATERMARK:
-            events += watch.advance(timestamp_from_ms(int(row["time_ms"])))
-    state.update((encode_state(watch.state),))
-    # The last row has no event; it counts the late changes of this batch.
-    yield pd.DataFrame(
-        {
-            "subscription": [number] * (len(events) + 1),
-            "gateway": [int(last["gateway"])] * (len(events) + 1),
-            "position": [*(event.position for event in events), 0],
-            "payload": [*map(_encode_window_event, events), b""],
-            "late": [0] * len(events) + [watch.late - late_before],
-        }
-    )
+            events += watch.advance(timestamp_from_ms(row["time_ms"]))
+    common = {"subscription": subscription, "gateway": last["gateway"]}
+    found = [
+        {**common, "position": event.position, "payload": _encode_window_event(event), "late": 0}
+        for event in events
+    ]
+    found.append({**common, "position": 0, "payload": b"", "late": watch.late - late_before})
+    return encode_state(watch.state), found
 
 
-def _is_image(value: Any) -> bool:
-    return isinstance(value, bytes)
-
-
-def _offset_of(row: dict[str, Any]) -> int:
-    value = row["offset"]
-    return int(value) if value is not None and value == value else -1  # noqa: PLR0124 - pandas has NaN for null
+def _image(data: bytes | bytearray | None) -> dict[str, Any] | None:
+    """Decode an image. Spark's rows have byte arrays."""
+    return decode_image(bytes(data)) if data is not None else None
 
 
 def _change(row: dict[str, Any]) -> WindowChange:
-    before, after = (
-        decode_image(row[name]) if _is_image(row[name]) else None for name in ("before", "after")
-    )
     return WindowChange(
-        offset=int(row["offset"]),
-        partition=int(row["partition"]),
-        time_ms=int(row["time_ms"]),
-        appended_ms=int(row["appended_ms"]),
+        offset=row["offset"],
+        partition=row["partition"],
+        time_ms=row["time_ms"],
+        appended_ms=row["appended_ms"],
         collection=row["collection"],
         key=row["key"],
-        before=before,
-        after=after,
+        before=_image(row["before"]),
+        after=_image(row["after"]),
     )
 
 

@@ -6,16 +6,13 @@ import functools
 from collections.abc import Iterator
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import Any, cast
+from typing import Any
 
-import pandas as pd  # type: ignore[import-untyped]
-import pyarrow as pa
 import pytest
-from pyspark.sql.streaming.state import GroupState
 
 from vedette.pipeline.datasource import WindowsStreamReader, journal_options
 from vedette.pipeline.queries.window_rows import SelectWindowRows
-from vedette.pipeline.queries.windows import _encode_window_event, process_windows
+from vedette.pipeline.queries.windows import _encode_window_event, apply_rows
 from vedette.pipeline.task import PipelineConfig
 from vedette.pipeline.worker_cache import close_connections
 from vedette.policy.collection_policies import ViewRule
@@ -33,23 +30,6 @@ NOW = datetime(2024, 1, 1, tzinfo=UTC)
 ORDERS, RETURNS = "shop::orders", "shop::returns"
 
 
-class MemoryState:
-    """The state of one group, in memory (`GroupState`)."""
-
-    def __init__(self) -> None:
-        self.get: tuple[Any, ...] = ()
-
-    @property
-    def exists(self) -> bool:
-        return bool(self.get)
-
-    def update(self, value: tuple[Any, ...]) -> None:
-        self.get = value
-
-    def remove(self) -> None:
-        self.get = ()
-
-
 class Windows:
     def __init__(self, home: Path) -> None:
         self.clock = ManualClock()
@@ -65,7 +45,7 @@ class Windows:
         self.stream = WindowsStreamReader(options)
         self.stream.clock = self.clock
         self.offset = self.stream.initialOffset()
-        self.states: dict[int, MemoryState] = {}
+        self.states: dict[int, bytes] = {}
         self.events: dict[int, list[dict[str, Any]]] = {}
         self.written = 0
 
@@ -105,16 +85,20 @@ class Windows:
         if end == self.offset:
             return
         for part in self.stream.partitions(self.offset, end):
-            rows = pa.Table.from_batches(SelectWindowRows(self.config)(self.stream.read(part))).to_pandas()
-            for number, frame in rows.groupby("subscription"):
-                state = self.states.setdefault(number, MemoryState())
-                for out in process_windows((number,), iter([frame]), cast(GroupState, state)):
-                    self._receive(number, out)
+            by_subscription: dict[int, list[dict[str, Any]]] = {}
+            for batch in SelectWindowRows(self.config)(self.stream.read(part)):
+                for row in batch.to_pylist():
+                    by_subscription.setdefault(row["subscription"], []).append(row)
+            for number, rows in by_subscription.items():
+                state, events = apply_rows(number, rows, self.states.pop(number, None))
+                if state is not None:
+                    self.states[number] = state
+                self._receive(number, events)
         self.offset = end
 
-    def _receive(self, number: int, out: pd.DataFrame) -> None:
+    def _receive(self, number: int, rows: list[dict[str, Any]]) -> None:
         events = self.events.setdefault(number, [])
-        for row in out.to_dict("records"):
+        for row in rows:
             if row["position"]:
                 assert row["position"] == len(events) + 1
                 events.append(decode_image(row["payload"]))
@@ -159,7 +143,7 @@ def test_a_union_has_one_state(windows: Windows):
     windows.compactor.publish()
     for _ in range(20):
         windows.step()
-    assert not windows.states[leader].exists, "the state is removed"
+    assert leader not in windows.states, "the state is removed"
 
 
 def test_windows_count_visible_documents_and_values(windows: Windows):
