@@ -9,10 +9,10 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterable
-from dataclasses import asdict
 from typing import TYPE_CHECKING, Any
 
 from vedette.engine.context.result import Result
+from vedette.engine.queue_service.note_codec import decode_dead_letter, encode_dead_letter
 from vedette.engine.queue_service.settlement import dead_letter_failed
 from vedette.engine.statements import execution
 from vedette.errors import MutationError, VedetteError, WatchError
@@ -63,7 +63,7 @@ class DeadLetters:
             delete_element(transaction, element, None)
             letter = self._letter(delivery, attempts, reason, cause, destination, transaction)
             facts = (
-                (f"{_LETTER}{letter.id}", _encode(letter)),
+                (f"{_LETTER}{letter.id}", encode_dead_letter(letter)),
                 *self._consuming.settlement.notes_for([delivery]),
             )
             self._commit(transaction, f"dead letter {letter.id}", facts)
@@ -217,10 +217,5 @@ class DeadLetters:
     def restore(self, meta: dict[str, str]) -> None:
         for key, value in meta.items():
             if key.startswith(_LETTER) and value:
-                facts = json.loads(value)
-                letter = DeadLetter(**{**facts, "elements": tuple(facts["elements"])})
+                letter = decode_dead_letter(key, value)
                 self.letters[letter.id] = letter
-
-
-def _encode(letter: DeadLetter) -> str:
-    return json.dumps(asdict(letter), ensure_ascii=False)

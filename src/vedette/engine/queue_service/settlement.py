@@ -9,7 +9,6 @@ stores the attempt. Claims are not stored. They end with the process and do not 
 
 from __future__ import annotations
 
-import json
 import logging
 from collections.abc import Iterable, Sequence
 from datetime import timedelta
@@ -19,6 +18,7 @@ from vedette.clock import Timer
 from vedette.element import Element
 from vedette.engine.commit.lock import LockScope
 from vedette.engine.context.result import Result
+from vedette.engine.queue_service.note_codec import decode_attempts, encode_attempts
 from vedette.engine.statements import execution
 from vedette.errors import StoreError, TransactionError, VedetteError, WatchError
 from vedette.graph.actions import delete_element
@@ -397,7 +397,7 @@ class Settlement:
         """Store attempts in a note. Return the sequence that must be durable before the next delivery."""
         database = self._consuming.watching.database
         self._consuming.dispatcher.set_attempts(element, group, attempts)
-        value = "" if attempts is None else json.dumps(attempts._asdict())
+        value = "" if attempts is None else encode_attempts(attempts)
         commit = database.state.next_note_commit(database.clock.now(), ((_key(element, group), value),))
         database.log_writer.append(commit.sequence, commit)
         return commit.sequence
@@ -424,7 +424,7 @@ class Settlement:
                 element, _, group = key.removeprefix(_ATTEMPT).partition(".")
                 if graph.get(element) is not None:
                     self._consuming.dispatcher.set_attempts(
-                        element, group or None, Attempts(**json.loads(value))
+                        element, group or None, decode_attempts(key, value)
                     )
 
     # --- time -------------------------------------------------------------------------------------------------
