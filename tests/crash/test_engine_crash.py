@@ -94,7 +94,7 @@ class Ledger:
                 assert self.journal_ids.isdisjoint(line["ids"]), "an id that survived a crash was given again"
                 self.told_ids.update(line["ids"])
 
-    # --- the journal ------------------------------------------------------------------------------------------
+    # The journal
 
     def read(self, store: Store) -> None:
         """Follow the journal from where the last round ended, transaction by transaction."""
@@ -130,7 +130,7 @@ class Ledger:
         if row.after is not None:
             self.images[row.key] = json.loads(row.after)
 
-    # --- the state --------------------------------------------------------------------------------------------
+    # The state
 
     def check(self, db: Vedette) -> None:
         database = db.default

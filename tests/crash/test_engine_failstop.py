@@ -77,7 +77,7 @@ def break_one(db: Vedette, disk: Disk, error: BaseException = FULL) -> StoreErro
     return caught.value
 
 
-# ---------------------------------------------------------------- what is told, what is seen
+# What is told, what is seen
 
 
 def test_everybody_who_waits_is_told_and_nothing_stays(db: Vedette, disk: Disk, location: str) -> None:
@@ -274,7 +274,7 @@ def test_a_commit_that_was_on_its_way_is_refused(
     database.state.graph.validate()
 
 
-# ---------------------------------------------------------------- the reload
+# The reload
 
 
 def test_reads_go_on_after_the_reload(db: Vedette, disk: Disk) -> None:
@@ -414,7 +414,7 @@ def test_relaxed_writers_hear_of_a_failure_with_their_next_word(tmp_path: Path, 
         assert refused(lambda: spawn(session, "more")).code == "E6005"
 
 
-# ---------------------------------------------------------------- values that no disk can hold
+# Values that no disk can hold
 
 
 def test_a_value_that_cannot_be_written_breaks_nothing(db: Vedette, location: str) -> None:
@@ -443,7 +443,7 @@ def test_a_value_that_cannot_be_written_breaks_nothing(db: Vedette, location: st
         assert titles(again) == stored
 
 
-# ---------------------------------------------------------------- real disks
+# Real disks
 
 
 @contextmanager
@@ -554,7 +554,7 @@ def test_a_file_that_another_program_keeps_locked(tmp_path: Path) -> None:
         assert titles(again) == ["kept"]
 
 
-# ---------------------------------------------------------------- what was stored is not ours
+# What was stored is not ours
 
 
 def tamper(path: Path, statement: str) -> None:

@@ -46,7 +46,7 @@ def check(store: Store) -> int:
     return facts.sequence
 
 
-# ---------------------------------------------------------------- no space left
+# No space left
 
 
 @dataclass(frozen=True, slots=True)
@@ -176,7 +176,7 @@ def use(directory: Path) -> None:
         home.close()
 
 
-# ---------------------------------------------------------------- damage
+# Damage
 
 
 @pytest.fixture

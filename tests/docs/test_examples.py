@@ -21,7 +21,7 @@ def test_page(path: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> No
     Page(path.relative_to(ROOT), path.read_text()).run()
 
 
-# ---- the runner itself
+# The runner itself
 
 
 def run(text: str) -> None:

@@ -34,7 +34,7 @@ PORTS = ("7707", "7708", "7717", "7718")
 SHOP = "postgresql://localhost/shop"
 
 
-# ---- the text
+# The text
 
 
 def test_readme_is_short() -> None:
@@ -63,7 +63,7 @@ def test_statements_of_the_table_run() -> None:
             assert session.execute("MATCH a: Alert RETURN a.about").rows == [("ann",)], "the trigger ran"
 
 
-# ---- the commands
+# The commands
 
 
 class Terminal:

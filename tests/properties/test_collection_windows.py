@@ -165,7 +165,7 @@ def test_the_engine_and_the_pipeline_tell_the_same(
     assert hosts.windowed.late == 0
 
 
-# --- what only sources with their own clocks bring about ------------------------------------------------------------
+# What only sources with their own clocks bring about
 
 
 def tumbling() -> tuple[CollectionWatch, WindowedWatch]:

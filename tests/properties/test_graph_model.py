@@ -71,7 +71,7 @@ class Both:
             kept += [rule] if outcome is None else []
         self.rules = kept
 
-    # --- one step ---------------------------------------------------------------------------------------------
+    # One step
 
     def step(self, random: Random) -> None:
         """One operation of one session, whatever makes sense there."""
@@ -118,7 +118,7 @@ class Both:
             self.model.commits += 1
         transaction.apply()
 
-    # --- operations -------------------------------------------------------------------------------------------
+    # Operations
 
     def _spawn(self, session: int) -> None:
         key = self.model.new_key()
@@ -253,7 +253,7 @@ class Both:
 
         self._write(session, change, outcome)
 
-    # --- transactions -----------------------------------------------------------------------------------------
+    # Transactions
 
     def _begin(self, session: int, *, serializable: bool = False) -> None:
         outcome = self.driver.run("BEGIN SERIALIZABLE" if serializable else "BEGIN", session=session)
@@ -325,7 +325,7 @@ class Both:
             return
         assert isinstance(outcome, vedette.Result), outcome
 
-    # --- looking ----------------------------------------------------------------------------------------------
+    # Looking
 
     def check_queries(self, session: int) -> None:
         for index, query in enumerate(self.asked):

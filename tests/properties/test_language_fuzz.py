@@ -153,7 +153,7 @@ def test_accepted_ontologies_fit_the_grammar(text: str) -> None:
     assert GRAMMAR.accepts("OntologyFile", text)
 
 
-# --- size -------------------------------------------------------------------------------------------------------
+# Size
 
 MEGABYTE = 1_048_576
 
@@ -195,7 +195,7 @@ def test_text_after_the_expression_is_an_error(piece: str) -> None:
     extract_literals(text)
 
 
-# --- time -------------------------------------------------------------------------------------------------------
+# Time
 
 GROWING: dict[str, tuple[Callable[[str], object], Callable[[int], str]]] = {
     "statements": (parse_script, lambda n: "SPAWN t: T { a = 1 };" * n),

@@ -40,7 +40,7 @@ def test_expressions(tree: Any) -> None:
 
 
 @given(statements)
-def test_statements(tree: Any) -> None:
+def test_statements_create_no_cycles(tree: Any) -> None:
     assert same(parse_statement(print_statement(tree)), tree)
 
 

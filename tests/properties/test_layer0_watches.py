@@ -157,7 +157,7 @@ def test_events_about_watches_amount_to_a_fresh_match(
         theatre.db.close()
 
 
-# --- what it costs ----------------------------------------------------------------------------------------------
+# What it costs
 
 
 class Visits:

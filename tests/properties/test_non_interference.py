@@ -159,7 +159,7 @@ class Story:
         self.hidden: list[str] = []
         self.log: list[str] = []
 
-    # --- statements -------------------------------------------------------------------------------------------
+    # Statements
 
     def _name(self, kind: str) -> str:
         return f"{kind[0].lower()}{len(self.names) + len(self.hidden)}"
@@ -234,7 +234,7 @@ class Story:
             )
         )
 
-    # --- telling ----------------------------------------------------------------------------------------------
+    # Telling
 
     def tell(self) -> None:
         for _ in range(6):

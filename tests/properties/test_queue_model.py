@@ -43,7 +43,7 @@ edge lies_in(job: Job, channel: Channel) { }
 """
 
 
-# --- statements and what they mean ------------------------------------------------------------------------------
+# Statements and what they mean
 
 
 def _jobs(model: Model, rank: Any = lambda job: (), serial: Any = lambda job: None) -> Found:
@@ -146,7 +146,7 @@ class Transaction:
 
 
 class ConsumeMachine(RuleBasedStateMachine):
-    # --- the place ------------------------------------------------------------------------------------------------
+    # The place
 
     @initialize(
         durable=st.booleans(),
@@ -229,7 +229,7 @@ class ConsumeMachine(RuleBasedStateMachine):
             yield
         assert caught.value.code in codes, caught.value
 
-    # --- the graph ------------------------------------------------------------------------------------------------
+    # The graph
 
     @rule(rank=RANKS, account=ACCOUNTS)
     def spawn(self, rank: int | None, account: str | None) -> None:
@@ -322,7 +322,7 @@ class ConsumeMachine(RuleBasedStateMachine):
         self.model.graves.add(self.grave)
         self.model.committed()
 
-    # --- consumers ------------------------------------------------------------------------------------------------
+    # Consumers
 
     @precondition(lambda self: len(self.model.consumers) < 6)
     @rule(wanted=CONSUMERS)
@@ -510,7 +510,7 @@ class ConsumeMachine(RuleBasedStateMachine):
         held = self.model.held(consumer)
         consumer.again = [claim.id for claim in held if not claim.enlisted]
 
-    # --- deliveries -----------------------------------------------------------------------------------------------
+    # Deliveries
 
     _holding = precondition(lambda self: self.model.claims)
 
@@ -624,7 +624,7 @@ class ConsumeMachine(RuleBasedStateMachine):
             self._end(claim)
             self.model.end(claim)
 
-    # --- transactions ---------------------------------------------------------------------------------------------
+    # Transactions
 
     @_holding
     @rule(data=st.data(), serializable=st.booleans())
@@ -711,7 +711,7 @@ class ConsumeMachine(RuleBasedStateMachine):
         if transaction.enlisted or transaction.notes:
             self.model.acknowledged(transaction.enlisted)
 
-    # --- dead letters ---------------------------------------------------------------------------------------------
+    # Dead letters
 
     @precondition(lambda self: self.model.letters)
     @rule(data=st.data())
@@ -741,7 +741,7 @@ class ConsumeMachine(RuleBasedStateMachine):
         else:
             assert len(self.writer.execute(text, id=id).warnings) == sent.count(False)
 
-    # --- time and restarts ----------------------------------------------------------------------------------------
+    # Time and restarts
 
     @rule(seconds=st.sampled_from([1, 3, 8, 10, 31, 200]))
     def wait(self, seconds: int) -> None:
@@ -770,7 +770,7 @@ class ConsumeMachine(RuleBasedStateMachine):
         self.handles.clear()
         self.model.restarted(self._reopened)
 
-    # --- what must always hold ------------------------------------------------------------------------------------
+    # What must always hold
 
     @invariant()
     def agrees(self) -> None:

@@ -220,7 +220,7 @@ class Story:
         aggregates = tuple(random.sample(sorted(AGGREGATES), random.randint(1, 3)))
         return WindowSpec(kind, duration, interval, keys, aggregates)
 
-    # --- what happens -----------------------------------------------------------------------------------------
+    # What happens
 
     def _statement(self) -> str:
         random = self.random

@@ -23,7 +23,7 @@ def test_in_a_directory(story: Story, tmp_path: Path):
     run_story(story, EmbeddedHost(tmp_path / "data", story.settings), persistent=True)
 
 
-# --- the catalogue ------------------------------------------------------------------------------------------------
+# The catalogue
 
 
 def test_every_rule_has_a_story():

@@ -27,7 +27,7 @@ FULL = StoreError("E6001", "no space left for the disk of this test: free some s
 T = TypeVar("T")
 
 
-# --- a disk -----------------------------------------------------------------------------------------------------
+# A disk
 
 
 class Disk:
@@ -113,7 +113,7 @@ def opened_on(disk: Disk, location: str | os.PathLike[str], **settings: Any) -> 
         db.close()
 
 
-# --- threads ----------------------------------------------------------------------------------------------------
+# Threads
 
 
 def in_thread(work: Callable[[], T]) -> Future[T]:

@@ -43,7 +43,7 @@ class SourceStorm(ABC):
             raise SourceError("E6104", "killed")
         return done
 
-    # --- what happens
+    # What happens
 
     @abstractmethod
     def write(self) -> None:
@@ -72,7 +72,7 @@ class SourceStorm(ABC):
     def die(self) -> None:
         self.reader = None
 
-    # --- what must hold
+    # What must hold
 
     @abstractmethod
     def compare(self) -> None:

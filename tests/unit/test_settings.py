@@ -27,7 +27,7 @@ def refused(work: Callable[[], object]) -> SettingsError:
     return caught.value
 
 
-# ---------------------------------------------------------------- who wins
+# Who wins
 
 
 def test_defaults() -> None:
@@ -88,7 +88,7 @@ def test_values_take_their_settings_shape(tmp_path: Path) -> None:
     assert found.actor_types == ("Person",)
 
 
-# ---------------------------------------------------------------- refusals
+# Refusals
 
 
 @pytest.mark.parametrize(
@@ -162,7 +162,7 @@ def test_an_unknown_name_in_the_file_is_refused(tmp_path: Path) -> None:
     assert "durability" in error.text
 
 
-# ---------------------------------------------------------------- as records
+# As records
 
 
 def test_settings_do_not_change() -> None:
@@ -179,7 +179,7 @@ def test_every_setting_says_what_it_holds() -> None:
         assert unit == (type(setting.default) is float), "a unit in the name"
 
 
-# ---------------------------------------------------------------- through vedette.open
+# Through vedette.open
 
 
 def test_open_reads_the_directorys_file_and_the_environment(tmp_path: Path) -> None:

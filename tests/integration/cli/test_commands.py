@@ -38,7 +38,7 @@ def squeezed(text: str) -> list[str]:
     return [" ".join(line.replace("-", "").split()) for line in text.splitlines()]
 
 
-# ---- run
+# Run
 
 
 def test_run_defines_then_executes(cli: Cli, folder: Path) -> None:
@@ -114,7 +114,7 @@ def test_warnings_are_shown(cli: Cli) -> None:
     assert "rather big" in done.stderr
 
 
-# ---- define
+# Define
 
 
 def test_define_prints_new_names(cli: Cli, folder: Path) -> None:
@@ -143,7 +143,7 @@ def test_invalid_definition_is_underlined(cli: Cli, folder: Path) -> None:
     assert "^" in done.stderr
 
 
-# ---- parse
+# Parse
 
 
 def test_parse_prints_the_canonical_form(cli: Cli) -> None:
@@ -189,7 +189,7 @@ def test_argument_that_looks_like_a_path_must_be_a_file(cli: Cli) -> None:
     )
 
 
-# ---- config
+# Config
 
 
 def test_config_show_prints_the_origin_of_a_value(cli: Cli, folder: Path) -> None:
@@ -212,7 +212,7 @@ def test_invalid_setting_is_refused_with_allowed_values(cli: Cli) -> None:
     assert "commit, manual" in done.stderr
 
 
-# ---- how commands fail
+# How commands fail
 
 
 def test_error_for_a_directory_in_use(cli: Cli) -> None:

@@ -24,7 +24,7 @@ node Person: Being { name: String [required, unique] }
 edge assigned_to(task: Task, person: Person) { since: Timestamp = now() }
 """
 
-# ---- where an entry ends
+# Where an entry ends
 
 
 @pytest.mark.parametrize(
@@ -66,7 +66,7 @@ def test_split_entries(text: str, said: list[str]) -> None:
     assert list(split_entries(text.splitlines(keepends=True))) == said
 
 
-# ---- through a pipe
+# Through a pipe
 
 
 def test_piped_input(cli: Cli) -> None:
@@ -156,7 +156,7 @@ def test_policies_apply_to_the_actor(cli: Cli, folder: Path) -> None:
     assert "Bob" not in done.stdout
 
 
-# ---- watches
+# Watches
 
 WATCHED = """\
 node Task { title: String, status: String = "todo" };
@@ -234,7 +234,7 @@ def test_every_event_type_as_text() -> None:
     assert list(format_event("w", initial)) == ["w initial 1 match", "  n = 1"]
 
 
-# ---- what is offered
+# What is offered
 
 
 @pytest.fixture(scope="module")
@@ -278,7 +278,7 @@ def test_completions(words: CompletionContext, before: str, typed: str, offered:
     assert [each for each in choices if not each.startswith("_") or each == "_type"] == offered
 
 
-# ---- how it looks
+# How it looks
 
 
 @pytest.mark.parametrize(

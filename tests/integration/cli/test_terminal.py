@@ -111,7 +111,7 @@ def test_second_interrupt_exits() -> None:
     assert (done.returncode, done.stdout) == (130, "")
 
 
-# ---- a real terminal
+# A real terminal
 
 
 class Screen:

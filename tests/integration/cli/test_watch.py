@@ -40,7 +40,7 @@ def records(text: str) -> list[dict[str, Any]]:
     return [json.loads(line) for line in text.splitlines()]
 
 
-# ---- what is printed
+# What is printed
 
 
 def test_surplus_argument_suggests_the_data_option(cli: Cli) -> None:
@@ -162,7 +162,7 @@ def test_terminal_output_is_pretty(folder: Path) -> None:
     assert "\x1b[32m" in shown, "what comes is green"
 
 
-# ---- how it ends
+# How it ends
 
 
 class Watching(subprocess.Popen[str]):
@@ -244,7 +244,7 @@ def test_other_statements_are_refused(cli: Cli) -> None:
     assert cli("watch", ALL, "--count", "0").exit_code == 2
 
 
-# ---- watches that last
+# Watches that last
 
 
 def test_reliable_watch_continues(cli: Cli) -> None:

@@ -317,7 +317,7 @@ def test_sources_are_listed(wqm: Wqm, folder: Path) -> None:
     assert len(records(wqm("watch", "list", "-f", "json"))) == 1
 
 
-# ---- the queue
+# The queue
 
 
 @pytest.fixture

@@ -1,4 +1,4 @@
-"""What an adversary found on a fresh clone: each case here broke something once."""
+"""Statements that once broke the engine: hostile or unusual input."""
 
 from __future__ import annotations
 
@@ -27,24 +27,24 @@ def code_of(action: Any) -> str:
     return raised.value.code
 
 
-def test_rules_over_pairs_are_stopped_before_they_take_all_memory(db: vedette.Vedette) -> None:
+def test_rules_over_pairs_are_limited(db: vedette.Vedette) -> None:
     db.define("node C {} rule pairs: a: C, b: C => SPAWN z: C")
     session = db.session()
     assert code_of(lambda: session.execute("SPAWN c: C")) == "E9022"
     assert session.execute("MATCH c: C RETURN COUNT(*)").rows == [(0,)]
 
 
-def test_a_forked_child_is_refused_and_harms_nothing(tmp_path: Path) -> None:
-    with vedette.open(tmp_path) as home:
-        home.define("node T { n: Int }")
-        session = home.session()
+def test_forked_child_is_refused(tmp_path: Path) -> None:
+    with vedette.open(tmp_path) as instance:
+        instance.define("node T { n: Int }")
+        session = instance.session()
         session.execute("SPAWN t: T { n = 1 }")
         jobs = session.watch("WATCH t: T [mode: consume] RETURN t.n")
         child = os.fork()
         if child == 0:
             codes = []
             writing = partial(session.execute, "SPAWN t: T { n = 2 }")
-            for action in (writing, home.session, jobs.poll, jobs.next):
+            for action in (writing, instance.session, jobs.poll, jobs.next):
                 try:
                     action()
                 except VedetteError as error:
@@ -53,11 +53,11 @@ def test_a_forked_child_is_refused_and_harms_nothing(tmp_path: Path) -> None:
         assert os.waitpid(child, 0)[1] == 0
         assert len(jobs.poll()) == 2
         session.execute("SPAWN t: T { n = 3 }")
-    with vedette.open(tmp_path) as home:
-        assert sorted(home.session().execute("MATCH t: T RETURN t.n").rows) == [(1,), (3,)]
+    with vedette.open(tmp_path) as instance:
+        assert sorted(instance.session().execute("MATCH t: T RETURN t.n").rows) == [(1,), (3,)]
 
 
-def test_what_is_no_statement_and_no_parameters(db: vedette.Vedette) -> None:
+def test_invalid_statement_and_parameter_types(db: vedette.Vedette) -> None:
     session = db.session()
     endless: list[Any] = []
     endless.append(endless)
@@ -69,19 +69,19 @@ def test_what_is_no_statement_and_no_parameters(db: vedette.Vedette) -> None:
     assert code_of(lambda: session.execute("MATCH () RETURN $v", v=endless)) == "E2003"
 
 
-def test_a_policy_about_an_attribute_that_nothing_has_is_refused(db: vedette.Vedette) -> None:
+def test_policy_about_an_unknown_attribute_is_refused(db: vedette.Vedette) -> None:
     assert code_of(lambda: db.define("policy p: ON MATCH(t: T).secret DENY IF true")) == "E2002"
     assert code_of(lambda: db.define('policy p: ON SET(t: T, "secret") DENY IF true')) == "E2002"
 
 
-def test_returning_is_about_what_the_action_affected(db: vedette.Vedette) -> None:
+def test_returning_covers_affected_elements_only(db: vedette.Vedette) -> None:
     session = db.session()
     session.run("SPAWN a: T { n = 1 }; SPAWN b: T { n = 2, other = #a }")
     assert code_of(lambda: session.execute("SET #b { n = 3 } RETURNING n, other.n")) == "E2004"
     assert session.execute("SPAWN c: T { n = 7 } RETURNING c.n, id").rows[0][0] == 7
 
 
-def test_a_pattern_has_its_limits(db: vedette.Vedette) -> None:
+def test_pattern_limits(db: vedette.Vedette) -> None:
     many = ", ".join(f"v{i}: T" for i in range(500))
     assert code_of(lambda: db.session().execute(f"MATCH {many} RETURN 1")) == "E3102"
     unknown = ", ".join(f"t.x{i}" for i in range(3000))
@@ -91,14 +91,14 @@ def test_a_pattern_has_its_limits(db: vedette.Vedette) -> None:
     assert len(raised.value.diagnostics) <= 50
 
 
-def test_layer_0_is_not_written_through_a_subquery(db: vedette.Vedette) -> None:
+def test_layer_0_cannot_be_written_through_a_subquery(db: vedette.Vedette) -> None:
     assert code_of(lambda: db.session().execute("KILL { MATCH s: _Session RETURN s }")) == "E2012"
 
 
-def test_a_damaged_file_is_a_typed_error(tmp_path: Path) -> None:
-    with vedette.open(tmp_path) as home:
-        home.define("node T { n: Int }")
-        session = home.session()
+def test_damaged_file_raises_a_typed_error(tmp_path: Path) -> None:
+    with vedette.open(tmp_path) as instance:
+        instance.define("node T { n: Int }")
+        session = instance.session()
         session.run("BEGIN; " + "; ".join("SPAWN t: T { n = 1 }" for _ in range(400)) + "; COMMIT")
     for path in tmp_path.rglob("*"):
         if path.is_file() and path.stat().st_size > 4096:
@@ -106,6 +106,6 @@ def test_a_damaged_file_is_a_typed_error(tmp_path: Path) -> None:
             for place in range(200, len(data), 997):
                 data[place] ^= 0xFF
             path.write_bytes(bytes(data))
-    with pytest.raises(VedetteError) as raised, vedette.open(tmp_path) as home:
-        home.session().execute("MATCH t: T RETURN t")
+    with pytest.raises(VedetteError) as raised, vedette.open(tmp_path) as instance:
+        instance.session().execute("MATCH t: T RETURN t")
     assert raised.value.code in {"E6003", "E6004"}

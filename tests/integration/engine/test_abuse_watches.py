@@ -1,4 +1,4 @@
-"""What an unlucky operator or an attacker tried with watches and consumers, and how it ends now."""
+"""Hostile or unusual use of watches and consumers."""
 
 from __future__ import annotations
 
@@ -36,9 +36,9 @@ policy notes: ON SPAWN(n: Note) ALLOW IF true
 @pytest.fixture
 def db() -> Iterator[vedette.Vedette]:
     settings = vedette.Settings(block_timeout_seconds=0.05, retained_commits=100)
-    with vedette.open(":memory:", clock=ManualClock(), settings=settings) as home:
-        home.define(ONTOLOGY)
-        yield home
+    with vedette.open(":memory:", clock=ManualClock(), settings=settings) as instance:
+        instance.define(ONTOLOGY)
+        yield instance
 
 
 @pytest.fixture
@@ -58,18 +58,18 @@ def code_of(statement: str, s: vedette.Session, **params: object) -> str:
     return "ok"
 
 
-# --- time -------------------------------------------------------------------------------------------------------
+# Time
 
 
-def test_a_clock_keeps_an_appointment_in_a_thousand_years_and_those_before_it() -> None:
+def test_timer_in_a_thousand_years_does_not_block_earlier_ones() -> None:
     clock, kept = SystemClock(), []
     late = clock.call_at(clock.monotonic() + 1e12, lambda: kept.append("late"))
-    bell = clock.call_at(clock.monotonic() + 0.01, lambda: kept.append("soon"))
+    listener = clock.call_at(clock.monotonic() + 0.01, lambda: kept.append("soon"))
     while not kept:
         clock.call_at(clock.monotonic(), lambda: None)
     assert kept == ["soon"]
     late.cancel()
-    bell.cancel()
+    listener.cancel()
 
 
 @pytest.mark.parametrize(
@@ -81,15 +81,13 @@ def test_a_clock_keeps_an_appointment_in_a_thousand_years_and_those_before_it() 
         f"window: sliding(1s, {HUGE})",
     ],
 )
-def test_a_span_beyond_the_calendar_is_refused(s: vedette.Session, options: str) -> None:
+def test_duration_beyond_the_calendar_is_refused(s: vedette.Session, options: str) -> None:
     assert code_of(f"WATCH t: Task [{options}] RETURN t.title", s) == "E8009"
 
 
 @pytest.mark.parametrize("statement", ["EXTEND $i [by: {}]", "NACK $i [delay: {}]"], ids=["extend", "nack"])
 @pytest.mark.parametrize("span", [HUGE, "-5s", "NULL"])
-def test_leases_and_delays_are_checked_and_shown_as_they_are_written(
-    s: vedette.Session, statement: str, span: str
-) -> None:
+def test_leases_and_delays_are_validated(s: vedette.Session, statement: str, span: str) -> None:
     s.execute("SPAWN t: Task {}")
     event = s.watch("WATCH t: Task [mode: consume] RETURN t.title").poll()[-1]
     with pytest.raises(vedette.WatchError) as caught:
@@ -98,12 +96,10 @@ def test_leases_and_delays_are_checked_and_shown_as_they_are_written(
     assert f"got {span}" in str(caught.value)
 
 
-# --- rights -----------------------------------------------------------------------------------------------------
+# Rights
 
 
-def test_what_was_withdrawn_is_not_handed_to_a_consumer_that_returns(
-    db: vedette.Vedette, s: vedette.Session
-) -> None:
+def test_withdrawn_delivery_is_not_repeated_after_reattach(db: vedette.Vedette, s: vedette.Session) -> None:
     s.execute("SPAWN t: Task {}")
     first = db.session()
     text = 'q = WATCH t: Task WHERE t.status = "todo" [mode: consume, delivery: reliable] RETURN t.title'
@@ -113,7 +109,7 @@ def test_what_was_withdrawn_is_not_handed_to_a_consumer_that_returns(
     assert s.attach("q").poll() == []
 
 
-def test_nor_what_its_actor_may_not_see_any_more(db: vedette.Vedette, s: vedette.Session) -> None:
+def test_hidden_delivery_is_not_repeated_after_reattach(db: vedette.Vedette, s: vedette.Session) -> None:
     ann = person(s)
     s.execute('SPAWN m: Memo { text = "lunch" }')
     one = db.session(actor=ann)
@@ -123,9 +119,7 @@ def test_nor_what_its_actor_may_not_see_any_more(db: vedette.Vedette, s: vedette
     assert db.session(actor=ann).attach("q").poll() == []
 
 
-def test_to_acknowledge_tells_nobody_whether_what_is_hidden_still_exists(
-    db: vedette.Vedette, s: vedette.Session
-) -> None:
+def test_ack_does_not_reveal_hidden_elements(db: vedette.Vedette, s: vedette.Session) -> None:
     answers = []
     for change in ('MATCH m: Memo SET m.readers = "board"', "MATCH m: Memo KILL m"):
         s.execute('SPAWN m: Memo { text = "lunch" }')
@@ -139,7 +133,7 @@ def test_to_acknowledge_tells_nobody_whether_what_is_hidden_still_exists(
     assert answers == ["ok", "ok"]
 
 
-def test_names_of_other_actors_watches_cannot_be_guessed(db: vedette.Vedette, s: vedette.Session) -> None:
+def test_watch_names_of_other_actors_are_not_revealed(db: vedette.Vedette, s: vedette.Session) -> None:
     s.watch("merger = WATCH t: Task [delivery: reliable] RETURN t.title")
     spy, codes = db.session(actor=person(s)), []
     for name in ("merger", "nothing"):
@@ -150,7 +144,7 @@ def test_names_of_other_actors_watches_cannot_be_guessed(db: vedette.Vedette, s:
 
 
 @pytest.mark.parametrize("delivery", ["best_effort", "reliable"])
-def test_a_watch_ends_with_its_actor(db: vedette.Vedette, s: vedette.Session, delivery: str) -> None:
+def test_watch_ends_when_its_actor_is_deleted(db: vedette.Vedette, s: vedette.Session, delivery: str) -> None:
     ann = person(s)
     watch = db.session(actor=ann).watch(f"WATCH m: Memo [delivery: {delivery}, initial: none] RETURN m.text")
     s.execute(f"KILL #{ann}")
@@ -160,7 +154,7 @@ def test_a_watch_ends_with_its_actor(db: vedette.Vedette, s: vedette.Session, de
     assert watch.status == "cancelled"
 
 
-def test_a_trigger_does_nothing_for_an_actor_that_is_gone(db: vedette.Vedette, s: vedette.Session) -> None:
+def test_trigger_of_a_deleted_actor_does_not_fire(db: vedette.Vedette, s: vedette.Session) -> None:
     ann = person(s)
     session = db.session(actor=ann)
     session.execute("WATCH m: Memo ON MATCH DO SPAWN n: Note { text = m.text }")
@@ -170,7 +164,7 @@ def test_a_trigger_does_nothing_for_an_actor_that_is_gone(db: vedette.Vedette, s
     assert s.execute("MATCH n: Note RETURN n.text").rows == []
 
 
-def test_an_actor_cannot_hold_up_everybody_for_ever(db: vedette.Vedette, s: vedette.Session) -> None:
+def test_blocking_watch_of_an_actor_is_limited(db: vedette.Vedette, s: vedette.Session) -> None:
     eve = db.session(actor=person(s))
     watch = eve.watch("WATCH m: Memo [buffer: 1, on_full: block, initial: none] RETURN m.text")
     s.execute('SPAWN m: Memo { text = "one" }')
@@ -179,12 +173,12 @@ def test_an_actor_cannot_hold_up_everybody_for_ever(db: vedette.Vedette, s: vede
     assert [error.code for error in watch.errors()] == ["E8005"]
 
 
-# --- memory -----------------------------------------------------------------------------------------------------
+# Memory
 
 
 @pytest.mark.parametrize("how", ["idle", "paused", "full", "detached"])
-def test_an_element_that_waits_and_changes_takes_no_more_room(how: str) -> None:
-    """In a process of its own: other threads of the test process allocate memory too."""
+def test_queued_element_that_changes_uses_constant_memory(how: str) -> None:
+    """Runs in a separate process, because other threads of the test process allocate memory too."""
     program = f"from {__name__} import grown_bytes; print(grown_bytes({how!r}))"
     done = subprocess.run(
         [sys.executable, "-c", program], cwd=ROOT, capture_output=True, text=True, check=True, timeout=200
@@ -193,7 +187,7 @@ def test_an_element_that_waits_and_changes_takes_no_more_room(how: str) -> None:
 
 
 def grown_bytes(how: str) -> int:
-    """Return how many bytes 1,200 changes of a waiting element add after as many before."""
+    """Return the bytes that 1,200 changes of a queued element add after 1,200 earlier ones."""
     settings = vedette.Settings(block_timeout_seconds=0.05, retained_commits=100)
     with vedette.open(":memory:", clock=ManualClock(), settings=settings) as db:
         db.define(ONTOLOGY)
@@ -222,16 +216,16 @@ def grown_bytes(how: str) -> int:
         return churn(1_200) - before
 
 
-def test_watches_that_ended_do_not_pile_up(s: vedette.Session) -> None:
+def test_ended_watches_are_removed(s: vedette.Session) -> None:
     for number in range(1_500):
         s.watch("WATCH t: Task WHERE t.priority = $number RETURN t.title", number=number).cancel()
     assert s.execute("MATCH w: _Watch RETURN COUNT(*)").rows == [(1_000,)]
 
 
-# --- the store --------------------------------------------------------------------------------------------------
+# The store
 
 
-def test_a_store_that_failed_hands_out_no_work_and_shows_the_letters_it_has(tmp_path: Path) -> None:
+def test_failed_store_delivers_nothing_and_shows_dead_letters(tmp_path: Path) -> None:
     disk = Disk()
     with opened_on(disk, str(tmp_path / "data")) as db:
         db.define("node Task { n: Int = 0 }")
@@ -251,28 +245,28 @@ def test_a_store_that_failed_hands_out_no_work_and_shows_the_letters_it_has(tmp_
         assert watch.poll() == []
 
 
-# --- the rest ---------------------------------------------------------------------------------------------------
+# Other cases
 
 
-def test_nan_has_a_place_in_every_order(s: vedette.Session) -> None:
+def test_nan_is_ordered(s: vedette.Session) -> None:
     watch = s.watch("WATCH t: Task [initial: none, ordering: attribute(t.score)] RETURN t.score AS score")
     for value in (1.0, math.nan, None, -1.0, math.inf):
         s.execute("SPAWN t: Task { score = $value }", value=value)
-    told = [event.match["score"] for event in watch.poll() if event.match is not None]
+    received = [event.match["score"] for event in watch.poll() if event.match is not None]
     upwards = [-1.0, 1.0, math.inf, "NaN", None]
     for direction, numbers in (("ASC", upwards), ("DESC", upwards[::-1])):
         rows = [
             row[0] for row in s.execute(f"MATCH t: Task RETURN t.score ORDER BY t.score {direction}").rows
         ]
         assert [_named(value) for value in rows] == numbers
-    assert [_named(value) for value in told] == upwards
+    assert [_named(value) for value in received] == upwards
 
 
 def _named(value: float | None) -> float | str | None:
     return "NaN" if value is not None and math.isnan(value) else value
 
 
-def test_a_chain_of_triggers_says_which_and_what_to_do(s: vedette.Session) -> None:
+def test_trigger_chain_error_names_the_trigger(s: vedette.Session) -> None:
     watch = s.watch("WATCH t: Task ON MATCH DO SPAWN u: Task {}")
     s.execute("SPAWN t: Task {}")
     (error,) = watch.errors()
@@ -281,7 +275,7 @@ def test_a_chain_of_triggers_says_which_and_what_to_do(s: vedette.Session) -> No
 
 
 @pytest.mark.parametrize(("on_full", "left"), [("drop", 2), ("error", 0)])
-def test_a_smaller_buffer_holds_no_more_than_it_says(s: vedette.Session, on_full: str, left: int) -> None:
+def test_reduced_buffer_drops_surplus_events(s: vedette.Session, on_full: str, left: int) -> None:
     watch = s.watch(f"WATCH t: Task [initial: none, on_full: {on_full}] RETURN t.title")
     for _ in range(10):
         s.execute("SPAWN t: Task {}")
@@ -291,27 +285,27 @@ def test_a_smaller_buffer_holds_no_more_than_it_says(s: vedette.Session, on_full
     assert not events or events[0].dropped == 8
 
 
-def test_to_alter_what_there_is_not_lists_what_there_is(s: vedette.Session) -> None:
+def test_alter_with_unknown_option_lists_the_options(s: vedette.Session) -> None:
     watch = s.watch("WATCH t: Task RETURN t.title")
     with pytest.raises(vedette.WatchError, match="buffer, delivery, filter, on_full") as caught:
         watch.alter("[nosuch: 1]")
     assert caught.value.code == "E8009"
 
 
-# --- arguments and failures -------------------------------------------------------------------------------------
+# Arguments and failures
 
 
 @pytest.mark.parametrize("limit", [-1, 1.5, "all"])
 @pytest.mark.parametrize("mode", ["watch", "consume"])
-def test_a_limit_that_is_none_takes_no_event_away(s: vedette.Session, mode: str, limit: object) -> None:
+def test_poll_with_limit_zero_takes_no_event(s: vedette.Session, mode: str, limit: object) -> None:
     handle = s.watch(f"WATCH t: Task [mode: {mode}] RETURN t.title")
     s.execute("SPAWN t: Task {}")
-    with pytest.raises((vedette.VedetteError, TypeError)):  # compiled, the type alone is refused
+    with pytest.raises((vedette.VedetteError, TypeError)):  # the compiled core refuses the type
         handle.poll(limit)  # type: ignore[arg-type]
     assert len(handle.poll()) == 2
 
 
-def test_waiting_takes_any_time_that_is_one(s: vedette.Session) -> None:
+def test_next_accepts_any_valid_timeout(s: vedette.Session) -> None:
     handle = s.watch("WATCH t: Task RETURN t.title")
     first = handle.next(timeout=math.inf)
     assert first is not None
@@ -322,7 +316,7 @@ def test_waiting_takes_any_time_that_is_one(s: vedette.Session) -> None:
 
 
 @pytest.mark.parametrize("span", [math.nan, math.inf, 1e18, -1, True, "5s"])
-def test_a_span_that_is_none_is_refused_and_the_delivery_stays(s: vedette.Session, span: Any) -> None:
+def test_invalid_extension_is_refused_and_keeps_the_delivery(s: vedette.Session, span: Any) -> None:
     s.execute("SPAWN t: Task {}")
     handle = s.watch("WATCH t: Task [mode: consume] RETURN t.title")
     event = handle.poll()[1]
@@ -332,7 +326,7 @@ def test_a_span_that_is_none_is_refused_and_the_delivery_stays(s: vedette.Sessio
     handle.ack(event)
 
 
-def test_no_retry_with_a_value_buries_nothing(s: vedette.Session) -> None:
+def test_nack_without_retry_rejects_a_value(s: vedette.Session) -> None:
     s.execute("SPAWN t: Task {}")
     handle = s.watch("WATCH t: Task [mode: consume] RETURN t.title")
     event = handle.poll()[1]
@@ -346,7 +340,7 @@ def test_no_retry_with_a_value_buries_nothing(s: vedette.Session) -> None:
 @pytest.mark.parametrize(
     "options", ["initial: since(0)", "mode: consume, dead_letter: #box", "visibility: immediate"]
 )
-def test_a_watch_that_cannot_begin_leaves_nothing_behind(
+def test_failed_watch_creation_leaves_nothing_behind(
     db: vedette.Vedette, s: vedette.Session, options: str
 ) -> None:
     s.run("SPAWN t: Task { priority = 0 }; SPAWN t: Task { priority = 1 }")
@@ -360,7 +354,7 @@ def test_a_watch_that_cannot_begin_leaves_nothing_behind(
     assert not watching.committed_index.shapes
 
 
-# --- who holds up the others ------------------------------------------------------------------------------------
+# Readers that block writers
 
 
 def held_up(s: vedette.Session) -> bool:
@@ -377,7 +371,7 @@ def filled(s: vedette.Session, reader: vedette.Session, more: str) -> vedette.Wa
     return handle
 
 
-def test_a_reader_that_is_gone_holds_nobody_up(db: vedette.Vedette, s: vedette.Session) -> None:
+def test_detached_reader_blocks_no_writer(db: vedette.Vedette, s: vedette.Session) -> None:
     reader = db.session()
     filled(s, reader, ", delivery: reliable")
     reader.close()
@@ -387,7 +381,7 @@ def test_a_reader_that_is_gone_holds_nobody_up(db: vedette.Vedette, s: vedette.S
     assert len([*again.poll(), *again.poll()]) == 4
 
 
-def test_nor_does_it_after_a_restart(tmp_path: Path) -> None:
+def test_detached_reader_blocks_no_writer_after_a_restart(tmp_path: Path) -> None:
     settings = vedette.Settings(block_timeout_seconds=0.05)
     with vedette.open(tmp_path, settings=settings, environment={}) as db:
         db.define(ONTOLOGY)
@@ -398,9 +392,7 @@ def test_nor_does_it_after_a_restart(tmp_path: Path) -> None:
         assert len([*again.poll(), *again.poll()]) == 3
 
 
-def test_a_trigger_that_nobody_reads_drops_what_it_would_tell(
-    db: vedette.Vedette, s: vedette.Session
-) -> None:
+def test_unread_trigger_drops_its_events(db: vedette.Vedette, s: vedette.Session) -> None:
     reader = db.session()
     text = 'ON MATCH DO SPAWN n: Note { text = "n" } RETURN t.title'
     reader.execute(f"w = WATCH t: Task [on_full: block, buffer: 2, initial: none] {text}")
@@ -413,7 +405,7 @@ def test_a_trigger_that_nobody_reads_drops_what_it_would_tell(
 
 
 @pytest.mark.parametrize("options", ["[buffer: 3]", "[on_full: drop]"])
-def test_a_buffer_that_grows_or_drops_holds_nobody_up(
+def test_larger_or_dropping_buffer_releases_writers(
     db: vedette.Vedette, s: vedette.Session, options: str
 ) -> None:
     handle = filled(s, db.session(), "")
@@ -421,7 +413,7 @@ def test_a_buffer_that_grows_or_drops_holds_nobody_up(
     assert not held_up(s)
 
 
-def test_a_server_that_reads_lets_the_writers_go_on(db: vedette.Vedette, s: vedette.Session) -> None:
+def test_reading_server_releases_writers(db: vedette.Vedette, s: vedette.Session) -> None:
     reader = db.session()
     handle = filled(s, reader, ", delivery: reliable")
     assert len(WatchFeed(reader, handle).take()) == 2

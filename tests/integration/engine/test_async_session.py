@@ -1,4 +1,4 @@
-"""Sessions for asyncio: cancelled, closed, failed, from many loops; and nobody is left waiting for ever."""
+"""Sessions on asyncio: cancelled, closed, failed, and on several loops. No task waits forever."""
 
 from __future__ import annotations
 
@@ -57,10 +57,10 @@ def nobody_waits(db: Vedette) -> bool:
     return not db.default.durable_waiters._places
 
 
-# ---------------------------------------------------------------- the same words as a session
+# The verbs of a session
 
 
-def test_the_same_verbs(db: Vedette) -> None:
+def test_async_session_has_the_verbs_of_session(db: Vedette) -> None:
     async def story() -> None:
         async with db.async_session() as session:
             result = await session.execute("SPAWN t: Task { title = $title } RETURNING title", {"title": "a"})
@@ -80,7 +80,7 @@ def test_the_same_verbs(db: Vedette) -> None:
     run(story)
 
 
-def test_statements_of_one_session_wait_for_each_other(db: Vedette, disk: Disk) -> None:
+def test_statements_of_one_session_are_serialized(db: Vedette, disk: Disk) -> None:
     async def story() -> None:
         session = db.async_session()
         disk.hold()
@@ -96,7 +96,7 @@ def test_statements_of_one_session_wait_for_each_other(db: Vedette, disk: Disk) 
     run(story)
 
 
-def test_the_loop_goes_on_while_sessions_wait(db: Vedette, disk: Disk) -> None:
+def test_loop_runs_while_sessions_wait(db: Vedette, disk: Disk) -> None:
     async def story() -> None:
         session = db.async_session()
         disk.hold()
@@ -111,10 +111,10 @@ def test_the_loop_goes_on_while_sessions_wait(db: Vedette, disk: Disk) -> None:
     run(story)
 
 
-# ---------------------------------------------------------------- cancelling
+# Cancelling
 
 
-def test_a_cancelled_wait_leaves_the_session_usable(db: Vedette, disk: Disk) -> None:
+def test_cancelled_wait_keeps_the_session_usable(db: Vedette, disk: Disk) -> None:
     async def story() -> None:
         session = db.async_session()
         disk.hold()
@@ -125,13 +125,13 @@ def test_a_cancelled_wait_leaves_the_session_usable(db: Vedette, disk: Disk) -> 
             await work
         disk.release()
         await spawn(session, "after")
-        assert await titles(db) == ["after", "cancelled"], "it was on its way, and nobody was told otherwise"
+        assert await titles(db) == ["after", "cancelled"], "the statement had started and was executed"
 
     run(story)
     assert nobody_waits(db)
 
 
-def test_cancelling_while_waiting_for_the_session(db: Vedette, disk: Disk) -> None:
+def test_cancel_while_waiting_for_the_session(db: Vedette, disk: Disk) -> None:
     async def story() -> None:
         session = db.async_session()
         disk.hold()
@@ -149,8 +149,8 @@ def test_cancelling_while_waiting_for_the_session(db: Vedette, disk: Disk) -> No
     run(story)
 
 
-def test_a_timeout_in_a_transaction(db: Vedette, disk: Disk) -> None:
-    """The statement was done; only the waiting was given up. The transaction goes on or back as one likes."""
+def test_timeout_in_a_transaction(db: Vedette, disk: Disk) -> None:
+    """The statement ran; only the wait was cancelled. The transaction can be committed or rolled back."""
 
     async def story() -> None:
         session, other = db.async_session(), db.async_session()
@@ -188,8 +188,8 @@ def test_many_waiters_some_cancelled(db: Vedette, disk: Disk) -> None:
     assert nobody_waits(db)
 
 
-def test_a_loop_that_ends_while_its_tasks_wait(db: Vedette, disk: Disk) -> None:
-    """Its futures are gone; nobody else is harmed, nothing is kept for it."""
+def test_loop_ends_while_tasks_wait(db: Vedette, disk: Disk) -> None:
+    """The loop's futures are dropped, and other waiters are not affected."""
     disk.hold()
 
     async def abandon() -> None:
@@ -198,7 +198,7 @@ def test_a_loop_that_ends_while_its_tasks_wait(db: Vedette, disk: Disk) -> None:
         await asyncio.sleep(0)
         await reached(disk)
 
-    asyncio.run(abandon())  # cancels what is left
+    asyncio.run(abandon())  # cancels the remaining tasks
     other = in_thread(lambda: run(lambda: titles(db)))
     disk.release()
     assert other.result(PATIENCE) == ["abandoned"]
@@ -206,14 +206,14 @@ def test_a_loop_that_ends_while_its_tasks_wait(db: Vedette, disk: Disk) -> None:
     assert nobody_waits(db), "a loop that is gone is still remembered"
 
 
-# ---------------------------------------------------------------- closing
+# Closing
 
 
-def test_closing_a_session_while_its_statement_waits(db: Vedette, disk: Disk) -> None:
+def test_close_session_while_a_statement_waits(db: Vedette, disk: Disk) -> None:
     async def story() -> None:
         session = db.async_session()
         disk.hold()
-        work = asyncio.create_task(spawn(session, "told"))
+        work = asyncio.create_task(spawn(session, "received"))
         await reached(disk)
         closing = asyncio.create_task(session.close())
         await asyncio.sleep(0)
@@ -221,13 +221,13 @@ def test_closing_a_session_while_its_statement_waits(db: Vedette, disk: Disk) ->
         assert (await work).created == 1
         await closing
         await session.close()
-        assert await titles(db) == ["told"]
+        assert await titles(db) == ["received"]
 
     run(story)
 
 
-def test_closing_the_home_while_tasks_wait(disk: Disk, tmp_path: Path) -> None:
-    """What was submitted is flushed and told; what comes later is refused."""
+def test_close_vedette_while_tasks_wait(disk: Disk, tmp_path: Path) -> None:
+    """Submitted commits are flushed and acknowledged; later ones are refused."""
     with opened_on(disk, tmp_path) as db:
         db.define(ONTOLOGY)
 
@@ -250,10 +250,10 @@ def test_closing_the_home_while_tasks_wait(disk: Disk, tmp_path: Path) -> None:
         assert run(lambda: titles(again)) == list("01234")
 
 
-def test_closing_the_home_while_tasks_write(tmp_path: Path) -> None:
+def test_close_vedette_while_tasks_write(tmp_path: Path) -> None:
     db = vedette.open(tmp_path)
     db.define(ONTOLOGY)
-    told: list[str] = []
+    received: list[str] = []
     enough = Event()
 
     async def write(name: int) -> str:
@@ -263,8 +263,8 @@ def test_closing_the_home_while_tasks_write(tmp_path: Path) -> None:
                 await spawn(session, f"{name}.{number}")
             except VedetteError as error:
                 return error.code
-            told.append(f"{name}.{number}")
-            if len(told) > 40:
+            received.append(f"{name}.{number}")
+            if len(received) > 40:
                 enough.set()
         raise AssertionError("nobody closed it")
 
@@ -276,13 +276,13 @@ def test_closing_the_home_while_tasks_write(tmp_path: Path) -> None:
     db.close()
     assert set(work.result(PATIENCE)) <= {"E5007", "E6005"}
     with vedette.open(tmp_path) as again:
-        assert set(run(lambda: titles(again))) == set(told)
+        assert set(run(lambda: titles(again))) == set(received)
 
 
-# ---------------------------------------------------------------- failing
+# Failing
 
 
-def test_a_failed_flush_reaches_everybody_who_waits(db: Vedette, disk: Disk) -> None:
+def test_failed_flush_reaches_all_waiters(db: Vedette, disk: Disk) -> None:
     async def story() -> None:
         await spawn(db.async_session(), "kept")
         sessions = [db.async_session() for _ in range(6)]
@@ -313,10 +313,10 @@ def test_a_failed_flush_reaches_everybody_who_waits(db: Vedette, disk: Disk) -> 
 
     run(story)
     assert nobody_waits(db)
-    gc.collect()  # "exception was never retrieved" would be said now, and is an error in tests
+    gc.collect()  # an exception that was never retrieved would be reported here, which fails the test
 
 
-def test_threads_and_tasks_hear_of_the_same_failure(db: Vedette, disk: Disk) -> None:
+def test_threads_and_tasks_get_the_same_error(db: Vedette, disk: Disk) -> None:
     disk.hold()
     thread = in_thread(lambda: db.session().execute('SPAWN t: Task { title = "thread" }'))
     disk.wait_until_reached()
@@ -338,7 +338,7 @@ def test_threads_and_tasks_hear_of_the_same_failure(db: Vedette, disk: Disk) -> 
     assert isinstance(thread.exception(PATIENCE), StoreError)
 
 
-# ---------------------------------------------------------------- many loops
+# Many loops
 
 
 def test_many_loops_in_threads(db: Vedette) -> None:
@@ -365,7 +365,7 @@ def test_many_loops_in_threads(db: Vedette) -> None:
     assert nobody_waits(db)
 
 
-def test_a_full_queue_holds_tasks_up_and_not_their_loop(disk: Disk, tmp_path: Path) -> None:
+def test_full_queue_blocks_tasks_but_not_the_loop(disk: Disk, tmp_path: Path) -> None:
     with opened_on(disk, tmp_path) as db:
         db.define(ONTOLOGY)
         gate: Any = db.default.log_writer

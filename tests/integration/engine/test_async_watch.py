@@ -1,4 +1,4 @@
-"""Watches from asyncio: nothing is lost by those who wait, give up, or end the loop."""
+"""Watches on asyncio: no event is lost by a cancelled wait or a closed loop."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ def db(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Vedette]:
 
 
 def write(db: Vedette, *numbers: int) -> Thread:
-    """In a thread, as a program beside the loop would."""
+    """Write from a thread, as a program beside the loop would."""
 
     def work() -> None:
         session = db.session()
@@ -55,7 +55,7 @@ def test_events_of_other_threads(db: Vedette) -> None:
     assert asyncio.run(main()) == list(range(50))
 
 
-def test_who_gives_up_loses_nothing(db: Vedette) -> None:
+def test_cancelled_wait_loses_no_event(db: Vedette) -> None:
     async def main() -> list[int]:
         async with db.async_session() as session, asyncio.timeout(PATIENCE):
             watch = await session.watch(TASKS)
@@ -75,7 +75,7 @@ def test_who_gives_up_loses_nothing(db: Vedette) -> None:
     assert asyncio.run(main()) == list(range(200))
 
 
-def test_waiting_ends_with_the_time_and_with_the_watch(db: Vedette) -> None:
+def test_wait_ends_with_timeout_and_cancelled_watch(db: Vedette) -> None:
     async def main() -> None:
         async with db.async_session() as session, asyncio.timeout(PATIENCE):
             watch = await session.watch(TASKS)
@@ -91,7 +91,7 @@ def test_waiting_ends_with_the_time_and_with_the_watch(db: Vedette) -> None:
     asyncio.run(main())
 
 
-def test_reliable_ones_are_taken_up_in_another_loop(db: Vedette) -> None:
+def test_reliable_watch_is_attached_in_another_loop(db: Vedette) -> None:
     async def first() -> str:
         async with db.async_session() as session:
             return (await session.watch("WATCH t: Task [delivery: reliable, initial: none] RETURN t.n")).id
@@ -109,7 +109,7 @@ def test_reliable_ones_are_taken_up_in_another_loop(db: Vedette) -> None:
     assert asyncio.run(second(id)) == 7
 
 
-def test_a_loop_that_is_gone_troubles_nobody(db: Vedette) -> None:
+def test_closed_loop_does_not_affect_others(db: Vedette) -> None:
     async def main() -> None:
         session = db.async_session()
         await session.watch(TASKS)
@@ -118,7 +118,7 @@ def test_a_loop_that_is_gone_troubles_nobody(db: Vedette) -> None:
     write(db, 1).join()
 
 
-def test_work_is_handed_out(db: Vedette) -> None:
+def test_deliveries_in_an_event_loop(db: Vedette) -> None:
     async def main() -> list[tuple[int, ...]]:
         async with db.async_session() as session, asyncio.timeout(PATIENCE):
             await session.execute("SPAWN t: Task { n = 1 }")
@@ -132,7 +132,7 @@ def test_work_is_handed_out(db: Vedette) -> None:
     assert asyncio.run(main()) == [(0,)]
 
 
-def test_only_a_watch_is_held(db: Vedette) -> None:
+def test_only_watches_can_be_awaited(db: Vedette) -> None:
     async def main() -> None:
         async with db.async_session() as session:
             with pytest.raises(InvalidStatement, match="E1101"):

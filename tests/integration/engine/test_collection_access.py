@@ -1,4 +1,4 @@
-"""Policies about external collections in the engine: taken apart, filled in, rung for when they may change."""
+"""Policies about external collections: how the engine evaluates them, and when listeners are called."""
 
 from __future__ import annotations
 
@@ -28,9 +28,9 @@ policy users: ON MATCH(u: User) ALLOW IF u = current_actor()
 
 @pytest.fixture
 def database() -> Iterator[Database]:
-    with vedette.open(":memory:") as home:
-        home.define(ONTOLOGY)
-        yield home.default
+    with vedette.open(":memory:") as instance:
+        instance.define(ONTOLOGY)
+        yield instance.default
 
 
 def spawn(database: Database, text: str, **params: Any) -> str:
@@ -40,7 +40,7 @@ def spawn(database: Database, text: str, **params: Any) -> str:
 
 
 def rules(database: Database, actor: str, condition: str, *, allow: bool = True) -> str:
-    """What a policy with this condition says to the actor."""
+    """Return what a policy with this condition decides for the actor."""
     database.define(
         f"policy subject: ON MATCH(o: shop::orders) {'ALLOW' if allow else 'DENY'} IF {condition}"
     )
@@ -52,7 +52,7 @@ def rules(database: Database, actor: str, condition: str, *, allow: bool = True)
 
 
 @pytest.mark.parametrize(
-    ("condition", "told"),
+    ("condition", "received"),
     [
         ("o.owner = current_actor()", 'o.owner = "ANN"'),
         ("target() = current_actor().region", 'o = "north"'),
@@ -74,15 +74,15 @@ def rules(database: Database, actor: str, condition: str, *, allow: bool = True)
         ("1 / current_actor().age > 0 AND o.n = 1", "FALSE"),
     ],
 )
-def test_what_needs_no_document_is_filled_in(database: Database, condition: str, told: str):
+def test_conditions_without_document_are_evaluated_first(database: Database, condition: str, received: str):
     ann = spawn(database, 'SPAWN u: User { name = "Ann", region = "north" }')
     bob = spawn(database, 'SPAWN u: User { name = "Bob" }')
     for who, team in ((ann, "red"), (ann, None), (bob, "blue")):
         spawn(database, "SPAWN m: Member { who = $who, team = $team }", who=who, team=team)
-    assert rules(database, ann, condition).replace(ann, "ANN") == told
+    assert rules(database, ann, condition).replace(ann, "ANN") == received
 
 
-def test_a_deny_that_fails_is_true(database: Database):
+def test_failing_deny_condition_hides(database: Database):
     ann = spawn(database, 'SPAWN u: User { name = "Ann" }')
     assert rules(database, ann, "1 / current_actor().age > 0", allow=False) == "TRUE"
 
@@ -99,8 +99,8 @@ def test_a_deny_that_fails_is_true(database: Database):
         "o.until > now()",
     ],
 )
-def test_what_cannot_be_judged_on_documents_shows_nothing(database: Database, condition: str):
-    """The policy is accepted; whoever would be judged by it is refused."""
+def test_conditions_that_documents_cannot_decide_hide_everything(database: Database, condition: str):
+    """The policy is accepted; a watch that needs it is refused."""
     ann = spawn(database, 'SPAWN u: User { name = "Ann" }')
     with pytest.raises(WatchError, match="E8001 WATCH_PATTERN_DENIED: Watch pattern denied"):
         rules(database, ann, condition)
@@ -117,13 +117,13 @@ def test_what_cannot_be_judged_on_documents_shows_nothing(database: Database, co
         ("ON MATCH(o: shop::orders) ALLOW IF o.x = $given", "E2008"),
     ],
 )
-def test_mistakes_are_found_by_define(database: Database, policy: str, code: str):
+def test_define_rejects_invalid_collection_policies(database: Database, policy: str, code: str):
     with pytest.raises(AnalysisError, match=code):
         database.define(f"policy wrong: {policy}")
 
 
-def test_a_policy_may_be_about_both(database: Database):
-    """The graph's part is the graph's, watches over the graph do not mind the other."""
+def test_policy_may_cover_nodes_and_collections(database: Database):
+    """The policy applies to nodes and documents independently."""
     database.define('policy both: ON MATCH(x: User | shop::orders) ALLOW IF x.name = "Bob"')
     ann = spawn(database, 'SPAWN u: User { name = "Ann" }')
     with database.session(ann) as session:
@@ -136,7 +136,7 @@ def test_a_policy_may_be_about_both(database: Database):
     assert collection_rules(database, ann, ["shop::returns"]) == {"shop::returns": ()}
 
 
-def test_who_may_watch(database: Database):
+def test_watch_permission(database: Database):
     ann = spawn(database, 'SPAWN u: User { name = "Ann" }')
 
     def check(*attributes: str) -> object:
@@ -164,14 +164,14 @@ def test_who_may_watch(database: Database):
         check()
 
 
-def test_the_bell_rings_when_it_may_matter(database: Database):
+def test_listener_is_called_when_access_may_change(database: Database):
     ann = spawn(database, 'SPAWN u: User { name = "Ann" }')
     database.define(
         "policy teams: ON MATCH(o: shop::orders) ALLOW IF "
         "EXISTS(m: Member WHERE m.who = current_actor() AND m.team = o.team)"
     )
     rung: list[str] = []
-    bell = CollectionRulesListener(database, lambda: rung.append("rung"))
+    listener = CollectionRulesListener(database, lambda: rung.append("rung"))
     with database.session() as session:
         session.execute('MATCH u: User SET u.name = "Another"')
         assert not rung
@@ -179,21 +179,19 @@ def test_the_bell_rings_when_it_may_matter(database: Database):
         assert rung.pop() == "rung"
         database.define("node Other { n: Int }")
         assert rung.pop() == "rung"
-        bell.actors.add(ann)
+        listener.actors.add(ann)
         session.execute("MATCH m: Member KILL m")
         rung.clear()
         session.execute("MATCH u: User KILL u")
         assert rung == ["rung"]
-        bell.close()
+        listener.close()
         database.define("node Another { n: Int }")
         assert rung == ["rung"]
 
 
 @pytest.mark.parametrize(("teams", "answered"), [(MAX_LISTED_VALUES, True), (MAX_LISTED_VALUES + 1, False)])
-def test_a_comparison_with_too_many_values_refuses_the_watch(
-    database: Database, teams: int, answered: bool
-) -> None:
-    """Distinct ones count: a team may have any number of members."""
+def test_comparison_with_too_many_values_is_refused(database: Database, teams: int, answered: bool) -> None:
+    """Distinct values count: a team may have any number of members."""
     ann = spawn(database, 'SPAWN u: User { name = "Ann" }')
     with database.session() as session:
         session.execute("BEGIN")

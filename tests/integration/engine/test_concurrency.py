@@ -1,4 +1,4 @@
-"""Sessions side by side: what is conserved, what is refused, what may be tried again."""
+"""Concurrent sessions: isolation, conflicts and retries."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ def db(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Vedette]:
 
 
 def retried(session: Session, work: Callable[[Session], None]) -> int:
-    """Run a transaction until nobody was in its way; returns how often somebody was."""
+    """Run a transaction until it has no conflict. Return the number of conflicts."""
     for conflicts in range(10_000):
         try:
             work(session)
@@ -49,7 +49,7 @@ def retried(session: Session, work: Callable[[Session], None]) -> int:
     raise AssertionError("it never got through")
 
 
-# ---------------------------------------------------------------- transfers
+# Transfers
 
 
 @ISOLATION
@@ -64,7 +64,7 @@ def test_transfers_conserve_the_total(db: Vedette, isolation: str) -> None:
         source, target = map(str, rng.sample(range(accounts), 2))
         amount = rng.randint(1, 50)
         session.execute(f"BEGIN {isolation}")
-        if isolation == "SERIALIZABLE":  # what was read decides what is written
+        if isolation == "SERIALIZABLE":  # the values that were read decide what is written
             balances = dict(session.execute("MATCH a: Account RETURN a.name, a.balance").rows)
             assert sum(balances.values()) == accounts * start, "a snapshot of a torn state"
             new = {source: balances[source] - amount, target: balances[target] + amount}
@@ -116,12 +116,12 @@ def test_single_statements_never_conflict(db: Vedette) -> None:
     assert db.session().execute("MATCH a: Account RETURN a.balance").rows == [(320,)]
 
 
-# ---------------------------------------------------------------- write skew
+# Write skew
 
 
 @pytest.fixture
 def ward(db: Vedette) -> tuple[Session, Session]:
-    """Three doctors on call, and two sessions that want to send one home each."""
+    """Three doctors on call, and two sessions that each take one off call."""
     session = db.session()
     session.run(
         """SPAWN a: Doctor { name = "ann" }; SPAWN b: Doctor { name = "bob" };
@@ -145,7 +145,7 @@ READS = [
 def test_write_skew_is_prevented_when_serializable(
     db: Vedette, ward: tuple[Session, Session], question: str
 ) -> None:
-    """Each sends home another doctor because of what it read of the other's."""
+    """Each session takes another doctor off call because of what it read."""
     first, second = ward
     ((bob,),) = first.execute('MATCH d: Doctor WHERE d.name = "bob" RETURN d.id').rows
     question = question.replace("#bob", f'#"{bob}"')
@@ -196,7 +196,7 @@ PHANTOMS = [
 
 
 @pytest.mark.parametrize(("question", "change"), PHANTOMS)
-def test_what_appears_and_disappears_counts_as_read(
+def test_phantoms_conflict_when_serializable(
     ward: tuple[Session, Session], question: str, change: str
 ) -> None:
     first, second = ward
@@ -210,8 +210,8 @@ def test_what_appears_and_disappears_counts_as_read(
     assert caught.value.code == "E5002"
 
 
-def test_what_was_not_read_is_no_conflict(ward: tuple[Session, Session]) -> None:
-    """By index and by edge, not by type: others may work beside."""
+def test_unread_changes_do_not_conflict(ward: tuple[Session, Session]) -> None:
+    """Reads are recorded by index and edge, not by type, so unrelated writes do not conflict."""
     first, second = ward
     first.execute("BEGIN SERIALIZABLE")
     first.execute('MATCH d: Doctor WHERE d.name = "ann" RETURN d')
@@ -221,7 +221,7 @@ def test_what_was_not_read_is_no_conflict(ward: tuple[Session, Session]) -> None
     first.execute("COMMIT")
 
 
-def test_a_snapshot_stands_still_and_read_committed_does_not(ward: tuple[Session, Session]) -> None:
+def test_snapshot_is_stable_and_read_committed_is_not(ward: tuple[Session, Session]) -> None:
     first, second = ward
     question = "MATCH d: Doctor RETURN d.name ORDER BY d.name"
     names = [("ann",), ("bob",), ("cy",)]
@@ -235,7 +235,7 @@ def test_a_snapshot_stands_still_and_read_committed_does_not(ward: tuple[Session
     second.execute("COMMIT")
 
 
-# ---------------------------------------------------------------- fine alone, wrong together
+# Combined writes
 
 TOGETHER: list[tuple[str, str, set[str]]] = [
     ('SPAWN a: Account { name = "x" }', 'SPAWN a: Account { name = "x" }', {"E3003"}),
@@ -253,7 +253,7 @@ TOGETHER: list[tuple[str, str, set[str]]] = [
 
 @ISOLATION
 @pytest.mark.parametrize(("one", "two", "codes"), TOGETHER)
-def test_what_is_fine_alone_and_wrong_together(
+def test_combined_writes_are_checked_at_commit(
     db: Vedette, ward: tuple[Session, Session], isolation: str, one: str, two: str, codes: set[str]
 ) -> None:
     first, second = ward
@@ -280,32 +280,32 @@ def test_what_is_fine_alone_and_wrong_together(
     db.default.state.graph.validate()
 
 
-# ---------------------------------------------------------------- one session, many threads
+# One session, several threads
 
 
-def test_a_session_runs_one_statement_at_a_time(tmp_path: Path) -> None:
-    """While the first waits for the disk the second has not begun."""
+def test_session_runs_one_statement_at_a_time(tmp_path: Path) -> None:
+    """The second statement does not start while the first waits for the disk."""
     disk = Disk()
     with opened_on(disk, tmp_path) as db:
         db.define(ONTOLOGY)
         session = db.session()
         begun: list[str] = []
         asked = [Event(), Event()]
-        own_turn, execute = session._statement_lock, session.execute_without_waiting
+        own_lock, execute = session._statement_lock, session.execute_without_waiting
 
-        class WatchedTurn:
+        class WatchedLock:
             def __enter__(self) -> None:
                 next(event for event in asked if not event.is_set()).set()
-                own_turn.acquire()
+                own_lock.acquire()
 
             def __exit__(self, *error: object) -> None:
-                own_turn.release()
+                own_lock.release()
 
         def watched_execute(text: str, values: Any) -> Any:
             begun.append(text)
             return execute(text, values)
 
-        session._statement_lock = WatchedTurn()  # type: ignore[assignment]
+        session._statement_lock = WatchedLock()  # type: ignore[assignment]
         session.execute_without_waiting = watched_execute  # type: ignore[method-assign]
         texts = ['SPAWN a: Account { name = "x" }', "MATCH a: Account RETURN a.name"]
         disk.hold()
@@ -317,10 +317,10 @@ def test_a_session_runs_one_statement_at_a_time(tmp_path: Path) -> None:
         disk.release()
         first.result(PATIENCE)
         assert second.result(PATIENCE) == [("x",)]
-        session._statement_lock = own_turn
+        session._statement_lock = own_lock
 
 
-def test_a_session_shared_by_many_threads(db: Vedette) -> None:
+def test_session_shared_by_threads(db: Vedette) -> None:
     db.session().execute('SPAWN a: Account { name = "x" }')
     with db.session() as session:
 
@@ -339,7 +339,7 @@ def test_a_session_shared_by_many_threads(db: Vedette) -> None:
         assert session.execute('MATCH a: Account WHERE a.name = "x" RETURN a.balance').rows == [(120,)]
 
 
-def test_closing_a_session_waits_for_its_statement(tmp_path: Path) -> None:
+def test_close_waits_for_the_running_statement(tmp_path: Path) -> None:
     disk = Disk()
     with opened_on(disk, tmp_path) as db:
         db.define(ONTOLOGY)
@@ -356,7 +356,7 @@ def test_closing_a_session_waits_for_its_statement(tmp_path: Path) -> None:
         assert caught.value.code == "E5007"
 
 
-def test_closing_a_session_rolls_its_transaction_back(db: Vedette) -> None:
+def test_close_rolls_back_the_transaction(db: Vedette) -> None:
     session = db.session()
     session.run('BEGIN SERIALIZABLE; SPAWN a: Account { name = "x" }')
     assert db.default.state.snapshots
@@ -366,11 +366,11 @@ def test_closing_a_session_rolls_its_transaction_back(db: Vedette) -> None:
     assert db.session().execute("MATCH a: Account RETURN a").rows == []
 
 
-def test_closing_the_home_while_threads_write(tmp_path: Path) -> None:
-    """Whatever was acknowledged is there; whoever comes too late gets a clear word."""
+def test_close_vedette_while_threads_write(tmp_path: Path) -> None:
+    """Acknowledged commits are stored; later ones get a clear error."""
     db = vedette.open(tmp_path)
     db.define(ONTOLOGY)
-    told: list[str] = []
+    received: list[str] = []
     enough = Event()
 
     def write(name: int) -> str:
@@ -380,8 +380,8 @@ def test_closing_the_home_while_threads_write(tmp_path: Path) -> None:
                 session.execute("SPAWN a: Account { name = $name }", name=f"{name}.{number}")
             except VedetteError as error:
                 return error.code
-            told.append(f"{name}.{number}")
-            if len(told) > 50:
+            received.append(f"{name}.{number}")
+            if len(received) > 50:
                 enough.set()
         raise AssertionError("nobody closed it")
 
@@ -391,17 +391,15 @@ def test_closing_the_home_while_threads_write(tmp_path: Path) -> None:
     assert {work.result(PATIENCE) for work in works} <= {"E5007", "E6005"}
     with vedette.open(tmp_path) as again:
         found = {row[0] for row in again.session().execute("MATCH a: Account RETURN a.name").rows}
-    assert found == set(told)
+    assert found == set(received)
 
 
-# ---------------------------------------------------------------- interrupted statements
+# Interrupted statements
 
 
 @pytest.mark.plain_core
-def test_a_statement_that_breaks_inside_aborts_its_transaction(
-    db: Vedette, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """A Ctrl-C, say: half of what the statement did must not be committed with the rest."""
+def test_internal_error_aborts_the_transaction(db: Vedette, monkeypatch: pytest.MonkeyPatch) -> None:
+    """For instance Ctrl-C: a partly executed statement must not be committed."""
     session = db.session()
     for number in range(3):
         session.execute("SPAWN a: Account { name = $name }", name=str(number))
@@ -434,10 +432,10 @@ def test_a_statement_that_breaks_inside_aborts_its_transaction(
 @pytest.mark.parametrize(
     "moment", ["while the graph changes", "before it is submitted", "after it is submitted"]
 )
-def test_a_commit_that_is_interrupted_is_there_whole_or_not_at_all(
+def test_interrupted_commit_is_complete_or_absent(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, moment: str
 ) -> None:
-    """Ctrl-C hits the main thread between any two steps, also between those of a commit."""
+    """Ctrl-C interrupts the main thread at any instruction, also inside a commit."""
     with vedette.open(tmp_path) as db:
         db.define(ONTOLOGY)
         session, other = db.session(), db.session()
@@ -454,7 +452,7 @@ def test_a_commit_that_is_interrupted_is_there_whole_or_not_at_all(
         expected = ["before", "one", "three", "two"] if whole else ["before"]
         assert names(session) == expected
         session.execute('SPAWN a: Account { name = "next" }')
-        if not whole:  # the state was loaded again, and what others had begun rests on the old one
+        if not whole:  # the state was reloaded, and open transactions of others are based on the old one
             with pytest.raises(TransactionError, match="interrupted") as caught:
                 other.execute("COMMIT")
             assert caught.value.code == "E5005"
@@ -464,7 +462,7 @@ def test_a_commit_that_is_interrupted_is_there_whole_or_not_at_all(
 
 
 def interrupt(db: Vedette, patch: pytest.MonkeyPatch, moment: str) -> None:
-    """Raise KeyboardInterrupt, once, at this moment of the next commit."""
+    """Raise KeyboardInterrupt once, at this point of the next commit."""
     committed, gate = db.default.state.graph, db.default.log_writer
     add, submit = type(committed).add, gate.append
 

@@ -1,4 +1,4 @@
-"""Homes and their databases (= tenants): fully apart, whatever they are called; a home belongs to one engine."""
+"""Databases of one data directory are independent, and one engine at a time opens the directory."""
 
 from __future__ import annotations
 
@@ -63,10 +63,10 @@ def error_of(work: Any) -> VedetteError:
     return caught.value
 
 
-# ---------------------------------------------------------------- databases
+# Databases
 
 
-def test_databases_share_nothing(db: Vedette) -> None:
+def test_databases_are_independent(db: Vedette) -> None:
     one, two = db.database("one"), db.database("two")
     one.define("node Task { title: String [unique] }")
     two.define("node Task { title: Int } node Extra {}")
@@ -85,10 +85,10 @@ def test_databases_share_nothing(db: Vedette) -> None:
     session.run('BEGIN; SPAWN t: Task { title = "mine" }')
     assert two.session().transaction is None, "sessions"
     two.define("node More {}")
-    session.execute("COMMIT")  # another database's definition aborts nobody here
+    session.execute("COMMIT")  # a definition in another database aborts no transaction here
 
 
-def test_errors_of_one_database_name_it_and_no_other(db: Vedette) -> None:
+def test_errors_name_their_database_only(db: Vedette) -> None:
     one, two = db.database("one"), db.database("two")
     for database in (one, two):
         database.define("node Task { title: String [unique] }")
@@ -99,7 +99,7 @@ def test_errors_of_one_database_name_it_and_no_other(db: Vedette) -> None:
     two.session().execute('SPAWN t: Task { title = "goes on" }')
 
 
-def test_the_same_name_is_the_same_database(db: Vedette) -> None:
+def test_same_name_returns_the_same_database(db: Vedette) -> None:
     assert db.database("one") is db.database("one")
     assert db.database("default") is db.default
     found = all_at_once(*[lambda: db.database("many")] * 8)
@@ -125,7 +125,7 @@ ODD = [
 ]
 
 
-def test_odd_names_are_only_names(db: Vedette, location: str, tmp_path: Path) -> None:
+def test_unusual_database_names(db: Vedette, location: str, tmp_path: Path) -> None:
     for number, name in enumerate(ODD):
         database = db.database(name)
         database.define("node Task { title: Int }")
@@ -151,10 +151,10 @@ def test_invalid_database_names(db: Vedette, name: str) -> None:
     assert error.code == "E6007"
     assert "choose another name" in error.text
     assert db.databases() == ["default"]
-    str(error).encode()  # fit to be printed
+    str(error).encode()  # printable
 
 
-def test_a_database_that_cannot_be_opened_does_not_spoil_the_home(tmp_path: Path) -> None:
+def test_unusable_database_does_not_affect_others(tmp_path: Path) -> None:
     with vedette.open(tmp_path) as db:
         db.database("good").define("node Task { title: String }")
         (tmp_path / "databases" / "bad.sqlite").write_text("no database")
@@ -165,10 +165,10 @@ def test_a_database_that_cannot_be_opened_does_not_spoil_the_home(tmp_path: Path
         assert titles(db.database("good")) == []
 
 
-# ---------------------------------------------------------------- closing
+# Closing
 
 
-def test_after_closing(db: Vedette, location: str) -> None:
+def test_use_after_close_raises(db: Vedette, location: str) -> None:
     db.define("node Task { title: String }")
     session, database = db.session(), db.database("other")
     db.close()
@@ -196,14 +196,14 @@ def test_after_closing(db: Vedette, location: str) -> None:
 
 
 def live_graphs() -> set[int]:
-    """The identities of the graphs that are still referenced."""
-    gc.unfreeze()  # another open home may have frozen what a closed one left
+    """Return the identities of the graphs that are still referenced."""
+    gc.unfreeze()  # another open database may have frozen objects of a closed one
     gc.collect()
     return {id(thing) for thing in gc.get_objects() if type(thing) is Graph}
 
 
-def test_a_closed_home_leaves_nothing_behind(location: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Neither a thread that waits for nothing, nor the graph in memory."""
+def test_close_releases_everything(location: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Neither a thread nor the graph stays in memory."""
     monkeypatch.setattr(gc, "freeze", lambda: None)  # frozen objects are not listed
     before = set(threading.enumerate())
     earlier = live_graphs()
@@ -223,7 +223,7 @@ def test_a_closed_home_leaves_nothing_behind(location: str, monkeypatch: pytest.
         assert not thread.is_alive(), thread.name
 
 
-def test_closing_with_open_transactions(db: Vedette, location: str) -> None:
+def test_close_with_open_transactions(db: Vedette, location: str) -> None:
     db.define("node Task { title: String }")
     session = db.session()
     session.run('BEGIN; SPAWN t: Task { title = "never" }')
@@ -233,9 +233,7 @@ def test_closing_with_open_transactions(db: Vedette, location: str) -> None:
             assert titles(again) == []
 
 
-def test_a_home_that_fails_to_open_lets_go_of_everything(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_failed_open_releases_everything(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     with monkeypatch.context() as patch:
         patch.setattr(
             "vedette.engine.database.load_elements", lambda *_: (_ for _ in ()).throw(MemoryError())
@@ -246,10 +244,10 @@ def test_a_home_that_fails_to_open_lets_go_of_everything(
         db.define("node Task { title: String }")
 
 
-# ---------------------------------------------------------------- one engine at a time
+# One engine at a time
 
 
-def test_a_second_engine_in_this_process_is_refused(tmp_path: Path) -> None:
+def test_second_engine_in_the_same_process_is_refused(tmp_path: Path) -> None:
     with vedette.open(tmp_path) as db:
         for place in (tmp_path, f"{tmp_path}/", os.path.relpath(tmp_path), tmp_path / "databases" / ".."):
             error = error_of(lambda place=place: vedette.open(place))
@@ -263,7 +261,7 @@ def test_a_second_engine_in_this_process_is_refused(tmp_path: Path) -> None:
 
 @contextmanager
 def another_process(location: str) -> Iterator[subprocess.Popen[bytes]]:
-    """A process that has the home open until its input ends, or it is killed."""
+    """A process that keeps the directory open until its input ends or it is killed."""
     with subprocess.Popen(
         [sys.executable, "-c", HOLDER, location],
         stdin=subprocess.PIPE,
@@ -280,21 +278,21 @@ def another_process(location: str) -> Iterator[subprocess.Popen[bytes]]:
 
 
 @pytest.mark.parametrize("location", ["sqlite", "postgres"], indirect=True)
-def test_a_second_engine_in_another_process_is_refused(location: str) -> None:
+def test_second_engine_in_another_process_is_refused(location: str) -> None:
     with another_process(location) as holder:
         error = error_of(lambda: vedette.open(location))
         assert error.code == "E6002"
         assert error.fields["pid"] == holder.pid
         assert str(holder.pid) in error.text
         assert "stop it" in error.text
-        holder.communicate(timeout=PATIENCE)  # it ends in good order
+        holder.communicate(timeout=PATIENCE)  # it exits cleanly
         assert holder.returncode == 0
     with vedette.open(location) as db:
         assert titles(db) == [("held",)]
 
 
 @pytest.mark.parametrize("location", ["sqlite", "postgres"], indirect=True)
-def test_a_killed_engine_leaves_no_lock_behind(location: str) -> None:
+def test_killed_engine_releases_its_lock(location: str) -> None:
     with another_process(location) as holder:
         assert error_of(lambda: vedette.open(location)).code == "E6002"
         holder.send_signal(signal.SIGKILL)
@@ -304,8 +302,8 @@ def test_a_killed_engine_leaves_no_lock_behind(location: str) -> None:
         db.session().execute('SPAWN t: Task { title = "mine" }')
 
 
-def test_a_forked_child_holds_no_lock(tmp_path: Path) -> None:
-    """A program that is started from an engine must not keep its directory."""
+def test_forked_child_holds_no_lock(tmp_path: Path) -> None:
+    """A program that an engine started must not keep its directory locked."""
     db = vedette.open(tmp_path)
     sleeper = subprocess.Popen([sys.executable, "-c", "input()"], stdin=subprocess.PIPE, close_fds=False)
     try:
@@ -343,8 +341,8 @@ finally:
     ],
     ids=["the parent's closing lets the next engine in", "the child's closing does not"],
 )
-def test_a_fork_is_not_the_engine(tmp_path: Path, in_child: str, in_parent: str, outcome: int) -> None:
-    """A child that was forked (multiprocessing does that) shares the open lock file, but not the lock."""
+def test_forked_copy_is_refused(tmp_path: Path, in_child: str, in_parent: str, outcome: int) -> None:
+    """A forked child (multiprocessing) shares the open lock file but not the lock."""
     program = FORKED.format(in_child=in_child, in_parent=in_parent)
     with subprocess.Popen(
         [sys.executable, "-c", program, str(tmp_path)],
@@ -357,7 +355,7 @@ def test_a_fork_is_not_the_engine(tmp_path: Path, in_child: str, in_parent: str,
     assert ("E6002" in errors.decode()) == bool(outcome)
 
 
-def test_what_a_location_may_be(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_valid_locations(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
     for location in (tmp_path / "deep" / "down", "relative", "with space é"):
         with vedette.open(location) as db:
@@ -367,12 +365,12 @@ def test_what_a_location_may_be(tmp_path: Path, monkeypatch: pytest.MonkeyPatch)
         vedette.open("postgresql://nobody@localhost:1/nothing?connect_timeout=2")
 
 
-# ---------------------------------------------------------------- on a real server
+# On a real server
 
 
 @pytest.mark.parametrize("location", ["sqlite", "postgres"], indirect=True)
-def test_the_same_story_on_every_store(location: str) -> None:
-    """Commit, close, reopen, change, reopen: ids and ticks go on, nothing is forgotten."""
+def test_same_result_on_every_store(location: str) -> None:
+    """Commit, close, reopen, change, reopen: ids and ticks continue, and no data is lost."""
     ids: list[str] = []
     ticks: list[int] = []
     for boot in range(1, 5):

@@ -1,4 +1,4 @@
-"""define(): an ontology that grows over data that is there, whole or not at all, and for ever."""
+"""define(): extending an ontology over existing data, atomically and durably."""
 
 from __future__ import annotations
 
@@ -49,7 +49,7 @@ def rows(db: Vedette, text: str) -> list[tuple[Any, ...]]:
 
 
 def with_reopened(db: Vedette, check: Callable[[Vedette], object]) -> None:
-    """What holds now must hold after a restart, too."""
+    """Check the same after a restart."""
     check(db)
     if db.location != ":memory:":
         db.close()
@@ -59,7 +59,7 @@ def with_reopened(db: Vedette, check: Callable[[Vedette], object]) -> None:
 
 
 def everything(db: Vedette) -> tuple[Any, ...]:
-    """All that a refused ontology might leave a trace in."""
+    """Everything that a refused definition could have changed."""
     state = db.default.state
     return (
         state.schema,
@@ -75,7 +75,7 @@ def everything(db: Vedette) -> tuple[Any, ...]:
 
 
 def refused(db: Vedette, text: str) -> VedetteError:
-    """Refuse the text, and change nothing."""
+    """Assert that the text is refused and changes nothing."""
     before = everything(db)
     with pytest.raises(VedetteError) as caught:
         db.define(text)
@@ -83,10 +83,10 @@ def refused(db: Vedette, text: str) -> VedetteError:
     return caught.value
 
 
-# ---------------------------------------------------------------- growing
+# Extensions
 
 
-def test_a_new_optional_attribute(db: Vedette) -> None:
+def test_new_optional_attribute(db: Vedette) -> None:
     db.define(BASE.replace("age: Int?", "age: Int?, nick: String?"))
     db.session().execute('MATCH p: Person WHERE p.name = "bob" SET p.nick = "b"')
     expected = [("ann", None, 30, None), ("bob", "b", None, 1.5)]
@@ -106,7 +106,7 @@ def test_a_new_optional_attribute(db: Vedette) -> None:
     with_reopened(db, check)
 
 
-def test_a_new_defaulted_attribute_fills_what_exists(db: Vedette) -> None:
+def test_new_attribute_with_default_fills_existing_elements(db: Vedette) -> None:
     tick = db.default.state.tick
     db.define(
         BASE.replace(
@@ -132,9 +132,9 @@ def test_a_new_defaulted_attribute_fills_what_exists(db: Vedette) -> None:
     with_reopened(db, check)
 
 
-def test_the_journal_tells_of_the_filling(db: Vedette) -> None:
+def test_journal_contains_filled_defaults(db: Vedette) -> None:
     if db.location == ":memory:":
-        return  # keeps no journal
+        return  # memory has no journal
     store = db.default._store
     last = store.last_offset()
     db.define(BASE.replace('status: String = "todo"', 'status: String = "todo", size: Int = 3'))
@@ -145,8 +145,8 @@ def test_the_journal_tells_of_the_filling(db: Vedette) -> None:
     assert found == [("Task", True, True)] * 2
 
 
-def test_attributes_that_come_one_after_the_other(db: Vedette) -> None:
-    """Of a parent after those of a child, and again: every element finds each value in its place."""
+def test_attributes_added_in_several_definitions(db: Vedette) -> None:
+    """Attributes are added to a parent after a child, and again; every element keeps its values."""
     steps = [
         ("age: Int?", "age: Int?, b: Int = 1"),
         ("pay: Float = 1.5", "pay: Float = 1.5, c: Int = 2"),
@@ -175,7 +175,7 @@ def test_attributes_that_come_one_after_the_other(db: Vedette) -> None:
     with_reopened(db, check)
 
 
-def test_new_types_beside_and_below(db: Vedette) -> None:
+def test_new_sibling_and_derived_types(db: Vedette) -> None:
     db.define(
         """node Boss: Worker { car: String? } node Note { text: String }
         edge about(note: Note, what: Person | Task) [acyclic]"""
@@ -198,7 +198,7 @@ def test_new_types_beside_and_below(db: Vedette) -> None:
     with_reopened(db, check)
 
 
-def test_a_new_index_finds_what_exists(db: Vedette) -> None:
+def test_new_index_contains_existing_elements(db: Vedette) -> None:
     db.define(BASE.replace("title: String", "title: String [indexed]"))
 
     def check(db: Vedette) -> None:
@@ -209,7 +209,7 @@ def test_a_new_index_finds_what_exists(db: Vedette) -> None:
     with_reopened(db, check)
 
 
-def test_unique_over_data_that_allows_it(db: Vedette) -> None:
+def test_new_unique_attribute_over_valid_data(db: Vedette) -> None:
     db.session().execute('MATCH t: Task WHERE t.status = "done" SET t.title = "sand"')
     db.define(BASE.replace("title: String", "title: String [unique]"))
 
@@ -221,7 +221,7 @@ def test_unique_over_data_that_allows_it(db: Vedette) -> None:
     with_reopened(db, check)
 
 
-def test_a_constraint_that_the_data_obeys(db: Vedette) -> None:
+def test_new_constraint_over_valid_data(db: Vedette) -> None:
     db.define("constraint grown: p: Person WHERE p.age != null => p.age >= 18")
 
     def check(db: Vedette) -> None:
@@ -232,7 +232,7 @@ def test_a_constraint_that_the_data_obeys(db: Vedette) -> None:
     with_reopened(db, check)
 
 
-# ---------------------------------------------------------------- refusals leave no trace
+# Refusals leave no trace
 
 
 @pytest.mark.parametrize(
@@ -259,16 +259,16 @@ def test_a_constraint_that_the_data_obeys(db: Vedette) -> None:
         ("MATCH t: Task RETURN t", "E1001", []),
     ],
 )
-def test_a_refused_ontology_leaves_no_trace(db: Vedette, text: str, code: str, words: list[str]) -> None:
+def test_refused_definition_leaves_no_trace(db: Vedette, text: str, code: str, words: list[str]) -> None:
     error = refused(db, text)
     assert error.code == code, error
     for word in words:
         assert word in str(error)
-    db.define("node Other { x: Int }")  # the name is free
+    db.define("node Other { x: Int }")  # the name is not used
     assert rows(db, "MATCH o: Other RETURN o") == []
 
 
-def test_a_refusal_lists_everything_that_is_wrong(db: Vedette) -> None:
+def test_refusal_lists_all_errors(db: Vedette) -> None:
     error = refused(
         db,
         BASE.replace("age: Int?", "age: String?")
@@ -280,8 +280,8 @@ def test_a_refusal_lists_everything_that_is_wrong(db: Vedette) -> None:
         assert word in str(error)
 
 
-def test_a_refusal_lists_all_data_that_contradicts(db: Vedette) -> None:
-    """Not one today and the next one tomorrow."""
+def test_refusal_lists_all_contradicting_data(db: Vedette) -> None:
+    """All errors at once."""
     session = db.session()
     session.run('SPAWN t: Task { title = "sand" }; SPAWN t: Task { title = "sand" }')
     error = refused(
@@ -294,18 +294,18 @@ def test_a_refusal_lists_all_data_that_contradicts(db: Vedette) -> None:
         assert word in str(error), word
 
 
-def test_a_soft_constraint_over_data_that_contradicts_it(db: Vedette) -> None:
-    """It warns, so it cannot be violated by what is there."""
+def test_soft_constraint_over_contradicting_data_warns(db: Vedette) -> None:
+    """A soft constraint only warns, so existing data cannot violate it."""
     db.define("constraint old [soft]: p: Person => p.age > 99")
     assert db.session().execute('SPAWN p: Person { name = "kid", age = 5 }').warnings
 
 
-def test_a_default_that_all_would_share_cannot_be_unique(db: Vedette) -> None:
+def test_unique_attribute_cannot_have_a_shared_default(db: Vedette) -> None:
     error = refused(db, BASE.replace("title: String", 'title: String, code: String = "x" [unique]'))
     assert error.code == "E3003"
 
 
-def test_identical_declarations_are_nothing(db: Vedette) -> None:
+def test_identical_declarations_change_nothing(db: Vedette) -> None:
     before = everything(db)
     plans = db.default.state.plan_version
     session = db.session()
@@ -318,7 +318,7 @@ def test_identical_declarations_are_nothing(db: Vedette) -> None:
     session.execute("COMMIT")
 
 
-def test_definitions_survive_in_their_order(db: Vedette) -> None:
+def test_definitions_are_stored_in_order(db: Vedette) -> None:
     for number in range(5):
         parent = f": N{number - 1}" if number else ""
         db.define(f"node N{number}{parent} {{ a{number}: Int = {number} }}")
@@ -330,11 +330,11 @@ def test_definitions_survive_in_their_order(db: Vedette) -> None:
     with_reopened(db, check)
 
 
-# ---------------------------------------------------------------- others at the same time
+# Concurrent definitions
 
 
 @pytest.mark.parametrize("isolation", ["READ COMMITTED", "SERIALIZABLE"])
-def test_transactions_of_others_are_aborted_in_plain_words(db: Vedette, isolation: str) -> None:
+def test_define_aborts_open_transactions(db: Vedette, isolation: str) -> None:
     session, idle = db.session(), db.session()
     session.execute(f"BEGIN {isolation}")
     session.execute('SPAWN t: Task { title = "mine" }')
@@ -355,15 +355,15 @@ def test_transactions_of_others_are_aborted_in_plain_words(db: Vedette, isolatio
 @pytest.mark.parametrize(
     "statement", ["COMMIT", "MATCH t: Task RETURN t.title", 'MATCH t: Task SET t.title = "x"']
 )
-def test_a_statement_on_its_way_meets_the_new_ontology(
+def test_prepared_statement_uses_the_new_ontology(
     db: Vedette, monkeypatch: pytest.MonkeyPatch, statement: str
 ) -> None:
-    """It looked at its transaction before the ontology changed, and gets its turn after."""
+    """The statement checked its transaction before the definition and acquires the lock after it."""
     database = db.default
     session = db.session()
     session.run('BEGIN; SPAWN t: Task { title = "mine" }')
     reached, go = Event(), Event()
-    turn = session.lock_scope
+    lock = session.lock_scope
 
     class SlowLockScope:
         """Waits for the test before it acquires the lock."""
@@ -373,10 +373,10 @@ def test_a_statement_on_its_way_meets_the_new_ontology(
         def __enter__(self) -> None:
             reached.set()
             assert go.wait(PATIENCE)
-            turn.__enter__()
+            lock.__enter__()
 
         def __exit__(self, *error: Any) -> None:
-            turn.__exit__(*error)
+            lock.__exit__(*error)
 
     session.lock_scope = SlowLockScope()  # type: ignore[assignment]
     work = in_thread(lambda: session.execute(statement).rows)
@@ -386,15 +386,15 @@ def test_a_statement_on_its_way_meets_the_new_ontology(
     )
     go.set()
     error = work.exception(PATIENCE)
-    session.lock_scope = turn
+    session.lock_scope = lock
     assert isinstance(error, VedetteError)
     assert (error.code, "ontology changed" in error.text) == ("E5005", True)
     assert len(rows(db, "MATCH t: Task RETURN t.size")) == 2
     database.state.graph.validate()
 
 
-def test_definitions_and_writes_at_the_same_time(db: Vedette) -> None:
-    """Whatever comes between: every element has every attribute, every definition is there."""
+def test_concurrent_definitions_and_writes(db: Vedette) -> None:
+    """In any order: every element has every attribute, and every definition is stored."""
     writers, steps = 4, 8
     over = Event()
 
@@ -438,8 +438,8 @@ def test_definitions_and_writes_at_the_same_time(db: Vedette) -> None:
     with_reopened(db, check)
 
 
-def test_writes_of_before_and_a_definition_in_one_flush(tmp_path: Path) -> None:
-    """Elements laid out for the old ontology are written together with the new one."""
+def test_writes_and_definition_in_one_flush(tmp_path: Path) -> None:
+    """Elements with the old layout are written together with the new definition."""
     disk = Disk()
     with opened_on(disk, tmp_path) as db:
         db.define(BASE)
@@ -472,7 +472,7 @@ def test_writes_of_before_and_a_definition_in_one_flush(tmp_path: Path) -> None:
         assert rows(again, "MATCH t: Task RETURN t.title, t.f, t.g ORDER BY t.title") == expected
 
 
-def test_many_define_the_same_at_once(db: Vedette) -> None:
+def test_concurrent_identical_definitions(db: Vedette) -> None:
     text = "node Extra { x: Int = 1 }"
     before = len(db.default._store.info().definitions)
     all_at_once(*[lambda: db.define(text)] * 8)
@@ -481,7 +481,7 @@ def test_many_define_the_same_at_once(db: Vedette) -> None:
         assert len(db.default._store.info().definitions) == before + 1
 
 
-def test_texts_that_are_none(db: Vedette) -> None:
+def test_invalid_definition_texts(db: Vedette) -> None:
     for text in ("", "   ", "-- nothing"):
         db.define(text)
     with pytest.raises((ParseError, AnalysisError)):

@@ -1,4 +1,4 @@
-"""Watches that outlive their session, when it matters: a death, a definition, a trimmed log, a full memory."""
+"""Durable watches across crashes, definitions, log trimming and full buffers."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ ALL = "policy all: ON * ALLOW IF true"
 
 
 class Lives:
-    """A directory, and the processes that held it one after another. `die` leaves nothing in order."""
+    """A directory and the processes that open it one after the other. `die` simulates a crash."""
 
     def __init__(self, place: Path, clock: ManualClock, **settings: Any) -> None:
         self._places = (place / f"life{number}" for number in count())
@@ -43,7 +43,7 @@ class Lives:
         return db
 
     def die(self) -> Vedette:
-        """What is durable is all that is left: another process finds a copy of it."""
+        """Only durable data is left: the next process opens a copy of it."""
         gate = self.db.database("default").log_writer
         gate.wait_durable(gate.submitted_sequence)
         former, self._place = self._place, next(self._places)
@@ -69,7 +69,7 @@ def lives(tmp_path: Path, clock: ManualClock) -> Iterator[Lives]:
     made.close()
 
 
-def told(events: list[Any]) -> list[tuple[str, Any]]:
+def received(events: list[Any]) -> list[tuple[str, Any]]:
     return [(event.type, list((event.match or {}).values())) for event in events]
 
 
@@ -78,17 +78,17 @@ def notes(db: Vedette) -> list[str]:
 
 
 def without_actions(db: Vedette) -> None:
-    """Let this process die, as it were, between every commit and what it sets off."""
+    """Simulate a crash between each commit and its trigger actions."""
     db.database("default").watching.triggers.run_pending = lambda lock_scope: None  # type: ignore[method-assign]
 
 
-# --- triggers ---------------------------------------------------------------------------------------------------
+# Triggers
 
 NOTE = "ON MATCH DO SPAWN n: Note { text = t.title }"
 
 
 @pytest.mark.parametrize("condition", ["t.points > 3", "t.due < now()"], ids=["plain", "time-dependent"])
-def test_a_death_between_commit_and_action(lives: Lives, clock: ManualClock, condition: str) -> None:
+def test_crash_between_commit_and_action(lives: Lives, clock: ManualClock, condition: str) -> None:
     session = lives.db.session()
     session.execute(f"WATCH t: Task WHERE {condition} {NOTE}")
     past = clock.now()
@@ -103,7 +103,7 @@ def test_a_death_between_commit_and_action(lives: Lives, clock: ManualClock, con
     assert notes(lives.die()) == ["one", "three", "two"]
 
 
-def test_a_death_before_the_first_action_of_a_watch_on_the_time(lives: Lives, clock: ManualClock) -> None:
+def test_crash_before_the_first_action_of_a_time_dependent_watch(lives: Lives, clock: ManualClock) -> None:
     session = lives.db.session()
     session.execute('SPAWN a: Task { title = "later", due = $due }', due=clock.now())
     session.execute('SET #a.title = "late"')
@@ -116,9 +116,7 @@ def test_a_death_before_the_first_action_of_a_watch_on_the_time(lives: Lives, cl
     assert notes(lives.die()) == ["late"]
 
 
-def test_what_falls_due_while_nobody_runs_sets_it_off_at_the_next_commit(
-    lives: Lives, clock: ManualClock
-) -> None:
+def test_actions_due_while_stopped_run_at_the_next_commit(lives: Lives, clock: ManualClock) -> None:
     session = lives.db.session()
     session.execute(f"WATCH t: Task WHERE t.due < now() {NOTE}")
     clock.advance(1)
@@ -131,7 +129,7 @@ def test_what_falls_due_while_nobody_runs_sets_it_off_at_the_next_commit(
     assert notes(lives.die()) == ["soon"]
 
 
-def test_a_tick_by_the_clock_sets_off_actions(tmp_path: Path, clock: ManualClock) -> None:
+def test_clock_tick_runs_actions(tmp_path: Path, clock: ManualClock) -> None:
     lives = Lives(tmp_path, clock, tick_interval_seconds=1.0)
     lives.db.define(ONTOLOGY)
     session = lives.db.session()
@@ -145,7 +143,7 @@ def test_a_tick_by_the_clock_sets_off_actions(tmp_path: Path, clock: ManualClock
     lives.close()
 
 
-def test_actions_fit_the_ontology_that_has_grown(lives: Lives) -> None:
+def test_actions_use_the_extended_ontology(lives: Lives) -> None:
     session = lives.db.session()
     session.execute(f"WATCH t: Task WHERE t.points > 3 {NOTE}")
     lives.db.define('node Note { text: String?, kind: String [required] = "trigger" }')
@@ -153,7 +151,7 @@ def test_actions_fit_the_ontology_that_has_grown(lives: Lives) -> None:
     assert session.execute("MATCH n: Note RETURN n.text, n.kind").rows == [("one", "trigger")]
 
 
-def test_actions_keep_what_they_speak_of_when_the_filter_or_the_policies_change(lives: Lives) -> None:
+def test_actions_keep_their_bindings_after_filter_and_policy_changes(lives: Lives) -> None:
     admin = lives.db.session()
     admin.run('SPAWN ann: Person { name = "ann" }; SPAWN desk: Person; SPAWN other: Person')
     ann = lives.db.session(actor=admin.bindings["ann"])
@@ -172,20 +170,20 @@ def test_actions_keep_what_they_speak_of_when_the_filter_or_the_policies_change(
     assert again.execute("MATCH cleared(p, t) RETURN p.id").rows == [(ids["desk"],)] * 2
 
 
-def test_a_reader_and_actions_have_their_own_places(lives: Lives) -> None:
-    """What was acted upon is not acted upon again, and what its reader has not confirmed is told again."""
+def test_reader_and_actions_have_separate_positions(lives: Lives) -> None:
+    """Actions do not run again; unconfirmed events are redelivered."""
     session = lives.db.session()
     watch = session.watch(f"WATCH t: Task WHERE t.points > 3 [delivery: reliable] {NOTE} RETURN t.title")
     watch.poll()
     for title in ("one", "two", "three"):
         session.execute("SPAWN a: Task { title = $title, points = 4 }", title=title)
-    assert told(watch.poll(limit=1)) == [("added", ["one"])]
+    assert received(watch.poll(limit=1)) == [("added", ["one"])]
     again = lives.die().session().attach(watch.id)
-    assert told(again.poll()) == [("added", ["one"]), ("added", ["two"]), ("added", ["three"])]
+    assert received(again.poll()) == [("added", ["one"]), ("added", ["two"]), ("added", ["three"])]
     assert notes(lives.db) == ["one", "three", "two"]
 
 
-def test_actions_do_not_wait_for_a_slow_reader(lives: Lives) -> None:
+def test_slow_reader_does_not_delay_actions(lives: Lives) -> None:
     session = lives.db.session()
     watch = session.watch(
         f"WATCH t: Task WHERE t.points > 3 [delivery: reliable, buffer: 2] {NOTE} RETURN t.title"
@@ -195,13 +193,13 @@ def test_actions_do_not_wait_for_a_slow_reader(lives: Lives) -> None:
         session.execute("SPAWN a: Task { title = $title, points = 4 }", title=title)
     assert notes(lives.db) == titles
     events = [event for _ in range(9) for event in watch.poll()]
-    assert told(events) == [("initial", []), *(("added", [title]) for title in titles)]
+    assert received(events) == [("initial", []), *(("added", [title]) for title in titles)]
     assert [event.position for event in events] == [1, 2, 3, 4, 5, 6, 7]
     assert notes(lives.db) == titles
 
 
 @pytest.mark.parametrize("more", ["", NOTE], ids=["reliable", "with actions"])
-def test_what_falls_due_while_memory_is_full(lives: Lives, clock: ManualClock, more: str) -> None:
+def test_time_dependent_match_while_the_buffer_is_full(lives: Lives, clock: ManualClock, more: str) -> None:
     session = lives.db.session()
     watch = session.watch(
         f"WATCH t: Task WHERE t.due < now() [delivery: reliable, buffer: 2] {more} RETURN t.title"
@@ -223,17 +221,17 @@ def test_what_falls_due_while_memory_is_full(lives: Lives, clock: ManualClock, m
     assert notes(lives.db) == (sorted(rows) if more else [])
 
 
-def test_looking_back_at_what_fell_due(lives: Lives, clock: ManualClock) -> None:
+def test_since_with_time_dependent_matches(lives: Lives, clock: ManualClock) -> None:
     session = lives.db.session()
     session.execute('SPAWN t: Task { title = "due", due = $due }', due=clock.now() + timedelta(seconds=5))
     tick = lives.db.database("default").state.tick - 1
     clock.advance(10)
     session.execute('SPAWN p: Person { name = "anyone" }')
     late = session.watch(f"WATCH t: Task WHERE t.due < now() [initial: since({tick})] RETURN t.title")
-    assert told(late.poll()) == [("added", ["due"])]
+    assert received(late.poll()) == [("added", ["due"])]
 
 
-# --- policies and definitions -----------------------------------------------------------------------------------
+# Policies and definitions
 
 
 def actor_of(db: Vedette) -> tuple[Any, Any]:
@@ -242,22 +240,22 @@ def actor_of(db: Vedette) -> tuple[Any, Any]:
     return admin, db.session(actor=admin.bindings["ann"])
 
 
-def test_what_a_policy_brought_is_told_after_a_death_by_a_new_snapshot(lives: Lives) -> None:
+def test_policy_change_restarts_with_a_snapshot_after_a_crash(lives: Lives) -> None:
     lives.db.define(f"{MAY_WATCH}\npolicy cleared: ON MATCH(t: Task) ALLOW IF cleared(current_actor(), t)")
     admin, ann = actor_of(lives.db)
     watch = ann.watch("WATCH t: Task [delivery: reliable] RETURN t.title")
     assert watch.poll()[0].matches == ()
     lives.db.define("policy all_tasks: ON MATCH(t: Task) ALLOW IF true")
-    assert told(watch.poll()) == [("added", ["one"])]
+    assert received(watch.poll()) == [("added", ["one"])]
     db = lives.die()
     again = db.session(actor=admin.bindings["ann"]).attach(watch.id)
     (initial,) = again.poll()
     assert (initial.type, initial.matches, initial.dropped) == ("initial", ({"t.title": "one"},), 1)
     db.session().execute('SPAWN two: Task { title = "two" }')
-    assert told(again.poll()) == [("added", ["two"])]
+    assert received(again.poll()) == [("added", ["two"])]
 
 
-def test_nobody_knows_what_an_actor_saw_before_a_policy(lives: Lives) -> None:
+def test_past_views_of_an_actor_are_not_reconstructed(lives: Lives) -> None:
     admin, _ = actor_of(lives.db)
     tick = lives.db.database("default").state.tick - 1
     admin.execute('SPAWN two: Task { title = "two" }')
@@ -267,11 +265,11 @@ def test_nobody_knows_what_an_actor_saw_before_a_policy(lives: Lives) -> None:
         with pytest.raises(WatchError, match=r"E8009.*since.*policy"):
             actor.watch(f"WATCH t: Task [initial: since({tick})] RETURN t.title")
         system = db.session().watch(f"WATCH t: Task [initial: since({tick})] RETURN t.title")
-        assert told(system.poll()) == [("added", ["two"])]
+        assert received(system.poll()) == [("added", ["two"])]
 
 
 @pytest.mark.parametrize("what", ["attribute", "policy", "filter", "best effort"])
-def test_a_watch_whose_memory_is_full_meets_a_change(lives: Lives, what: str) -> None:
+def test_full_buffer_and_a_policy_change(lives: Lives, what: str) -> None:
     lives.db.define(f"{MAY_WATCH}\npolicy all_tasks: ON MATCH(t: Task) ALLOW IF true")
     admin, ann = actor_of(lives.db)
     watch = ann.watch("WATCH t: Task [delivery: reliable, buffer: 2] RETURN t.title")
@@ -295,20 +293,20 @@ def test_a_watch_whose_memory_is_full_meets_a_change(lives: Lives, what: str) ->
     assert rows == ["one", *(f"task {number}" for number in range(5)), "last"]
 
 
-def test_another_filter_speaks_of_the_actor_of_the_watch(lives: Lives) -> None:
+def test_altered_filter_uses_the_actor_of_the_watch(lives: Lives) -> None:
     admin, ann = actor_of(lives.db)
     watch = ann.watch("WATCH t: Task RETURN t.title")
     watch.poll()
     admin.execute("ALTER WATCH #$w SET [filter: cleared(current_actor(), t)]", w=watch.id)
     admin.execute("LINK cleared(#ann, #one)")
-    assert told(watch.poll()) == [("removed", ["one"]), ("added", ["one"])]
+    assert received(watch.poll()) == [("removed", ["one"]), ("added", ["one"])]
 
 
-# --- the log ----------------------------------------------------------------------------------------------------
+# The log
 
 
 def chatter(db: Vedette, clock: ManualClock) -> None:
-    """Hours in which others write, and the log forgets."""
+    """Let others write for hours, so that the log is trimmed."""
     session = db.session()
     for _ in range(3):
         session.execute('SPAWN p: Person { name = "someone" }')
@@ -317,7 +315,7 @@ def chatter(db: Vedette, clock: ManualClock) -> None:
 
 
 @pytest.mark.parametrize("more", ["", NOTE], ids=["reliable", "trigger"])
-def test_a_quiet_watch_outlives_the_log(lives: Lives, clock: ManualClock, more: str) -> None:
+def test_quiet_watch_survives_log_trimming(lives: Lives, clock: ManualClock, more: str) -> None:
     session = lives.db.session()
     watch = session.watch(f"WATCH t: Task [delivery: reliable] {more} RETURN t.title")
     watch.poll()
@@ -327,13 +325,11 @@ def test_a_quiet_watch_outlives_the_log(lives: Lives, clock: ManualClock, more: 
     chatter(lives.db, clock)
     again = lives.die().session().attach(watch.id)
     lives.db.session().execute('SPAWN a: Task { title = "two" }')
-    assert told(again.poll()) == [("added", ["two"])]
+    assert received(again.poll()) == [("added", ["two"])]
     assert again.errors() == []
 
 
-def test_a_watch_that_the_log_has_left_behind_is_ended_and_the_database_opens(
-    lives: Lives, clock: ManualClock
-) -> None:
+def test_watch_behind_the_trimmed_log_ends(lives: Lives, clock: ManualClock) -> None:
     session = lives.db.session()
     watch = session.watch("WATCH t: Task [delivery: reliable] RETURN t.title")
     watch.poll()
@@ -344,10 +340,10 @@ def test_a_watch_that_the_log_has_left_behind_is_ended_and_the_database_opens(
         db.session().attach(watch.id)
     other = db.session().watch("WATCH t: Task RETURN t.title")
     db.session().execute('SPAWN a: Task { title = "two" }')
-    assert told(other.poll())[-1] == ("added", ["two"])
+    assert received(other.poll())[-1] == ("added", ["two"])
 
 
-def test_a_look_back_that_overflows_leaves_equal_watches_alone(lives: Lives) -> None:
+def test_overflow_of_since_does_not_affect_equal_watches(lives: Lives) -> None:
     session = lives.db.session()
     text = "WATCH t: Task [initial: since(0), buffer: $room, on_full: error] RETURN t.title"
     fine = session.watch(text, room=100)
@@ -357,27 +353,27 @@ def test_a_look_back_that_overflows_leaves_equal_watches_alone(lives: Lives) -> 
     assert ended.status == "cancelled"
     assert [error.code for error in ended.errors()] == ["E8005"]
     session.execute('SPAWN t: Task { title = "heard" }')
-    assert told(fine.poll())[-1] == ("added", ["heard"])
+    assert received(fine.poll())[-1] == ("added", ["heard"])
 
 
-def test_what_a_look_back_told_and_nobody_confirmed_is_told_again(lives: Lives) -> None:
+def test_unconfirmed_events_of_since_are_redelivered(lives: Lives) -> None:
     session = lives.db.session()
     session.run(
         'SPAWN a: Task { title = "one" }; SPAWN b: Task { title = "two" }; SPAWN c: Task { title = "three" }'
     )
     watch = session.watch("WATCH t: Task [initial: since(0), delivery: reliable] RETURN t.title")
-    assert told(watch.poll()) == [("added", ["two"]), ("added", ["three"])]
+    assert received(watch.poll()) == [("added", ["two"]), ("added", ["three"])]
     again = lives.die().session().attach(watch.id)
     lives.db.session().execute('SPAWN d: Task { title = "four" }')
     events = again.poll()
-    assert told(events) == [("added", ["two"]), ("added", ["three"]), ("added", ["four"])]
+    assert received(events) == [("added", ["two"]), ("added", ["three"]), ("added", ["four"])]
     assert [event.position for event in events] == [1, 2, 3]
 
 
-# --- taking up --------------------------------------------------------------------------------------------------
+# Attaching
 
 
-def test_only_what_lasts_is_taken_up_again(lives: Lives) -> None:
+def test_only_durable_watches_can_be_attached(lives: Lives) -> None:
     owner, other = lives.db.session(), lives.db.session()
     passing = owner.watch("WATCH t: Task RETURN t.title")
     for session in (owner, other):
@@ -388,10 +384,10 @@ def test_only_what_lasts_is_taken_up_again(lives: Lives) -> None:
         other.attach(passing.id)
 
 
-# --- names ------------------------------------------------------------------------------------------------------
+# Names
 
 
-def test_a_name_is_free_again_when_its_watch_is_cancelled(lives: Lives) -> None:
+def test_cancel_frees_the_name(lives: Lives) -> None:
     session = lives.db.session()
     first = session.watch("inbox = WATCH t: Task [delivery: reliable] RETURN t.title")
     first.cancel()
@@ -399,7 +395,7 @@ def test_a_name_is_free_again_when_its_watch_is_cancelled(lives: Lives) -> None:
     assert lives.db.session().attach("inbox").id == second.id
 
 
-def test_a_name_is_each_actors_own(lives: Lives) -> None:
+def test_names_are_per_actor(lives: Lives) -> None:
     system = lives.db.session()
     actors = [system.execute("SPAWN a: Task RETURNING id").rows[0][0] for _ in range(2)]
     text = "inbox = WATCH t: Task [delivery: reliable] RETURN t.title"
@@ -411,7 +407,7 @@ def test_a_name_is_each_actors_own(lives: Lives) -> None:
     assert system.attach("inbox").id == own.id
 
 
-def test_a_trigger_ends_with_its_actor(lives: Lives) -> None:
+def test_trigger_ends_with_its_actor(lives: Lives) -> None:
     system = lives.db.session()
     actor = system.execute("SPAWN a: Person RETURNING id").rows[0][0]
     lives.db.session(actor=actor).execute(f"WATCH t: Task {NOTE}")
@@ -421,10 +417,10 @@ def test_a_trigger_ends_with_its_actor(lives: Lives) -> None:
     assert notes(lives.db) == []
 
 
-# --- altered on the way -----------------------------------------------------------------------------------------
+# Altered watches
 
 
-def test_what_waits_when_a_watch_becomes_reliable_is_not_lost(lives: Lives):
+def test_buffered_events_survive_a_change_to_reliable(lives: Lives):
     session = lives.db.session()
     watch = session.watch("w = WATCH t: Task [initial: none] RETURN t.title")
     watch.pause()
@@ -439,25 +435,23 @@ def test_what_waits_when_a_watch_becomes_reliable_is_not_lost(lives: Lives):
     assert (event.position, event.dropped) == (2, 1)
 
 
-def test_a_trigger_that_becomes_reliable_keeps_its_positions(lives: Lives):
+def test_trigger_keeps_positions_when_it_becomes_reliable(lives: Lives):
     session = lives.db.session()
     watch = session.watch(
         "w = WATCH t: Task [initial: none] ON MATCH DO SPAWN n: Note { text = t.title } RETURN t.title"
     )
     session.execute('SPAWN t: Task { title = "had" }')
-    assert told(watch.poll()) == [("added", ["had"])]
+    assert received(watch.poll()) == [("added", ["had"])]
     watch.alter("[delivery: reliable]")
     session.execute('SPAWN t: Task { title = "missed" }')
     db = lives.die()
     events = db.session().attach("w").poll()
-    assert [(event.position, *told([event])) for event in events] == [(2, ("added", ["missed"]))]
+    assert [(event.position, *received([event])) for event in events] == [(2, ("added", ["missed"]))]
     assert db.session().execute("MATCH n: Note RETURN COUNT(*)").rows == [(2,)]
 
 
 @pytest.mark.parametrize("ended", [False, True])
-def test_what_a_window_had_gathered_before_another_filter_is_told_after_a_death(
-    lives: Lives, clock: ManualClock, ended: bool
-):
+def test_window_events_before_a_filter_change_survive_a_crash(lives: Lives, clock: ManualClock, ended: bool):
     session = lives.db.session()
     session.execute('SPAWN a: Task { title = "a", points = 1 }')
     watch = session.watch("w = WATCH t: Task [delivery: reliable, window: tumbling(10s)] RETURN t.title")
@@ -474,15 +468,13 @@ def test_what_a_window_had_gathered_before_another_filter_is_told_after_a_death(
     clock.advance(10)
     events = again.poll()
     if ended:
-        assert events == []  # it has had all
+        assert events == []  # it has received everything
     else:
         assert [[row["t.title"] for row in event.matches or ()] for event in events] == [["b"]]
 
 
 @pytest.mark.parametrize("resumed", [False, True])
-def test_matches_that_waited_for_a_paused_trigger_under_another_filter_are_acted_upon_or_told_of(
-    lives: Lives, resumed: bool
-):
+def test_matches_of_a_paused_trigger_survive_a_filter_change(lives: Lives, resumed: bool):
     session = lives.db.session()
     watch = session.watch("w = WATCH t: Task ON MATCH DO SPAWN n: Note { text = t.title }")
     watch.pause()
@@ -499,7 +491,7 @@ def test_matches_that_waited_for_a_paused_trigger_under_another_filter_are_acted
     assert lives.die().session().attach("w").errors() == []
 
 
-def test_another_filter_sets_off_actions_also_when_the_reader_is_behind(lives: Lives):
+def test_filter_change_runs_actions_while_the_reader_lags(lives: Lives):
     session = lives.db.session()
     session.execute('SPAWN t: Task { title = "old", points = 9 }')
     watch = session.watch(

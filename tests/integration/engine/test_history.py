@@ -1,4 +1,4 @@
-"""The past that is kept in memory is bounded, by commits and by bytes; what is said of it stays true."""
+"""The history in memory is limited by commits and bytes; older commits are read from the journal."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ def kept(db: vedette.Vedette) -> int:
     return len(db.default.history._recent)
 
 
-def test_large_commits_are_not_all_kept_in_memory() -> None:
+def test_large_commits_are_evicted_from_memory() -> None:
     with written(":memory:") as db:
         assert 5 <= kept(db) <= 12
         with pytest.raises(WatchError) as caught:
@@ -35,14 +35,14 @@ def test_large_commits_are_not_all_kept_in_memory() -> None:
         assert caught.value.code == "E8009"
 
 
-def test_the_journal_has_what_memory_has_not(tmp_path: Path) -> None:
+def test_evicted_commits_are_read_from_the_journal(tmp_path: Path) -> None:
     with written(str(tmp_path)) as db:
         assert kept(db) <= 12
-        told = [dict(event.match or {})["d.n"] for event in db.session().watch(LOOK_BACK).poll()]
-        assert told == list(range(2, WRITES))  # the first two were in the ticks 0 and 1
+        received = [dict(event.match or {})["d.n"] for event in db.session().watch(LOOK_BACK).poll()]
+        assert received == list(range(2, WRITES))  # the first two commits have ticks 0 and 1
 
 
-def test_the_latest_is_kept_however_large_it_is() -> None:
+def test_latest_commit_is_always_kept() -> None:
     with written(":memory:") as db:
         session = db.session()
         watch = session.watch("WATCH d: Document [initial: none] RETURN d.n")
@@ -53,7 +53,7 @@ def test_the_latest_is_kept_however_large_it_is() -> None:
         assert [e.match for e in again.poll()] == [e.match for e in watch.poll()] == [{"d.n": 100}]
 
 
-def test_small_ones_are_bounded_by_their_number() -> None:
+def test_small_commits_are_limited_by_count() -> None:
     with vedette.open(":memory:", environment={}, retained_commits=5) as db:
         db.define("node Task {}")
         session = db.session()
@@ -63,8 +63,8 @@ def test_small_ones_are_bounded_by_their_number() -> None:
 
 
 @pytest.mark.parametrize("commits", [0, 3])
-def test_since_goes_on_where_an_initial_ended(tmp_path: Path, commits: int) -> None:
-    """The tick of an `initial` is that of the next commit, too."""
+def test_since_continues_after_an_initial(tmp_path: Path, commits: int) -> None:
+    """The tick of an `initial` is also that of the next commit."""
     for place in (":memory:", str(tmp_path / "data")):
         with vedette.open(place) as db:
             db.define("node Item { n: Int }")

@@ -1,4 +1,4 @@
-"""`for job in s.consume(…)`: acknowledged on success, given back on failure, and the loop goes on."""
+"""`for job in s.consume(…)`: acknowledged on success, requeued on failure; the loop continues."""
 
 from __future__ import annotations
 
@@ -55,7 +55,7 @@ def consuming(options: str) -> str:
     return WORK.replace(" RETURN", f" [mode: consume, {options}] RETURN")
 
 
-# --- how a job ends ---------------------------------------------------------------------------------------------
+# How a job ends
 
 
 def test_success_acknowledges(bench: Bench) -> None:
@@ -69,7 +69,7 @@ def test_success_acknowledges(bench: Bench) -> None:
     assert bench.rows("MATCH w: _Watch RETURN w.status") == [("cancelled",)]
 
 
-def test_an_exception_gives_back_and_the_loop_goes_on(bench: Bench, caplog: pytest.LogCaptureFixture) -> None:
+def test_exception_requeues_and_the_loop_continues(bench: Bench, caplog: pytest.LogCaptureFixture) -> None:
     bench.spawn(1, 2)
     seen = []
     for job in bench.s.consume(WORK, timeout=0):
@@ -82,7 +82,7 @@ def test_an_exception_gives_back_and_the_loop_goes_on(bench: Bench, caplog: pyte
     assert "ValueError: not yet" in caplog.text
 
 
-def test_a_job_that_always_fails_ends_as_a_dead_letter_with_its_cause(bench: Bench) -> None:
+def test_repeated_failure_becomes_a_dead_letter_with_its_cause(bench: Bench) -> None:
     bench.spawn(1)
     attempts = 0
     for job in bench.s.consume(consuming("max_redeliveries: 2"), timeout=0):
@@ -93,7 +93,7 @@ def test_a_job_that_always_fails_ends_as_a_dead_letter_with_its_cause(bench: Ben
     assert bench.rows(LETTERS) == [("max_redeliveries_exceeded", 3, 0, "KeyError: 'customer'")]
 
 
-def test_reject_tries_no_more(bench: Bench) -> None:
+def test_reject_does_not_retry(bench: Bench) -> None:
     bench.spawn(1)
     for job in bench.s.consume(WORK, timeout=0):
         with job:
@@ -102,7 +102,7 @@ def test_reject_tries_no_more(bench: Bench) -> None:
 
 
 @pytest.mark.parametrize("delay", [timedelta(seconds=30), 30, 30.0])
-def test_a_job_can_be_put_off(bench: Bench, delay: Any) -> None:
+def test_job_can_be_delayed(bench: Bench, delay: Any) -> None:
     bench.spawn(1)
     for job in bench.s.consume(WORK, timeout=0):
         with job:
@@ -114,7 +114,7 @@ def test_a_job_can_be_put_off(bench: Bench, delay: Any) -> None:
     assert [job.attempt for job in again] == [2]
 
 
-def test_ended_by_hand_is_not_ended_twice(bench: Bench) -> None:
+def test_settled_job_is_not_settled_again(bench: Bench) -> None:
     bench.spawn(1, 2)
     for job in bench.s.consume(WORK, timeout=0):
         with job:
@@ -126,7 +126,7 @@ def test_ended_by_hand_is_not_ended_twice(bench: Bench) -> None:
     assert bench.left() == []
 
 
-def test_a_failure_after_the_ack_leaves_the_job_done(bench: Bench) -> None:
+def test_failure_after_ack_keeps_the_job_done(bench: Bench) -> None:
     bench.spawn(1)
     for job in bench.s.consume(WORK, timeout=0):
         with job:
@@ -144,7 +144,7 @@ def test_an_interruption_counts_no_attempt(bench: Bench) -> None:
     assert [again.attempt for again in jobs] == [1]
 
 
-# --- with the worker's own writes -------------------------------------------------------------------------------
+# Jobs with writes of the worker
 
 
 def work_in_transaction(bench: Bench, options: str, fails: Any = lambda job: None) -> None:
@@ -163,7 +163,7 @@ def test_result_and_acknowledgement_commit_together(bench: Bench) -> None:
     assert (bench.left(), bench.done()) == ([], [1, 2, 3])
 
 
-def test_a_failure_before_the_commit_leaves_neither_and_no_transaction(bench: Bench) -> None:
+def test_failure_before_commit_rolls_back_both(bench: Bench) -> None:
     bench.spawn(1, 2)
 
     def fails(job: Any) -> None:
@@ -175,7 +175,7 @@ def test_a_failure_before_the_commit_leaves_neither_and_no_transaction(bench: Be
     assert bench.s.transaction is None
 
 
-def test_a_commit_that_is_refused_is_a_failed_attempt(bench: Bench) -> None:
+def test_refused_commit_is_a_failed_attempt(bench: Bench) -> None:
     bench.spawn(1)
     bench.s.execute("SPAWN d: Done { n = 1 }")
     work_in_transaction(bench, "max_redeliveries: 1")
@@ -185,7 +185,7 @@ def test_a_commit_that_is_refused_is_a_failed_attempt(bench: Bench) -> None:
     assert "E3" in cause
 
 
-def test_time_that_runs_out_before_the_commit_leaves_neither(bench: Bench) -> None:
+def test_expired_lease_before_commit_rolls_back_both(bench: Bench) -> None:
     bench.spawn(1)
 
     def too_slow(job: Any) -> None:
@@ -196,7 +196,7 @@ def test_time_that_runs_out_before_the_commit_leaves_neither(bench: Bench) -> No
     assert (bench.left(), bench.done()) == ([], [1])
 
 
-def test_a_transaction_that_was_open_before_the_job_is_left_alone(bench: Bench) -> None:
+def test_earlier_transaction_is_kept(bench: Bench) -> None:
     bench.spawn(1)
     for job in bench.s.consume(WORK, timeout=0):
         bench.s.execute("BEGIN")
@@ -208,12 +208,10 @@ def test_a_transaction_that_was_open_before_the_job_is_left_alone(bench: Bench) 
     assert bench.done() == [7]
 
 
-# --- time -------------------------------------------------------------------------------------------------------
+# Time
 
 
-def test_a_job_that_is_done_too_late_is_said_to_be_and_does_not_end_the_loop(
-    bench: Bench, caplog: pytest.LogCaptureFixture
-) -> None:
+def test_late_ack_is_reported_and_the_loop_continues(bench: Bench, caplog: pytest.LogCaptureFixture) -> None:
     bench.spawn(1)
     attempts = []
     for job in bench.s.consume(consuming("ack_timeout: 10s"), timeout=0):
@@ -226,7 +224,7 @@ def test_a_job_that_is_done_too_late_is_said_to_be_and_does_not_end_the_loop(
     assert "finished after its lease" in caplog.text
 
 
-def test_a_long_job_extends_its_lease(bench: Bench) -> None:
+def test_long_job_extends_its_lease(bench: Bench) -> None:
     bench.spawn(1)
     for job in bench.s.consume(consuming("ack_timeout: 10s"), timeout=0):
         with job:
@@ -242,8 +240,8 @@ def test_a_long_job_extends_its_lease(bench: Bench) -> None:
     assert bench.rows(LETTERS) == []
 
 
-def test_jobs_that_wait_in_hand_do_not_run_out_of_time(bench: Bench) -> None:
-    """Ten jobs of four seconds under a lease of ten: whoever stands behind has not failed."""
+def test_prefetched_jobs_are_renewed(bench: Bench) -> None:
+    """Ten jobs of four seconds with a lease of ten: waiting jobs do not fail."""
     bench.spawn(*range(10))
     attempts = []
     for job in bench.s.consume(consuming("ack_timeout: 10s"), prefetch=10, timeout=0):
@@ -254,7 +252,7 @@ def test_jobs_that_wait_in_hand_do_not_run_out_of_time(bench: Bench) -> None:
     assert bench.left() == []
 
 
-def test_extending_one_job_keeps_the_others_in_hand(bench: Bench) -> None:
+def test_extending_one_job_renews_prefetched_jobs(bench: Bench) -> None:
     bench.spawn(1, 2, 3)
     attempts = []
     for job in bench.s.consume(consuming("ack_timeout: 10s"), timeout=0):
@@ -266,7 +264,7 @@ def test_extending_one_job_keeps_the_others_in_hand(bench: Bench) -> None:
     assert attempts == [1, 1, 1]
 
 
-def test_what_is_withdrawn_while_it_waits_in_hand_is_not_worked_on(bench: Bench) -> None:
+def test_withdrawn_prefetched_job_is_skipped(bench: Bench) -> None:
     bench.spawn(1, 2, 3)
     seen = []
     for job in bench.s.consume(WORK, timeout=0):
@@ -278,17 +276,17 @@ def test_what_is_withdrawn_while_it_waits_in_hand_is_not_worked_on(bench: Bench)
     assert bench.left() == [2]
 
 
-# --- the loop ---------------------------------------------------------------------------------------------------
+# The loop
 
 
-def test_no_more_in_hand_than_asked_for(bench: Bench) -> None:
+def test_prefetch_is_the_maximum(bench: Bench) -> None:
     bench.spawn(*range(10))
     jobs = iter(bench.s.consume(WORK, prefetch=3, timeout=0))
     next(jobs)
     assert bench.rows("MATCH w: _Watch RETURN w.events_pending") == [(7,)]
 
 
-def test_leaving_the_loop_gives_back_what_was_not_begun(bench: Bench) -> None:
+def test_leaving_the_loop_releases_prefetched_jobs(bench: Bench) -> None:
     bench.spawn(1, 2, 3)
     for job in bench.s.consume(WORK, timeout=0):
         with job:
@@ -298,7 +296,7 @@ def test_leaving_the_loop_gives_back_what_was_not_begun(bench: Bench) -> None:
 
 
 @pytest.mark.parametrize("end", ["CANCEL", "close"])
-def test_the_loop_ends_with_its_watch(bench: Bench, end: str) -> None:
+def test_loop_ends_with_its_watch(bench: Bench, end: str) -> None:
     bench.spawn(1, 2, 3)
     session = bench.db.session()
     seen = []
@@ -314,7 +312,7 @@ def test_the_loop_ends_with_its_watch(bench: Bench, end: str) -> None:
     assert bench.left() == [2, 3]
 
 
-def test_a_reliable_consumer_is_left_standing(bench: Bench) -> None:
+def test_reliable_consumer_survives_the_loop(bench: Bench) -> None:
     bench.spawn(1, 2)
     for job in bench.s.consume(f"work = {consuming('delivery: reliable')}", timeout=0):
         with job:
@@ -325,7 +323,7 @@ def test_a_reliable_consumer_is_left_standing(bench: Bench) -> None:
     assert [(event.match or {})["j.n"] for event in again.poll()] == [2]
 
 
-def test_it_is_a_context_manager_as_well(bench: Bench) -> None:
+def test_jobs_is_a_context_manager(bench: Bench) -> None:
     bench.spawn(1, 2)
     with bench.s.consume(WORK, timeout=0) as jobs:
         waiting = iter(jobs)
@@ -334,7 +332,7 @@ def test_it_is_a_context_manager_as_well(bench: Bench) -> None:
     assert bench.left() == [2]
 
 
-def test_it_waits_for_work_from_elsewhere(bench: Bench) -> None:
+def test_loop_waits_for_new_work(bench: Bench) -> None:
     seen = []
 
     def work() -> None:
@@ -353,7 +351,7 @@ def test_it_waits_for_work_from_elsewhere(bench: Bench) -> None:
     assert seen == list(range(20))
 
 
-def test_workers_of_a_group_do_each_job_once(bench: Bench) -> None:
+def test_group_processes_each_job_once(bench: Bench) -> None:
     bench.spawn(*range(50))
     seen: list[int] = []
 
@@ -381,7 +379,7 @@ def test_workers_of_a_group_do_each_job_once(bench: Bench) -> None:
         ("WATCH j: Job RETURN COUNT(*)", "E8009"),
     ],
 )
-def test_what_is_no_work_is_refused(bench: Bench, text: str, code: str) -> None:
+def test_non_consume_watch_is_refused(bench: Bench, text: str, code: str) -> None:
     with pytest.raises(VedetteError) as caught:
         bench.s.consume(text)
     assert caught.value.code == code
@@ -393,17 +391,17 @@ def test_prefetch_is_at_least_one(bench: Bench) -> None:
     assert caught.value.code == "E8009"
 
 
-def test_parameters_as_everywhere(bench: Bench) -> None:
+def test_parameters(bench: Bench) -> None:
     bench.spawn(1, 2)
     text = "WATCH j: Job WHERE j.n = $n RETURN j.n"
     assert [job.match["j.n"] for job in bench.s.consume(text, {"n": 2}, timeout=0)] == [2]
     assert [job.match["j.n"] for job in bench.s.consume(text, n=1, timeout=0)] == [1]
 
 
-# --- handles ----------------------------------------------------------------------------------------------------
+# Handles
 
 
-def test_a_handle_ends_deliveries_too(bench: Bench) -> None:
+def test_handle_settles_deliveries(bench: Bench) -> None:
     bench.spawn(1, 2, 3, 4)
     watch = bench.s.watch(consuming("ack_timeout: 10s"))
     initial, one, two, three, four = watch.poll()
@@ -428,7 +426,7 @@ def test_a_handle_ends_deliveries_too(bench: Bench) -> None:
         assert caught.value.fields == {"delivery_id": one.delivery_id}
 
 
-def test_an_event_that_is_no_delivery_cannot_be_given_back(bench: Bench) -> None:
+def test_event_without_delivery_cannot_be_released(bench: Bench) -> None:
     watch = bench.s.watch(consuming("buffer: 1"))
     (initial,) = watch.poll()
     with pytest.raises(WatchError) as caught:
@@ -436,7 +434,7 @@ def test_an_event_that_is_no_delivery_cannot_be_given_back(bench: Bench) -> None
     assert caught.value.code == "E8004"
 
 
-def test_records_of_all_watches_of_a_session(bench: Bench) -> None:
+def test_session_errors_of_all_watches(bench: Bench) -> None:
     bench.spawn(1, 2)
     watch = bench.s.watch(consuming("dead_letter: #nowhere"))
     _, other, event = watch.poll()

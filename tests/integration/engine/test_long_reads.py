@@ -1,4 +1,4 @@
-"""A long MATCH lets others write: it runs in slices, on the state that was there when it began."""
+"""A long MATCH runs in slices on the state at its start, so that other sessions can write."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ THINGS = 120
 
 
 class Pauses:
-    """Takes the place of the breath that a long read takes between slices: in each, somebody else gets a turn."""
+    """Replaces the pause between slices: in each pause another session runs."""
 
     def __init__(self) -> None:
         self.count = 0
@@ -34,7 +34,7 @@ class Pauses:
 
     def __call__(self, seconds: float) -> None:
         self.count += 1
-        if self._running.acquire(blocking=False):  # what is done between may be long itself
+        if self._running.acquire(blocking=False):  # the function may run long reads itself
             try:
                 in_thread(lambda: self.between(self.count)).result(PATIENCE)
             finally:
@@ -88,7 +88,7 @@ QUERIES = [
 
 
 class Meddler:
-    """Somebody who changes everything that a read may look at: spawns, sets, kills, links, unlinks."""
+    """A session that changes everything a read may examine: spawn, set, kill, link, unlink."""
 
     def __init__(self, db: Vedette) -> None:
         self.session = db.session()
@@ -110,11 +110,11 @@ class Meddler:
         self.commits += 7
 
 
-# ---------------------------------------------------------------- others get their turn
+# Other sessions run between slices
 
 
 @pytest.mark.parametrize("query", QUERIES)
-def test_a_long_read_shows_the_state_at_its_start(db: Vedette, pauses: Pauses, query: str) -> None:
+def test_long_read_shows_the_state_at_its_start(db: Vedette, pauses: Pauses, query: str) -> None:
     expected = db.session().execute(query).rows
     assert pauses.count > 3, "not long enough to show anything"
     before = pauses.count
@@ -134,8 +134,8 @@ def test_a_long_read_shows_the_state_at_its_start(db: Vedette, pauses: Pauses, q
 
 @pytest.mark.parametrize("isolation", ["READ COMMITTED", "SERIALIZABLE"])
 @pytest.mark.parametrize("query", QUERIES[:7])
-def test_a_long_read_in_a_transaction(db: Vedette, pauses: Pauses, query: str, isolation: str) -> None:
-    """It sees its own writes over the state at its start, and lets others in all the same."""
+def test_long_read_in_a_transaction(db: Vedette, pauses: Pauses, query: str, isolation: str) -> None:
+    """The read sees its own writes over the state at its start, and still releases the lock."""
     reader = db.session()
     reader.execute(f"BEGIN {isolation}")
     reader.execute('SPAWN t: Thing { n = 5, group = 2, label = "own" }')
@@ -156,7 +156,7 @@ def test_a_long_read_in_a_transaction(db: Vedette, pauses: Pauses, query: str, i
 
 
 def test_two_long_reads_and_a_writer(db: Vedette, pauses: Pauses) -> None:
-    """Each has its own moment."""
+    """Each read has its own snapshot."""
     query = "MATCH a: Thing, b: Thing RETURN COUNT(a)"
     counts: list[Any] = []
 
@@ -173,19 +173,19 @@ def test_two_long_reads_and_a_writer(db: Vedette, pauses: Pauses) -> None:
 
 
 @pytest.mark.plain_core
-def test_a_short_read_takes_no_snapshot(db: Vedette, pauses: Pauses, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_short_read_takes_no_snapshot(db: Vedette, pauses: Pauses, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(db.default.state, "open_snapshot", lambda: pytest.fail("a snapshot for a short read"))
     assert len(db.session().execute("MATCH t: Thing RETURN t").rows) == THINGS
     assert pauses.count == 0
 
 
-def test_a_profile_runs_in_slices_too(db: Vedette, pauses: Pauses) -> None:
+def test_profile_runs_in_slices(db: Vedette, pauses: Pauses) -> None:
     rows = db.session().execute("PROFILE MATCH a: Thing, b: Thing RETURN a").rows
     assert pauses.count > 3
     assert rows[-1][-1] == THINGS**2
 
 
-def test_an_actor_sees_what_it_might_see_at_the_start(db: Vedette, pauses: Pauses) -> None:
+def test_actor_sees_its_view_at_the_start(db: Vedette, pauses: Pauses) -> None:
     db.define(
         """node User { name: String, level: Int }
         policy see: ON MATCH(t: Thing) ALLOW IF EXISTS(u: User WHERE u.id = current_actor() AND u.level >= t.group)
@@ -204,7 +204,7 @@ def test_an_actor_sees_what_it_might_see_at_the_start(db: Vedette, pauses: Pause
         assert sorted(in_thread(lambda: actor.execute(query).rows).result(PATIENCE)) == sorted(expected)
 
 
-# ---------------------------------------------------------------- limits
+# Limits
 
 
 def limited(**settings: Any) -> Vedette:
@@ -226,7 +226,7 @@ def limited(**settings: Any) -> Vedette:
         "MATCH a: Thing, b: Thing RETURN a.n ORDER BY b.n LIMIT 1",
     ],
 )
-def test_a_read_that_costs_too_much_is_refused(slice_size: int, transaction: bool, query: str) -> None:
+def test_expensive_read_is_refused(slice_size: int, transaction: bool, query: str) -> None:
     with limited(statement_slice=slice_size, max_statement_work=3_000) as db:
         session = db.session()
         if transaction:
@@ -247,7 +247,7 @@ def test_a_read_that_costs_too_much_is_refused(slice_size: int, transaction: boo
     "statement",
     ["MATCH a: Thing, b: Thing SET a.group = b.group", "MATCH a: Thing, b: Thing LINK joins(a, b)"],
 )
-def test_a_write_that_costs_too_much_is_refused_and_changes_nothing(statement: str) -> None:
+def test_expensive_write_is_refused_and_changes_nothing(statement: str) -> None:
     with limited(max_statement_work=3_000) as db:
         session = db.session()
         before = dict(db.default.state.graph.elements)
@@ -257,7 +257,7 @@ def test_a_write_that_costs_too_much_is_refused_and_changes_nothing(statement: s
         assert db.default.state.graph.elements == before
 
 
-def test_a_limit_stops_early() -> None:
+def test_limit_stops_early() -> None:
     with limited(statement_slice=100, max_statement_work=2_000) as db:
         session = db.session()
         rows = session.execute("MATCH a: Thing, b: Thing, c: Thing, d: Thing RETURN a.n, d.n LIMIT 15").rows
@@ -267,10 +267,10 @@ def test_a_limit_stops_early() -> None:
         assert len(session.execute("MATCH a: Thing WHERE EXISTS(b: Thing) RETURN a.n").rows) == THINGS
 
 
-# ---------------------------------------------------------------- what may happen in between
+# Events between slices
 
 
-def test_a_definition_in_between(db: Vedette, pauses: Pauses) -> None:
+def test_definition_during_a_long_read(db: Vedette, pauses: Pauses) -> None:
     query = "MATCH a: Thing, b: Thing RETURN a, b.label"
     expected = db.session().execute(query).rows
     done: list[int] = []
@@ -294,7 +294,9 @@ def test_a_definition_in_between(db: Vedette, pauses: Pauses) -> None:
 
 
 @pytest.mark.parametrize("isolation", ["READ COMMITTED", "SERIALIZABLE"])
-def test_a_definition_in_between_ends_a_transaction(db: Vedette, pauses: Pauses, isolation: str) -> None:
+def test_definition_during_a_long_read_aborts_the_transaction(
+    db: Vedette, pauses: Pauses, isolation: str
+) -> None:
     reader = db.session()
     reader.execute(f"BEGIN {isolation}")
     reader.execute('SPAWN t: Thing { n = 5, group = 2, label = "own" }')
@@ -308,8 +310,8 @@ def test_a_definition_in_between_ends_a_transaction(db: Vedette, pauses: Pauses,
     assert not db.default.state.snapshots
 
 
-def test_a_failed_write_in_between(tmp_path: Path, pauses: Pauses) -> None:
-    """What the read saw was not durable and is lost: it must not be told."""
+def test_failed_write_during_a_long_read(tmp_path: Path, pauses: Pauses) -> None:
+    """The read saw data that was lost before it became durable, so its result must not be returned."""
     disk = Disk()
     with opened_on(disk, tmp_path, statement_slice=500) as db:
         fill(db)
@@ -333,7 +335,7 @@ def test_a_failed_write_in_between(tmp_path: Path, pauses: Pauses) -> None:
         assert not db.default.state.snapshots
 
 
-def test_a_read_that_breaks_off_in_between_leaves_no_snapshot(db: Vedette, pauses: Pauses) -> None:
+def test_aborted_read_releases_its_snapshot(db: Vedette, pauses: Pauses) -> None:
     def between(number: int) -> None:
         raise KeyboardInterrupt
 
@@ -347,8 +349,8 @@ def test_a_read_that_breaks_off_in_between_leaves_no_snapshot(db: Vedette, pause
     assert reader.execute("MATCH t: Thing RETURN COUNT(t)").rows == [(THINGS,)]
 
 
-def test_a_session_that_is_closed_in_between(db: Vedette, pauses: Pauses) -> None:
-    """Closing waits for the statement; the home as well."""
+def test_session_closed_during_a_long_read(db: Vedette, pauses: Pauses) -> None:
+    """Closing the session or the directory waits for the statement."""
     reader = db.session()
     closing: list[Any] = []
 
@@ -365,8 +367,8 @@ def test_a_session_that_is_closed_in_between(db: Vedette, pauses: Pauses) -> Non
 
 
 @pytest.mark.plain_core
-def test_without_help_others_get_through_as_well(tmp_path: Path) -> None:
-    """The real breath: commits of another thread, counted while one read runs."""
+def test_other_threads_run_without_yielding(tmp_path: Path) -> None:
+    """With the real pause: count commits of another thread while one read runs."""
     with vedette.open(tmp_path, statement_slice=2_000, environment={}) as db:
         fill(db)
         begun, commits = Semaphore(0), 0
@@ -388,11 +390,11 @@ def test_without_help_others_get_through_as_well(tmp_path: Path) -> None:
         assert commits > 10, f"only {commits} commits got through"
 
 
-# ---------------------------------------------------------------- on an event loop
+# On an event loop
 
 
 def on_loop(pauses: Pauses, work: Callable[[asyncio.AbstractEventLoop], Coroutine[Any, Any, Any]]) -> Any:
-    """Run it; what happens in the pauses is asked of the same loop, which must not be the one that reads."""
+    """Run the read on a loop. The pauses are reported on the same loop, so the read must run elsewhere."""
 
     async def bounded() -> Any:
         async with asyncio.timeout(PATIENCE):
@@ -409,7 +411,7 @@ def on_loop(pauses: Pauses, work: Callable[[asyncio.AbstractEventLoop], Coroutin
         "PROFILE MATCH a: Thing, b: Thing RETURN a.n, b.n",
     ],
 )
-def test_a_long_read_does_not_stop_the_loop(db: Vedette, pauses: Pauses, script: str) -> None:
+def test_long_read_does_not_block_the_loop(db: Vedette, pauses: Pauses, script: str) -> None:
     commits = 0
 
     async def commit() -> None:
@@ -432,7 +434,7 @@ def test_a_long_read_does_not_stop_the_loop(db: Vedette, pauses: Pauses, script:
     assert not db.default.state.snapshots
 
 
-def test_what_a_long_read_on_a_loop_may_end_with(pauses: Pauses) -> None:
+def test_errors_of_a_long_read_on_a_loop(pauses: Pauses) -> None:
     async def story(loop: asyncio.AbstractEventLoop) -> None:
         with limited(statement_slice=100, max_statement_work=3_000) as db:
             async with db.async_session() as session:
@@ -448,8 +450,8 @@ def test_what_a_long_read_on_a_loop_may_end_with(pauses: Pauses) -> None:
     on_loop(pauses, story)
 
 
-def test_a_long_read_on_a_loop_that_is_cancelled(db: Vedette, pauses: Pauses) -> None:
-    """The session is free again when the statement has ended; until then its next one waits."""
+def test_cancelled_long_read_on_a_loop(db: Vedette, pauses: Pauses) -> None:
+    """The session is free when the statement has ended; until then its next statement waits."""
 
     async def story(loop: asyncio.AbstractEventLoop) -> None:
         begun = asyncio.Event()

@@ -1,4 +1,4 @@
-"""Garbage collection as a policy: nothing that sessions do leaves cycles, so young collections find nothing to do."""
+"""The garbage collection policy: sessions create no reference cycles, so young collections find nothing."""
 
 from __future__ import annotations
 
@@ -42,17 +42,17 @@ def db(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Vedette]:
             for number in range(40):
                 session.execute("SPAWN t: Task { title = $t, code = $n }", t=f"t{number}", n=number)
             session.execute('SPAWN p: Person { name = "ann" }')
-        db.default.state._replan_above = 1_000_000  # plans that growth retires are old, and few
+        db.default.state._replan_above = 1_000_000  # plans that are replaced when the graph grows are few
         yield db
 
 
 def garbage_of(work: Callable[[], object], times: int = 25) -> Counter[str]:
-    """What only a collection can free after doing this many times, by type."""
-    for _ in range(3):  # plans, caches, lazily made things
+    """Return the objects, by type, that only a collection can free after many calls."""
+    for _ in range(3):  # plans, caches and lazily created objects
         work()
     was_on, flags = gc.isenabled(), gc.get_debug()
     gc.disable()
-    gc.freeze()  # what was there before is not our business
+    gc.freeze()  # earlier objects do not count
     try:
         for _ in range(times):
             work()
@@ -128,7 +128,7 @@ def check(work: Callable[[], object]) -> None:
     assert not found, dict(found)
 
 
-def test_the_measure_finds_cycles() -> None:
+def test_cycle_detection_works() -> None:
     def tie() -> None:
         knot: list[object] = []
         knot.append(knot)
@@ -138,31 +138,31 @@ def test_the_measure_finds_cycles() -> None:
 
 
 @pytest.mark.parametrize("name", STATEMENTS)
-def test_statements(db: Vedette, name: str) -> None:
+def test_statements_create_no_cycles(db: Vedette, name: str) -> None:
     session = db.session()
     check(lambda: session.execute(STATEMENTS[name]))
 
 
 @pytest.mark.parametrize("name", SCRIPTS)
-def test_transactions(db: Vedette, name: str) -> None:
+def test_transactions_create_no_cycles(db: Vedette, name: str) -> None:
     session = db.session()
     check(lambda: session.run(SCRIPTS[name]))
 
 
 @pytest.mark.parametrize("name", FAILURES)
-def test_errors(db: Vedette, name: str) -> None:
+def test_errors_create_no_cycles(db: Vedette, name: str) -> None:
     session = db.session()
     check(tried(lambda: session.execute(FAILURES[name])))
 
 
-def test_texts_never_seen_before(db: Vedette) -> None:
-    """Parsed, resolved, planned and compiled anew each time; the caches are bounded by their size only."""
+def test_new_texts_create_no_cycles(db: Vedette) -> None:
+    """Parsed, resolved, planned and compiled each time; the caches are limited by size."""
     session = db.session()
     numbers = iter(range(10_000))
     check(lambda: session.execute(f"MATCH t{next(numbers)}: Task WHERE t.n > 5 RETURN 1".replace("t.n", "1")))
 
 
-def test_conflicts_and_aborted_transactions(db: Vedette) -> None:
+def test_conflicts_and_aborts_create_no_cycles(db: Vedette) -> None:
     first, second = db.session(), db.session()
 
     def conflict() -> None:
@@ -182,7 +182,7 @@ def test_conflicts_and_aborted_transactions(db: Vedette) -> None:
     check(aborted)
 
 
-def test_sessions_come_and_go(db: Vedette) -> None:
+def test_sessions_create_no_cycles(db: Vedette) -> None:
     ((ann,),) = db.session().execute("MATCH p: Person RETURN p.id").rows
 
     def come_and_go() -> None:
@@ -194,13 +194,13 @@ def test_sessions_come_and_go(db: Vedette) -> None:
     check(come_and_go)
 
 
-def test_definitions(db: Vedette) -> None:
+def test_definitions_create_no_cycles(db: Vedette) -> None:
     check(lambda: db.define(ONTOLOGY))
     check(tried(lambda: db.define("node Task { title: Int }")))
     check(tried(lambda: db.define("node {")))
 
 
-def test_asyncio_sessions(db: Vedette) -> None:
+def test_asyncio_sessions_create_no_cycles(db: Vedette) -> None:
     loop = asyncio.new_event_loop()
 
     async def one() -> None:
@@ -218,8 +218,8 @@ def test_asyncio_sessions(db: Vedette) -> None:
         loop.close()
 
 
-def test_failed_flushes(tmp_path: Path) -> None:
-    """Rare, but a service in trouble must not be made slow by its garbage as well."""
+def test_failed_flushes_create_no_cycles(tmp_path: Path) -> None:
+    """Rare, but garbage must not slow down a service with failures."""
     disk = Disk()
     with opened_on(disk, tmp_path, manage_gc=False) as db:
         db.define("node Task { title: String }")
@@ -231,12 +231,12 @@ def test_failed_flushes(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("ended", ["closed", "cancelled"])
-def test_nothing_stays_of_jobs_that_waited(tmp_path: Path, ended: str) -> None:
-    """Compiled, places in line are none of the collector's business: whoever lets go of a line breaks its cycles."""
+def test_closed_database_frees_waiting_jobs(tmp_path: Path, ended: str) -> None:
+    """Queue entries of the compiled core are not tracked by the collector, so closing a queue breaks its cycles."""
     before = pools()
-    home = vedette.open(tmp_path, manage_gc=False)
-    home.define("node Job { n: Int, at: Int = 0 }")
-    session = home.session()
+    instance = vedette.open(tmp_path, manage_gc=False)
+    instance.define("node Job { n: Int, at: Int = 0 }")
+    session = instance.session()
     for number in range(20):
         session.execute("SPAWN j: Job { n = $n }", n=number)
     statement = "WATCH j: Job [mode: consume, delivery: reliable, ordering: attribute(j.n DESC)] RETURN j.n"
@@ -249,32 +249,32 @@ def test_nothing_stays_of_jobs_that_waited(tmp_path: Path, ended: str) -> None:
     if ended == "cancelled":
         for watch in watches:
             watch.cancel()
-    database = weakref.ref(home.default)
-    home.close()
-    first = second = watch = watches = home = session = None  # type: ignore[assignment]
+    database = weakref.ref(instance.default)
+    instance.close()
+    first = second = watch = watches = instance = session = None  # type: ignore[assignment]
     assert pools() == before
     assert database() is None
 
 
 def pools() -> int:
-    """Of this process, whoever holds them."""
+    """Of this process, from any owner."""
     gc.collect()
     return sum(type(each) is MatchQueue for each in gc.get_objects())
 
 
-def test_elements_are_not_tracked_more_than_needed(db: Vedette) -> None:
-    """Values are a tuple of plain values, which the collector lets go of: it has a million objects less to walk."""
+def test_elements_are_untracked_by_the_collector(db: Vedette) -> None:
+    """Values are a tuple of plain values, which the collector does not track."""
     gc.collect()
     elements = db.default.state.graph.elements.values()
     assert not any(gc.is_tracked(element.values) for element in elements)
 
 
-# ---------------------------------------------------------------- the policy
+# The policy
 
 
 @pytest.fixture
 def pythons_own() -> Iterator[tuple[int, int, int]]:
-    """The thresholds that Python begins with, whatever homes are open in this process."""
+    """Python's initial thresholds, whatever databases are open in this process."""
     before, own = gc.get_threshold(), (700, 10, 10)
     gc.set_threshold(*own)
     yield own
@@ -294,7 +294,9 @@ def collectors() -> list[threading.Thread]:
     return [thread for thread in threading.enumerate() if thread.name == "vedette-collect"]
 
 
-def test_the_first_engages_and_the_last_releases(pythons_own: tuple[int, int, int], policy: GcPolicy) -> None:
+def test_policy_is_active_while_a_database_is_open(
+    pythons_own: tuple[int, int, int], policy: GcPolicy
+) -> None:
     before = pythons_own
     threads = len(collectors())
     policy.acquire()
@@ -316,7 +318,7 @@ def test_the_first_engages_and_the_last_releases(pythons_own: tuple[int, int, in
     assert len(collectors()) == threads
 
 
-def test_thresholds_that_somebody_else_set_come_back(policy: GcPolicy) -> None:
+def test_foreign_gc_thresholds_are_restored(policy: GcPolicy) -> None:
     before = gc.get_threshold()
     gc.set_threshold(123, 7, 9)
     try:
@@ -328,7 +330,7 @@ def test_thresholds_that_somebody_else_set_come_back(policy: GcPolicy) -> None:
         gc.set_threshold(*before)
 
 
-def test_a_full_collection_frees_what_was_frozen(policy: GcPolicy) -> None:
+def test_full_collection_frees_frozen_objects(policy: GcPolicy) -> None:
     class Cycle:
         def __init__(self) -> None:
             self.me = self
@@ -339,18 +341,18 @@ def test_a_full_collection_frees_what_was_frozen(policy: GcPolicy) -> None:
     gc.disable()
     try:
         Cycle()
-        policy.acquire()  # freezes it
+        policy.acquire()  # freezes the object
         Cycle()
         policy.collect()
         gc.unfreeze()
         assert count() == 0
         policy.release()
-        policy.collect()  # not ours any more: nothing happens
+        policy.collect()  # the thresholds were changed by others, so they are kept
     finally:
         gc.enable()
 
 
-def test_homes_engage_and_release(tmp_path: Path) -> None:
+def test_open_and_close_manage_the_policy(tmp_path: Path) -> None:
     before, users = gc.get_threshold(), collection_policy._users
     first, second = vedette.open(tmp_path / "a"), vedette.open(":memory:")
     assert collection_policy._users == users + 2
@@ -362,7 +364,7 @@ def test_homes_engage_and_release(tmp_path: Path) -> None:
     assert gc.get_threshold() == before
 
 
-def test_a_home_that_cannot_be_opened_engages_nothing(tmp_path: Path) -> None:
+def test_failed_open_leaves_the_policy_unchanged(tmp_path: Path) -> None:
     users = collection_policy._users
     with vedette.open(tmp_path):
         for _ in range(3):
@@ -372,7 +374,7 @@ def test_a_home_that_cannot_be_opened_engages_nothing(tmp_path: Path) -> None:
     assert collection_policy._users == users
 
 
-def test_manage_gc_false_leaves_it_alone(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_manage_gc_false_changes_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     def forbidden(*arguments: Any) -> None:
         pytest.fail("the program's own garbage collection was touched")
 

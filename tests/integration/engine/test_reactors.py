@@ -1,4 +1,4 @@
-"""Reactors: what a program that is called for events can rely on, whatever it is and whatever happens."""
+"""Reactors: callbacks for the events of a durable watch."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ def session(db: Vedette) -> Session:
 
 
 class Calls:
-    """A callback that can be waited for."""
+    """A callback that a test can wait for."""
 
     def __init__(self, then: Callable[[Event], object] = lambda event: None) -> None:
         self._queue: SimpleQueue[Event] = SimpleQueue()
@@ -55,7 +55,7 @@ class Calls:
 
 
 def until(condition: Callable[[], Any]) -> Any:
-    """Wait for what a thread does."""
+    """Wait until the condition is true."""
     end = time.monotonic() + PATIENCE
     while not (found := condition()):
         assert time.monotonic() < end, "it never happened"
@@ -68,7 +68,7 @@ def calls_of(session: Session, name: str) -> list[tuple[Any, ...]]:
     return session.execute(text, name=name).rows
 
 
-def test_an_async_function_is_awaited(db: Vedette, session: Session) -> None:
+def test_async_function_is_awaited(db: Vedette, session: Session) -> None:
     calls = Calls()
 
     async def callback(event: Event) -> None:
@@ -80,7 +80,7 @@ def test_an_async_function_is_awaited(db: Vedette, session: Session) -> None:
     assert calls.next().match == {"t.title": "a"}
 
 
-def test_an_async_function_that_fails_has_failed(db: Vedette, session: Session) -> None:
+def test_failing_async_function_counts_as_failed(db: Vedette, session: Session) -> None:
     async def callback(event: Event) -> None:
         raise ValueError(event.type)
 
@@ -89,7 +89,7 @@ def test_an_async_function_that_fails_has_failed(db: Vedette, session: Session) 
     until(lambda: calls_of(session, "failing") == [("failed", "ValueError: added")])
 
 
-def test_a_name_has_one_program_at_a_time(db: Vedette, session: Session) -> None:
+def test_name_is_used_by_one_program_at_a_time(db: Vedette, session: Session) -> None:
     first = db.reactor("one", TASKS, Calls())
     with pytest.raises(WatchError, match=r"E8010.*already running"):
         db.reactor("one", TASKS, Calls())
@@ -101,14 +101,14 @@ def test_a_name_has_one_program_at_a_time(db: Vedette, session: Session) -> None
 
 
 @pytest.mark.parametrize("text", ["WATCH t: Task RETURN t.n", "WATCH t: Task WHERE t.n = $n RETURN t.title"])
-def test_a_place_belongs_to_its_statement(db: Vedette, text: str) -> None:
+def test_position_belongs_to_its_statement(db: Vedette, text: str) -> None:
     db.reactor("placed", "WATCH t: Task WHERE t.n = $n RETURN t.title", Calls(), n=1).close()
     with pytest.raises(WatchError, match=r"E8008.*another statement.*CANCEL WATCH"):
         db.reactor("placed", text, Calls(), n=2)
     db.reactor("placed", "WATCH t: Task WHERE t.n = $n RETURN t.title", Calls(), n=1)
 
 
-def test_a_lost_place_is_spoken_of(db: Vedette, session: Session) -> None:
+def test_lost_position_is_reported(db: Vedette, session: Session) -> None:
     calls = Calls()
     reactor = db.reactor("lost", TASKS, calls)
     session.execute("SPAWN t: Task")
@@ -117,8 +117,8 @@ def test_a_lost_place_is_spoken_of(db: Vedette, session: Session) -> None:
     session.execute(f"CANCEL WATCH #{reactor.id}")
     reactor.close()
     db.reactor("lost", TASKS, calls)
-    (told,) = [error for status, error in calls_of(session, "lost") if status == "failed"]
-    assert told.startswith("The position of this reactor is lost")
+    (received,) = [error for status, error in calls_of(session, "lost") if status == "failed"]
+    assert received.startswith("The position of this reactor is lost")
 
 
 @pytest.mark.parametrize(
@@ -130,7 +130,7 @@ def test_a_lost_place_is_spoken_of(db: Vedette, session: Session) -> None:
         ("MATCH t: Task RETURN t", "E1101"),
     ],
 )
-def test_what_cannot_react_is_refused(db: Vedette, session: Session, text: str, code: str) -> None:
+def test_invalid_reactors_are_refused(db: Vedette, session: Session, text: str, code: str) -> None:
     with pytest.raises((WatchError, InvalidStatement), match=code):
         db.reactor("refused", text, Calls())
     active = 'MATCH w: _Watch WHERE w.status = "active" RETURN COUNT(*)'
@@ -138,8 +138,8 @@ def test_what_cannot_react_is_refused(db: Vedette, session: Session, text: str, 
     db.reactor("refused", TASKS, Calls())
 
 
-def test_nobody_is_called_for_its_own_calls(db: Vedette, session: Session) -> None:
-    """A monitor of failed calls that fails itself would be called for ever."""
+def test_reactor_is_not_called_for_its_own_writes(db: Vedette, session: Session) -> None:
+    """A reactor for failed calls that fails itself must not be called forever."""
 
     def fail(event: Event) -> None:
         raise RuntimeError(event.type)
@@ -155,7 +155,7 @@ def test_nobody_is_called_for_its_own_calls(db: Vedette, session: Session) -> No
     assert len(calls_of(session, "monitor")) == 1
 
 
-def test_a_blocking_reader_does_not_end_a_reactor() -> None:
+def test_blocking_reader_does_not_end_a_reactor() -> None:
     impatient = vedette.Settings(block_timeout_seconds=0.05)
     with vedette.open(":memory:", environment={}, settings=impatient) as db:
         db.define(ONTOLOGY)
@@ -169,7 +169,7 @@ def test_a_blocking_reader_does_not_end_a_reactor() -> None:
         assert reactor.running
 
 
-def test_the_note_of_a_call_may_be_deleted(db: Vedette, session: Session) -> None:
+def test_stored_position_can_be_deleted(db: Vedette, session: Session) -> None:
     calls = Calls(lambda event: session.execute("MATCH i: Invocation KILL i"))
     reactor = db.reactor("swept", TASKS, calls)
     session.execute("SPAWN t: Task")
@@ -178,7 +178,7 @@ def test_the_note_of_a_call_may_be_deleted(db: Vedette, session: Session) -> Non
     assert reactor.running
 
 
-def test_calls_that_a_death_cut_short_are_marked(tmp_path: Path) -> None:
+def test_interrupted_calls_are_marked(tmp_path: Path) -> None:
     with vedette.open(tmp_path, environment={}) as db:
         db.define(ONTOLOGY)
         db.reactor("cut", TASKS, Calls()).close()
@@ -191,8 +191,8 @@ def test_calls_that_a_death_cut_short_are_marked(tmp_path: Path) -> None:
         assert error.startswith("The process ended before the call returned")
 
 
-def test_closing_lets_a_call_end_and_be_noted(tmp_path: Path) -> None:
-    """It is not made again when the program is back."""
+def test_close_waits_for_the_running_call(tmp_path: Path) -> None:
+    """The call is not repeated when the program restarts."""
     seen: SimpleQueue[Event] = SimpleQueue()
     begun, go_on = Flag(), Flag()
 
@@ -210,7 +210,7 @@ def test_closing_lets_a_call_end_and_be_noted(tmp_path: Path) -> None:
         session.execute('SPAWN t: Task { title = "a" }')
     assert begun.wait(PATIENCE)
     closing = in_thread(db.close)
-    while reactor.running:  # until it was told to stop
+    while reactor.running:  # until the stop request
         time.sleep(0.001)
     go_on.set()
     closing.result(PATIENCE)

@@ -1,4 +1,4 @@
-"""A watch has one reader: who has lost it to another session, or has closed its own, takes nothing away from it."""
+"""A watch has one reader. A reader that lost its watch to another session takes no events."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ def titles(events: list[vedette.Event]) -> list[str]:
     return [event.match["t.title"] for event in events if event.match is not None]
 
 
-def test_what_another_session_has_taken_up_is_told_there_alone(db: Vedette):
+def test_reattached_watch_delivers_to_the_new_session_only(db: Vedette):
     with db.session() as one, db.session() as two:
         former = one.watch(INBOX)
         present = two.attach("inbox")
@@ -48,14 +48,14 @@ def test_what_another_session_has_taken_up_is_told_there_alone(db: Vedette):
             former.poll()
         assert refusal.value.code == "E8010"
         (event,) = present.poll()
-        former.ack(event)  # it is not the former reader's to confirm
+        former.ack(event)  # the former reader cannot confirm it
         spawn(db, "b")
         assert titles([event]) == ["a"]
         with db.session() as three:
             assert titles(three.attach("inbox").poll()) == ["a", "b"]
 
 
-def test_who_waits_learns_that_the_watch_is_lost(db: Vedette):
+def test_waiting_reader_is_informed_of_the_reattach(db: Vedette):
     with db.session() as one, db.session() as two:
         former = one.watch(INBOX)
         reader = in_thread(lambda: former.next(timeout=PATIENCE))
@@ -65,7 +65,7 @@ def test_who_waits_learns_that_the_watch_is_lost(db: Vedette):
             reader.result(PATIENCE)
 
 
-def test_a_closed_session_reads_nothing_and_those_who_wait_go_home(db: Vedette):
+def test_closing_a_session_ends_waiting_reads(db: Vedette):
     one = db.session()
     former = one.watch(INBOX)
     reader = in_thread(lambda: former.next(timeout=PATIENCE))
@@ -79,7 +79,7 @@ def test_a_closed_session_reads_nothing_and_those_who_wait_go_home(db: Vedette):
         assert titles(two.attach("inbox").poll()) == ["a"]
 
 
-def test_the_same_in_an_event_loop(db: Vedette):
+def test_reattach_in_an_event_loop(db: Vedette):
     async def read() -> None:
         session = db.async_session()
         watch = await session.watch(INBOX)
@@ -91,7 +91,7 @@ def test_the_same_in_an_event_loop(db: Vedette):
     asyncio.run(read())
 
 
-def test_a_reactor_whose_watch_was_taken_ends_and_calls_nobody(db: Vedette):
+def test_reactor_ends_when_its_watch_is_reattached(db: Vedette):
     called: list[vedette.Event] = []
     reactor = db.reactor("mail", "WATCH t: Task [initial: none] RETURN t.title", called.append)
     with db.session() as session:
@@ -103,7 +103,7 @@ def test_a_reactor_whose_watch_was_taken_ends_and_calls_nobody(db: Vedette):
     assert not called
 
 
-def test_an_event_that_is_told_again_is_one_node_and_was_handed_out_twice(db: Vedette):
+def test_redelivered_event_is_one_layer_0_node(db: Vedette):
     with db.session() as one, db.session() as two:
         former = one.watch(INBOX)
         spawn(db, "a")

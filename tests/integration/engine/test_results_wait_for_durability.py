@@ -1,4 +1,4 @@
-"""A result, or an error, is told only when everything that it rests on is durable (design §5, durability rules)."""
+"""A result or an error is returned only when every commit that it depends on is durable."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ def db(disk: Disk, tmp_path: Path) -> Iterator[Vedette]:
 
 @pytest.fixture
 def held(db: Vedette, disk: Disk) -> Future[object]:
-    """A commit that everybody can see and that stands before the disk."""
+    """A commit that other sessions can see and that is not durable yet."""
     disk.hold()
     work: Future[object] = in_thread(execute(db, SPAWN))
     disk.wait_until_reached()
@@ -75,7 +75,7 @@ ROADS = pytest.mark.parametrize("road", [execute, execute_async])
         "TICK",
     ],
 )
-def test_no_result_before_what_it_saw_is_durable(
+def test_result_waits_for_the_commits_it_saw(
     db: Vedette,
     disk: Disk,
     held: Future[object],
@@ -83,7 +83,7 @@ def test_no_result_before_what_it_saw_is_durable(
     road: Callable[[Vedette, str], Callable[[], object]],
 ) -> None:
     work, early = told_too_early(db.default, road(db, text))
-    assert not early, "it was told of what may never have happened"
+    assert not early, "it returned data that may never have been stored"
     assert not held.done()
     disk.release()
     work.result(PATIENCE)
@@ -101,7 +101,7 @@ def test_no_result_before_what_it_saw_is_durable(
         ("COMMIT", "E5004"),
     ],
 )
-def test_no_error_before_what_it_saw_is_durable(
+def test_error_waits_for_the_commits_it_saw(
     db: Vedette,
     disk: Disk,
     held: Future[object],
@@ -109,9 +109,9 @@ def test_no_error_before_what_it_saw_is_durable(
     code: str,
     road: Callable[[Vedette, str], Callable[[], object]],
 ) -> None:
-    """A unique violation says that there is such an element, and so does many another."""
+    """A unique violation reveals that an element exists; so do other errors."""
     work, early = told_too_early(db.default, road(db, text))
-    if code != "E5004":  # it looked at nothing but its own session
+    if code != "E5004":  # it depends on the session only
         assert not early
     disk.release()
     error = work.exception(PATIENCE)
@@ -121,14 +121,14 @@ def test_no_error_before_what_it_saw_is_durable(
 
 @ROADS
 @pytest.mark.parametrize("text", ["MATCH t: Task RETURN t.title", SPAWN])
-def test_when_the_flush_fails_nobody_hears_of_what_it_would_have_written(
+def test_failed_flush_reveals_no_lost_write(
     db: Vedette,
     disk: Disk,
     held: Future[object],
     text: str,
     road: Callable[[Vedette, str], Callable[[], object]],
 ) -> None:
-    """Not even by an error: that the title is taken would be news of an element that never was."""
+    """Not even by an error: a used title would reveal an element that was never stored."""
     work, early = told_too_early(db.default, road(db, text))
     assert not early
     disk.breaks = FULL
@@ -140,7 +140,7 @@ def test_when_the_flush_fails_nobody_hears_of_what_it_would_have_written(
     assert execute(db, "MATCH t: Task RETURN t.title")() == [("old",)]
 
 
-def test_a_transaction_reads_what_is_not_durable_but_tells_nobody(
+def test_transaction_reads_but_does_not_return_undurable_data(
     db: Vedette, disk: Disk, held: Future[object]
 ) -> None:
     session = db.session()
@@ -160,8 +160,8 @@ def test_a_transaction_reads_what_is_not_durable_but_tells_nobody(
     session.execute("ROLLBACK")
 
 
-def test_an_actor_that_is_not_durable_yet_opens_no_session(db: Vedette, disk: Disk) -> None:
-    """That the actor is there is a policy decision, and told like any other."""
+def test_session_waits_for_its_actor_to_be_durable(db: Vedette, disk: Disk) -> None:
+    """That the actor exists is a policy decision and waits like any other result."""
     disk.hold()
     spawned = in_thread(lambda: db.session().execute('SPAWN p: Person { name = "x" } RETURNING id').rows)
     disk.wait_until_reached()
@@ -178,7 +178,7 @@ def test_an_actor_that_is_not_durable_yet_opens_no_session(db: Vedette, disk: Di
     assert error.code == "E7003"
 
 
-def test_a_definition_is_told_when_it_is_durable(db: Vedette, disk: Disk) -> None:
+def test_define_returns_when_durable(db: Vedette, disk: Disk) -> None:
     disk.hold()
     work, early = told_too_early(db.default, lambda: db.define("node Other { name: String }"))
     assert not early
@@ -195,8 +195,8 @@ def test_a_definition_is_told_when_it_is_durable(db: Vedette, disk: Disk) -> Non
     assert isinstance(wrong.exception(PATIENCE), VedetteError)
 
 
-def test_what_is_durable_is_told_while_others_wait(db: Vedette, disk: Disk) -> None:
-    """Another database is another disk queue."""
+def test_durable_results_are_returned_while_others_wait(db: Vedette, disk: Disk) -> None:
+    """Another database has its own queue."""
     other = db.database("other")
     other.define(ONTOLOGY)
     disk.hold()
@@ -208,14 +208,14 @@ def test_what_is_durable_is_told_while_others_wait(db: Vedette, disk: Disk) -> N
 
 
 def matched(events: list[Any]) -> list[str]:
-    """Every title that the events speak of."""
+    """Return every title in the events."""
     found = [event.match for event in events if event.match is not None]
     return [match["t.title"] for match in [*found, *(m for event in events for m in event.matches or ())]]
 
 
 @pytest.mark.parametrize("fails", [False, True], ids=["durable", "lost"])
-def test_a_watch_hears_of_what_is_durable(db: Vedette, disk: Disk, fails: bool) -> None:
-    """Worked out while the disk writes, told afterwards, or never."""
+def test_watch_delivers_durable_events_only(db: Vedette, disk: Disk, fails: bool) -> None:
+    """Computed while the disk writes; delivered afterwards or never."""
     session = db.session()
     earlier = session.watch("WATCH t: Task RETURN t.title")
     assert matched(earlier.poll()) == ["old"]
@@ -225,7 +225,7 @@ def test_a_watch_hears_of_what_is_durable(db: Vedette, disk: Disk, fails: bool) 
     assert earlier.poll() == []
     made, early = told_too_early(db.default, lambda: db.session().watch("WATCH t: Task RETURN t.title"))
     assert not early, "its first event holds what is not durable"
-    told, early = told_too_early(db.default, lambda: matched(next_events(earlier)))
+    received, early = told_too_early(db.default, lambda: matched(next_events(earlier)))
     assert not early
     if fails:
         disk.breaks = FULL
@@ -235,10 +235,10 @@ def test_a_watch_hears_of_what_is_durable(db: Vedette, disk: Disk, fails: bool) 
         assert isinstance(made.exception(PATIENCE), StoreError)
         assert earlier.poll() == []
         earlier.cancel()
-        assert told.result(PATIENCE) == []
+        assert received.result(PATIENCE) == []
     else:
         work.result(PATIENCE)
-        assert told.result(PATIENCE) == ["new"]
+        assert received.result(PATIENCE) == ["new"]
         later = made.result(PATIENCE)
         assert isinstance(later, WatchHandle)
         assert matched(next_events(later)) == ["old", "new"]
@@ -252,7 +252,7 @@ def next_events(watch: WatchHandle) -> list[Any]:
 
 
 def test_relaxed_does_not_wait(disk: Disk, tmp_path: Path) -> None:
-    """`relaxed` is labelled: acknowledged before it is on disk, for threads and for asyncio alike."""
+    """With `relaxed` a commit is acknowledged before it is on disk, for threads and asyncio alike."""
     with opened_on(disk, tmp_path, durability="relaxed") as db:
         db.define(ONTOLOGY)
         disk.hold()
@@ -264,19 +264,19 @@ def test_relaxed_does_not_wait(disk: Disk, tmp_path: Path) -> None:
         disk.release()
 
 
-def test_in_memory_nothing_waits() -> None:
+def test_memory_database_does_not_wait() -> None:
     with opened_on(Disk(), ":memory:") as db:
         db.define(ONTOLOGY)
         execute(db, SPAWN)()
         assert execute_async(db, "MATCH t: Task RETURN t.title")() == [("new",)]
 
 
-# ---------------------------------------------------------------- shared flushes
+# Shared flushes
 
 
 @pytest.mark.parametrize("sessions", [32])
 def test_commits_share_flushes(db: Vedette, disk: Disk, sessions: int) -> None:
-    """While one flush runs, everybody else's commits gather for the next."""
+    """While one flush runs, the commits of all others collect for the next."""
     before = len(disk.batches)
     disk.hold()
     works: list[Future[object]] = [in_thread(execute(db, SPAWN))]
@@ -326,8 +326,8 @@ def test_many_tasks_need_few_flushes(db: Vedette, disk: Disk) -> None:
     assert flushes < tasks * commits / 8, f"{flushes} flushes for {tasks * commits} commits"
 
 
-def test_a_flush_keeps_the_order_of_edges_on_edges(db: Vedette, disk: Disk) -> None:
-    """An edge stands in the batch after the edges that it joins, however often those were changed since."""
+def test_flush_keeps_the_order_of_edges_on_edges(db: Vedette, disk: Disk) -> None:
+    """An edge follows the edges that it targets in the batch, also after changes of those."""
     db.define(
         "edge knows(a: Person, b: Person) { since: Int = 0 } edge doubts(e: edge<knows>) { n: Int = 0 }"
     )

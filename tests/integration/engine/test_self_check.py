@@ -1,4 +1,4 @@
-"""The check in service: it finds differences, and does not cost more than a small part of the work."""
+"""The self-check finds differences and costs a small part of the work."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ ONTOLOGY = "node Task { title: String, done: Bool = false }"
 
 
 def checked(database: vedette.Vedette, *, tasks: int, commits: int) -> SelfCheck:
-    """One task goes to and fro while others stay; each of its changes concerns the watch."""
+    """One task changes back and forth; each change affects the watch."""
     database.define(ONTOLOGY)
     session = database.session()
     watch = session.watch("WATCH t: Task WHERE t.done = $done [initial: none] RETURN t.title", done=False)
@@ -35,19 +35,19 @@ def opened(every: int) -> vedette.Vedette:
     return vedette.open(":memory:", settings=vedette.Settings(self_check_commits=every))
 
 
-def test_watches_are_checked_now_and_then():
+def test_watches_are_checked_periodically():
     with opened(5) as database:
         check = checked(database, tasks=0, commits=20)
         assert check.checked > 0
         assert check.failed == check.skipped == 0
 
 
-def test_never_means_never():
+def test_checks_can_be_disabled():
     with opened(0) as database:
         assert checked(database, tasks=0, commits=20).checked == 0
 
 
-def test_an_expensive_check_makes_the_next_one_wait():
+def test_expensive_check_delays_the_next():
     with opened(5) as few, opened(5) as many:
         often = checked(few, tasks=0, commits=600).checked
         rarely = checked(many, tasks=20, commits=600).checked
@@ -55,9 +55,7 @@ def test_an_expensive_check_makes_the_next_one_wait():
 
 
 @pytest.mark.plain_core
-def test_a_watch_that_was_told_something_else_is_reported(
-    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
-):
+def test_wrong_event_is_reported(monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture):
     push = CommitEffects.add_delta
 
     def lose_removed(self, watch, delta, row):

@@ -1,4 +1,4 @@
-"""What a change costs a watch follows the change, whatever the graph was like when the watch was made."""
+"""The cost of a change for a watch follows the change, not the graph at the time the watch was created."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ WATCHES = (
 
 @pytest.fixture
 def db() -> Iterator[Vedette]:
-    """One user, and more edges than users: today it would be quicker to scan."""
+    """One user and more edges than users, so that a scan is cheaper now."""
     with vedette.open(":memory:", environment={}) as db:
         db.define("node User { name: String? } node Paper { n: Int = 0 } edge likes(u: User, p: Paper)")
         db.session().run("SPAWN u: User; SPAWN p: Paper" + "; LINK likes(u, p)" * 5)
@@ -30,9 +30,7 @@ def db() -> Iterator[Vedette]:
 
 @pytest.mark.parametrize("text", WATCHES)
 @pytest.mark.plain_core
-def test_edges_are_followed_though_there_is_little_to_scan(
-    db: Vedette, monkeypatch: pytest.MonkeyPatch, text: str
-) -> None:
+def test_long_lived_plan_follows_edges(db: Vedette, monkeypatch: pytest.MonkeyPatch, text: str) -> None:
     session = db.session()
     session.watch(text)
     session.execute("SPAWN p: Paper")
@@ -48,7 +46,7 @@ def test_edges_are_followed_though_there_is_little_to_scan(
     assert scanned == []
 
 
-def test_what_may_not_be_watched_is_not_explained(db: Vedette) -> None:
+def test_explain_requires_watch_permission(db: Vedette) -> None:
     db.define("""
         policy watching: ON META SPAWN(_Watch) ALLOW IF true
         policy users: ON MATCH(u: User) ALLOW IF true

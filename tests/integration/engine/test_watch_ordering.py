@@ -1,4 +1,4 @@
-"""`ordering: attribute(…)`: whatever waits is handed out in that order, however the watch is evaluated."""
+"""`ordering: attribute(…)` applies to buffered events, snapshots and windows, with every strategy."""
 
 from __future__ import annotations
 
@@ -28,35 +28,35 @@ def session(clock: ManualClock) -> Iterator[Session]:
 
 
 def spawn(session: Session, *titles: str) -> None:
-    """The first letter is the title, what follows the priority."""
+    """The first letter is the title; the rest is the priority."""
     for title in titles:
         priority = int(title[1:]) if title[1:] else None
         due = session.database.clock.now() - timedelta(seconds=1)
         session.execute("SPAWN t: Task { title = $t, priority = $p, due = $d }", t=title, p=priority, d=due)
 
 
-def told(events: Any) -> list[str]:
+def received(events: Any) -> list[str]:
     return [event.match["t.title"] for event in events]
 
 
 @pytest.mark.parametrize("condition", ["true", "t.due < now()"], ids=["incremental", "evaluated anew"])
-def test_what_waits(session: Session, condition: str) -> None:
+def test_buffered_events_are_ordered(session: Session, condition: str) -> None:
     watch = session.watch(f"WATCH t: Task WHERE {condition} [{BY_PRIORITY}, initial: none] RETURN t.title")
     spawn(session, "a1", "b3", "c", "d2", "e3")
-    assert told(watch.poll()) == ["c", "b3", "e3", "d2", "a1"]
+    assert received(watch.poll()) == ["c", "b3", "e3", "d2", "a1"]
     session.execute("MATCH t: Task KILL t")
-    assert told(watch.poll()) == ["c", "b3", "e3", "d2", "a1"]
+    assert received(watch.poll()) == ["c", "b3", "e3", "d2", "a1"]
 
 
 @pytest.mark.parametrize("condition", ["true", "t.due < now()"], ids=["incremental", "evaluated anew"])
-def test_the_snapshot(session: Session, condition: str) -> None:
+def test_snapshot_is_ordered(session: Session, condition: str) -> None:
     spawn(session, "a1", "b3", "c", "d2", "e3")
     watch = session.watch(f"WATCH t: Task WHERE {condition} [{BY_PRIORITY}] RETURN t.title")
     (initial,) = watch.poll()
     assert [row["t.title"] for row in initial.matches or ()] == ["c", "b3", "e3", "d2", "a1"]
 
 
-def test_what_a_window_holds(session: Session, clock: ManualClock) -> None:
+def test_window_events_are_ordered(session: Session, clock: ManualClock) -> None:
     watch = session.watch(
         f"WATCH t: Task [{BY_PRIORITY}, window: tumbling(1s), initial: none] RETURN t.title"
     )
@@ -65,11 +65,11 @@ def test_what_a_window_holds(session: Session, clock: ManualClock) -> None:
     session.execute('MATCH t: Task WHERE t.title = "b3" SET t.title = "b0"')
     clock.advance(1)
     (window,) = watch.poll()
-    assert told(window.events) == ["b3", "a1", "b0"]
+    assert received(window.events) == ["b3", "a1", "b0"]
     assert [event.position for event in window.events or ()] == [1, 2, 3]
 
 
-def test_every_event_keeps_the_time_of_its_detection(session: Session, clock: ManualClock) -> None:
+def test_event_keeps_its_detection_time(session: Session, clock: ManualClock) -> None:
     watch = session.watch("WATCH t: Task RETURN t.title")
     for seconds in (1, 2):
         clock.advance(seconds)

@@ -1,4 +1,4 @@
-"""Several threads may wait at one handle: each event goes to one of them, none is left waiting beside one."""
+"""Several threads may wait on one handle: each event goes to one of them."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ def db() -> Iterator[Vedette]:
 
 
 def taken(handle: WatchHandle, enough: int) -> list[int]:
-    """What one reader gets until the watch ends; whoever has the last event ends it for all."""
+    """Return what one reader receives until the watch ends. The reader of the last event ends it for all."""
     mine = []
     while (event := handle.next(timeout=PATIENCE)) is not None:
         if event.match is not None:
@@ -33,7 +33,7 @@ def taken(handle: WatchHandle, enough: int) -> list[int]:
 
 
 @pytest.mark.parametrize("at_once", [1, 50])
-def test_each_event_goes_to_one_reader_and_the_end_to_all(db: Vedette, at_once: int):
+def test_event_goes_to_one_reader_and_the_end_to_all(db: Vedette, at_once: int):
     with db.session() as reading, db.session() as writing:
         handle = reading.watch("WATCH j: Job [initial: none] RETURN j.n")
         readers = [in_thread(lambda: taken(handle, CHANGES)) for _ in range(READERS)]
@@ -46,7 +46,7 @@ def test_each_event_goes_to_one_reader_and_the_end_to_all(db: Vedette, at_once: 
     assert sorted(got) == list(range(CHANGES))
 
 
-def test_a_job_for_each_of_those_who_wait(db: Vedette):
+def test_each_waiting_reader_gets_a_job(db: Vedette):
     with db.session() as reading, db.session() as writing:
         handle = reading.watch("WATCH j: Job [mode: consume, buffer: 10] RETURN j.n")
         assert handle.next(timeout=PATIENCE) is not None, "the empty initial"

@@ -1,4 +1,4 @@
-"""Watches that share something must not share their constants."""
+"""Watches that share a shape do not share constants."""
 
 from __future__ import annotations
 
@@ -12,8 +12,8 @@ import pytest
 import vedette
 
 
-def test_equal_filters_in_texts_with_other_constants_keep_their_own() -> None:
-    """The filters are the same text, but not the same constants of their statements: found by the oracle."""
+def test_equal_filters_keep_their_own_constants() -> None:
+    """The filters have the same text but different constants. Found by the oracle."""
     with vedette.open(":memory:") as db:
         db.define("node T { n: Int, s: String }")
         session = db.session()
@@ -36,7 +36,7 @@ def shapes(watches: list[vedette.WatchHandle]) -> int:
     return len({id(watch.watch.shape) for watch in watches})
 
 
-def told(watch: vedette.WatchHandle) -> list[Any]:
+def received(watch: vedette.WatchHandle) -> list[Any]:
     return [event.match["t.title"] for event in watch.poll() if event.match is not None]
 
 
@@ -49,7 +49,7 @@ def session() -> Iterator[vedette.Session]:
         yield session
 
 
-def test_what_a_watch_is_called_how_it_is_written_and_which_elements_it_names_makes_no_other_shape(
+def test_name_spelling_and_element_ids_do_not_change_the_shape(
     session: vedette.Session,
 ) -> None:
     watches = [
@@ -62,7 +62,7 @@ def test_what_a_watch_is_called_how_it_is_written_and_which_elements_it_names_ma
     assert shapes(watches) == 1
     session.execute('SPAWN t: Task { title = "for b" }')
     session.execute("LINK of(#t, #b)")
-    assert [told(watch) for watch in watches] == [[], ["for b"], []]
+    assert [received(watch) for watch in watches] == [[], ["for b"], []]
     ids = [session.bindings[name] for name in ("a", "b", "c")]
     patterns = session.execute("MATCH w: _Watch RETURN w.pattern").rows
     assert [pattern for (pattern,) in patterns] == [
@@ -71,7 +71,7 @@ def test_what_a_watch_is_called_how_it_is_written_and_which_elements_it_names_ma
     ]
 
 
-def test_elements_in_filters_orders_and_actions_are_each_watch_s_own(session: vedette.Session) -> None:
+def test_element_ids_in_options_and_actions_are_per_watch(session: vedette.Session) -> None:
     session.run('SPAWN x: Task { title = "x", n = 1 }; SPAWN y: Task { title = "y", n = 2 }')
     watches = [
         session.watch(
@@ -83,32 +83,32 @@ def test_elements_in_filters_orders_and_actions_are_each_watch_s_own(session: ve
     assert shapes(watches) == 1
     session.execute('SPAWN t: Task { title = "two", n = 2 }')
     session.execute('SPAWN t: Task { title = "three", n = 3 }')
-    assert [told(watch) for watch in watches] == [["two", "three"], ["three"]]
+    assert [received(watch) for watch in watches] == [["two", "three"], ["three"]]
     linked = session.execute("MATCH of(t, p) RETURN t.title, p.name ORDER BY p.name, t.title").rows
     assert linked == [("three", "a"), ("two", "a"), ("three", "b")]
 
 
-def test_another_filter_that_names_an_element_of_the_other_watch(session: vedette.Session) -> None:
+def test_altered_filter_with_an_element_of_another_watch(session: vedette.Session) -> None:
     session.run('SPAWN x: Task { title = "x", n = 1 }; SPAWN y: Task { title = "y", n = 5 }')
     first, second = (
         session.watch(f"WATCH t: Task WHERE t.n > #{name}.n [initial: none] RETURN t.title") for name in "xy"
     )
     second.alter("[filter: t.n > #x.n + 6]")
     session.run('SPAWN t: Task { title = "six", n = 6 }; SPAWN t: Task { title = "nine", n = 9 }')
-    assert told(first) == ["six", "nine"]
-    assert told(second) == ["nine"]
+    assert received(first) == ["six", "nine"]
+    assert received(second) == ["nine"]
     ((pattern,),) = session.execute("MATCH w: _Watch WHERE w.id = $id RETURN w.pattern", id=second.id).rows
     assert "[initial: none, filter: t.n > #x.n + 6]" in pattern
 
 
-def test_elements_that_are_shown_keep_their_names(session: vedette.Session) -> None:
+def test_returned_elements_keep_their_columns(session: vedette.Session) -> None:
     watches = [session.watch(f"WATCH t: Task, of(t, #{name}) RETURN t.title, #{name}.name") for name in "ab"]
     session.execute('SPAWN t: Task { title = "t" }')
     session.execute("LINK of(#t, #b)")
     assert [event.match for event in watches[1].poll()[1:]] == [{"t.title": "t", "name": "b"}]
 
 
-def test_reliable_ones_come_back_with_their_own(tmp_path: Path) -> None:
+def test_restored_watches_keep_their_constants(tmp_path: Path) -> None:
     with vedette.open(tmp_path, environment={}) as db, db.session() as session:
         db.define(ONTOLOGY)
         for name in ("a", "b"):
@@ -123,10 +123,10 @@ def test_reliable_ones_come_back_with_their_own(tmp_path: Path) -> None:
             session.execute("SPAWN t: Task { title = $name }", name=name)
             session.execute("LINK of(#t, #$end)", end=ends["b"])
         watches = [session.attach(f"of_{name}") for name in ("a", "b")]
-        assert [told(watch) for watch in watches] == [[], ["b"]]
+        assert [received(watch) for watch in watches] == [[], ["b"]]
 
 
-def test_statements_that_nobody_watches_any_more_are_forgotten(session: vedette.Session) -> None:
+def test_unused_shapes_are_removed(session: vedette.Session) -> None:
     kept = session.watch("kept = WATCH kept: Task [initial: none] RETURN kept.title")
     for number in range(2000):
         session.watch(f"WATCH t{number}: Task [buffer: {number + 1}] RETURN t{number}.title").cancel()
@@ -139,8 +139,8 @@ def test_statements_that_nobody_watches_any_more_are_forgotten(session: vedette.
     assert [event.type for event in kept.poll()] == ["removed"]
 
 
-def test_one_that_was_stored_before_elements_had_numbers_comes_back(tmp_path: Path) -> None:
-    """Then an element that pattern and filter both name was one constant."""
+def test_watch_stored_with_literal_ids_is_restored(tmp_path: Path) -> None:
+    """In that version an element that pattern and filter both name was one constant."""
     with vedette.open(tmp_path, environment={}) as db, db.session() as session:
         db.define(ONTOLOGY)
         session.execute('SPAWN b: Project { name = "b" }')
@@ -148,15 +148,15 @@ def test_one_that_was_stored_before_elements_had_numbers_comes_back(tmp_path: Pa
             "w = WATCH t: Task, of(t, #b) [delivery: reliable, initial: none] RETURN t.title"
         )
         watch.alter("[filter: #b.name != t.title]")
-        lasting, end = db.default.watching.durable_watches, session.bindings["b"]
+        durable, end = db.default.watching.durable_watches, session.bindings["b"]
         with db.default.lock:
-            key, value = lasting._facts(watch.watch, watch.watch.details.request)
+            key, value = durable._facts(watch.watch, watch.watch.details.request)
             facts = json.loads(value)
             assert facts["constants"][-2:] == [end, end]
             del facts["constants"][-1]
-            lasting._note((key, json.dumps(facts)))
+            durable._note((key, json.dumps(facts)))
     with vedette.open(tmp_path, environment={}) as db, db.session() as session:
         for title in ("b", "c"):
             session.execute("SPAWN t: Task { title = $title }", title=title)
             session.execute("LINK of(#t, #$end)", end=end)
-        assert told(session.attach("w")) == ["c"]
+        assert received(session.attach("w")) == ["c"]

@@ -1,4 +1,4 @@
-"""deliver_on: tick waits for the tick that something belongs to and no other; where commits are ticks, for none."""
+"""deliver_on: tick waits for the tick of an event only; with automatic ticks it does not wait."""
 
 from __future__ import annotations
 
@@ -15,17 +15,17 @@ Open = Callable[[str], tuple[Vedette, ManualClock]]
 
 @pytest.fixture
 def opened() -> Iterator[Open]:
-    homes: list[Vedette] = []
+    instances: list[Vedette] = []
 
     def make(tick: str) -> tuple[Vedette, ManualClock]:
         clock = ManualClock()
         db = vedette.open(":memory:", clock=clock, settings=vedette.Settings(tick=tick), environment={})
         db.define("node Task { n: Int = 0 }")
-        homes.append(db)
+        instances.append(db)
         return db, clock
 
     yield make
-    for db in homes:
+    for db in instances:
         db.close()
 
 
@@ -33,7 +33,7 @@ def numbers(handle: vedette.WatchHandle) -> list[int]:
     return [event.match["t.n"] for event in handle.poll() if event.match is not None]
 
 
-def test_a_window_end_waits_for_no_commit_where_commits_are_ticks(opened: Open):
+def test_window_end_needs_no_commit_with_automatic_ticks(opened: Open):
     db, clock = opened("commit")
     with db.session() as session:
         handle = session.watch("WATCH t: Task [deliver_on: tick, window: tumbling(5s)] RETURN COUNT(*) AS c")
@@ -41,7 +41,7 @@ def test_a_window_end_waits_for_no_commit_where_commits_are_ticks(opened: Open):
         assert [event.type for event in handle.poll()] == ["initial"]
 
 
-def test_nor_does_another_filter(opened: Open):
+def test_filter_change_needs_no_commit_with_automatic_ticks(opened: Open):
     db, _ = opened("commit")
     with db.session() as session:
         session.execute("SPAWN t: Task { n = 1 }")
@@ -51,7 +51,7 @@ def test_nor_does_another_filter(opened: Open):
 
 
 @pytest.mark.parametrize("tick", ["commit", "manual"])
-def test_what_is_worked_out_late_belongs_to_ticks_that_are_over(opened: Open, tick: str):
+def test_caught_up_events_belong_to_past_ticks(opened: Open, tick: str):
     db, _ = opened(tick)
     with db.session() as session:
         handle = session.watch(
@@ -67,7 +67,7 @@ def test_what_is_worked_out_late_belongs_to_ticks_that_are_over(opened: Open, ti
 
 
 @pytest.mark.parametrize("tick", ["commit", "manual"])
-def test_a_job_given_back_waits_for_no_second_tick(opened: Open, tick: str):
+def test_requeued_job_waits_for_no_second_tick(opened: Open, tick: str):
     db, clock = opened(tick)
     with db.session() as session:
         handle = session.watch("WATCH t: Task [mode: consume, deliver_on: tick, ack_timeout: 10s] RETURN t.n")
@@ -83,7 +83,7 @@ def test_a_job_given_back_waits_for_no_second_tick(opened: Open, tick: str):
         assert [each.attributes["attempt"] for each in (second, third, fourth)] == [2, 3, 4]
 
 
-def test_a_job_that_another_consumer_gives_back_still_waits_for_its_first_tick(opened: Open):
+def test_job_requeued_by_another_consumer_waits_for_its_first_tick(opened: Open):
     db, _ = opened("manual")
     with db.session() as session:
         patient = session.watch("WATCH t: Task [mode: consume, deliver_on: tick, initial: none] RETURN t.n")

@@ -1,4 +1,4 @@
-"""Watches act outside of a transaction; a WATCH that fails inside one is a statement that failed, however it came."""
+"""Watches are not part of a transaction; a WATCH that fails inside one is a failed statement."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ MISTAKES = {
 
 @pytest.mark.parametrize("way", WAYS)
 @pytest.mark.parametrize("mistake", MISTAKES)
-def test_a_watch_that_fails_aborts_the_transaction(way: str, mistake: str) -> None:
+def test_failing_watch_aborts_the_transaction(way: str, mistake: str) -> None:
     with vedette.open(":memory:") as db:
         db.define("node Task { n: Int? } edge after(a: Task, b: Task)")
         session = db.session()
@@ -41,7 +41,7 @@ def test_a_watch_that_fails_aborts_the_transaction(way: str, mistake: str) -> No
         assert session.execute("MATCH w: _Watch RETURN COUNT(*)").rows == [(0,)]
 
 
-def test_another_statement_given_to_watch_fails_like_any_statement() -> None:
+def test_session_watch_rejects_other_statements() -> None:
     with vedette.open(":memory:") as db:
         db.define("node Task { n: Int? }")
         session = db.session()
@@ -53,7 +53,7 @@ def test_another_statement_given_to_watch_fails_like_any_statement() -> None:
 
 
 @pytest.mark.parametrize("way", WAYS)
-def test_a_watch_stays_when_the_transaction_is_rolled_back(way: str) -> None:
+def test_watch_survives_a_rollback(way: str) -> None:
     with vedette.open(":memory:") as db:
         db.define("node Task { n: Int? }")
         session = db.session()

@@ -69,7 +69,7 @@ def is_cut(line: socket.socket) -> bool:
     return True
 
 
-# --- sockets ------------------------------------------------------------------------------------------------------
+# Sockets
 
 
 @pytest.mark.parametrize("said", ["", "G", UPGRADE, UPGRADE + "\r\n", UPGRADE + "X-Slow: " + "x" * 500])
@@ -143,7 +143,7 @@ def test_http_connections_are_bounded(server: Serving, monkeypatch: pytest.Monke
         line.close()
 
 
-# --- what is kept for a client ------------------------------------------------------------------------------------
+# What is kept for a client
 
 
 def test_refused_subscriptions_leave_no_state(wire: Wire):
@@ -387,7 +387,7 @@ def test_deferred_messages_are_not_executed_in_another_database(wire: Wire):
     assert admin.execute("MATCH t: Task RETURN t")["rows"] == []
 
 
-# --- names, tenants, words ----------------------------------------------------------------------------------------
+# Names, tenants, words
 
 
 STRANGE = [
@@ -470,7 +470,7 @@ def test_incomplete_messages_are_bounded_over_all_connections(tmp_path: Path):
             line.close()
 
 
-# --- values that not every process can read ---------------------------------------------------------------------------
+# Values that not every process can read
 
 NESTED = "[" * 600 + "]" * 600
 HUGE = "1" + "0" * 60
@@ -573,7 +573,7 @@ def test_claims_that_the_worker_link_cannot_encode_are_refused():
         authenticator.authenticate(jwt.encode(claims | {"n": 2**64}, b"\0" * 32, "HS256"), "shop")
 
 
-# --- HTTP -----------------------------------------------------------------------------------------------------------
+# HTTP
 
 
 @pytest.mark.parametrize("name", ["http://[", "http://[::1", "http://127.0.0.1@[", "null", "\x80"])

@@ -56,7 +56,7 @@ def settled(client: Client, id: str) -> dict[str, Any]:
     raise AssertionError("no answer")
 
 
-# --- answers ------------------------------------------------------------------------------------------------------
+# Answers
 
 
 def test_a_reply_above_the_limit_is_refused_with_advice(wire: Wire):
@@ -133,7 +133,7 @@ def test_an_unexpected_error_in_the_thread_pool_is_logged(
     assert record.exc_info is not None
 
 
-# --- what a watch begins with, and its events -----------------------------------------------------------------------
+# What a watch begins with, and its events
 
 
 @pytest.mark.parametrize("join", [False, True])
@@ -197,7 +197,7 @@ def test_a_failing_stream_is_ended_with_a_reason(
     assert client.take()["type"] == "subscribe_ack"
 
 
-# --- frames between processes ---------------------------------------------------------------------------------------
+# Frames between processes
 
 
 def test_a_batch_with_many_bytes_is_sent_in_parts(wire: Wire, monkeypatch: pytest.MonkeyPatch):
@@ -238,7 +238,7 @@ def test_a_slow_worker_is_kept_and_a_stalled_one_is_disconnected():
     assert stuck.is_stalled(1_001, now=8.1), "and there is an end"
 
 
-# --- readers that are slow ------------------------------------------------------------------------------------------
+# Readers that are slow
 
 
 UPGRADE = "Host: 127.0.0.1\r\nConnection: Upgrade\r\nUpgrade: websocket\r\nSec-WebSocket-Version: 13\r\n"

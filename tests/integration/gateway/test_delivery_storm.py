@@ -324,7 +324,7 @@ class Storm:
             journal_options(self.context, start=start, max_rows=12, max_wait_seconds=0)
         )
 
-    # --- what may happen ------------------------------------------------------------------------------------------
+    # What may happen
 
     def perhaps_write(self) -> None:
         if self.rng.random() < 0.3:
@@ -458,7 +458,7 @@ class Storm:
             gateway.receive(frame)
             gateway.wire.run()
 
-    # --- the end --------------------------------------------------------------------------------------------------
+    # The end
 
     def settle(self) -> None:
         quiet = 0

@@ -111,7 +111,7 @@ def test_a_failed_replay_requires_a_resync(wire: Wire, monkeypatch: pytest.Monke
     assert client.execute("MATCH t: Task RETURN COUNT(*) AS n")["rows"] == [[3]]
 
 
-# --- workers ------------------------------------------------------------------------------------------------------
+# Workers
 
 
 @asynccontextmanager

@@ -42,7 +42,7 @@ def listening(wire: Wire, **asked: object) -> Client:
     return client
 
 
-# --- delays -------------------------------------------------------------------------------------------------------
+# Delays
 
 
 @given(st.lists(st.tuples(st.floats(0, 100), st.integers(0, 1_000)), max_size=30))
@@ -87,7 +87,7 @@ def test_each_event_of_a_batch_is_counted_per_receiver(wire: Wire):
     assert len(received) == 3
 
 
-# --- counters -----------------------------------------------------------------------------------------------------
+# Counters
 
 
 def test_resyncs_closes_and_refusals_are_counted_by_reason(wire: Wire):
@@ -117,7 +117,7 @@ def test_filter_candidates_and_matches_are_counted(wire: Wire):
     assert (counters.candidates, counters.matches) == (2, 1), "the index leaves two of four"
 
 
-# --- as Prometheus sees it ----------------------------------------------------------------------------------------
+# As Prometheus sees it
 
 
 def sample(text: str, name: str) -> float:
@@ -174,7 +174,7 @@ def test_alert_rules_and_dashboard_use_existing_metrics(tmp_path: Path):
         assert gateway <= names, file
 
 
-# --- unread server-sent events -------------------------------------------------------------------------
+# Unread server-sent events
 
 
 def test_a_stalled_sse_reader_is_bounded_and_disconnected(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):

@@ -10,7 +10,7 @@ import pytest
 
 from tests.support.gateway_wire import Client, Wire
 
-# --- what the old client can read: these fields, and it skips all others ----------------------------------------------
+# What the old client can read: these fields, and it skips all others
 
 
 class Delta(msgspec.Struct):

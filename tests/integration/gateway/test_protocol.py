@@ -28,7 +28,7 @@ def events(messages: list[dict[str, Any]], sub: str | None = None) -> list[dict[
     return [e for e in found if sub is None or e["subId"] == sub]
 
 
-# --- auth ---------------------------------------------------------------------------------------------------------
+# Auth
 
 
 @pytest.mark.parametrize(
@@ -81,7 +81,7 @@ def test_messages_may_follow_auth_without_waiting(wire: Wire):
     ]
 
 
-# --- statements ---------------------------------------------------------------------------------------------------
+# Statements
 
 
 def test_execute_answers_with_rows_and_counts(client: Client):
@@ -113,7 +113,7 @@ def test_unknown_message_types_are_errors_and_the_connection_stays_open(client: 
     assert client.execute("MATCH t: Task RETURN t")["rows"] == []
 
 
-# --- watches ------------------------------------------------------------------------------------------------------
+# Watches
 
 
 def test_a_watch_has_an_initial_event_and_a_chain(client: Client):
@@ -297,7 +297,7 @@ def test_subscription_limits_are_reported():
     assert codes == [[None], [None], ["E8006"], [None], ["E8006"]]
 
 
-# --- filters ------------------------------------------------------------------------------------------------------
+# Filters
 
 
 def test_a_filter_sends_enter_update_leave_and_delete(client: Client):
@@ -361,7 +361,7 @@ def test_too_many_documents_require_pages_and_the_subscription_stays(client: Cli
     assert len(events(client.all())) == 1
 
 
-# --- holding back -------------------------------------------------------------------------------------------------
+# Holding back
 
 
 def grow(client: Client, count: int) -> None:

@@ -111,7 +111,7 @@ def test_two_tenants_cannot_settle_each_others_deliveries(wire: Wire, writer: Cl
     assert client.ask("ack", {"deliveryId": delivery})["type"] == "ack_ack"
 
 
-# --- with the clients ---------------------------------------------------------------------------------------------
+# With the clients
 
 
 @pytest.fixture

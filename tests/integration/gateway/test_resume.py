@@ -55,7 +55,7 @@ def body(event: dict[str, Any]) -> tuple[Any, ...]:
     return event["seq"], event["prevSeq"], str(event.get("payload", event.get("delta")))
 
 
-# --- replay before live, exactly ------------------------------------------------------------------------------------
+# Replay before live, exactly
 
 
 @pytest.mark.parametrize("asked", [WATCH, FILTER], ids=["watch", "filter"])
@@ -196,7 +196,7 @@ def test_a_lower_last_seq_replays_more():
     wire.close()
 
 
-# --- bounds: time, count, bytes -------------------------------------------------------------------------------------
+# Bounds: time, count, bytes
 
 
 @pytest.mark.parametrize(
@@ -236,7 +236,7 @@ def test_an_idle_stream_is_closed_at_its_deadline():
     wire.close()
 
 
-# --- doubts ---------------------------------------------------------------------------------------------------------
+# Doubts
 
 
 def other_epoch(token: ResumeToken) -> ResumeToken:
@@ -402,7 +402,7 @@ def resume_as(wire: Wire, resume_token: str, actor: str) -> tuple[Client, dict[s
     return client, client.take()
 
 
-# --- restarts -------------------------------------------------------------------------------------------------------
+# Restarts
 
 
 def test_after_a_crash_tokens_are_valid_and_the_window_is_lost(tmp_path: Path):
@@ -437,7 +437,7 @@ def test_clients_of_a_lost_gateway_resume_without_loss():
     wire.close()
 
 
-# --- claims -------------------------------------------------------------------------------------------------------
+# Claims
 
 
 class Badges:

@@ -285,7 +285,7 @@ def test_websocat_can_connect(server: Serving):
     assert received == ["auth_ack", "define_ack", "subscribe_ack", "event", "result", "event"]
 
 
-# --- tokens -------------------------------------------------------------------------------------------------------
+# Tokens
 
 
 @pytest.fixture

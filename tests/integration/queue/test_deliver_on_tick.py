@@ -1,4 +1,4 @@
-"""deliver_on: tick for consumers, as for watches: what a commit brings is there when logical time has moved on."""
+"""deliver_on: tick for consumers: work is delivered after the tick of its commit."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ def taken(handle: vedette.WatchHandle) -> list[int]:
     return [event.match["j.n"] for event in handle.poll() if event.match is not None]
 
 
-def test_with_a_tick_at_every_commit_work_comes_at_once() -> None:
+def test_automatic_ticks_deliver_at_once() -> None:
     with vedette.open(":memory:") as db, db.session() as session:
         db.define("node Job { n: Int }")
         handle = session.watch(TEXT)
@@ -21,7 +21,7 @@ def test_with_a_tick_at_every_commit_work_comes_at_once() -> None:
         assert taken(handle) == [1]
 
 
-def test_without_ticks_work_waits_for_one() -> None:
+def test_work_waits_for_a_manual_tick() -> None:
     with vedette.open(":memory:", settings=vedette.Settings(tick="manual")) as db, db.session() as session:
         db.define("node Job { n: Int }")
         handle = session.watch(TEXT)
@@ -32,7 +32,7 @@ def test_without_ticks_work_waits_for_one() -> None:
 
 
 @pytest.mark.parametrize("more", ["", ", ordering: attribute(j.n DESC)", ", serialize_by: j.n"])
-def test_what_has_had_its_tick_waits_for_no_other_when_the_ontology_grows(more: str) -> None:
+def test_define_does_not_require_another_tick(more: str) -> None:
     with vedette.open(":memory:", settings=vedette.Settings(tick="manual")) as db, db.session() as session:
         db.define("node Job { n: Int }")
         handle = session.watch(TEXT.replace("]", f"{more}]"))
@@ -45,7 +45,7 @@ def test_what_has_had_its_tick_waits_for_no_other_when_the_ontology_grows(more: 
         assert taken(handle) == [1]
 
 
-def test_what_a_lost_consumer_buries_sets_off_triggers() -> None:
+def test_dead_letter_of_a_lost_consumer_runs_triggers() -> None:
     with vedette.open(":memory:") as db, db.session() as session:
         db.define("node Job { n: Int } node Alarm { rung: Bool = false }")
         session.run("SPAWN j: Job { n = 1 }; SPAWN a: Alarm {}")

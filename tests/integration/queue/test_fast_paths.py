@@ -1,6 +1,6 @@
-"""Shortcuts of consume mode: what is looked at late, let into line by others, or acknowledged without a transaction.
+"""Fast paths of consume mode: lazy matches, early admission, and ACK without a transaction.
 
-Each must come to the same as the long way.
+Each must give the same result as the general path.
 """
 
 from __future__ import annotations
@@ -49,21 +49,21 @@ def taken(handle: Any, limit: int | None = None) -> list[tuple[Any, Any]]:
     return [(event.match["j.n"], event.match["j.text"]) for event in events]
 
 
-# --- looked at late ---------------------------------------------------------------------------------------------
+# Lazy matches
 
 
-def test_what_is_handed_out_is_the_element_as_it_is_then(db: Vedette) -> None:
+def test_delivery_shows_the_current_element(db: Vedette) -> None:
     with db.session() as s:
         worker = s.watch(ORDERED)
         for n in range(4):
             s.execute('SPAWN j: Job { n = $n, rank = $n, text = "old" }', n=n)
         assert pool_of(db).lazy_matches is not None
         s.execute('MATCH j: Job WHERE j.n = 0 SET j.rank = 9 SET j.text = "new"')
-        s.execute("MATCH j: Job WHERE j.n = 3 SET j.rank = null")  # nulls first, when descending
+        s.execute("MATCH j: Job WHERE j.n = 3 SET j.rank = null")  # nulls come first in descending order
         assert taken(worker) == [(3, "old"), (0, "new"), (2, "old"), (1, "old")]
 
 
-def test_a_transaction_that_is_open_changes_nothing_of_what_is_handed_out(db: Vedette) -> None:
+def test_open_transaction_does_not_affect_deliveries(db: Vedette) -> None:
     with db.session() as s, db.session() as other:
         worker = s.watch(ORDERED)
         s.execute('SPAWN j: Job { n = 1, text = "old" }')
@@ -81,17 +81,17 @@ def test_a_transaction_that_is_open_changes_nothing_of_what_is_handed_out(db: Ve
     ],
     ids=["may fail", "by key", "of several elements"],
 )
-def test_matches_that_do_not_follow_from_one_element_are_kept(db: Vedette, statement: str) -> None:
+def test_joined_matches_are_stored(db: Vedette, statement: str) -> None:
     with db.session() as s:
         s.watch(statement)
         assert pool_of(db).lazy_matches is None
 
 
-def test_a_policy_that_comes_later_ends_the_late_looks(db: Vedette) -> None:
+def test_new_policy_ends_lazy_matches(db: Vedette) -> None:
     with db.session() as s:
         actor = s.execute('SPAWN u: User { name = "ann" } RETURNING id').rows[0][0]
         worker = s.watch(ORDERED)
-        theirs = db.session(actor).watch(ORDERED)  # of the same shape, and with eyes of its own
+        theirs = db.session(actor).watch(ORDERED)  # the same shape with a view of its own
         for n in range(3):
             s.execute('SPAWN j: Job { n = $n, rank = $n, text = "old" }', n=n)
         db.define("policy odd_only: ON MATCH(j: Job) ALLOW IF j.n = 1")
@@ -102,10 +102,10 @@ def test_a_policy_that_comes_later_ends_the_late_looks(db: Vedette) -> None:
         assert taken(worker) == [(2, "new"), (0, "old")]
 
 
-# --- let into line ----------------------------------------------------------------------------------------------
+# Early admission
 
 
-def test_a_crowd_stands_in_line_when_its_commit_returns(tmp_path: Path) -> None:
+def test_large_commit_is_admitted_before_it_returns(tmp_path: Path) -> None:
     with make_db(str(tmp_path / "data")) as db, db.session() as s:
         worker = s.watch(ORDERED)
         s.execute("BEGIN")
@@ -118,11 +118,11 @@ def test_a_crowd_stands_in_line_when_its_commit_returns(tmp_path: Path) -> None:
         assert [n for n, _ in taken(worker)] == expected[: worker.watch.options.buffer]
 
 
-# --- acknowledged without a transaction -------------------------------------------------------------------------
+# ACK without a transaction
 
 
 def acknowledge_all(db: Vedette) -> list[Any]:
-    """All that can be seen of ten acknowledgements."""
+    """Everything that can be observed of ten acknowledgements."""
     with db.session() as s:
         worker = s.watch("WATCH j: Job [mode: consume] RETURN j.n, j.text")
         mirror = s.watch("WATCH j: Job RETURN j.n")
@@ -138,7 +138,7 @@ def acknowledge_all(db: Vedette) -> list[Any]:
         with pytest.raises(VedetteError, match="E8004"):
             worker.ack(again)
         seen = [event.to_dict() for watch in (mirror, count) for event in watch.poll()]
-        told = [(r.tick, r.deleted, r.unlinked, r.warnings) for r in results]
+        received = [(r.tick, r.deleted, r.unlinked, r.warnings) for r in results]
         commits = [
             (
                 c.sequence,
@@ -150,11 +150,11 @@ def acknowledge_all(db: Vedette) -> list[Any]:
             )
             for c in db.default.history.commits_after(0)
         ]
-        return [seen, told, commits, s.execute("MATCH j: Job RETURN j.n").rows]
+        return [seen, received, commits, s.execute("MATCH j: Job RETURN j.n").rows]
 
 
 @pytest.mark.plain_core
-def test_the_short_way_is_the_long_way(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_direct_deletion_equals_a_transaction(monkeypatch: pytest.MonkeyPatch) -> None:
     quick, slow = make_db(), make_db()
     short = acknowledge_all(quick)
     monkeypatch.setattr(slow.default.state, "can_delete_directly", lambda element: False)
@@ -172,7 +172,7 @@ def test_the_short_way_is_the_long_way(monkeypatch: pytest.MonkeyPatch) -> None:
     ],
     ids=["rule", "constraint"],
 )
-def test_where_others_have_a_say_there_is_a_transaction(db: Vedette, declaration: str) -> None:
+def test_rules_and_constraints_prevent_direct_deletion(db: Vedette, declaration: str) -> None:
     db.define(f"node Tomb {{ n: Int = 0 }}\n{declaration}")
     with db.session() as s:
         s.execute("SPAWN j: Job { n = 1 }")
@@ -188,7 +188,7 @@ def test_where_others_have_a_say_there_is_a_transaction(db: Vedette, declaration
             assert s.execute("MATCH j: Job RETURN j.n").rows == [(1,)]
 
 
-def test_an_edge_may_refuse(db: Vedette) -> None:
+def test_edge_can_prevent_an_ack(db: Vedette) -> None:
     with db.session() as s:
         s.execute("SPAWN j: Job { n = 1 }")
         s.execute("SPAWN c: Channel { }")

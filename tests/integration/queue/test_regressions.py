@@ -1,4 +1,4 @@
-"""Consume mode, case by case: each is something that went wrong once, or a ruling that nothing else shows."""
+"""Regressions of consume mode, and rules that no other test covers."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ edge lies_in(job: Job, channel: Channel) { }
 
 
 class Bench:
-    """An empty database, a clock in the hand, and short words for what the cases do."""
+    """An empty database with a manual clock, and short methods for the cases."""
 
     def __init__(self) -> None:
         self.clock = ManualClock()
@@ -72,11 +72,11 @@ def attempt(event: Any) -> int:
     return int(event.attributes["attempt"])
 
 
-# --- matches that change ----------------------------------------------------------------------------------------
+# Changing matches
 
 
-def test_another_match_of_the_same_element_in_one_commit_is_no_withdrawal(bench: Bench) -> None:
-    """Moved from one channel to another it still matches: it keeps its place, its attempts and its holder."""
+def test_replaced_match_is_not_withdrawn(bench: Bench) -> None:
+    """A job that moves to another channel still matches and keeps its position, attempts and holder."""
     one, other = bench.channel(), bench.channel()
     jobs = [bench.spawn(n) for n in range(3)]
     for job in jobs:
@@ -104,8 +104,8 @@ def test_another_match_of_the_same_element_in_one_commit_is_no_withdrawal(bench:
     assert [(event.match["j.n"], attempt(event)) for event in worker.poll()] == [(0, 3), (1, 1), (2, 1)]
 
 
-def test_losing_the_match_that_ranks_first_keeps_the_lines_of_all_keys(bench: Bench) -> None:
-    """The key of serialize_by may be another with the match that is left."""
+def test_losing_the_best_match_keeps_all_key_lines(bench: Bench) -> None:
+    """The key of serialize_by may differ in the remaining match."""
     channels = [bench.channel() for _ in range(2)]
     job, rival = bench.spawn(1), bench.spawn(2)
     bench.put_in(rival, channels[1])
@@ -127,8 +127,8 @@ def test_losing_the_match_that_ranks_first_keeps_the_lines_of_all_keys(bench: Be
     assert sorted(numbers([first, second])) == [1, 2]
 
 
-def test_what_stopped_matching_while_pending_begins_anew_when_it_matches_again(bench: Bench) -> None:
-    """B33: attempts are forgotten when the element stops matching, also while somebody holds it."""
+def test_element_that_matches_again_starts_with_fresh_attempts(bench: Bench) -> None:
+    """Attempts are deleted when the element stops matching, also while it is delivered."""
     bench.spawn(1)
     worker = bench.watch("max_redeliveries: 1", 'j: Job WHERE j.state = "new"')
     (event,) = worker.poll()
@@ -144,7 +144,7 @@ def test_what_stopped_matching_while_pending_begins_anew_when_it_matches_again(b
     assert attempt(event) == 1
 
 
-def test_what_matches_again_while_pending_is_still_one_attempt(bench: Bench) -> None:
+def test_element_that_matches_again_while_pending_keeps_its_attempt(bench: Bench) -> None:
     bench.spawn(1)
     worker = bench.watch("max_redeliveries: 1", 'j: Job WHERE j.state = "new"')
     (event,) = worker.poll()
@@ -158,7 +158,7 @@ def test_what_matches_again_while_pending_is_still_one_attempt(bench: Bench) -> 
     assert bench.jobs() == []
 
 
-def test_attempts_are_not_forgotten_because_another_group_stops_wanting_it(bench: Bench) -> None:
+def test_attempts_survive_a_change_in_another_group(bench: Bench) -> None:
     bench.spawn(1)
     first = bench.watch('group: "a", max_redeliveries: 3')
     (event,) = first.poll()
@@ -171,7 +171,7 @@ def test_attempts_are_not_forgotten_because_another_group_stops_wanting_it(bench
     assert attempt(event) == 2
 
 
-def test_what_was_there_before_stays_unwanted_when_another_match_of_it_appears(bench: Bench) -> None:
+def test_initial_none_ignores_later_matches_of_existing_elements(bench: Bench) -> None:
     old, new = bench.channel(), bench.channel()
     job = bench.spawn(1)
     bench.put_in(job, old)
@@ -185,10 +185,10 @@ def test_what_was_there_before_stays_unwanted_when_another_match_of_it_appears(b
     assert event.match == {"j.n": 2, "c.id": new}
 
 
-# --- dead letters -----------------------------------------------------------------------------------------------
+# Dead letters
 
 
-def test_what_nobody_wants_any_more_is_neither_buried_nor_parked(bench: Bench) -> None:
+def test_unmatched_element_is_not_dead_lettered(bench: Bench) -> None:
     grave = bench.session.execute("SPAWN g: Grave { } RETURNING id").rows[0][0]
     bench.spawn(1)
     worker = bench.session.watch(
@@ -204,10 +204,10 @@ def test_what_nobody_wants_any_more_is_neither_buried_nor_parked(bench: Bench) -
     assert [attempt(event) for event in worker.poll()] == [1]
 
 
-# --- transactions -----------------------------------------------------------------------------------------------
+# Transactions
 
 
-def test_a_snapshot_that_is_older_than_the_job_cannot_acknowledge_it(bench: Bench) -> None:
+def test_older_snapshot_cannot_acknowledge(bench: Bench) -> None:
     worker = bench.watch()
     with bench.db.session() as session:
         bench.session.execute("BEGIN SERIALIZABLE")
@@ -221,10 +221,10 @@ def test_a_snapshot_that_is_older_than_the_job_cannot_acknowledge_it(bench: Benc
     assert bench.jobs() == []
 
 
-# --- managing ---------------------------------------------------------------------------------------------------
+# Management
 
 
-def test_another_filter_draws_from_what_it_lets_through(bench: Bench) -> None:
+def test_altered_filter_selects_from_the_queue(bench: Bench) -> None:
     bench.spawn(1, rank=1)
     bench.spawn(2, rank=2)
     bench.spawn(3, rank=2)
@@ -243,7 +243,7 @@ def test_another_filter_draws_from_what_it_lets_through(bench: Bench) -> None:
     assert numbers(worker.poll()) == [4]
 
 
-def test_another_filter_of_the_only_member(bench: Bench) -> None:
+def test_altered_filter_of_the_only_consumer(bench: Bench) -> None:
     bench.spawn(1, rank=1)
     bench.spawn(2, rank=2)
     worker = bench.watch()
@@ -256,7 +256,7 @@ def test_another_filter_of_the_only_member(bench: Bench) -> None:
     assert numbers(bench.watch().poll()) == [1]
 
 
-def test_a_watch_that_cannot_begin_leaves_nothing_behind(bench: Bench) -> None:
+def test_failed_consumer_creation_leaves_nothing_behind(bench: Bench) -> None:
     bench.spawn(0)
     with pytest.raises(VedetteError):
         bench.watch('group: "g"', "j: Job WHERE 1 / j.n > 0")
@@ -265,7 +265,7 @@ def test_a_watch_that_cannot_begin_leaves_nothing_behind(bench: Bench) -> None:
     assert not consuming.dispatcher.groups
 
 
-def test_a_grown_ontology_leaves_one_pool_to_a_group(bench: Bench) -> None:
+def test_define_keeps_one_queue_per_group(bench: Bench) -> None:
     bench.spawn(1)
     bench.spawn(2)
     first = bench.watch('group: "g"')
@@ -275,23 +275,23 @@ def test_a_grown_ontology_leaves_one_pool_to_a_group(bench: Bench) -> None:
     assert sorted(numbers(first.poll()) + numbers(second.poll())) == [1, 2]
 
 
-def test_many_delays_do_not_cost_more_the_more_there_are(bench: Bench) -> None:
-    """The agenda is sorted anew now and then, not at every appointment."""
-    desk = bench.db.default.watching.consuming.dispatcher
+def test_cost_of_a_delay_is_constant(bench: Bench) -> None:
+    """The deadline heap is compacted occasionally, not with every deadline."""
+    dispatcher = bench.db.default.watching.consuming.dispatcher
     for n in range(3_000):
         bench.spawn(n)
     worker = bench.watch("buffer: 5000")
     for event in worker.poll():
         worker.nack(event, delay=60)
-    agenda = desk._deadlines
+    agenda = dispatcher._deadlines
     bench.spawn(9_999)
     (event,) = worker.poll()
     worker.nack(event, delay=60)
-    assert desk._deadlines is agenda
+    assert dispatcher._deadlines is agenda
 
 
-def test_whoever_unparks_a_job_unparks_it_for_good(bench: Bench) -> None:
-    """The group that parked it may be another, and away: after a restart it must not be parked again."""
+def test_unpark_is_permanent(bench: Bench) -> None:
+    """Another group may have parked the job and may be detached. After a restart it must not be parked again."""
     job = bench.spawn(1)
     grave = bench.session.execute("SPAWN g: Grave { } RETURNING id").rows[0][0]
     text = 'WATCH j: Job [mode: consume, group: "a", dead_letter: #$grave] RETURN j.n'

@@ -1,4 +1,4 @@
-"""Whoever waits in `next()` is woken when there is something for it: one case for each way that can come about."""
+"""A consumer that waits in `next()` is woken when an element becomes deliverable; one case per reason."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ GROUP = 'group: "g"'
 
 
 class Pair:
-    """A holds the first job, B waits. `wakes` counts how often B was called."""
+    """Consumer A holds the first job, B waits. `wakes` counts the wake-ups of B."""
 
     def __init__(self, options: str, others: str | None, jobs: int) -> None:
         self.clock = ManualClock()
@@ -77,7 +77,7 @@ class Pair:
 
 Act = Callable[[Pair], object]
 CASES: dict[str, tuple[str, int, Act, int]] = {
-    # options of both, jobs, what happens, the job that B is handed
+    # (options of both, jobs, action, the job that B receives)
     "a new job": (GROUP, 1, lambda p: p.spawn(1), 1),
     "NACK": (GROUP, 1, lambda p: p.one.nack(p.held), 0),
     "NACK of a consumer without a group": ("buffer: 5", 1, lambda p: p.one.nack(p.held), 0),
@@ -110,7 +110,7 @@ CASES: dict[str, tuple[str, int, Act, int]] = {
 
 
 @pytest.mark.parametrize("case", CASES)
-def test_waking(case: str) -> None:
+def test_consumers_are_woken(case: str) -> None:
     options, jobs, act, handed = CASES[case]
     pair = Pair(options, None, jobs)
     act(pair)
@@ -119,7 +119,7 @@ def test_waking(case: str) -> None:
     pair.db.close()
 
 
-def test_a_consumer_of_another_group_is_woken_too() -> None:
+def test_consumer_of_another_group_is_woken() -> None:
     pair = Pair('group: "one"', 'group: "two"', 1)
     pair.one.nack(pair.held)
     assert pair.wakes
@@ -135,8 +135,8 @@ ENDS: dict[str, Act] = {
 
 
 @pytest.mark.parametrize("end", ENDS)
-def test_a_key_that_another_group_held_is_free(end: str) -> None:
-    """A claim is global: while another group has the first job of a key, the next one of the key waits here."""
+def test_key_of_another_group_is_unblocked(end: str) -> None:
+    """A claim is global: while another group holds the first job of a key, the next job of the key waits."""
     pair = Pair('group: "one", buffer: 1', 'group: "two", serialize_by: j.account', 2)
     ENDS[end](pair)
     assert pair.wakes, "nobody called"
@@ -144,7 +144,7 @@ def test_a_key_that_another_group_held_is_free(end: str) -> None:
     pair.db.close()
 
 
-def test_a_delay_that_ends_in_another_pool_of_the_group_frees_its_key() -> None:
+def test_delay_that_ends_in_another_queue_unblocks_its_key() -> None:
     clock = ManualClock()
     with vedette.open(":memory:", clock=clock, environment={}) as db, db.session() as session:
         db.define("node Job { n: Int, account: Int = 0 }")

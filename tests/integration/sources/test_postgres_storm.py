@@ -29,7 +29,7 @@ class Storm(SourceStorm):
         self.tables = ["orders"]
         self.statements: list[str] = []
 
-    # --- what happens
+    # What happens
 
     def rows(self, table: str) -> str:
         n = self.rng.randrange(8)
@@ -87,7 +87,7 @@ class Storm(SourceStorm):
                 name,
             )
 
-    # --- what must hold
+    # What must hold
 
     def compare(self) -> None:
         expected = {table: self.table(table) for table in self.there()}

@@ -49,7 +49,7 @@ class Driver:
     def rows(self, text: str, session: int = 0) -> list[tuple[Any, ...]]:
         return self.sessions[session].execute(text).rows
 
-    # --- what the model does too --------------------------------------------------------------------------------
+    # What the model does too
 
     def spawn(self, key: int, type_name: str, values: Mapping[str, Any], session: int = 0) -> Any:
         return self._make(key, f"SPAWN v: {type_name} {{ {_assignments(values)} }}", values, session)

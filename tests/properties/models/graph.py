@@ -69,7 +69,7 @@ class ModelGraph:
             return [edge.targets, edge.targets[::-1]]
         return [edge.targets]
 
-    # --- checks -----------------------------------------------------------------------------------------------
+    # Checks
 
     def check_unique(self, item: Item) -> None:
         value = item.values.get("u")
@@ -113,7 +113,7 @@ class ModelGraph:
                 return found
             found |= more
 
-    # --- deletion ---------------------------------------------------------------------------------------------
+    # Deletion
 
     def doomed(self, key: int, cascade: bool | None) -> set[int]:
         """Nodes that die with this one; raises when `prevent` says no."""
@@ -179,7 +179,7 @@ class ModelTransaction:
             self.before[key] = self.base.get(key)
         self.writes[key] = item
 
-    # --- operations -------------------------------------------------------------------------------------------
+    # Operations
 
     def spawn(self, key: int, type_name: str, values: Mapping[str, Any]) -> None:
         item = Item(key, type_name, values)
@@ -241,7 +241,7 @@ class ModelTransaction:
             self.write(each, None)
         return len(dead), len(lost)
 
-    # --- savepoints and the end -------------------------------------------------------------------------------
+    # Savepoints and the end
 
     def savepoint(self, name: str) -> None:
         self._savepoints.pop(name, None)

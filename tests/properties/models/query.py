@@ -118,7 +118,7 @@ class ConstraintModel:
         return all(value_of(self.condition, match, graph) is True for match in found)
 
 
-# --- printing ---------------------------------------------------------------------------------------------------
+# Printing
 
 
 def text_of(expression: Expression) -> str:
@@ -157,7 +157,7 @@ def _projection(expression: Expression) -> str:
     return f"{name}({inside}{f' WHERE {text_of(where)}' if where is not None else ''})"
 
 
-# --- evaluating -------------------------------------------------------------------------------------------------
+# Evaluating
 
 
 def value_of(expression: Expression, env: dict[str, int | None], graph: ModelGraph) -> Any:
@@ -217,7 +217,7 @@ def _kleene_not(value: bool | None) -> bool | None:
     return None if value is None else not value
 
 
-# --- matching ---------------------------------------------------------------------------------------------------
+# Matching
 
 Assignment = dict[str, int | None]
 
@@ -330,7 +330,7 @@ def _is_turned(
     return frozenset({**a, first: a[second], second: a[first]}.items()) in known
 
 
-# --- answers ----------------------------------------------------------------------------------------------------
+# Answers
 
 
 def answer(query: QueryModel, graph: ModelGraph) -> list[tuple[Any, ...]]:

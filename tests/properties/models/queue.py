@@ -147,7 +147,7 @@ class Model:
         self.commits = 0
         self.appointments = 0
 
-    # --- the graph --------------------------------------------------------------------------------------------
+    # The graph
 
     def made(self, id: str) -> None:
         self.ages[id] = len(self.ages)
@@ -170,7 +170,7 @@ class Model:
     def exists(self, element: str) -> bool:
         return element in self.jobs or element in self.links
 
-    # --- pools ------------------------------------------------------------------------------------------------
+    # Pools
 
     def found(self, pool: Pool) -> Found:
         matches = pool.pattern.found(self)
@@ -276,7 +276,7 @@ class Model:
                 best = min(pool.wants[element], key=lambda want: want.rank)
                 self.held_keys.setdefault(element, set()).add((pool.group, best.serial))
 
-    # --- handing out ------------------------------------------------------------------------------------------
+    # Handing out
 
     def available(self, element: str) -> bool:
         claimed = any(claim.element == element for claim in self.claims.values())
@@ -325,7 +325,7 @@ class Model:
         self.appointments += 1
         claim.deadline, claim.appointed = self.now + seconds, self.appointments
 
-    # --- taking back ------------------------------------------------------------------------------------------
+    # Taking back
 
     def end(self, claim: Claim, until: int | None = None) -> None:
         """The claim is over and its element free, or free later."""

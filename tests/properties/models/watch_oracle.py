@@ -215,7 +215,7 @@ class Oracle:
             oracle.check("all of it", last=True)
         return oracle
 
-    # --- by hand ----------------------------------------------------------------------------------------------
+    # By hand
 
     def do(self, *statements: str, session: int = 0) -> None:
         """Execute statements, with a check after each."""
@@ -245,7 +245,7 @@ class Oracle:
         follower.news()
         return follower
 
-    # --- names ------------------------------------------------------------------------------------------------
+    # Names
 
     def with_ids(self, text: str) -> str:
         """The text with ids in place of the names that the case gave to elements."""
@@ -274,7 +274,7 @@ class Oracle:
             self._sessions[actor] = self.db.session(actor=None if actor is None else self.id_of(actor))
         return self._sessions[actor]
 
-    # --- steps ------------------------------------------------------------------------------------------------
+    # Steps
 
     def take(self, step: Step) -> None:
         match step:

@@ -82,7 +82,7 @@ class History:
         return latest
 
 
-# --- aggregates -------------------------------------------------------------------------------------------------
+# Aggregates
 
 
 def _values(rows: Sequence[Mapping[str, Any]]) -> list[Any]:
@@ -127,7 +127,7 @@ def _groups(spec: WindowSpec, rows: Sequence[Mapping[str, Any]]) -> dict[Any, di
     }
 
 
-# --- what is told -----------------------------------------------------------------------------------------------
+# What is told
 
 
 def told_by(spec: WindowSpec, history: History, until: datetime) -> list[dict[str, Any]]:

@@ -34,7 +34,7 @@ def types(news: list[dict[str, Any]]) -> list[str]:
     return [event["type"] for event in news]
 
 
-# --- counts and sums --------------------------------------------------------------------------------------------
+# Counts and sums
 
 
 def test_a_count_over_joined_parts_when_only_the_last_part_changes(oracle: Oracle) -> None:
@@ -158,7 +158,7 @@ def test_not_a_number() -> None:
         assert sorted(event.type for event in grouped.poll()) == ["changed", "removed"]
 
 
-# --- arrival in every order -------------------------------------------------------------------------------------
+# Arrival in every order
 
 BUILDING = (
     'SPAWN ann: Person { name = "ann", level = 2 }',
@@ -205,7 +205,7 @@ def test_leaving_in_every_order() -> None:
             assert "added" in types(absent.news())
 
 
-# --- paths ------------------------------------------------------------------------------------------------------
+# Paths
 
 
 def test_an_edge_in_the_middle_of_a_path(oracle: Oracle) -> None:
@@ -266,7 +266,7 @@ def test_a_path_of_no_edges_has_the_types_of_both_ends(oracle: Oracle) -> None:
         other.do("SET #b.b = false", "SET #b.b = true", 'SET #a.s = "a"', "KILL #a")
 
 
-# --- rows that move ---------------------------------------------------------------------------------------------
+# Rows that move
 
 
 def test_a_delete_of_what_left_the_filter_before(oracle: Oracle) -> None:
@@ -324,7 +324,7 @@ def test_one_and_true_are_not_the_same() -> None:
         assert types(whole.news()) == types(value.news()) == ["changed", "changed"]
 
 
-# --- absence ----------------------------------------------------------------------------------------------------
+# Absence
 
 
 def test_absence_ends_with_an_element_and_its_edge_in_one_transaction(oracle: Oracle) -> None:
@@ -359,7 +359,7 @@ def test_constants_inside_nested_patterns_of_every_clause(oracle: Oracle) -> Non
     oracle.do("LINK follows(#bob, #ann)", "SET #ann.level = 3", "LINK assigned(#t1, #bob)", "KILL #ann")
 
 
-# --- symmetric edges --------------------------------------------------------------------------------------------
+# Symmetric edges
 
 
 def test_symmetric_edges_and_a_constant_end(oracle: Oracle) -> None:
@@ -393,7 +393,7 @@ def test_symmetric_edges_count_once_in_the_order_that_fits(oracle: Oracle) -> No
     assert counted.news() == []
 
 
-# --- edges ------------------------------------------------------------------------------------------------------
+# Edges
 
 
 def test_edges_on_edges_and_edges_of_three(oracle: Oracle) -> None:
@@ -434,7 +434,7 @@ def test_a_type_is_checked_before_its_attributes_are_read() -> None:
         oracle.do("SET #b.f = 2.0", 'SET #a.s = "a"', "UNLINK to(#a, _)")
 
 
-# --- before the commit ------------------------------------------------------------------------------------------
+# Before the commit
 
 
 def test_statements_are_seen_and_taken_back(oracle: Oracle) -> None:
@@ -576,7 +576,7 @@ def test_actions_need_something_committed(oracle: Oracle) -> None:
         oracle.session(None).watch("WATCH t: Task [visibility: immediate] ON MATCH DO SET t.points = 1")
 
 
-# --- another filter ---------------------------------------------------------------------------------------------
+# Another filter
 
 
 def test_what_another_filter_brings_stays_behind_what_came_before(oracle: Oracle) -> None:

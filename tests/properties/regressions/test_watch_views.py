@@ -225,7 +225,7 @@ def test_a_type_that_nobody_shows_cannot_be_watched() -> None:
         oracle.follow("t: Task", "t.title AS title", ids="t", actor="ann")
 
 
-# --- a schema that grows ----------------------------------------------------------------------------------------
+# A schema that grows
 
 
 def test_policies_that_arrive_later() -> None:

@@ -93,7 +93,7 @@ def test_a_watch_that_was_refused_has_no_windows(db: Vedette, session: Session) 
     assert not db.default.watching.windows.windowed_watches
 
 
-# --- restarts ---------------------------------------------------------------------------------------------------
+# Restarts
 
 
 class Lives:

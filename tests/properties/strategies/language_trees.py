@@ -18,7 +18,7 @@ __all__ = ["declarations", "expressions", "options", "statements"]
 
 Strategy = st.SearchStrategy[Any]
 
-# --- words and values -------------------------------------------------------------------------------------------
+# Words and values
 
 _FIRST, _LATER = string.ascii_letters + "_", string.ascii_letters + string.digits + "_"
 _WORDS = st.builds(str.__add__, st.sampled_from(_FIRST), st.text(_LATER, max_size=6))
@@ -58,7 +58,7 @@ def perhaps(strategy: Strategy) -> Strategy:
     return st.none() | strategy
 
 
-# --- types, patterns, expressions -------------------------------------------------------------------------------
+# Types, patterns, expressions
 
 _PLAIN_TYPES = st.one_of(
     st.builds(x.NamedType, type_names),
@@ -180,7 +180,7 @@ expressions: Strategy = st.recursive(_LEAVES, _compound, max_leaves=8)
 _SMALL: Strategy = st.recursive(_LEAVES, _compound, max_leaves=3)
 patterns = _patterns(_SMALL)
 
-# --- statements -------------------------------------------------------------------------------------------------
+# Statements
 
 _PROJECTION = st.builds(x.Projection, _SMALL, perhaps(names)) | st.builds(x.Projection, st.none())
 projections = several(_PROJECTION, 1)
@@ -298,7 +298,7 @@ _PLAIN = st.one_of(
 )
 statements: Strategy = st.one_of(_PLAIN, st.builds(s.Explain, _PLAIN), st.builds(s.Profile, _PLAIN))
 
-# --- declarations -----------------------------------------------------------------------------------------------
+# Declarations
 
 _NUMBERS = st.integers(INT_MIN, INT_MAX) | st.floats(allow_infinity=False, allow_nan=False)
 _DOC_LINES = st.text(string.ascii_letters + " -*/\"'", max_size=12).map(str.rstrip)

@@ -42,7 +42,7 @@ def _fits(known: str, end: str) -> bool:
     return not set(CONCRETE[known]).isdisjoint(CONCRETE[end])
 
 
-# --- patterns ---------------------------------------------------------------------------------------------------
+# Patterns
 
 
 def _pattern(
@@ -93,7 +93,7 @@ def _target(random: Random, end: str, scope: Scope, namer: _Namer) -> str | None
     return name
 
 
-# --- conditions -------------------------------------------------------------------------------------------------
+# Conditions
 
 
 def _operand(random: Random, scope: Scope) -> Expression:
@@ -149,7 +149,7 @@ def _count(random: Random, ontology: OntologyModel, scope: Scope, namer: _Namer,
     return ("cmp", random.choice(("=", ">", "<=")), counted, ("lit", random.randint(0, 3)))
 
 
-# --- whole queries ----------------------------------------------------------------------------------------------
+# Whole queries
 
 
 def random_constraint(random: Random, ontology: OntologyModel, depth: int = 2) -> ConstraintModel:

@@ -167,7 +167,7 @@ class _Author:
     def _is_node(self, kind: str) -> bool:
         return any(node.name == kind for node in self.ontology.nodes)
 
-    # --- steps ------------------------------------------------------------------------------------------------
+    # Steps
 
     def follow(self, query: Query) -> None:
         values = tuple(self.choices.one(hole.options) for hole in query.holes)
@@ -269,7 +269,7 @@ class _Author:
         isolation = self.choices.one(("", " SERIALIZABLE"))
         self.steps += [Do(session, f"BEGIN{isolation}"), Do(session, self.change())]
 
-    # --- statements -------------------------------------------------------------------------------------------
+    # Statements
 
     def change(self) -> str:
         form = self.choices.weighed(set=6, link=5, spawn=3, unlink=3, kill=3, all=3)

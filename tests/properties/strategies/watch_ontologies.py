@@ -162,7 +162,7 @@ class Ontology:
         return found or {}
 
 
-# --- drawing ----------------------------------------------------------------------------------------------------
+# Drawing
 
 
 def draw_ontology(choices: Choices, *, rules: bool, policies: bool) -> Ontology:

@@ -87,7 +87,7 @@ class PatternWriter:
         self.holes.append(made)
         return made.mark
 
-    # --- elements ---------------------------------------------------------------------------------------------
+    # Elements
 
     def pattern(self, most: int) -> str:
         """A pattern of up to `most` elements; a nested one usually has something to do with what is around it."""
@@ -178,7 +178,7 @@ class PatternWriter:
         self.own.append(Variable(name, (parameter,), fitting, parameter.startswith("edge<")))
         return name
 
-    # --- conditions -------------------------------------------------------------------------------------------
+    # Conditions
 
     def condition(self, depth: int = 2) -> str:
         form = self.choices.weighed(

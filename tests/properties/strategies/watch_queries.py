@@ -90,7 +90,7 @@ def draw_query(choices: Choices, ontology: Ontology, named: Named) -> Query:
     return Query(pattern, where, narrowed, returns, variables, holes, kind, keys, order, other)
 
 
-# --- what is returned -------------------------------------------------------------------------------------------
+# What is returned
 
 
 def _rows(writer: PatternWriter, kind: str) -> tuple[str, ...]:

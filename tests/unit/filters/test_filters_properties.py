@@ -31,7 +31,7 @@ FIELDS = st.recursive(
 MISSING = object()
 
 
-# --- the truth table of docs/reference/filters.md, implemented independently ------------------------------------
+# The truth table of docs/reference/filters.md, implemented independently
 
 
 def typed(value: Any) -> Any:
@@ -106,7 +106,7 @@ def test_names_and_values_are_never_code(field: str, value: Any) -> None:
     assert not compiled.matches(FilterInput(doc={"other": value}, id="other")) or value == "other"
 
 
-# --- hostile input ----------------------------------------------------------------------------------------------
+# Hostile input
 
 JSON = st.recursive(
     st.none() | st.booleans() | st.integers() | st.floats() | st.text(st.characters(), max_size=5),

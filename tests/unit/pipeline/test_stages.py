@@ -36,7 +36,7 @@ def normalized(batch: pa.RecordBatch) -> pa.RecordBatch:
     return normalize(batch, NOWHERE)
 
 
-# --- normalize, deduplicate, sequence -----------------------------------------------------------------------------
+# Normalize, deduplicate, sequence
 
 
 def test_normalize_records_the_problem_of_an_invalid_row():
@@ -81,7 +81,7 @@ def test_sequence_rejects_two_changes_with_one_number():
     ]
 
 
-# --- match, route, deliver ----------------------------------------------------------------------------------------
+# Match, route, deliver
 
 
 class Fixture:

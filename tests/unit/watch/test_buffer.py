@@ -101,7 +101,7 @@ def test_taken_back_and_forgotten():
     buffer.validate()
 
 
-# --- ordering by attribute --------------------------------------------------------------------------------------
+# Ordering by attribute
 
 
 @pytest.mark.parametrize(

@@ -118,7 +118,7 @@ def test_parameter_needs_name_and_value(wrong: str) -> None:
         read_parameters([wrong])
 
 
-# ---- tables
+# Tables
 
 
 def test_ascii_table_fits_its_content() -> None:

@@ -204,7 +204,7 @@ def test_unary_minus():
         negation_for(DURATION)(timedelta.max)
 
 
-# --- properties -------------------------------------------------------------------------------------------------
+# Properties
 
 EDGES = st.sampled_from([INT_MIN, INT_MIN + 1, -1, 0, 1, INT_MAX - 1, INT_MAX])
 INTS = EDGES | st.integers(INT_MIN, INT_MAX)

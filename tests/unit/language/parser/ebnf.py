@@ -59,7 +59,7 @@ class Grammar:
         reading = Reading(self, tokens)
         return len(tokens) - 4 in reading.rule(start, 0)
 
-    # --- from symbols to rules ------------------------------------------------------------------------------------
+    # From symbols to rules
 
     def take(self) -> str:
         self.index += 1

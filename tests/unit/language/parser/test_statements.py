@@ -71,7 +71,7 @@ def test_expressions(text: str, tree: str) -> None:
     assert shape(parse_expression(text)) == tree
 
 
-# --- trees ------------------------------------------------------------------------------------------------------
+# Trees
 
 
 def where(text: str) -> object:

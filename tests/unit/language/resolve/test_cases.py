@@ -11,7 +11,7 @@ from vedette.language.parser import parse_script
 
 
 @pytest.mark.parametrize("case", read_case_file(DATA / "resolve" / "errors.mew"), ids=lambda case: case.title)
-def test_errors(case: Case) -> None:
+def test_errors_create_no_cycles(case: Case) -> None:
     (text,) = case.steps
     analysis = analysis_of(text)
     for statement in parse_script(text):

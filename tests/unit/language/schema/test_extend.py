@@ -24,7 +24,7 @@ from vedette.language.syntax.declarations import (
 from vedette.language.syntax.expressions import NamedType
 from vedette.language.types import INT, STRING, edge_type, node_type, union_of
 
-# --- types and aliases ------------------------------------------------------------------------------------------
+# Types and aliases
 
 
 def attribute(text: str, name: str = "a") -> AttributeType:
@@ -83,7 +83,7 @@ def test_a_default_of_the_attribute_replaces_that_of_the_alias():
     assert found.default == attribute("node T { a: Int = 2 }").default
 
 
-# --- inheritance ------------------------------------------------------------------------------------------------
+# Inheritance
 
 DIAMOND = """
 node Thing { name: String, n: Int [>= 0] }
@@ -141,7 +141,7 @@ def test_a_definition_without_a_doc_comment_keeps_the_old_one():
     assert schema.nodes["T"].attributes["a"].doc == "Its rank."
 
 
-# --- edges ------------------------------------------------------------------------------------------------------
+# Edges
 
 
 def test_edges():
@@ -158,7 +158,7 @@ def test_edges():
     assert (third.arity, third.cardinalities) == (1, (None,))
 
 
-# --- singletons, versions, errors -------------------------------------------------------------------------------
+# Singletons, versions, errors
 
 
 def test_a_singleton_is_a_constraint():
@@ -206,7 +206,7 @@ def test_at_most_a_hundred_errors_are_listed():
     assert len(caught.value.fields["problems"]) == 100
 
 
-# --- Layer 0 ----------------------------------------------------------------------------------------------------
+# Layer 0
 
 
 def test_defining_layer0_again_changes_nothing():
@@ -249,7 +249,7 @@ def test_layer0_has_the_documented_types():
     assert all(node.sealed and node.is_layer0 for node in schema.nodes.values())
 
 
-# --- properties -------------------------------------------------------------------------------------------------
+# Properties
 
 NAMES = ["A", "B", "C", "D", "E"]
 TYPES = st.sampled_from(["Int", "String", "Float"]).map(NamedType)

@@ -141,7 +141,7 @@ def test_one_graph_a_database():
     validate_source(Source(name="two", kind="postgres", address="postgresql://two"), [one])
 
 
-# --- the loop around a reader -------------------------------------------------------------------------------------
+# The loop around a reader
 
 
 class Scripted:

@@ -167,7 +167,7 @@ def test_a_server_that_is_not_there(tmp_path: Path):
     journal.close()
 
 
-# --- recorded answers ---------------------------------------------------------------------------------------------
+# Recorded answers
 
 TOKEN = {"_data": "8265F0C3A1000000012B0229296E04"}
 OID = bson.ObjectId("65f0c3a10000000000000001")
@@ -254,7 +254,7 @@ def test_keys_that_look_alike_are_two():
     ]
 
 
-# --- what stops others --------------------------------------------------------------------------------------------
+# What stops others
 
 
 def test_documents_that_a_driver_chokes_on(shop: Shop):

@@ -41,7 +41,7 @@ def looking(reader: PostgresReader) -> None:
     drained(reader)
 
 
-# --- keys ---------------------------------------------------------------------------------------------------------
+# Keys
 
 
 @pytest.mark.parametrize(
@@ -112,7 +112,7 @@ def test_a_document_has_an_id(shop: Shop):
     assert [row["id"] for row in shop.state().values()] == [1]
 
 
-# --- names, partitions, schema changes ----------------------------------------------------------------------------
+# Names, partitions, schema changes
 
 
 def test_rows_of_partitions_are_rows_of_their_table(shop: Shop):
@@ -240,7 +240,7 @@ def test_columns_that_change_within_a_transaction(shop: Shop):
     assert "placed" not in shop.state()["1"]
 
 
-# --- values -------------------------------------------------------------------------------------------------------
+# Values
 
 VALUES: list[tuple[str, Any]] = [
     ("'infinity'::timestamptz", "infinity"),
@@ -296,7 +296,7 @@ def test_a_value_that_was_not_sent_and_never_seen_is_asked_for(shop: Shop):
     assert len(shop.state()["1"]["notes"]) == 32 * 400
 
 
-# --- crashes, and slots of others ---------------------------------------------------------------------------------
+# Crashes, and slots of others
 
 
 def test_a_truncation_that_is_cut_in_the_middle(shop: Shop, monkeypatch: pytest.MonkeyPatch):

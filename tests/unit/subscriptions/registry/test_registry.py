@@ -152,7 +152,7 @@ def test_a_bad_filter_is_refused_when_it_is_registered(registry: SubscriptionReg
     assert refusal(lambda: registry.register("g1", [wish("a", form=watch)], 60)) == "E6204"
 
 
-# --- versions -----------------------------------------------------------------------------------------------------
+# Versions
 
 
 def matched(folder: Path, version: int, value: int, *, newer_than: int = -1) -> set[int]:

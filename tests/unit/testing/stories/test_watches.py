@@ -89,7 +89,7 @@ def test_a_story_that_cannot_be_read(text: str, words: str):
         told(text)
 
 
-# ---- events
+# Events
 
 
 def shown(*events: Event):
@@ -158,7 +158,7 @@ def test_a_gap_that_is_told_is_none():
     assert listening.events(step) is None
 
 
-# ---- deliveries
+# Deliveries
 
 QUEUE = """\
 === x | a story
