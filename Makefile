@@ -43,11 +43,12 @@ test-under-load: setup-dev ## run the test suite ROUNDS times (3) beside four bu
 	@scripts/ensure-chromium
 	scripts/under-load .venv/bin/pytest -n 2 --dist loadfile $(ARGS)
 
-check: setup-dev ## lint, format, types, layers
+check: setup-dev ## lint, format, types, layers, rules of the source tree
 	.venv/bin/ruff check .
 	.venv/bin/ruff format --check .
 	.venv/bin/mypy
 	.venv/bin/lint-imports
+	.venv/bin/pytest -q -p no:cacheprovider tests/architecture
 	.venv/bin/shellcheck $(filter-out %.py,$(wildcard scripts/*)) .ci/run
 
 format: setup-dev ## put the code into its form

@@ -1,4 +1,4 @@
-"""The source tree as the shape rules see it: one parsed `Module` per file, and what each one imports and uses."""
+"""The parsed source tree: one `Module` per file, with the names that it imports and reads."""
 
 from __future__ import annotations
 
@@ -21,26 +21,33 @@ class Module:
 
     @property
     def package(self) -> str:
-        """The package below vedette that it belongs to: "graph"; "" for a module of vedette itself."""
+        """The top-level package of the module: "graph"; "" for a module directly in vedette."""
         return self.path.rpartition("/")[0].partition("/")[0]
 
     @property
     def name(self) -> str:
-        """The last part of its dotted name; that of a package is the folder's."""
+        """The last part of the dotted name; a package has its folder's name."""
         folder, _, file = self.path.rpartition("/")
         return folder.rpartition("/")[2] if file == "__init__.py" else file.removesuffix(".py")
+
+    @property
+    def dotted_name(self) -> str:
+        """The name by which the module is imported: "vedette.graph.elements"; a package has its folder's name."""
+        return ".".join(
+            ["vedette", *self.path.removesuffix(".py").removesuffix("__init__").strip("/").split("/")]
+        ).rstrip(".")
 
     @cached_property
     def tree(self) -> ast.Module:
         return ast.parse(self.text, filename=self.path)
 
     def at(self, line: int, words: str) -> str:
-        """A finding, as every rule gives it."""
+        """Format a finding of a rule."""
         return f"src/vedette/{self.path}:{line}: {words}"
 
     @cached_property
     def imports(self) -> dict[str, str]:
-        """What each imported local name stands for: {"dt": "datetime", "monotonic": "time.monotonic"}."""
+        """Map each local name to the full name that it imports: {"dt": "datetime", "monotonic": "time.monotonic"}."""
         names: dict[str, str] = {}
         for node in ast.walk(self.tree):
             if isinstance(node, ast.Import):
@@ -54,15 +61,26 @@ class Module:
         return names
 
     def imported_modules(self) -> Iterator[tuple[int, str]]:
-        """(line, dotted name) of every import, wherever in the file it stands."""
+        """(line, dotted module name) of every import, also inside functions."""
         for node in ast.walk(self.tree):
             if isinstance(node, ast.Import):
                 yield from ((node.lineno, alias.name) for alias in node.names)
             elif isinstance(node, ast.ImportFrom):
                 yield node.lineno, node.module or ""
 
+    def imported_names(self) -> Iterator[str]:
+        """The full name of everything imported: `from vedette.clock import Clock` is vedette.clock.Clock."""
+        for node in ast.walk(self.tree):
+            if isinstance(node, ast.Import):
+                yield from (alias.name for alias in node.names)
+            elif isinstance(node, ast.ImportFrom):
+                yield from (f"{node.module}.{alias.name}" for alias in node.names)
+
     def uses(self) -> Iterator[tuple[int, str]]:
-        """(line, dotted name) of everything read, imports resolved: `dt.datetime.now` is datetime.datetime.now."""
+        """(line, dotted name) of every name that is read, imports resolved:
+
+        `dt.datetime.now` is datetime.datetime.now.
+        """
         for node in ast.walk(self.tree):
             if isinstance(node, ast.Attribute | ast.Name):
                 name = self.dotted(node)
@@ -70,7 +88,7 @@ class Module:
                     yield node.lineno, name
 
     def dotted(self, node: ast.expr) -> str | None:
-        """The full name that an expression reads, None when it is more than names and dots."""
+        """The full name that an expression reads, or None if the expression is not a chain of attributes."""
         if isinstance(node, ast.Name):
             return self.imports.get(node.id, node.id)
         if isinstance(node, ast.Attribute):
@@ -83,4 +101,5 @@ def source_modules() -> list[Module]:
     return [
         Module(path=path.relative_to(SOURCE).as_posix(), text=path.read_text())
         for path in sorted(SOURCE.rglob("*.py"))
+        if "_compiled" not in path.parts
     ]

@@ -1,6 +1,6 @@
-"""What the source tree must look like, one function per rule: a module in, findings out.
+"""Rules about the source tree, one function each: a module in, findings out.
 
-A finding says where, what, and what to do instead. The reasons are in docs/design/layers.md.
+A finding names the place, the problem and what to do instead. docs/design/layers.md has the reasons.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ Rule = Callable[[Module], Iterator[str]]
 
 CORE_PACKAGES = {"filters", "graph", "handshake", "language", "policy", "queue", "watch"}
 CORE_SHELLS = ("handshake/tables/",)
-"""Folders of a core package that are the shell around it: the handshake's tables apply its machines to rows."""
+"""Folders of a core package that do I/O: the tables of the handshake apply its state machines to rows."""
 
 IO_MODULES = {
     "asyncio",
@@ -51,10 +51,12 @@ PRESENT_AND_CHANCE = {
     "uuid.uuid4",
 }
 
-MOST_LINES = 700
+MAX_MODULE_LINES = 500
+LONGER_MODULES = {"engine/watch_service/service.py"}
+"""Replaced with the rebuild of the commit path."""
 
-EMPTY_MODULE_NAMES = {"common", "helper", "helpers", "manager", "managers", "misc", "util", "utils"}
-EMPTY_CLASS_ENDINGS = ("Handler", "Helper", "Manager")
+VAGUE_MODULE_NAMES = {"common", "helper", "helpers", "manager", "managers", "misc", "util", "utils"}
+VAGUE_CLASS_ENDINGS = ("Handler", "Helper", "Manager")
 TOY_WORDS = {"basic", "mock", "simple"}
 
 
@@ -90,7 +92,7 @@ def time_and_chance_are_parameters(module: Module) -> Iterator[str]:
     for line, name in module.uses():
         if name in PRESENT_AND_CHANCE:
             yield module.at(line, f"uses {name}: take a Clock (vedette.clock) as a parameter")
-        # The class is a type to be named in a signature; what it is called for is made in clock.py.
+        # random.Random may be used as a type; instances are created in clock.py.
         elif name.startswith("random.") and name.count(".") == 1 and name != "random.Random":
             yield module.at(
                 line, f"uses {name}: take a random.Random as a parameter (vedette.clock makes one)"
@@ -102,17 +104,15 @@ def time_and_chance_are_parameters(module: Module) -> Iterator[str]:
 
 def modules_are_small(module: Module) -> Iterator[str]:
     lines = module.text.count("\n")
-    if lines > MOST_LINES:
-        yield module.at(
-            lines, f"has {lines} lines, {MOST_LINES} is the most: cut it in two by what each half knows"
-        )
+    if lines > MAX_MODULE_LINES and module.path not in LONGER_MODULES:
+        yield module.at(lines, f"has {lines} lines; split it, {MAX_MODULE_LINES} is the maximum")
 
 
 def names_say_something(module: Module) -> Iterator[str]:
-    if module.name in EMPTY_MODULE_NAMES:
+    if module.name in VAGUE_MODULE_NAMES:
         yield module.at(1, f"module name {module.name!r} explains nothing: name it after what it holds")
     for node in ast.walk(module.tree):
-        if isinstance(node, ast.ClassDef) and node.name.endswith(EMPTY_CLASS_ENDINGS):
+        if isinstance(node, ast.ClassDef) and node.name.endswith(VAGUE_CLASS_ENDINGS):
             yield module.at(node.lineno, f"class {node.name}: name it after what it is or decides")
 
 
@@ -122,9 +122,7 @@ def public_names_are_no_toys(module: Module) -> Iterator[str]:
     for line, name in [(1, module.name), *found]:
         toys = TOY_WORDS & set(_words(name))
         if toys and not name.startswith("_"):
-            yield module.at(
-                line, f"{name}: a user meets this name; say what it does, not that it is {toys.pop()}"
-            )
+            yield module.at(line, f"{name}: name what it does instead of calling it {toys.pop()}")
 
 
 def public_modules_list_their_names(module: Module) -> Iterator[str]:
@@ -141,7 +139,7 @@ def public_modules_list_their_names(module: Module) -> Iterator[str]:
 
 
 def packages_import_packages_not_the_root(module: Module) -> Iterator[str]:
-    """`import vedette` would reach every layer at once, past import-linter."""
+    """`import vedette` would bypass the layers, which import-linter does not see."""
     if module.package in {"", "testing"}:
         return
     for line, name in module.imported_modules():
@@ -150,7 +148,7 @@ def packages_import_packages_not_the_root(module: Module) -> Iterator[str]:
 
 
 def _words(name: str) -> list[str]:
-    """The words of a name in either spelling: MockStore and mock_store give mock and store."""
+    """Split a name into words: MockStore and mock_store are mock and store."""
     return re.findall(r"[a-z0-9]+", re.sub(r"(?<=[a-z0-9])(?=[A-Z])", "_", name).lower())
 
 

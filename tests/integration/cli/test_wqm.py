@@ -1,4 +1,4 @@
-"""`wqm`: every command of seeds/watch-queue-handshake.md, in an empty folder, in this process."""
+"""`wqm`: every command, in an empty folder and in this process."""
 
 from __future__ import annotations
 

@@ -466,7 +466,7 @@ CLEARED = "'clerk' in request.auth.roles && doc.n > 0"
 
 
 def test_a_token_with_other_claims_requires_a_resync_of_bound_filters(badged: Wire):
-    """spec/pipeline.md §3, ruling 16. What does not ask about the token goes on."""
+    """A filter that does not use the token is not affected."""
     client = badged.client(token="clerk")
     client.send("subscribe", {"collection": "Task", "filter": CLEARED}, id="cleared")
     client.send("subscribe", {"collection": "Task", "filter": "doc.n > 0"}, id="plain")
