@@ -19,7 +19,8 @@ from vedette.sources.images import encode_image
 from vedette.sources.journal.seam import open_journal
 from vedette.sources.records import Source, SourceEvent
 from vedette.subscriptions.index.versions import Compactor
-from vedette.subscriptions.registry.registry import SubscriptionRegistry, SubscriptionRequest
+from vedette.subscriptions.registry.records import SubscriptionRequest
+from vedette.subscriptions.registry.registry import SubscriptionRegistry
 from vedette.subscriptions.spec import SubscriptionSpec
 from vedette.testing.receiver import IngestReceiver
 
@@ -49,7 +50,7 @@ def run(home: Path, rate: int, seconds: int, subscriptions: int) -> None:
     requests = [
         SubscriptionRequest(
             id=str(n), tenant="default", collection=COLLECTION, boundary=0,
-            form=SubscriptionSpec(kind="cel", source=shop.source(n, chance)),
+            spec=SubscriptionSpec(kind="cel", source=shop.source(n, chance)),
         )
         for n in range(subscriptions)
     ]  # fmt: skip
@@ -58,7 +59,7 @@ def run(home: Path, rate: int, seconds: int, subscriptions: int) -> None:
         tenant="default",
         collection=COLLECTION,
         boundary=0,
-        form=SubscriptionSpec(kind="cel", source="true"),
+        spec=SubscriptionSpec(kind="cel", source="true"),
     )
     registry.register("g", [*requests, everything], 3600)
     Compactor(registry, home / "index").publish()

@@ -74,12 +74,12 @@ class Shop:
 def write_index(shop: Shop, folder: Path) -> int:
     """Write the index of all subscriptions, and return its size in bytes."""
     folder.mkdir(parents=True)
-    forms = [
+    specs = [
         SubscriptionSpec(kind="cel", source=shop.source(number, Random(number))) for number in range(SHAPES)
     ]
-    for number, form in enumerate(forms):
-        assert split_constants(form)[1] == shop.constants(number, Random(number))
-    examples, chance = [msgspec.json.encode(form) for form in forms], Random(shop.seed)
+    for number, spec in enumerate(specs):
+        assert split_constants(spec)[1] == shop.constants(number, Random(number))
+    examples, chance = [msgspec.json.encode(spec) for spec in specs], Random(shop.seed)
     entries = [
         SegmentEntry(number, number % 10, 0, 0, examples[number % SHAPES], shop.constants(number, chance), 1)
         for number in range(shop.subscriptions)

@@ -60,7 +60,7 @@ def everything(journal: CollectionJournal) -> list[ChangeRow]:
 
 def test_changes_token_and_images_are_one(journal: CollectionJournal, address: str):
     done = journal.append("shop", [event("e1", "a", {"n": 1}), event("e2", "b", {"n": 2})], "t1")
-    assert (done.appended, done.repeated) == (2, 0)
+    assert (done.appended, done.duplicates) == (2, 0)
     other = open_journal(address)
     assert other.resume_token("shop") == "t1"
     assert [row.event_id for row in everything(other)] == ["e1", "e2"]
@@ -71,7 +71,7 @@ def test_changes_token_and_images_are_one(journal: CollectionJournal, address: s
 def test_a_repeat_is_dropped_within_a_batch_and_across(journal: CollectionJournal):
     journal.append("shop", [event("e1", "a", {"n": 1}), event("e1", "a", {"n": 1})], "t1")
     done = journal.append("shop", [event("e1", "a", {"n": 1}), event("e2", "a", {"n": 2})], "t2")
-    assert (done.appended, done.repeated) == (1, 1)
+    assert (done.appended, done.duplicates) == (1, 1)
     assert [row.event_id for row in everything(journal)] == ["e1", "e2"]
 
 
@@ -257,8 +257,7 @@ def test_what_is_known_of_documents_can_be_forgotten(journal: CollectionJournal)
 
 
 def test_the_quarantine_is_counted_and_bounded(journal: CollectionJournal, monkeypatch: pytest.MonkeyPatch):
-    for module in ("sqlite_journal", "postgres_journal"):
-        monkeypatch.setattr(f"vedette.sources.journal.{module}.MAX_QUARANTINED", 3)
+    monkeypatch.setattr("vedette.sources.journal.sql_journal.MAX_QUARANTINED", 3)
     assert journal.quarantined_total() == 0
     for number in range(5):
         journal.quarantine(

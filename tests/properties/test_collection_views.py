@@ -6,7 +6,6 @@ The index and its column code, a scan, and the gateway's own way are held agains
 from __future__ import annotations
 
 import tempfile
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -69,8 +68,8 @@ FORMS = st.one_of(
     EXPRESSIONS.map(lambda source: SubscriptionSpec(kind="cel", source=source)),
     FILTERS,
     st.builds(
-        lambda form, columns: msgspec.structs.replace(
-            form, source=form.source.replace("RETURN o", f"RETURN {columns}")
+        lambda spec, columns: msgspec.structs.replace(
+            spec, source=spec.source.replace("RETURN o", f"RETURN {columns}")
         ),
         WATCHES,
         COLUMNS,
@@ -78,13 +77,13 @@ FORMS = st.one_of(
 )
 
 
-def usable(forms: list[tuple[SubscriptionSpec, Rules]]) -> list[SubscriptionSpec]:
+def usable(specs: list[tuple[SubscriptionSpec, Rules]]) -> list[SubscriptionSpec]:
     """Those that the language takes, each through its rules."""
     found = []
-    for form, rules in forms:
-        through = msgspec.structs.replace(form, sight=rules)
+    for spec, rules in specs:
+        through = msgspec.structs.replace(spec, view=rules)
         try:
-            compile_filter(filter_expression(form))
+            compile_filter(filter_expression(spec))
             compile_filter(filter_expression(through), limits=TRUSTED_LIMITS)
             found.append(through)
         except (FilterError, SubscriptionError):
@@ -101,9 +100,9 @@ def as_read(drawn: list[Any]) -> list[DocumentChange]:
     return changes_of(whole)
 
 
-def told(form: SubscriptionSpec, key: str, document: dict[str, Any] | None) -> Any:
+def told(spec: SubscriptionSpec, key: str, document: dict[str, Any] | None) -> Any:
     """What a subscriber is shown of a document that it sees like this; None when nothing."""
-    plain = msgspec.structs.replace(form, sight=None)
+    plain = msgspec.structs.replace(spec, view=None)
     condition = compile_filter(filter_expression(plain))
     if document is None or not condition.matches(FilterInput(doc=document, id=key, collection="c")):
         return None
@@ -111,24 +110,24 @@ def told(form: SubscriptionSpec, key: str, document: dict[str, Any] | None) -> A
     return watch.row(key, document) if watch is not None else dict(document)
 
 
-def by_definition(form: SubscriptionSpec, change: DocumentChange) -> tuple[int, Any, Any]:
+def by_definition(spec: SubscriptionSpec, change: DocumentChange) -> tuple[int, Any, Any]:
     """What the change is to a subscriber, and what it is shown before and after."""
-    assert form.sight is not None
-    before, after = (told(form, change.key, seen(form.sight, change.key, image)) for image in change[3:])
+    assert spec.view is not None
+    before, after = (told(spec, change.key, seen(spec.view, change.key, image)) for image in change[3:])
     reason = (LEAVE if before is not None else 0) | (ENTER if after is not None else 0)
-    hiding = bool(shape_of_spec(msgspec.json.encode(form)).attribute_masks)
+    hiding = bool(shape_of_spec(msgspec.json.encode(spec)).attribute_masks)
     if reason == UPDATE and hiding and values_equal(before, after):
         return 0, None, None
     return reason, before, after
 
 
 def by_index(
-    forms: list[SubscriptionSpec], changes: list[DocumentChange]
+    specs: list[SubscriptionSpec], changes: list[DocumentChange]
 ) -> list[tuple[int, int, int, Any, Any]]:
     """The same by the index: change, subscription, reason, and what is shown of both images."""
     with tempfile.TemporaryDirectory() as folder:
         path = Path(folder) / "all.seg"
-        write_segment(path, [entry(number, form)._replace(boundary=0) for number, form in enumerate(forms)])
+        write_segment(path, [entry(number, spec)._replace(boundary=0) for number, spec in enumerate(specs)])
         segment = Segment.open(path)
         images = ImageBatch("t", "c", changes)
         found = match_segments([segment], NONE, images)
@@ -136,8 +135,8 @@ def by_index(
         assert sorted(found) == sorted(every)
         rows: list[tuple[int, int, int, Any, Any]] = []
         for row, match in enumerate(found):
-            change, form = changes[match.change], forms[match.subscription]
-            shape, watch = shape_of_spec(found.forms[int(found.shape[row])]), watch_of_spec(form)
+            change, spec = changes[match.change], specs[match.subscription]
+            shape, watch = shape_of_spec(found.specs[int(found.shape[row])]), watch_of_spec(spec)
             sides: list[Any] = []
             for image, bits, bit in (
                 (change.before, found.hidden_before[row], LEAVE),
@@ -152,11 +151,11 @@ def by_index(
         return sorted(rows, key=lambda each: each[:2])
 
 
-def by_gateway(form: SubscriptionSpec, change: DocumentChange) -> tuple[int, Any, Any]:
+def by_gateway(spec: SubscriptionSpec, change: DocumentChange) -> tuple[int, Any, Any]:
     """What the gateway finds out by itself, for snapshots and for changes that come unfiltered."""
-    sight, watch = view_of(form), watch_of_spec(form)
+    sight, watch = view_of(spec), watch_of_spec(spec)
     assert sight is not None
-    condition = compile_filter(filter_expression(form), limits=TRUSTED_LIMITS)
+    condition = compile_filter(filter_expression(spec), limits=TRUSTED_LIMITS)
     sides: list[Any] = []
     for image in change[3:]:
         if image is None or not condition.matches(FilterInput(doc=image, id=change.key, collection="c")):
@@ -199,32 +198,32 @@ ALL = ViewRule(allow=True, attribute=None, variable="o", condition="true")
 def test_the_index_shows_what_a_fresh_evaluation_through_the_policies_shows(
     drawn: list[tuple[SubscriptionSpec, Rules]], changed: list[Any]
 ):
-    forms, changes = usable(drawn), as_read(changed)
+    specs, changes = usable(drawn), as_read(changed)
     expected = [
         (place, number, *outcome)
         for place, change in enumerate(changes)
-        for number, form in enumerate(forms)
-        if (outcome := by_definition(form, change))[0]
+        for number, spec in enumerate(specs)
+        if (outcome := by_definition(spec, change))[0]
     ]
-    assert by_index(forms, changes) == expected
+    assert by_index(specs, changes) == expected
     for place, change in enumerate(changes):
-        for number, form in enumerate(forms):
-            found = by_gateway(form, change)
+        for number, spec in enumerate(specs):
+            found = by_gateway(spec, change)
             if (place, number, *found) in expected:
                 continue
             assert found[0] in (0, UPDATE)
-            assert by_definition(form, change)[0] == 0
+            assert by_definition(spec, change)[0] == 0
             assert values_equal(found[1], found[2]), "the gateway leaves out what shows nothing new"
 
 
 @settings(max_examples=40)
 @given(FORMS, RULES, CHANGES, st.data())
 def test_what_is_hidden_changes_nothing(
-    form: SubscriptionSpec, rules: Rules, drawn: Any, data: st.DataObject
+    spec: SubscriptionSpec, rules: Rules, drawn: Any, data: st.DataObject
 ):
     """Other values in the place of what an actor does not see, and it is told the same."""
-    forms, (change,) = usable([(form, rules)]), as_read([drawn])
-    assume(forms)
+    specs, (change,) = usable([(spec, rules)]), as_read([drawn])
+    assume(specs)
     images = []
     for image in change[3:]:
         view = seen(rules, change.key, image)
@@ -238,38 +237,38 @@ def test_what_is_hidden_changes_nothing(
         assume(seen(rules, change.key, other) == view)
         images.append(other)
     twin = change._replace(before=images[0], after=images[1])
-    assert by_index(forms, [change]) == by_index(forms, [twin])
+    assert by_index(specs, [change]) == by_index(specs, [twin])
 
 
 @given(st.sampled_from(["o.a", "o.a < 1", "NOT (o.a < 1)", 'o.a STARTS WITH "x"']), DOCUMENTS)
 def test_a_deny_that_cannot_be_evaluated_hides(condition: str, document: dict[str, Any]):
-    rules = (ALL, replace(DENY, condition=condition))
-    form = SubscriptionSpec(kind="cel", source="true", sight=rules)
-    visible = compile_filter(filter_expression(form)).matches(FilterInput(doc=document, id="k"))
+    rules = (ALL, msgspec.structs.replace(DENY, condition=condition))
+    spec = SubscriptionSpec(kind="cel", source="true", view=rules)
+    visible = compile_filter(filter_expression(spec)).matches(FilterInput(doc=document, id="k"))
     assert visible is (True not in truths(condition, "k", document, {True, False}))
 
 
 @pytest.mark.parametrize("source", ["op == 'delete'", "before.a == 1", "doc == {}", "size(doc) > 1"])
 def test_what_would_show_around_a_policy_is_refused(source: str):
-    form = SubscriptionSpec(kind="cel", source=source, sight=(ALL, HIDE))
+    spec = SubscriptionSpec(kind="cel", source=source, view=(ALL, HIDE))
     with pytest.raises((SubscriptionError, FilterError)):
-        filter_expression(form)
+        filter_expression(spec)
 
 
 def test_a_million_actors_share_a_shape():
     """Who is asking is a constant: the index is as large as without policies."""
-    forms = [
+    specs = [
         SubscriptionSpec(
             kind="watch",
             source="WATCH o: c WHERE o.n > 1 RETURN o",
-            sight=(
-                replace(OWN, condition=f'o.owner = "{name}"'),
-                replace(HIDE, condition=f'o.by != "{name}"'),
+            view=(
+                msgspec.structs.replace(OWN, condition=f'o.owner = "{name}"'),
+                msgspec.structs.replace(HIDE, condition=f'o.by != "{name}"'),
             ),
         )
         for name in ("ann", "bob")
     ]
-    assert len({shape_of_spec(msgspec.json.encode(form)).fingerprint for form in forms}) == 1
-    found = by_index(forms, [DocumentChange(1, "k", "create", None, {"n": 2, "owner": "bob", "b": 5})])
+    assert len({shape_of_spec(msgspec.json.encode(spec)).fingerprint for spec in specs}) == 1
+    found = by_index(specs, [DocumentChange(1, "k", "create", None, {"n": 2, "owner": "bob", "b": 5})])
     assert [(number, reason) for _, number, reason, *_ in found] == [(1, ENTER)]
     assert found[0][4]["o"] == {"id": "k", "_type": "c", "n": 2, "owner": "bob"}

@@ -133,16 +133,16 @@ CHANGES = st.tuples(st.sampled_from(["k", "x", "1"]), st.none() | DOCUMENTS, st.
 )
 
 
-def by_definition(form: SubscriptionSpec, change: DocumentChange) -> int:
+def by_definition(spec: SubscriptionSpec, change: DocumentChange) -> int:
     """What ruling 14 says, by the closures of the language."""
-    condition = compile_filter(filter_expression(form))
+    condition = compile_filter(filter_expression(spec))
 
     def matches(document: Any) -> bool:
         return condition.matches(
             FilterInput(doc=document, id=change.key, collection="c", op=change.op, before=change.before)
         )
 
-    if extract_constants(filter_expression(form))[0].depends_on_change:
+    if extract_constants(filter_expression(spec))[0].depends_on_change:
         subject = change.after if change.after is not None else change.before
         own = (LEAVE if change.before is not None else 0) | (ENTER if change.after is not None else 0)
         return own if matches(subject) else 0
@@ -151,9 +151,9 @@ def by_definition(form: SubscriptionSpec, change: DocumentChange) -> int:
     return (LEAVE if was else 0) | (ENTER if now else 0)
 
 
-def entry(number: int, form: SubscriptionSpec) -> SegmentEntry:
-    _, constants = split_constants(form)
-    return SegmentEntry(number, number % 3, number % 2, 0, msgspec.json.encode(form), constants)
+def entry(number: int, spec: SubscriptionSpec) -> SegmentEntry:
+    _, constants = split_constants(spec)
+    return SegmentEntry(number, number % 3, number % 2, 0, msgspec.json.encode(spec), constants)
 
 
 def changes_of(drawn: list[Any]) -> list[DocumentChange]:
@@ -171,16 +171,16 @@ def changes_of(drawn: list[Any]) -> list[DocumentChange]:
 @example([SubscriptionSpec(kind="cel", source="doc.a < 'y'")], [("k", {"a": "x"}, {"a": 1})])
 @example([SubscriptionSpec(kind="cel", source="op == 'delete'")], [("k", {"a": 1}, None)])
 @example([SubscriptionSpec(kind="cel", source="op == 'update' && doc.a == 1")], [("k", {"a": 1}, {"a": 2})])
-def test_the_index_a_scan_and_the_definition_agree(forms: list[SubscriptionSpec], drawn: list[Any]):
+def test_the_index_a_scan_and_the_definition_agree(specs: list[SubscriptionSpec], drawn: list[Any]):
     usable = []
-    for form in forms:
+    for spec in specs:
         try:
-            compile_filter(filter_expression(form))
-            usable.append(form)
+            compile_filter(filter_expression(spec))
+            usable.append(spec)
         except FilterError:
             continue
     changes = changes_of(drawn)
-    entries = [entry(number, form) for number, form in enumerate(usable)]
+    entries = [entry(number, spec) for number, spec in enumerate(usable)]
     with tempfile.TemporaryDirectory() as folder:
         half = len(entries) // 2
         segments = []
@@ -192,10 +192,10 @@ def test_the_index_a_scan_and_the_definition_agree(forms: list[SubscriptionSpec]
         found = sorted(match_segments(segments, NONE, images))
         assert found == sorted(match_by_scan(segments, NONE, images))
         expected = [
-            (place, number, by_definition(form, change))
+            (place, number, by_definition(spec, change))
             for place, change in enumerate(changes)
-            for number, form in enumerate(usable)
-            if change.offset > number % 2 and by_definition(form, change)
+            for number, spec in enumerate(usable)
+            if change.offset > number % 2 and by_definition(spec, change)
         ]
         assert found == expected
         ended = np.array([number for number in range(len(usable)) if number % 3 == 0], np.int64)
@@ -203,9 +203,9 @@ def test_the_index_a_scan_and_the_definition_agree(forms: list[SubscriptionSpec]
 
 
 @given(FORMS)
-def test_shape_and_constants_are_the_filter(form: SubscriptionSpec):
+def test_shape_and_constants_are_the_filter(spec: SubscriptionSpec):
     try:
-        expression = filter_expression(form)
+        expression = filter_expression(spec)
     except FilterError:
         return
     shape, constants = extract_constants(expression)

@@ -16,7 +16,8 @@ from vedette.sources.images import encode_image
 from vedette.sources.journal.seam import CollectionJournal, open_journal
 from vedette.sources.records import Source, SourceEvent
 from vedette.subscriptions.index.versions import Compactor
-from vedette.subscriptions.registry.registry import SubscriptionRegistry, SubscriptionRequest
+from vedette.subscriptions.registry.records import SubscriptionRequest
+from vedette.subscriptions.registry.registry import SubscriptionRegistry
 from vedette.subscriptions.spec import SubscriptionSpec
 from vedette.testing.receiver import IngestReceiver
 
@@ -74,7 +75,7 @@ class Shop:
             tenant="default",
             collection="shop::orders",
             boundary=self.journal.last_offset(),
-            form=SubscriptionSpec(kind=kind, source=source),
+            spec=SubscriptionSpec(kind=kind, source=source),
         )
         (number,) = self.registry.register("g1", [request], 3600)
         if publish:

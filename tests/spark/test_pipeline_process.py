@@ -18,7 +18,8 @@ from vedette.control.status import STATUS_FILE
 from vedette.processes.pipeline_process import PipelineProcess
 from vedette.sources.journal.seam import open_journal
 from vedette.sources.records import Source
-from vedette.subscriptions.registry.registry import SubscriptionRegistry, SubscriptionRequest
+from vedette.subscriptions.registry.records import SubscriptionRequest
+from vedette.subscriptions.registry.registry import SubscriptionRegistry
 from vedette.subscriptions.spec import SubscriptionSpec
 from vedette.testing.receiver import IngestReceiver
 from vedette.transport.ingest_messages import DeliveredChange
@@ -48,8 +49,8 @@ def test_commits_reach_a_gateway_also_when_the_driver_side_reader_is_killed(
     receiver = IngestReceiver(tmp_path / "in", secret="s")
     registry = SubscriptionRegistry(tmp_path)
     registry.acquire_lease("g1", receiver.address, 3600)
-    form = SubscriptionSpec(kind="watch", source="WATCH t: Task WHERE t.n > 1 RETURN t.title")
-    request = SubscriptionRequest(id="w", tenant="default", collection="Task", boundary=0, form=form)
+    spec = SubscriptionSpec(kind="watch", source="WATCH t: Task WHERE t.n > 1 RETURN t.title")
+    request = SubscriptionRequest(id="w", tenant="default", collection="Task", boundary=0, spec=spec)
     (number,) = registry.register("g1", [request], 3600)
     stop = Flag()
     with vedette.open(tmp_path / "graph") as db:

@@ -22,7 +22,7 @@ from vedette.sources.graph.reader import GraphLogReader
 from vedette.sources.images import decode_image
 from vedette.sources.records import Source
 from vedette.subscriptions.collection_watch import CollectionWatch, parse_collection_watch
-from vedette.subscriptions.registry.registry import SubscriptionRequest
+from vedette.subscriptions.registry.records import SubscriptionRequest
 from vedette.subscriptions.spec import SubscriptionSpec
 from vedette.testing.receiver import IngestReceiver
 from vedette.transport.ingest_messages import Deliver, DeliveredChange
@@ -48,12 +48,12 @@ class PipelineWatch:
     """A watch of a story on the pipeline, and its events."""
 
     watch: RecordedWatch
-    form: CollectionWatch
+    spec: CollectionWatch
     events: list[tuple[str, Any, Any]] = field(default_factory=list)
 
     def apply(self, kind: str, change: DeliveredChange) -> None:
         before, after = (
-            self.form.row(change.key, decode_image(image), change.collection) if image is not None else None
+            self.spec.row(change.key, decode_image(image), change.collection) if image is not None else None
             for image in (change.before, change.after)
         )
         match kind:
@@ -92,11 +92,11 @@ def catalogue(spark: Any) -> Iterator[Catalogue]:
             if any(type_.startswith("_") for type_ in watch.types):
                 continue  # Layer 0 elements are computed, and are in no log
             try:
-                form = parse_collection_watch(watch.text, watch.params)
+                spec = parse_collection_watch(watch.text, watch.params)
             except SubscriptionError as error:
                 found.refused.setdefault(story.title, []).append(error.text)
                 continue
-            on_pipeline = PipelineWatch(watch, form)
+            on_pipeline = PipelineWatch(watch, spec)
             found.watches.setdefault(story.title, []).append(on_pipeline)
             numbers.update(
                 dict.fromkeys(subscribe(shop, f"{tenant} {place}", watch, tenant, boundary), on_pipeline)
@@ -125,9 +125,9 @@ def read_log(shop: Shop, recorded: Recorded, tenant: str) -> int:
 
 def subscribe(shop: Shop, id: str, watch: RecordedWatch, tenant: str, boundary: int) -> list[int]:
     """Register one subscription per concrete type."""
-    form = SubscriptionSpec(kind="watch", source=watch.text, params=dict(watch.params))
+    spec = SubscriptionSpec(kind="watch", source=watch.text, params=dict(watch.params))
     requests = [
-        SubscriptionRequest(id=f"{id} {type_}", tenant=tenant, collection=type_, boundary=boundary, form=form)
+        SubscriptionRequest(id=f"{id} {type_}", tenant=tenant, collection=type_, boundary=boundary, spec=spec)
         for type_ in watch.types
     ]
     return shop.registry.register("g1", requests, 3600)

@@ -13,7 +13,7 @@ from vedette.pipeline.queries.changes import drain_and_stop
 from vedette.pipeline.queries.windows import start_windows_query
 from vedette.policy.collection_policies import ViewRule
 from vedette.sources.images import decode_image
-from vedette.subscriptions.registry.registry import SubscriptionRequest
+from vedette.subscriptions.registry.records import SubscriptionRequest
 from vedette.subscriptions.spec import SubscriptionSpec
 from vedette.transport.ingest_messages import Deliver, WindowResult
 from vedette.transport.receiver import ChangeReceiver
@@ -38,11 +38,11 @@ VIEW = (
 def watch(shop: Shop, id: str, text: str, view: tuple[ViewRule, ...] | None = None) -> int:
     names = BOTH if BOTH[1] in text else BOTH[:1]
     union = id if len(names) > 1 else ""
-    form = SubscriptionSpec(kind="watch", source=text, time=SystemClock().now(), sight=view, union=union)
+    spec = SubscriptionSpec(kind="watch", source=text, time=SystemClock().now(), view=view, union_id=union)
     boundary = shop.journal.last_offset()
     requests = [
         SubscriptionRequest(
-            id=f"{id} {name}", tenant="default", collection=name, boundary=boundary, form=form
+            id=f"{id} {name}", tenant="default", collection=name, boundary=boundary, spec=spec
         )
         for name in names
     ]

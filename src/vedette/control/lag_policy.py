@@ -21,7 +21,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Literal, TypeAlias
 
-from vedette.subscriptions.registry.registry import PartitionMode, ReducedMode
+from vedette.subscriptions.registry.records import PartitionMode, ReducedMode
 
 __all__ = ["DEGRADE_AT_LOAD", "RECOVER_BELOW_LOAD", "SHED_AT_LOAD", "TRANSITIONS", "LagPolicy", "ModeChange"]
 

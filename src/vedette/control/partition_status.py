@@ -10,7 +10,7 @@ from collections.abc import Mapping, Sequence
 
 from vedette.errors import PipelineError
 from vedette.sources.records import Partition
-from vedette.subscriptions.registry.registry import Gateway
+from vedette.subscriptions.registry.records import Gateway
 from vedette.transport.ingest_client import IngestClient, open_client
 from vedette.transport.ingest_messages import Complete, PartitionStatus, Status
 

@@ -34,7 +34,8 @@ from vedette.gateway.server.tls import make_tls_context
 from vedette.gateway.streams.tenant import Tenant
 from vedette.gateway.wire import broker_link as link
 from vedette.gateway.wire.resume_token import TokenSigner
-from vedette.subscriptions.registry.registry import REGISTRY_FILE, Quotas
+from vedette.subscriptions.registry.quotas import Quotas
+from vedette.subscriptions.registry.records import REGISTRY_FILE
 from vedette.transport.secret import load_or_create_secret
 from vedette.transport.unix_socket import socket_path
 

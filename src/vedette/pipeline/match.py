@@ -136,10 +136,10 @@ class DecodedBatch:
 
 
 def _log_slow_and_large(matches: Matches, images: ImageBatch) -> None:
-    for milliseconds, form in matches.counts.times:
+    for milliseconds, spec in matches.counts.times:
         if milliseconds > SLOW_FILTER_MS:
             text = f"A filter over {images.collection} took {milliseconds:.0f} ms for one batch"
-            log_sampled("match.slow", form.decode(), text, milliseconds=milliseconds)
+            log_sampled("match.slow", spec.decode(), text, milliseconds=milliseconds)
     if len(matches) >= LARGE_MATCH_COUNT:
         change, count = max(Counter(matches.change.tolist()).items(), key=lambda item: item[1])
         if count >= LARGE_MATCH_COUNT:
@@ -162,14 +162,14 @@ def _drop_invisible_updates(matches: Matches, images: ImageBatch) -> Matches:
     The index has already dropped updates of attributes that policies hide.
     """
     watches = {
-        shape: watch for shape, text in enumerate(matches.forms) if (watch := _watch(text)) is not None
+        shape: watch for shape, text in enumerate(matches.specs) if (watch := _watch(text)) is not None
     }
     if not watches:
         return matches
     windowed = [shape for shape, watch in watches.items() if watch.windowed]
     if windowed:  # the windows query delivers them
         matches = matches.take(np.flatnonzero(~np.isin(matches.shape, windowed)))
-    unmasked = [shape for shape in watches if not shape_of_spec(matches.forms[shape]).attribute_masks]
+    unmasked = [shape for shape in watches if not shape_of_spec(matches.specs[shape]).attribute_masks]
     updates = np.flatnonzero((matches.transition == UPDATE) & np.isin(matches.shape, unmasked))
     differs: dict[tuple[int, int], bool] = {}
     invisible = []
@@ -183,8 +183,8 @@ def _drop_invisible_updates(matches: Matches, images: ImageBatch) -> Matches:
 
 
 @lru_cache(maxsize=4096)
-def _watch(form: bytes) -> CollectionWatch | None:
-    return watch_of_spec(msgspec.json.decode(form, type=SubscriptionSpec))
+def _watch(spec: bytes) -> CollectionWatch | None:
+    return watch_of_spec(msgspec.json.decode(spec, type=SubscriptionSpec))
 
 
 def _differs(watch: CollectionWatch, change: DocumentChange) -> bool:

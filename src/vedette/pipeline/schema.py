@@ -103,7 +103,7 @@ WINDOW_ROWS = pa.schema(
     [
         ("subscription", pa.int64()),
         ("gateway", pa.int32()),
-        ("form", pa.string()),
+        ("spec", pa.string()),
         ("created_ms", pa.int64()),
         ("kind", pa.int32()),  # RowKind
         ("offset", pa.int64()),

@@ -24,7 +24,8 @@ from pyspark import TaskContext
 from vedette.clock import Clock, SystemClock
 from vedette.sources.journal.seam import CollectionJournal, open_journal
 from vedette.subscriptions.index import segment
-from vedette.subscriptions.registry.registry import Gateway, SubscriptionRegistry
+from vedette.subscriptions.registry.records import Gateway
+from vedette.subscriptions.registry.registry import SubscriptionRegistry
 from vedette.transport.ingest_client import IngestClient, open_client
 
 __all__ = [

@@ -14,7 +14,8 @@ __all__ = ["main"]
 
 _PRELOADED = (
     "vedette.pipeline.queries.changes",
-    "vedette.sources.journal.sqlite_journal",
+    "vedette.sources.journal.sql_journal",
+    "vedette.storage.sqlite.database",
     "pyspark.sql.worker.plan_data_source_read",
     "pyspark.worker",
 )

@@ -22,6 +22,8 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
+import msgspec
+
 from vedette.element import Element
 from vedette.errors import VedetteError
 from vedette.language.compile.execution_context import ExecutionContext, Row
@@ -77,16 +79,15 @@ class UnsupportedPolicy(Exception):
         super().__init__(f"the policy {policy} {reason}")
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ViewRule:
-    """One policy on reading a collection, for one actor at one moment."""
+class ViewRule(msgspec.Struct, frozen=True, kw_only=True):
+    """One policy on reading a collection, for one actor at one moment. Stored as part of a `SubscriptionSpec`."""
 
-    allow: bool
-    attribute: str | None
+    allow: bool = msgspec.field(name="allow")
+    attribute: str | None = msgspec.field(name="attribute")
     """The attribute it applies to; None: the document."""
-    variable: str
+    variable: str = msgspec.field(name="variable")
     """The name of the document in the condition."""
-    condition: str
+    condition: str = msgspec.field(name="condition")
     """A MEW expression over the document and constants."""
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Literal, NamedTuple
+from typing import Any, Literal, NamedTuple
 
 __all__ = [
     "FIRST_SCAN",
@@ -107,6 +107,14 @@ class ChangeRow(NamedTuple):
     appended_ms: int
     transaction: str
 
+    @classmethod
+    def from_row(cls, row: tuple[Any, ...]) -> ChangeRow:
+        """Convert a row of the table `changes`. SQLite stores a boolean as an integer."""
+        return cls._make((*row[:_BEFORE_KNOWN], bool(row[_BEFORE_KNOWN]), *row[_BEFORE_KNOWN + 1 :]))
+
+
+_BEFORE_KNOWN = ChangeRow._fields.index("before_known")
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Partition:
@@ -127,7 +135,9 @@ class AppendResult:
     offset: int
     """Last offset of the journal after the append."""
     appended: int
-    repeated: int
+    """Number of changes that were new."""
+    duplicates: int
+    """Number of events that changed nothing: the journal has their id, or they delete an unknown document."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

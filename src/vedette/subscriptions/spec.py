@@ -39,21 +39,26 @@ EPOCH = timestamp_from_ms(0)
 
 
 class SubscriptionSpec(msgspec.Struct, frozen=True, kw_only=True):
-    """What a subscription asks for, as text that any process can read. Equal specs have one shape."""
+    """What a subscription asks for, as text that any process can read. Equal specs have one shape.
 
-    kind: Literal["filters", "cel", "watch"]
-    source: str
-    """The list as JSON, the expression, or the statement."""
-    params: dict[str, Any] = {}
+    Its JSON is stored in the registry, in index segments and in `gateway.window`. A change of these names needs a new
+    version of all three: `REGISTRY_SCHEMA.version`, `INDEX_FORMAT` and `gateway.broker.window_file.VERSION`.
+    """
+
+    kind: Literal["filters", "cel", "watch"] = msgspec.field(name="kind")
+    source: str = msgspec.field(name="source")
+    """The filter list as JSON, the CEL expression, or the WATCH statement."""
+    params: dict[str, Any] = msgspec.field(name="params", default={})
     """Parameters of a statement."""
-    auth: dict[str, Any] | None = None
+    auth: dict[str, Any] | None = msgspec.field(name="auth", default=None)
     """`request.auth` at the time of the subscription."""
-    time: datetime | None = None
+    time: datetime | None = msgspec.field(name="time", default=None)
     """`request.time` at the time of the subscription."""
-    sight: tuple[ViewRule, ...] | None = None
-    """View rules of the subscriber; None if it sees everything."""
-    union: str = ""
-    """For a windowed watch over several collections: subscriptions of one gateway with this name are one watch."""
+    view: tuple[ViewRule, ...] | None = msgspec.field(name="view", default=None)
+    """Policy rules of the subscriber; None if it sees everything."""
+    union_id: str = msgspec.field(name="union_id", default="")
+    """Set for a windowed watch over several collections. Subscriptions of one gateway with the same id are one
+    watch."""
 
 
 def spec_from_query(
@@ -66,47 +71,47 @@ def spec_from_query(
     return SubscriptionSpec(kind="filters", source=source, auth=auth, time=time)
 
 
-def filter_expression(form: SubscriptionSpec) -> Expression:
+def filter_expression(spec: SubscriptionSpec) -> Expression:
     """The condition with the request bound and policies applied. Raises FilterError or SubscriptionError E6204."""
-    match form.kind:
+    match spec.kind:
         case "filters":
-            expression = parse_filters(msgspec.json.decode(form.source), TRUSTED_LIMITS)
+            expression = parse_filters(msgspec.json.decode(spec.source), TRUSTED_LIMITS)
         case "cel":
-            expression = parse_cel(form.source, TRUSTED_LIMITS)
+            expression = parse_cel(spec.source, TRUSTED_LIMITS)
         case "watch":
-            expression = parse_collection_watch(form.source, form.params).condition
+            expression = parse_collection_watch(spec.source, spec.params).condition
         case _:
-            raise SubscriptionError("E6204", f"a subscription of the kind {form.kind!r} is not known")
-    bound = bind_request(expression, FilterRequest(auth=form.auth, time=form.time))
-    sight = view_of(form)
-    return bound if sight is None else sight.restrict(bound)
+            raise SubscriptionError("E6204", f"a subscription of the kind {spec.kind!r} is not known")
+    bound = bind_request(expression, FilterRequest(auth=spec.auth, time=spec.time))
+    view = view_of(spec)
+    return bound if view is None else view.restrict(bound)
 
 
-def view_of(form: SubscriptionSpec) -> DocumentView | None:
-    return compile_view(form.sight) if form.sight is not None else None
+def view_of(spec: SubscriptionSpec) -> DocumentView | None:
+    return compile_view(spec.view) if spec.view is not None else None
 
 
-def watch_of_spec(form: SubscriptionSpec) -> CollectionWatch | None:
-    return parse_collection_watch(form.source, form.params) if form.kind == "watch" else None
+def watch_of_spec(spec: SubscriptionSpec) -> CollectionWatch | None:
+    return parse_collection_watch(spec.source, spec.params) if spec.kind == "watch" else None
 
 
-def split_constants(form: SubscriptionSpec) -> tuple[Shape, tuple[Constant, ...]]:
+def split_constants(spec: SubscriptionSpec) -> tuple[Shape, tuple[Constant, ...]]:
     """Split a spec into its shape and its constants."""
-    sight, watch = view_of(form), watch_of_spec(form)
-    shape, constants = extract_constants(filter_expression(form), sight.hidden if sight is not None else ())
+    view, watch = view_of(spec), watch_of_spec(spec)
+    shape, constants = extract_constants(filter_expression(spec), view.hidden if view is not None else ())
     if watch is None:
         return shape, constants
     shape = replace(shape, columns=watch.columns)
     if not watch.windowed:
         return shape, constants
-    # The start of windows and the union name are constants that no filter reads.
+    # The start of windows and the union id are constants that no filter reads.
     window = watch.options.window
     text = canonical_text(("window", window.kind, window.duration, window.interval, watch.aggregates))
     shape = replace(shape, constants=shape.constants + 2, window=text)
-    return shape, (*constants, form.time or EPOCH, form.union)
+    return shape, (*constants, spec.time or EPOCH, spec.union_id)
 
 
 @lru_cache(maxsize=4096)
-def shape_of_spec(form_text: bytes) -> Shape:
+def shape_of_spec(spec_json: bytes) -> Shape:
     """The shape of a spec in its JSON encoding; the same in every process."""
-    return split_constants(msgspec.json.decode(form_text, type=SubscriptionSpec))[0]
+    return split_constants(msgspec.json.decode(spec_json, type=SubscriptionSpec))[0]

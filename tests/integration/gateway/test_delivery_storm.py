@@ -40,7 +40,8 @@ from vedette.sources.images import encode_image
 from vedette.sources.journal.seam import open_journal
 from vedette.sources.records import Source, SourceEvent
 from vedette.subscriptions.index.versions import Compactor
-from vedette.subscriptions.registry.registry import Quotas, SubscriptionRegistry
+from vedette.subscriptions.registry.quotas import Quotas
+from vedette.subscriptions.registry.registry import SubscriptionRegistry
 from vedette.testing import ManualClock
 from vedette.transport.ingest_client import IngestClient
 from vedette.transport.ingest_messages import Complete, Deliver, Frame

@@ -8,7 +8,7 @@ from pathlib import Path
 from vedette.clock import SystemClock
 from vedette.control.partition_status import PartitionStatusPublisher, changed_statuses
 from vedette.sources.records import Partition
-from vedette.subscriptions.registry.registry import Gateway
+from vedette.subscriptions.registry.records import Gateway
 from vedette.testing.receiver import IngestReceiver
 from vedette.transport.ingest_messages import Complete, PartitionStatus
 

@@ -25,7 +25,8 @@ from vedette.pipeline.worker_cache import close_connections
 from vedette.sources.journal.seam import CollectionJournal, open_journal
 from vedette.sources.records import Source
 from vedette.subscriptions.index.versions import Compactor
-from vedette.subscriptions.registry.registry import SubscriptionRegistry, SubscriptionRequest
+from vedette.subscriptions.registry.records import SubscriptionRequest
+from vedette.subscriptions.registry.registry import SubscriptionRegistry
 from vedette.subscriptions.spec import SubscriptionSpec
 from vedette.testing.receiver import IngestReceiver
 
@@ -114,7 +115,7 @@ class Fixture:
             tenant=tenant,
             collection="shop::orders",
             boundary=0,
-            form=SubscriptionSpec(kind=kind, source=source),
+            spec=SubscriptionSpec(kind=kind, source=source),
         )
         (number,) = self.registry.register(gateway, [request], 60)
         self.version = self.compactor.publish().version

@@ -16,7 +16,8 @@ from vedette.pipeline.topology import MatchAndDeliver
 from vedette.pipeline.worker_cache import close_connections
 from vedette.sources.journal.seam import open_journal
 from vedette.subscriptions.index.versions import Compactor
-from vedette.subscriptions.registry.registry import SubscriptionRegistry, SubscriptionRequest
+from vedette.subscriptions.registry.records import SubscriptionRequest
+from vedette.subscriptions.registry.registry import SubscriptionRegistry
 from vedette.subscriptions.spec import SubscriptionSpec
 from vedette.testing.receiver import IngestReceiver
 from vedette.transport import unaccepted
@@ -35,7 +36,7 @@ class Pipeline:
             tenant="t",
             collection="shop::orders",
             boundary=0,
-            form=SubscriptionSpec(kind="cel", source="true"),
+            spec=SubscriptionSpec(kind="cel", source="true"),
         )
         self.registry.register("g1", [request], 60)
         self.version = Compactor(self.registry, folder / "index").publish().version

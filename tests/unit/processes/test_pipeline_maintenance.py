@@ -13,7 +13,7 @@ from vedette.processes.pipeline_maintenance import TRIM_SECONDS
 from vedette.processes.pipeline_process import PipelineProcess
 from vedette.subscriptions.index import versions
 from vedette.subscriptions.index.versions import latest_version, oldest_version
-from vedette.subscriptions.registry.registry import SubscriptionRequest
+from vedette.subscriptions.registry.records import SubscriptionRequest
 from vedette.subscriptions.spec import SubscriptionSpec
 from vedette.testing import ManualClock
 
@@ -31,7 +31,7 @@ class Process:
             tenant="t",
             collection="shop::orders",
             boundary=0,
-            form=SubscriptionSpec(kind="cel", source="true"),
+            spec=SubscriptionSpec(kind="cel", source="true"),
         )
         self.registry.register("g", [request], 100_000)
 

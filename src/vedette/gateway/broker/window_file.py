@@ -32,7 +32,7 @@ __all__ = [
 
 log = logging.getLogger(__name__)
 FILE = "gateway.window"
-VERSION = 2
+VERSION = 3
 
 
 class SavedEvent(msgspec.Struct, frozen=True, kw_only=True):

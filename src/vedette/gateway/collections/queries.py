@@ -91,7 +91,7 @@ class CollectionRequest:
     @property
     def view_rules(self) -> dict[str, tuple[ViewRule, ...] | None] | None:
         """The policy rules behind `views`."""
-        return None if self.views is None else {name: view.spec.sight for name, view in self.views.items()}
+        return None if self.views is None else {name: view.spec.view for name, view in self.views.items()}
 
     def spec_of(self, collection: str) -> SubscriptionSpec:
         return self.spec if self.views is None else self.views[collection].spec
@@ -162,7 +162,7 @@ def query_from_watch(
         source=text,
         params=params,
         time=client.tenant.clock.now() if watch.windowed else None,
-        union=window_id if len(watch.collections) > 1 else "",
+        union_id=window_id if len(watch.collections) > 1 else "",
     )
     condition = compile_filter(filter_expression(spec), limits=limits)
     return CollectionRequest(

@@ -27,7 +27,9 @@ from vedette.gateway.collections.queries import CollectionRequest, SavedCollecti
 from vedette.gateway.collections.snapshot import DocumentPredicate, Documents, PartitionPosition, documents_at
 from vedette.sources.journal.seam import CollectionJournal, open_journal
 from vedette.sources.records import Partition
-from vedette.subscriptions.registry.registry import Quotas, SubscriptionRegistry, SubscriptionRequest
+from vedette.subscriptions.registry.quotas import Quotas
+from vedette.subscriptions.registry.records import SubscriptionRequest
+from vedette.subscriptions.registry.registry import SubscriptionRegistry
 
 __all__ = [
     "JobFailed",
@@ -329,7 +331,7 @@ class RegistryThread:
                 id=id,
                 tenant=job.tenant,
                 collection=collection,
-                form=request.spec_of(shown),
+                spec=request.spec_of(shown),
                 boundary=boundary,
                 low_priority=request.low_priority,
             )

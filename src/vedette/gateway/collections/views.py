@@ -78,7 +78,7 @@ def _make_views(
     """
     found = {}
     for name, rules in rules_by_collection.items():
-        spec = msgspec.structs.replace(request.spec, sight=rules)
+        spec = msgspec.structs.replace(request.spec, view=rules)
         try:
             view = view_of(spec)
         except SubscriptionError as error:

@@ -71,7 +71,7 @@ def _row(subscription: WindowedSubscription, kind: RowKind, **columns: Any) -> d
     return {
         "subscription": subscription.state_owner,
         "gateway": subscription.gateway,
-        "form": subscription.form,
+        "spec": subscription.spec,
         "created_ms": timestamp_to_ms(subscription.created),
         "kind": int(kind),
         **columns,
@@ -125,7 +125,7 @@ def _visible_image(
     hidden = matches.hidden_before if side == LEAVE else matches.hidden_after
     if not hidden[number]:
         return image
-    shape = shape_of_spec(matches.forms[int(matches.shape[number])])
+    shape = shape_of_spec(matches.specs[int(matches.shape[number])])
     return encode_image(dict(redact_by_mask(shape, document, int(hidden[number]))))
 
 

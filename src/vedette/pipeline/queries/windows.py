@@ -134,9 +134,9 @@ def apply_rows(
     last = rows[-1]
     if last["kind"] == RowKind.REMOVED:
         return None, []
-    form, created = watch_of_json(last["form"]), timestamp_from_ms(last["created_ms"])
-    state = decode_state(stored, form, created) if stored is not None else None
-    watch = WindowedWatch(form, created, state)
+    collection_watch, created = watch_of_json(last["spec"]), timestamp_from_ms(last["created_ms"])
+    state = decode_state(stored, collection_watch, created) if stored is not None else None
+    watch = WindowedWatch(collection_watch, created, state)
     late_before = watch.late
     snapshot = [row for row in rows if row["kind"] == RowKind.SNAPSHOT]
     for collection in dict.fromkeys(row["collection"] for row in snapshot):

@@ -18,6 +18,8 @@ from pathlib import Path
 from typing import Protocol
 
 from vedette.clock import Clock
+from vedette.errors import SourceError, StoreError
+from vedette.sources.journal.tables import JOURNAL_SCHEMA
 from vedette.sources.records import (
     AppendResult,
     ChangeRow,
@@ -29,8 +31,9 @@ from vedette.sources.records import (
     Source,
     SourceEvent,
 )
+from vedette.storage.sql_database import open_database
 
-__all__ = ["JOURNAL_FILE", "CollectionJournal", "open_journal"]
+__all__ = ["JOURNAL_FILE", "CollectionJournal", "name_taken", "open_journal", "trimmed", "unknown_source"]
 
 JOURNAL_FILE = "collections.db"
 
@@ -150,12 +153,26 @@ class CollectionJournal(Protocol):
 
 def open_journal(address: str | Path, clock: Clock | None = None) -> CollectionJournal:
     """Open the journal at a PostgreSQL URL, in a file, or as `collections.db` in a data directory."""
-    text = str(address)
-    if text.startswith(("postgresql://", "postgres://")):
-        from vedette.sources.journal.postgres_journal import PostgresJournal
+    from vedette.sources.journal.sql_journal import SqlJournal
 
-        return PostgresJournal(text, clock=clock)
-    from vedette.sources.journal.sqlite_journal import SqliteJournal
+    if not str(address).startswith(("postgresql://", "postgres://")) and Path(address).is_dir():
+        address = Path(address) / JOURNAL_FILE
+    return SqlJournal(open_database(address, JOURNAL_SCHEMA), clock=clock)
 
-    path = Path(text)
-    return SqliteJournal(path / JOURNAL_FILE if path.is_dir() else path, clock=clock)
+
+def name_taken(name: str) -> SourceError:
+    text = f"a source '{name}' exists already: choose another name, or remove it first"
+    return SourceError("E6101", text, fields={"source": name})
+
+
+def unknown_source(name: str) -> SourceError:
+    text = f"there is no source '{name}': `vedette source list` shows all sources"
+    return SourceError("E6103", text, fields={"source": name})
+
+
+def trimmed(place: str, after: int, first: int) -> StoreError:
+    text = (
+        f"{place} no longer has the changes after offset {after}; its first offset is {first}: "
+        "take a snapshot and continue from there, or keep the journal longer (journal_retention_seconds)"
+    )
+    return StoreError("E6006", text, fields={"place": place, "after": after, "first": first})

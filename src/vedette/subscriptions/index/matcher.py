@@ -82,11 +82,11 @@ class Matches:
     transition: npt.NDArray[np.uint8]
     flags: npt.NDArray[np.uint8]
     shape: npt.NDArray[np.int32]
-    """Into `forms`."""
+    """Into `specs`."""
     hidden_before: UInts
     """Attributes that policies hide from the subscriber, as bits in the order of the shape's masks."""
     hidden_after: UInts
-    forms: tuple[bytes, ...]
+    specs: tuple[bytes, ...]
     counts: MatchCounts
 
     def __len__(self) -> int:
@@ -106,7 +106,7 @@ class Matches:
             shape=self.shape[rows],
             hidden_before=self.hidden_before[rows],
             hidden_after=self.hidden_after[rows],
-            forms=self.forms,
+            specs=self.specs,
             counts=self.counts,
         )
 
@@ -131,12 +131,12 @@ def match_segments(
 
 
 def _concatenated(parts: Sequence[Matches]) -> Matches:
-    forms: list[bytes] = []
+    specs: list[bytes] = []
     shapes: list[npt.NDArray[np.int32]] = [np.empty(0, np.int32)]
     counts = MatchCounts()
     for part in parts:
-        shapes.append(part.shape + np.int32(len(forms)))
-        forms.extend(part.forms)
+        shapes.append(part.shape + np.int32(len(specs)))
+        specs.extend(part.specs)
         counts.add(part.counts)
     return Matches(
         change=np.concatenate([np.empty(0, np.int64), *(part.change for part in parts)]),
@@ -147,7 +147,7 @@ def _concatenated(parts: Sequence[Matches]) -> Matches:
         shape=np.concatenate(shapes),
         hidden_before=np.concatenate([np.empty(0, np.uint64), *(part.hidden_before for part in parts)]),
         hidden_after=np.concatenate([np.empty(0, np.uint64), *(part.hidden_after for part in parts)]),
-        forms=tuple(forms),
+        specs=tuple(specs),
         counts=counts,
     )
 
@@ -192,7 +192,7 @@ def match_segment(
         shape=shapes,
         hidden_before=masks[0],
         hidden_after=masks[1],
-        forms=tuple(part.form for part in segment.shapes),
+        specs=tuple(part.spec for part in segment.shapes),
         counts=counts,
     )
     found = _drop_hidden_updates(found, images, segment)
@@ -303,7 +303,7 @@ def _check_candidates(
         if len(chosen):
             begin = _clock.monotonic()
             found[chosen] = _check(segment, part, images, pairs[chosen], rows[chosen] - part.start, counts)
-            counts.times.append(((_clock.monotonic() - begin) * 1000, part.form))
+            counts.times.append(((_clock.monotonic() - begin) * 1000, part.spec))
     return found
 
 

@@ -28,21 +28,21 @@ def evaluate_pairs(
     segment: Segment, part: ShapeGroup, tree: int, images: ImageBatch, pairs: Ints, rows: Ints
 ) -> Truth:
     """Result of a tree of a shape for pairs of images and rows of that shape, numbered from its first."""
-    program = _program(part.form, tree)
+    program = _program(part.spec, tree)
     if program is not None:
         return program(_SegmentPairs(segment, part, images, pairs, rows))
     return _evaluate_one_by_one(segment, part, tree, images, pairs, rows)
 
 
-def _tree(form: bytes, tree: int) -> Any:
+def _tree(spec: bytes, tree: int) -> Any:
     """The condition of a shape, or of one of its masks."""
-    shape = shape_of_spec(form)
+    shape = shape_of_spec(spec)
     return shape.tree if tree == CONDITION else shape.attribute_masks[tree][1]
 
 
 @lru_cache(maxsize=4096)
-def _program(form: bytes, tree: int) -> Program | None:
-    return compile_vectorized(_tree(form, tree))
+def _program(spec: bytes, tree: int) -> Program | None:
+    return compile_vectorized(_tree(spec, tree))
 
 
 class _SegmentPairs:
@@ -80,7 +80,7 @@ def _evaluate_one_by_one(
     """Pair by pair, for filters without a vectorized form."""
     true, fault = np.zeros(len(rows), np.bool_), np.zeros(len(rows), np.bool_)
     for place, (image, row) in enumerate(zip(pairs.tolist(), rows.tolist(), strict=True)):
-        closure = _closure(part.form, tree, _RowConstants(segment, part, row))
+        closure = _closure(part.spec, tree, _RowConstants(segment, part, row))
         outcome = closure.outcome(images.filter_environment(image))
         true[place] = outcome is FilterOutcome.MATCH
         fault[place] = outcome is FilterOutcome.FAILED
@@ -117,5 +117,5 @@ class _RowConstants:
 
 
 @lru_cache(maxsize=10_000)
-def _closure(form: bytes, tree: int, constants: _RowConstants) -> DocumentFilter:
-    return compile_filter(bind_tree(_tree(form, tree), constants.values()), limits=TRUSTED_LIMITS)
+def _closure(spec: bytes, tree: int, constants: _RowConstants) -> DocumentFilter:
+    return compile_filter(bind_tree(_tree(spec, tree), constants.values()), limits=TRUSTED_LIMITS)

@@ -64,8 +64,8 @@ class SegmentEntry(NamedTuple):
     boundary: int
     """Only changes with a greater offset concern it."""
     flags: int
-    form: bytes
-    """An example of its shape: a form in JSON with any constants."""
+    spec: bytes
+    """An example of its shape: the JSON of a SubscriptionSpec with any constants."""
     constants: tuple[Constant, ...]
     added: int = 0
     """The version of the registry that it came with."""
@@ -105,7 +105,7 @@ def write_segment(path: Path, entries: Sequence[SegmentEntry]) -> int:
     """Write the subscriptions as a segment and return the size of its file in bytes."""
     shapes: dict[str, list[SegmentEntry]] = {}
     for entry in entries:
-        shapes.setdefault(shape_of_spec(entry.form).fingerprint, []).append(entry)
+        shapes.setdefault(shape_of_spec(entry.spec).fingerprint, []).append(entry)
     ordered = [entry for group in shapes.values() for entry in group]
     arrays: dict[str, npt.NDArray[Any]] = {
         "numbers": np.array([entry.number for entry in ordered], np.int64),
@@ -117,13 +117,13 @@ def write_segment(path: Path, entries: Sequence[SegmentEntry]) -> int:
     keys: dict[Signature, _KeyEntries] = {}
     facts, start = [], 0
     for place, group in enumerate(shapes.values()):
-        shape = shape_of_spec(group[0].form)
+        shape = shape_of_spec(group[0].spec)
         columns = _constant_columns(shape, [entry.constants for entry in group])
         for index, column in columns.items():
             arrays |= _column_arrays(f"s{place}.c{index}", column)
         for alternative in key_alternatives(shape):
             _add_keys(keys, alternative, columns, start, len(group))
-        facts.append({"form": group[0].form.decode(), "start": start})
+        facts.append({"spec": group[0].spec.decode(), "start": start})
         start += len(group)
     signatures = _sorted_keys(keys, arrays)
     return write_blocks(path, {"shapes": facts, "signatures": signatures}, arrays)
@@ -260,12 +260,12 @@ class ShapeGroup(NamedTuple):
     """The rows of a segment that have one shape."""
 
     shape_index: int
-    form: bytes
+    spec: bytes
     start: int
 
     @property
     def shape(self) -> Shape:
-        return shape_of_spec(self.form)
+        return shape_of_spec(self.spec)
 
 
 class Segment:
@@ -281,7 +281,7 @@ class Segment:
         self.flags: npt.NDArray[np.uint8] = blocks.array("flags")
         self.added: Ints = blocks.array("added")
         self.shapes = [
-            ShapeGroup(place, fact["form"].encode(), fact["start"])
+            ShapeGroup(place, fact["spec"].encode(), fact["start"])
             for place, fact in enumerate(blocks.facts["shapes"])
         ]
         self.signatures = [

@@ -23,7 +23,8 @@ from vedette.errors import SubscriptionError
 from vedette.subscriptions.index.array_file import open_blocks, write_blocks
 from vedette.subscriptions.index.columns import Ints
 from vedette.subscriptions.index.segment import Segment, SegmentEntry, write_segment
-from vedette.subscriptions.registry.registry import RegisteredSubscription, SubscriptionRegistry
+from vedette.subscriptions.registry.records import RegisteredSubscription
+from vedette.subscriptions.registry.registry import SubscriptionRegistry
 from vedette.subscriptions.spec import shape_of_spec
 from vedette.values import timestamp_to_ms
 
@@ -275,11 +276,11 @@ class Compactor:
     def _segment(self, rows: list[RegisteredSubscription], after: int, upto: int) -> SegmentFile:
         name = self._new_name("segment")
         entries = [
-            SegmentEntry(row.number, row.gateway, row.boundary, row.flags, row.form, row.constants, row.added)
+            SegmentEntry(row.number, row.gateway, row.boundary, row.flags, row.spec, row.constants, row.added)
             for row in rows
         ]
         size = write_segment(self._folder / name, entries)
-        windowed = sum(bool(shape_of_spec(entry.form).window) for entry in entries)
+        windowed = sum(bool(shape_of_spec(entry.spec).window) for entry in entries)
         return SegmentFile(name, after, upto, len(rows), size, windowed)
 
     def _tombstones(self, old: str | None, ended: list[int]) -> str:

@@ -80,7 +80,7 @@ def encode_state(state: WindowedState) -> bytes:
     return msgspec.msgpack.encode(stored)
 
 
-def decode_state(data: bytes, form: CollectionWatch, created: datetime) -> WindowedState:
+def decode_state(data: bytes, watch: CollectionWatch, created: datetime) -> WindowedState:
     """Decode the state of a subscription to this watch. Raise PipelineError E6303 for another version."""
     version = msgspec.msgpack.decode(data, type=_Version).version
     if version != STATE_VERSION:
@@ -90,7 +90,7 @@ def decode_state(data: bytes, form: CollectionWatch, created: datetime) -> Windo
         )
         raise PipelineError("E6303", text, fields={"version": version})
     stored = msgspec.msgpack.decode(data, type=_StoredState)
-    state = new_state(form, created)
+    state = new_state(watch, created)
     state.window.import_state(_unpack(stored.window))
     state.groups.import_state(_unpack(stored.groups))
     state.snapshot_offsets = stored.snapshot_offsets

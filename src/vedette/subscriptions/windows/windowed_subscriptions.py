@@ -23,7 +23,7 @@ class WindowedSubscription(NamedTuple):
     gateway: int
     tenant: str
     collection: str
-    form: str
+    spec: str
     """An example of its shape, in JSON: window and aggregates, without its own constants."""
     created: datetime
     """Start of its windows."""
@@ -35,13 +35,13 @@ class WindowedSubscription(NamedTuple):
 
     @property
     def watch(self) -> CollectionWatch:
-        return watch_of_json(self.form)
+        return watch_of_json(self.spec)
 
 
 @lru_cache(maxsize=1024)
-def watch_of_json(form: str) -> CollectionWatch:
+def watch_of_json(spec: str) -> CollectionWatch:
     """The watch of a form that is known to be one."""
-    watch = watch_of_spec(msgspec.json.decode(form, type=SubscriptionSpec))
+    watch = watch_of_spec(msgspec.json.decode(spec, type=SubscriptionSpec))
     assert watch is not None, "a windowed subscription is a WATCH"
     return watch
 
@@ -87,7 +87,7 @@ def _of(segment: Segment, part: ShapeGroup, tenant: str, collection: str) -> dic
             int(segment.gateways[row]),
             tenant,
             collection,
-            part.form.decode(),
+            part.spec.decode(),
             created.value(row - part.start),
             int(segment.boundaries[row]),
             int(segment.added[row]),

@@ -113,19 +113,19 @@ class AggregateSpec(NamedTuple):
     limit: int | None = None
 
 
-def new_state(form: CollectionWatch, created: datetime) -> WindowedState:
+def new_state(watch: CollectionWatch, created: datetime) -> WindowedState:
     """Return the state of a subscription whose windows start at `created`."""
-    aggregates = _accumulators(form.aggregates)
-    return WindowedState(WindowState(form.options.window, created), aggregates, Groups(aggregates))
+    aggregates = _accumulators(watch.aggregates)
+    return WindowedState(WindowState(watch.options.window, created), aggregates, Groups(aggregates))
 
 
 class WindowedWatch:
     """One subscription. Its `state` outlives this object; everything else is rebuilt from the watch."""
 
-    def __init__(self, form: CollectionWatch, created: datetime, state: WindowedState | None = None) -> None:
-        self._form = form
-        self._sliding = form.options.window.kind == "sliding"
-        self.state = state or new_state(form, created)
+    def __init__(self, watch: CollectionWatch, created: datetime, state: WindowedState | None = None) -> None:
+        self._watch = watch
+        self._sliding = watch.options.window.kind == "sliding"
+        self.state = state or new_state(watch, created)
 
     @property
     def late(self) -> int:
@@ -148,9 +148,9 @@ class WindowedWatch:
         if moment < opened:
             state.late += 1
             moment = opened
-        if self._form.aggregates and not self._sliding and moment < window.end:
+        if self._watch.aggregates and not self._sliding and moment < window.end:
             self._aggregate(change, moment)  # reads only the documents at the end
-        elif not self._form.aggregates and len(state.pending) + state.carried_events >= MAX_WINDOW_EVENTS:
+        elif not self._watch.aggregates and len(state.pending) + state.carried_events >= MAX_WINDOW_EVENTS:
             state.dropped += 1
         else:
             insort(state.pending, (moment, change.offset, change), key=lambda each: each[:2])
@@ -162,7 +162,7 @@ class WindowedWatch:
         found: list[WindowEvent] = []
         while self.state.window.end <= watermark:
             self._apply(self.state.window.end)
-            found += self._grouped() if self._form.aggregates else self._collected()
+            found += self._grouped() if self._watch.aggregates else self._collected()
         return found
 
     def _apply(self, end: datetime) -> None:
@@ -173,7 +173,7 @@ class WindowedWatch:
             if moment >= end:
                 break
             count += 1
-            if self._form.aggregates:
+            if self._watch.aggregates:
                 self._aggregate(change, moment)
             else:
                 self._collect(change, moment)
@@ -181,7 +181,7 @@ class WindowedWatch:
 
     def _collect(self, change: WindowChange, moment: datetime) -> None:
         before, after = (
-            self._form.row(change.key, image, change.collection) if image is not None else None
+            self._watch.row(change.key, image, change.collection) if image is not None else None
             for image in (change.before, change.after)
         )
         if before is None and after is not None:
@@ -253,18 +253,18 @@ class WindowedWatch:
         return found + [WindowEvent(self._next(), REMOVED, start, end, match=row) for row in gone]
 
     def _rows(self, groups: Groups) -> dict[Any, dict[str, Any]]:
-        identities = groups.identities() or ([()] if not self._form.columns else [])
+        identities = groups.identities() or ([()] if not self._watch.columns else [])
         rows = {}
         for identity in identities:
             found = groups.results(identity)
             if found is None:
                 continue
             keys = dict(
-                zip((name for name, _ in self._form.columns), map(from_hashable, found[0]), strict=True)
+                zip((name for name, _ in self._watch.columns), map(from_hashable, found[0]), strict=True)
             )
-            values = _values(self._form.aggregates, found[1])
+            values = _values(self._watch.aggregates, found[1])
             rows[identity] = {
-                name: values[name] if name in values else keys[name] for name in self._form.column_order
+                name: values[name] if name in values else keys[name] for name in self._watch.column_order
             }
         return rows
 
@@ -280,15 +280,15 @@ class WindowedWatch:
         parts = self._contribution(collection, key, document)
         whole = [
             document
-            for column in self._form.aggregates
+            for column in self._watch.aggregates
             if column.whole and _part(column, collection, key, document)[0]
         ]
         return parts, whole
 
     def _contribution(self, collection: str, key: str, document: Document) -> Contribution:
-        row = self._form.row(key, document, collection)
+        row = self._watch.row(key, document, collection)
         parts: list[tuple[bool, Any]] = []
-        for column in self._form.aggregates:
+        for column in self._watch.aggregates:
             parts += _parts(column, collection, key, document)
         return tuple(map(to_hashable, row.values())), parts
 
@@ -352,9 +352,9 @@ def _compiled(condition: Expression) -> DocumentFilter:
     return compile_filter(Call("holds", (condition,)))
 
 
-def window_ends_between(form: CollectionWatch, created: datetime, before_ms: int, now_ms: int) -> bool:
+def window_ends_between(watch: CollectionWatch, created: datetime, before_ms: int, now_ms: int) -> bool:
     """True if a window ends between the two watermarks."""
-    interval = form.options.window.interval // timedelta(milliseconds=1) or 1
+    interval = watch.options.window.interval // timedelta(milliseconds=1) or 1
     begin = timestamp_to_ms(created)
     return (now_ms - begin) // interval > max(
         0, (before_ms - begin) // interval

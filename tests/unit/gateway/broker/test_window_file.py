@@ -42,7 +42,7 @@ WINDOWS = SavedWindows(
 )
 
 GOLDEN = (
-    b"\x83\xa7version\x02\xa5at_ms\xcf\x00\x00\x01\x9b|\xa9\x8c\x88\xa7tenants\x91\x84\xa6ten"
+    b"\x83\xa7version\x03\xa5at_ms\xcf\x00\x00\x01\x9b|\xa9\x8c\x88\xa7tenants\x91\x84\xa6ten"
     b"ant\xa4shop\xa5epoch\xfb\xafcommit_sequence*\xa7streams\x92\x89\xaastream_key\xc4\x10"
     b"\x00\x01\x02\x03\x04\x05\x06\x07\x08\t\n\x0b\x0c\r\x0e\x0f\xa5actor\xa2u1\xa4spec\xc4.{"
     b'"watch":"WATCH t: Task RETURN t","params":{}}\xabclaims_hash\xc4\x10\x01\x01\x01\x01'
@@ -59,7 +59,7 @@ GOLDEN = (
 
 def test_the_format_is_pinned():
     """A change of these bytes needs a new VERSION."""
-    assert VERSION == 2
+    assert VERSION == 3
     assert encode_windows(WINDOWS) == GOLDEN
 
 
@@ -75,10 +75,10 @@ def test_a_written_file_is_read_once(tmp_path: Path):
 def test_an_older_version_is_ignored_and_named(tmp_path: Path, caplog: pytest.LogCaptureFixture):
     path = tmp_path / "gateway.window"
     saved = msgspec.msgpack.decode(encode_windows(WINDOWS))
-    path.write_bytes(msgspec.msgpack.encode({**saved, "version": 1, "tenants": "another form"}))
+    path.write_bytes(msgspec.msgpack.encode({**saved, "version": 2, "tenants": "another form"}))
     assert take_windows(path) is None
     assert [record.getMessage() for record in caplog.records] == [
-        f"{path} has version 1 instead of 2 and is ignored; clients cannot resume and subscribe again"
+        f"{path} has version 2 instead of 3 and is ignored; clients cannot resume and subscribe again"
     ]
     assert not path.exists()
 

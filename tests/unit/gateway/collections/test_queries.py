@@ -39,7 +39,7 @@ SAVED = SavedCollectionStream(
 GOLDEN = (
     b'{"collection":{"spec":{"kind":"cel","source":"doc.total > 9 && doc.owner == request.aut'
     b'h.userId","params":{},"auth":{"userId":"u1","roles":[],"claims":{}},"time":"2026-01-02T'
-    b'03:04:05Z","sight":null,"union":""},"collections":["shop::orders"],"view_rules":{"shop:'
+    b'03:04:05Z","view":null,"union_id":""},"collections":["shop::orders"],"view_rules":{"shop:'
     b':orders":[{"allow":true,"attribute":null,"variable":"o","condition":"o.open = true"}]},'
     b'"include_data":true,"low_priority":false,"published_offset":17,"partition_positions":{"'
     b'3":[1,20]},"partition_epochs":{"3":1,"4":2}}}'

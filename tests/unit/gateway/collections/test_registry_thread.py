@@ -18,7 +18,7 @@ from vedette.gateway.collections.registry_thread import (
     SnapshotJob,
     UnregisterJob,
 )
-from vedette.subscriptions.registry.registry import Quotas
+from vedette.subscriptions.registry.quotas import Quotas
 from vedette.subscriptions.spec import SubscriptionSpec
 
 REQUEST = CollectionRequest(

@@ -20,7 +20,8 @@ from vedette.sources.images import decode_image, encode_image
 from vedette.sources.journal.seam import open_journal
 from vedette.sources.records import Source, SourceEvent
 from vedette.subscriptions.index.versions import Compactor
-from vedette.subscriptions.registry.registry import SubscriptionRegistry, SubscriptionRequest
+from vedette.subscriptions.registry.records import SubscriptionRequest
+from vedette.subscriptions.registry.registry import SubscriptionRegistry
 from vedette.subscriptions.spec import SubscriptionSpec
 from vedette.subscriptions.windows.windowed_watch import WindowEvent
 from vedette.testing import ManualClock
@@ -64,7 +65,7 @@ class Windows:
 
     def watch(self, text: str, *names: str, view: tuple[ViewRule, ...] | None = None) -> list[int]:
         union = text if len(names) > 1 else ""
-        form = SubscriptionSpec(kind="watch", source=text, time=self.clock.now(), sight=view, union=union)
+        spec = SubscriptionSpec(kind="watch", source=text, time=self.clock.now(), view=view, union_id=union)
         boundary = self.journal.last_offset()
         requests = [
             SubscriptionRequest(
@@ -72,7 +73,7 @@ class Windows:
                 tenant="default",
                 collection=name,
                 boundary=boundary,
-                form=form,
+                spec=spec,
             )
             for name in names
         ]

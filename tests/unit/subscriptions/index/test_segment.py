@@ -16,10 +16,10 @@ from vedette.subscriptions.spec import SubscriptionSpec, split_constants
 
 def test_a_segment_without_tables_is_read_as_one_with(tmp_path: Path) -> None:
     """It has the hash of every key, in order, and nothing beside it."""
-    forms = [SubscriptionSpec(kind="cel", source=f"doc.a == {number % 7}") for number in range(50)]
+    specs = [SubscriptionSpec(kind="cel", source=f"doc.a == {number % 7}") for number in range(50)]
     entries = [
-        SegmentEntry(number, 1, 0, 0, msgspec.json.encode(form), split_constants(form)[1])
-        for number, form in enumerate(forms)
+        SegmentEntry(number, 1, 0, 0, msgspec.json.encode(spec), split_constants(spec)[1])
+        for number, spec in enumerate(specs)
     ]
     write_segment(tmp_path / "now", entries)
     blocks = open_blocks(tmp_path / "now")

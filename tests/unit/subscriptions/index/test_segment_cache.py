@@ -16,9 +16,9 @@ from vedette.subscriptions.spec import SubscriptionSpec, split_constants
 
 
 def written(folder: Path, name: str, source: str) -> Path:
-    form = SubscriptionSpec(kind="cel", source=source)
+    spec = SubscriptionSpec(kind="cel", source=source)
     entries = [
-        SegmentEntry(n, 1, 0, 0, msgspec.json.encode(form), split_constants(form)[1]) for n in range(100)
+        SegmentEntry(n, 1, 0, 0, msgspec.json.encode(spec), split_constants(spec)[1]) for n in range(100)
     ]
     write_segment(folder / name, entries)
     return folder / name

@@ -11,7 +11,8 @@ from hypothesis import strategies as st
 
 from vedette.subscriptions.index import versions as index_files
 from vedette.subscriptions.index.versions import Compactor, Manifest
-from vedette.subscriptions.registry.registry import SubscriptionRegistry, SubscriptionRequest
+from vedette.subscriptions.registry.records import SubscriptionRequest
+from vedette.subscriptions.registry.registry import SubscriptionRegistry
 from vedette.subscriptions.spec import SubscriptionSpec
 
 
@@ -24,8 +25,8 @@ def test_many_who_come_while_a_source_is_quiet_are_remembered(
     compactor = Compactor(registry, tmp_path / "index")
 
     def come(id: str, boundary: int) -> Manifest:
-        form = SubscriptionSpec(kind="cel", source="doc.a == 1")
-        wish = SubscriptionRequest(id=id, tenant="t", collection="c", boundary=boundary, form=form)
+        spec = SubscriptionSpec(kind="cel", source="doc.a == 1")
+        wish = SubscriptionRequest(id=id, tenant="t", collection="c", boundary=boundary, spec=spec)
         registry.register("g1", [wish], 60)
         return compactor.publish()
 

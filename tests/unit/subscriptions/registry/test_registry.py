@@ -19,7 +19,9 @@ from vedette.errors import FilterError, StoreError, SubscriptionError
 from vedette.subscriptions.index.change_batch import DocumentChange, ImageBatch
 from vedette.subscriptions.index.matcher import match_segments
 from vedette.subscriptions.index.versions import KEEP_MS, Compactor, latest_version, open_version
-from vedette.subscriptions.registry.registry import Quotas, SubscriptionRegistry, SubscriptionRequest
+from vedette.subscriptions.registry.quotas import Quotas
+from vedette.subscriptions.registry.records import SubscriptionRequest
+from vedette.subscriptions.registry.registry import SubscriptionRegistry
 from vedette.subscriptions.spec import SubscriptionSpec
 from vedette.testing import ManualClock
 
@@ -55,7 +57,7 @@ def wish(id: str, source: str = "doc.a == 1", **more: Any) -> SubscriptionReques
         "tenant": "t",
         "collection": "c",
         "boundary": 0,
-        "form": SubscriptionSpec(kind="cel", source=source),
+        "spec": SubscriptionSpec(kind="cel", source=source),
     }
     return SubscriptionRequest(id=id, **(values | more))
 
@@ -149,7 +151,7 @@ def test_a_bad_filter_is_refused_when_it_is_registered(registry: SubscriptionReg
     with pytest.raises(FilterError):
         registry.register("g1", [wish("a", "doc.a matches 'x'")], 60)
     watch = SubscriptionSpec(kind="watch", source="WATCH a: c, b: c RETURN a")
-    assert refusal(lambda: registry.register("g1", [wish("a", form=watch)], 60)) == "E6204"
+    assert refusal(lambda: registry.register("g1", [wish("a", spec=watch)], 60)) == "E6204"
 
 
 # Versions

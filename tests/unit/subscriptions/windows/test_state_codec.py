@@ -94,13 +94,13 @@ def test_the_stored_form_of_aggregates():
 
 
 @pytest.mark.parametrize(
-    ("state", "form"),
+    ("state", "spec"),
     [(collecting(), COLLECT_EVENTS), (aggregating(), AGGREGATE)],
     ids=["events", "aggregates"],
 )
-def test_a_restored_state_is_stored_in_the_same_form(state: WindowedState, form: Any):
+def test_a_restored_state_is_stored_in_the_same_form(state: WindowedState, spec: Any):
     stored = encode_state(state)
-    assert encode_state(decode_state(stored, form, NOW)) == stored
+    assert encode_state(decode_state(stored, spec, NOW)) == stored
 
 
 def test_another_version_is_refused():

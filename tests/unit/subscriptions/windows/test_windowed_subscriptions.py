@@ -8,7 +8,8 @@ from pathlib import Path
 from vedette.subscriptions.index.change_batch import DocumentChange, ImageBatch
 from vedette.subscriptions.index.matcher import match_segments
 from vedette.subscriptions.index.versions import Compactor, open_version
-from vedette.subscriptions.registry.registry import SubscriptionRegistry, SubscriptionRequest
+from vedette.subscriptions.registry.records import SubscriptionRequest
+from vedette.subscriptions.registry.registry import SubscriptionRegistry
 from vedette.subscriptions.spec import SubscriptionSpec
 from vedette.subscriptions.windows.windowed_subscriptions import windowed_subscriptions
 
@@ -24,8 +25,8 @@ def test_windows_are_another_shape_and_remember_when_they_began(tmp_path: Path):
     compactor = Compactor(registry, tmp_path / "index")
 
     def subscribe(id: str, source: str, least: int) -> int:
-        form = SubscriptionSpec(kind="watch", source=source, params={"least": least}, time=MADE)
-        wish = SubscriptionRequest(id=id, tenant="t", collection="shop::orders", boundary=7, form=form)
+        spec = SubscriptionSpec(kind="watch", source=source, params={"least": least}, time=MADE)
+        wish = SubscriptionRequest(id=id, tenant="t", collection="shop::orders", boundary=7, spec=spec)
         (number,) = registry.register("g", [wish], 60)
         return number
 
@@ -56,9 +57,9 @@ def test_a_union_is_one_watch_and_told_by_its_first_number(tmp_path: Path):
     source = "WATCH o: shop::orders | shop::returns [window: tumbling(5s)] RETURN COUNT(*) AS n"
 
     def subscribe(gateway: str, union: str) -> list[int]:
-        form = SubscriptionSpec(kind="watch", source=source, time=MADE, union=union)
+        spec = SubscriptionSpec(kind="watch", source=source, time=MADE, union_id=union)
         wishes = [
-            SubscriptionRequest(id=f"{union}.{place}", tenant="t", collection=name, boundary=7, form=form)
+            SubscriptionRequest(id=f"{union}.{place}", tenant="t", collection=name, boundary=7, spec=spec)
             for place, name in enumerate(("shop::orders", "shop::returns"))
         ]
         return registry.register(gateway, wishes, 60)
