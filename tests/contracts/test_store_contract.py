@@ -269,7 +269,7 @@ def test_sequence_never_decreases(store: Store) -> None:
     with pytest.raises(StoreError) as caught:
         store.append(Batch(sequence=4, puts=[node("a")]))
     assert caught.value.code == "E6001"
-    assert "tick 5" in str(caught.value)
+    assert "sequence 5" in str(caught.value)
     assert list(store.elements()) == []
     store.append(Batch(journal=[row(0, source="shop", event_id="1")]))
     assert store.info().sequence == 5

@@ -77,7 +77,7 @@ class FlushQueue(Generic[Commit]):
         self._transition(FlushEvent.SUBMIT)
         if sequence <= self.submitted:
             raise ValueError(
-                f"sequence {sequence} was submitted after sequence {self.submitted}: every commit needs its own"
+                f"sequence {sequence} was submitted after sequence {self.submitted}: sequences must increase"
             )
         self.submitted = sequence
         self.queued.append(commit)

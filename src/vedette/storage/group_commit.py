@@ -177,7 +177,7 @@ class GroupCommitLogWriter(Generic[Commit]):
         with self._lock:
             if not self._has_room.wait_for(lambda: not self._full or self._closing, timeout):
                 raise TimeoutError(
-                    f"{len(self._queue.queued)} commits are queued, and the disk does not keep up"
+                    f"{len(self._queue.queued)} commits are queued, because the disk is too slow"
                 )
 
     def append(self, sequence: int, commit: Commit) -> None:
@@ -299,7 +299,7 @@ class GroupCommitLogWriter(Generic[Commit]):
         except BaseException as problem:
             log.exception("A flush failed outside the store", extra={"action": "flush.failed"})
             # The text of the problem may quote data; the log has the traceback.
-            error = StoreError("E6001", f"the commits could not be written: {type(problem).__name__}")
+            error = StoreError("E6001", f"the commits were not written: {type(problem).__name__}")
             error.__cause__ = problem
             return error
         return None

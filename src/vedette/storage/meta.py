@@ -51,7 +51,7 @@ def parse_info(meta: Mapping[str, str], definitions: Sequence[str], place: str) 
             meta={key: value for key, value in meta.items() if not key.startswith(RESERVED_PREFIX)},
         )
     except (KeyError, ValueError) as problem:
-        raise store_corrupt(place, f"the fact {problem} is missing or unreadable") from problem
+        raise store_corrupt(place, f"the meta row {problem} is missing or unreadable") from problem
 
 
 def validate_meta_keys(items: Iterable[tuple[str, str]]) -> None:
@@ -59,7 +59,7 @@ def validate_meta_keys(items: Iterable[tuple[str, str]]) -> None:
     for key, _ in items:
         if key.startswith(RESERVED_PREFIX):
             raise ValueError(
-                f"the meta key {key!r} is the store's own: choose one that does not begin with it"
+                f"the meta key {key!r} is reserved for the store: choose a key with another prefix"
             )
 
 
@@ -81,20 +81,20 @@ def validate_batch(batch: Batch, edges: Iterable[str]) -> None:
         raise ValueError(f"the journal rows of a batch are not in tick order up to {batch.sequence}: {ticks}")
 
 
-def sequence_went_back(place: str, tick: int, stored: int) -> StoreError:
+def sequence_went_back(place: str, sequence: int, stored: int) -> StoreError:
     return StoreError(
         "E6001",
-        f"{place} is at tick {stored}, a batch of tick {tick} would repeat history: nothing was written; "
-        "this is a fault of Vedette, please report it",
-        fields={"place": place, "tick": tick, "stored": stored},
+        f"{place} is at sequence {stored}, but the batch has sequence {sequence}: nothing was written; "
+        "this is a defect in Vedette, please report it",
+        fields={"place": place, "sequence": sequence, "stored": stored},
     )
 
 
 def writer_fenced(place: str, boot: int, stored: int) -> StoreError:
     return StoreError(
         "E6002",
-        f"{place} was opened by another engine since (opening {stored}, ours was {boot}): nothing was written; "
-        "stop one of the two, then open it again",
+        f"{place} has been opened by another engine (boot {stored}, this engine is boot {boot}). Nothing was written. "
+        "Stop one of the two engines and reopen the database.",
         fields={"place": place, "boot": boot, "stored": stored},
     )
 
@@ -102,7 +102,7 @@ def writer_fenced(place: str, boot: int, stored: int) -> StoreError:
 def journal_trimmed(place: str, after: int, first: int) -> StoreError:
     return StoreError(
         "E6006",
-        f"the journal of {place} begins at offset {first}, what follows offset {after} was trimmed away: "
+        f"the journal of {place} begins at offset {first}, rows after offset {after} was trimmed away: "
         "start from a snapshot, or keep more with the setting log_retention",
         fields={"place": place, "after": after, "first": first},
     )
@@ -111,6 +111,6 @@ def journal_trimmed(place: str, after: int, first: int) -> StoreError:
 def store_corrupt(place: str, what: str) -> StoreError:
     return StoreError(
         "E6004",
-        f"{place} is damaged or no database of Vedette ({what}): restore it from a backup, or move it out of the way",
+        f"{place} is damaged or not a database of Vedette ({what}): restore it from a backup, or move the file away",
         fields={"place": place},
     )

@@ -33,14 +33,16 @@ def encode_name(name: str) -> str:
     try:
         encoded = "".join(c if c in _PLAIN else "".join(f"%{b:02x}" for b in c.encode()) for c in name)
     except UnicodeEncodeError as problem:
-        raise _invalid(name, "it holds half a character (a lone surrogate)") from problem
+        raise _invalid(name, "it contains a lone surrogate") from problem
     if not encoded:
         raise _invalid(name, "it is empty")
     if "\0" in name:
         raise _invalid(name, "it holds a NUL character")
     if len(encoded) > MAX_NAME_BYTES:
         length = f"{len(encoded)} bytes long as a file name, {MAX_NAME_BYTES} is the most"
-        raise _invalid(name, f"it is {length} (each character beyond a-z, 0-9, - and _ takes 3 or more)")
+        raise _invalid(
+            name, f"it is {length} (each character other than a-z, 0-9, - and _ takes 3 bytes or more)"
+        )
     return encoded
 
 
@@ -68,6 +70,6 @@ def listing_order(name: str) -> tuple[bool, str]:
 def _invalid(name: str, why: str) -> StoreError:
     return StoreError(
         "E6007",
-        f"no database can be called {name[:80]!r}: {why}; choose another name",
+        f"a database cannot be named {name[:80]!r}: {why}; choose another name",
         fields={"name": name[:80]},
     )

@@ -376,7 +376,7 @@ def test_encoding_error_fails_the_waiters(store: SlowStore, caplog: pytest.LogCa
 
     log_writer = GroupCommitLogWriter(store, encode=refuse, sequence=0)
     with (
-        pytest.raises(StoreError, match=r"could not be written: KeyError$"),
+        pytest.raises(StoreError, match=r"were not written: KeyError$"),
         caplog.at_level(logging.CRITICAL),
     ):
         Writer(log_writer).commit()

@@ -54,7 +54,7 @@ def test_foreign_file_names_are_ignored(text: str) -> None:
         ("", "empty"),
         ("x" * 201, "201 bytes long"),
         ("ü" * 34, "204 bytes"),
-        ("\udc00", "half a"),
+        ("\udc00", "lone surrogate"),
         ("a\0", "NUL"),
     ],
 )

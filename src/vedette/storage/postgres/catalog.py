@@ -85,7 +85,7 @@ class PostgresCatalog:
             last = self._stores.get(name)
             if last is not None and not last.closed:
                 raise StoreError(
-                    "E6002", f"{place} is open already in this process", fields={"pid": os.getpid()}
+                    "E6002", f"{place} is already open in this process", fields={"pid": os.getpid()}
                 )
             with self._connections.connection() as db, db.transaction():
                 schema = self._register(db, name)
@@ -130,7 +130,7 @@ class PostgresCatalog:
             ).fetchall()
             encoding = self._lock_connection.execute("SHOW server_encoding").fetchall()
         if encoding != [("UTF8",)]:
-            text = f"{self.place} keeps texts as {encoding[0][0]}: create the database with ENCODING 'UTF8'"
+            text = f"{self.place} stores text as {encoding[0][0]}: create the database with ENCODING 'UTF8'"
             raise StoreError("E6003", text, fields={"place": self.place})
         if rows != [(str(FORMAT_VERSION),)]:
             text = f"{self.place} has format {rows[0][0]}, this Vedette reads {FORMAT_VERSION}: use a newer Vedette"

@@ -33,7 +33,7 @@ def display_url(url: str) -> str:
     try:
         parts = conninfo_to_dict(url)
     except psycopg.ProgrammingError as problem:
-        text = f"the address of the PostgreSQL server cannot be read: {' '.join(str(problem).split())}"
+        text = f"the address of the PostgreSQL server is invalid: {' '.join(str(problem).split())}"
         raise StoreError("E6003", text) from None
     port = f":{parts['port']}" if "port" in parts else ""
     return f"postgresql://{parts.get('host') or 'localhost'}{port}/{parts.get('dbname') or ''}"

@@ -17,22 +17,22 @@ _ERROR_TABLE: tuple[tuple[type[psycopg.Error], str, str], ...] = (
     (
         errors.DiskFull,
         "E6001",
-        "the disk of the server of {place} is full ({cause}): free some space; nothing acknowledged is lost",
+        "the server of {place} has no disk space left ({cause}): free some space; nothing acknowledged is lost",
     ),
     (
         errors.ReadOnlySqlTransaction,
         "E6003",
-        "{place} can only be read ({cause}): give the address of the primary server, not of a standby",
+        "{place} is read-only ({cause}): use the address of the primary server, not of a standby",
     ),
     (
         errors.InsufficientPrivilege,
         "E6003",
-        "{place} does not let this user write ({cause}): grant it CREATE on the database, or use its owner",
+        "this user may not write to {place} ({cause}): grant CREATE on the database, or connect as its owner",
     ),
     (
         errors.TooManyConnections,
         "E6003",
-        "{place} has no connection left ({cause}): close some, or raise max_connections",
+        "{place} accepts no more connections ({cause}): close some, or raise max_connections",
     ),
     (
         errors.LockNotAvailable,
@@ -52,12 +52,12 @@ _ERROR_TABLE: tuple[tuple[type[psycopg.Error], str, str], ...] = (
     (
         psycopg.OperationalError,
         "E6001",
-        "the connection to {place} failed ({cause}): look at the server; nothing acknowledged is lost",
+        "the connection to {place} failed ({cause}): check the server; nothing acknowledged is lost",
     ),
 )
 _OTHER = (
     "E6001",
-    "using {place} failed ({cause}): nothing of this was written, nothing acknowledged is lost",
+    "using {place} failed ({cause}): this batch was not written, and nothing acknowledged is lost",
 )
 
 
@@ -97,5 +97,5 @@ def translate_connect_errors(place: str) -> Iterator[None]:
         if problem.code != "E6001":
             raise
         cause = " ".join(str(problem.__cause__).split())
-        text = f"cannot reach {place} ({cause}): is the server running, are address, user and password right?"
+        text = f"cannot reach {place} ({cause}): is the server running, and are address, user and password correct?"
         raise StoreError("E6003", text, fields=problem.fields) from problem.__cause__

@@ -229,7 +229,7 @@ class PostgresStore:
         facts: dict[str, str] = dict(rows)
         parse_info(facts, (), self.place)
         if LAST_BATCH_KEY not in facts or not facts.get(FIRST_OFFSET_KEY, "").isdecimal():
-            raise store_corrupt(self.place, "one of its own facts is missing or unreadable")
+            raise store_corrupt(self.place, "a meta row of the store is missing or unreadable")
         return facts
 
     def _last_offset(self, db: Connection) -> int:

@@ -65,7 +65,7 @@ class BackgroundWorker:
                 self._work()
             except StoreError as problem:
                 log.warning(
-                    "Pending batches could not be moved to the tables and are retried: %s",
+                    "Pending batches could not be applied to the tables; retrying: %s",
                     problem,
                     extra={"action": "pending.move_failed"},
                 )

@@ -77,7 +77,7 @@ def migrate_file(
     (application,) = db.execute("PRAGMA application_id").fetchone()
     (version,) = db.execute("PRAGMA user_version").fetchone()
     if application != APPLICATION_ID or version < 1:
-        raise store_corrupt(place, "its header is not that of a database of Vedette")
+        raise store_corrupt(place, "its header is not that of a Vedette database")
     steps = pending_migrations(version, migrations, place)
     if steps:
         with transaction(db):
@@ -102,7 +102,7 @@ def open_writer(path: Path, durability: Durability) -> sqlite3.Connection:
     try:
         (mode,) = db.execute("PRAGMA journal_mode = WAL").fetchone()
         if mode != "wal":
-            raise OSError(0, "its file system cannot hold a write-ahead log; a local disk can")
+            raise OSError(0, "its file system does not support a write-ahead log; use a local disk")
         db.execute(f"PRAGMA synchronous = {SYNCHRONOUS[durability]}")
         db.execute(f"PRAGMA wal_autocheckpoint = {WAL_PAGES}")
         db.execute(f"PRAGMA journal_size_limit = {WAL_BYTES_KEPT}")

@@ -55,7 +55,7 @@ class DataDirectory:
         with self._opening:
             last = self._stores.get(name)
             if last is not None and not last.closed:
-                text = f"{path} is open already in this process: use that store, or close it first"
+                text = f"{path} is already open in this process: use that store, or close it first"
                 raise StoreError("E6002", text, fields={"pid": os.getpid()})
             store = SqliteStore(path, durability=self._durability, clock=self._clock)
             self._stores[name] = store
@@ -104,7 +104,7 @@ def _check_layout(directory: Path) -> None:
         what = f"format {found[1]}" if found else "an unknown format"
         raise StoreError(
             "E6004",
-            f"{directory} has {what}, and this version of Vedette reads format {FORMAT_VERSION}: open it with the"
+            f"{directory} has {what}, but this version of Vedette reads format {FORMAT_VERSION}: open it with the"
             " Vedette that wrote it or a newer one; nothing was changed",
             fields={"directory": str(directory)},
         )

@@ -28,9 +28,9 @@ def from_os_error(problem: OSError, place: str) -> StoreError:
     return StoreError("E6003", text, fields={"place": place})
 
 
-_LOCKED = "{place} is locked by another program {cause}: close what has it open for writing (a SQLite shell?)"
-_DENIED = "{place} may not be opened {cause}: give this user the right to read and write it"
-_DAMAGED = "{place} is damaged {cause}: restore it from a backup, or save what can be read with `sqlite3 FILE .recover`"
+_LOCKED = "{place} is locked by another program {cause}: close the program that writes to it"
+_DENIED = "{place} cannot be opened {cause}: give this user read and write permission"
+_DAMAGED = "{place} is damaged {cause}: restore it from a backup, or recover readable data with `sqlite3 FILE .recover`"
 
 # primary SQLite result code to (code, text); the name of the extended code is added in brackets
 _SQLITE: dict[int, tuple[str, str]] = {
@@ -40,7 +40,7 @@ _SQLITE: dict[int, tuple[str, str]] = {
     ),
     sqlite3.SQLITE_IOERR: (
         "E6001",
-        "using {place} failed {cause}: look at the disk and the system log; nothing acknowledged is lost",
+        "using {place} failed {cause}: check the disk and the system log; nothing acknowledged is lost",
     ),
     sqlite3.SQLITE_BUSY: ("E6001", _LOCKED),
     sqlite3.SQLITE_LOCKED: ("E6001", _LOCKED),
@@ -52,18 +52,18 @@ _SQLITE: dict[int, tuple[str, str]] = {
     sqlite3.SQLITE_AUTH: ("E6003", _DENIED),
     sqlite3.SQLITE_CANTOPEN: (
         "E6003",
-        "{place} cannot be opened {cause}: it must be a file that this user may read and write, in such a directory",
+        "{place} cannot be opened {cause}: this user needs read and write permission for file and directory",
     ),
     sqlite3.SQLITE_CORRUPT: ("E6004", _DAMAGED),
     sqlite3.SQLITE_ERROR: ("E6004", _DAMAGED),  # our statements are correct, so the tables are damaged
     sqlite3.SQLITE_NOTADB: (
         "E6004",
-        "{place} is no database of Vedette {cause}: restore it from a backup, or move it out of the way",
+        "{place} is not a database of Vedette {cause}: restore it from a backup, or move the file away",
     ),
 }
 _OTHER = (
     "E6001",
-    "using {place} failed {cause}: this is a fault of Vedette, please report it; nothing was written",
+    "using {place} failed {cause}: this is a defect in Vedette, please report it; nothing was written",
 )
 
 

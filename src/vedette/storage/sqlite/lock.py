@@ -59,7 +59,7 @@ def _in_use(directory: Path, holder: bytes) -> StoreError:
     pid = int(words) if words.isdecimal() else None
     if pid == os.getpid():
         text = (
-            f"{directory} is open already in this process (pid {pid}): use that database, or close it first"
+            f"{directory} is already open in this process (pid {pid}): use that database, or close it first"
         )
     elif pid is not None:
         text = (

@@ -93,8 +93,8 @@ def pending_migrations(version: int, migrations: tuple[Migration, ...], place: s
     if version > known:
         raise StoreError(
             "E6004",
-            f"{place} has format {version}, and this version of Vedette knows formats up to {known}: "
-            "open it with the Vedette that wrote it or a newer one; nothing was changed",
+            f"{place} has format {version}, but this version of Vedette reads formats up to {known}: "
+            "open it with the version that wrote it, or a newer one; nothing was changed",
             fields={"place": place, "format": version, "known": known},
         )
     return tuple(step for step in migrations if step.version > version)

@@ -96,7 +96,7 @@ class SharedFile:
         if (version or tables or application) and application != application_id:
             raise StoreError(
                 "E6004",
-                f"{self.place} is a database of something else: move it out of the way; nothing was changed",
+                f"{self.place} is a database of another program: move the file away; nothing was changed",
                 fields={"place": self.place},
             )
         for step in pending_migrations(version, migrations, self.place):

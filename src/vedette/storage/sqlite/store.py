@@ -329,7 +329,7 @@ class SqliteStore:
                 left -= found[-1][1].rows
             return found
         except (TypeError, ValueError) as problem:
-            raise store_corrupt(self.place, f"a batch that was kept is unreadable: {problem}") from problem
+            raise store_corrupt(self.place, f"a pending batch is unreadable: {problem}") from problem
 
     def _apply(self, db: sqlite3.Connection, some: Sequence[tuple[int, PendingBatch]]) -> None:
         if some:
@@ -375,7 +375,7 @@ class SqliteStore:
         try:
             return int(row[0])
         except (TypeError, ValueError) as problem:
-            raise store_corrupt(self.place, "one of its own facts is missing or unreadable") from problem
+            raise store_corrupt(self.place, "a meta row of the store is missing or unreadable") from problem
 
     def _targets(self, id: str, text: str) -> tuple[str, ...]:
         try:

@@ -101,7 +101,7 @@ def test_lock_of_a_dead_engine_is_released(directory: Path) -> None:
 
 def test_second_open_in_one_process_is_refused(directory: Path) -> None:
     home = open_catalog(directory)
-    with pytest.raises(StoreError, match="open already in this process") as caught:
+    with pytest.raises(StoreError, match="already open in this process") as caught:
         open_catalog(directory)
     assert caught.value.code == "E6002"
     home.close()

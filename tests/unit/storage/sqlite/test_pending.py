@@ -235,7 +235,7 @@ def test_pending_rows_are_limited(store: SqliteStore, path: Path, monkeypatch: p
 
 def test_pending_batch_is_validated(store: SqliteStore, path: Path) -> None:
     store.append(Batch(sequence=5))
-    with pytest.raises(StoreError, match="would repeat history"):
+    with pytest.raises(StoreError, match="but the batch has sequence"):
         store.append(Batch(sequence=4))
     other = SqliteStore(path)
     assert other.open_for_writing().sequence == 5
@@ -346,7 +346,7 @@ def test_worker_retries_after_a_failure(monkeypatch: pytest.MonkeyPatch) -> None
 
 def test_worker_stops_when_the_store_is_fenced() -> None:
     def move() -> int:
-        raise StoreError("E6002", "opened by another engine since")
+        raise StoreError("E6002", "opened by another engine")
 
     mover = BackgroundWorker(move, "test")
     mover.request()
