@@ -51,7 +51,7 @@ check: setup-dev ## lint, format, types, layers, rules of the source tree
 	.venv/bin/pytest -q -p no:cacheprovider tests/architecture
 	.venv/bin/shellcheck $(filter-out %.py,$(wildcard scripts/*)) .ci/run
 
-format: setup-dev ## put the code into its form
+format: setup-dev ## format the code and fix what ruff can fix
 	.venv/bin/ruff format .
 	.venv/bin/ruff check --fix .
 
@@ -75,10 +75,10 @@ bench-compare: ## compare two commits: BASE=<commit> ARGS="--quick --only CASE .
 	@scripts/setup .venv requirements.lock
 	.venv/bin/python -m benchmarks.compare $(BASE) $(ARGS)
 
-lock: ## write the lock files anew; ARGS=--upgrade moves the versions
+lock: ## write the lock files; ARGS=--upgrade moves the versions
 	scripts/lock $(ARGS)
 
-clean: ## remove all that was made here
+clean: ## remove everything that the targets created
 	rm -rf .venv .venv-bench benchmarks/node/node_modules .coverage .coverage.* .hypothesis .import_linter_cache .mypy_cache .pytest_cache \
 		.ruff_cache build dist src/vedette/_compiled
 	find . -name __pycache__ -type d -prune -exec rm -rf {} +

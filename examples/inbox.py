@@ -31,7 +31,7 @@ ann, bob = db.session(actor=actors["Ann"]), db.session(actor=actors["Bob"])
 
 
 def send(sender: vedette.Session, to: str, content: str) -> None:
-    """The message and its address in one commit: there is no message that nobody will read."""
+    """Create the message and its address in one commit, so that every message has a reader."""
     sender.run(
         "BEGIN; SPAWN m: Message { content = $content }; LINK inbox(#$to, m); COMMIT", content=content, to=to
     )

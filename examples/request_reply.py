@@ -72,7 +72,7 @@ def ask(s: vedette.Session, question: str, correlation_id: str) -> str:
     for reply in replies:
         with reply:
             return str(reply.match["r.payload"])
-    raise TimeoutError(f"nobody answered: {question}")
+    raise TimeoutError(f"no answer to: {question}")
 
 
 service = Thread(target=serve, daemon=True)

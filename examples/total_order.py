@@ -1,4 +1,4 @@
-"""Total order: one consumer, one message at a time. A failure holds everything back until it is mended.
+"""Total order: one consumer, one message at a time. A failure blocks all later messages until it is fixed.
 
 Prints:
 
