@@ -118,7 +118,7 @@ def _problem(name: str, error: Exception) -> str:
     return f"{name}: {type(error).__name__}: {str(error)[:300]}"
 
 
-# --- what the samples say -----------------------------------------------------------------------------------------
+# What the samples say
 
 
 def median_of(series: Series) -> float | None:

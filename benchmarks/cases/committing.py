@@ -26,7 +26,7 @@ Start = Callable[[Setting], AbstractContextManager[Measure]]
 Write = Callable[[int], object]
 """Writes the person with this key and returns when it is durable."""
 
-# --- the disk itself ----------------------------------------------------------------------------------------------
+# The disk itself
 
 
 @contextmanager
@@ -37,7 +37,7 @@ def _bare_disk(setting: Setting) -> Iterator[Measure]:
         yield lambda: (rate(count, lambda: probe.sync(count)),)
 
 
-# --- one after the other ------------------------------------------------------------------------------------------
+# One after the other
 
 
 def _one_by_one(make: Callable[[Path], Engine], share: float = 1) -> Start:
@@ -57,7 +57,7 @@ _WRITE_SECONDS = 1_800.0
 """For the commits of one thread in one round."""
 
 
-# --- from many threads --------------------------------------------------------------------------------------------
+# From many threads
 
 
 def _write_from_threads(writes: list[Write], first: int, count: int) -> None:
@@ -108,7 +108,7 @@ def _sqlite_threads(setting: Setting) -> Iterator[Measure]:
         yield lambda: (rate(count, lambda: _write_from_threads(writes, next(starts), count)),)
 
 
-# --- from many tasks ----------------------------------------------------------------------------------------------
+# From many tasks
 
 
 async def _write_from_tasks(writes: list[Callable[[int], Awaitable[object]]], first: int, count: int) -> None:
@@ -149,7 +149,7 @@ def _surreal_tasks(setting: Setting) -> Iterator[Measure]:
         runner.run(db.close())
 
 
-# --- the cases ----------------------------------------------------------------------------------------------------
+# The cases
 
 _FULL = "write-ahead log, synchronous=FULL: one fdatasync a commit"
 _DISK = Contender(name="the bare disk", start=_bare_disk, about="4 KiB overwritten, fdatasync, and again")

@@ -109,7 +109,7 @@ def _contenders(measure: MeasureQueue) -> tuple[Contender, ...]:
     )
 
 
-# --- a long line ------------------------------------------------------------------------------------------------
+# A long line
 
 
 _PORTION = 3 * _IN_FLIGHT

@@ -56,7 +56,7 @@ class LoopQueue(ABC):
     def run(self, work: Coroutine[Any, Any, T]) -> T:
         return self._runner.run(work)
 
-    # --- for the queue to say ---------------------------------------------------------------------------------
+    # For the queue to say
 
     @abstractmethod
     async def put_one(self) -> None: ...
@@ -78,7 +78,7 @@ class LoopQueue(ABC):
     @abstractmethod
     async def end(self) -> None: ...
 
-    # --- what follows from it ---------------------------------------------------------------------------------
+    # What follows from it
 
     def put(self, count: int) -> None:
         self.run(self._put(count))

@@ -1,4 +1,4 @@
-"""Properties look at many examples: they may take longer than other tests, on a busy machine much longer."""
+"""Raise the time limit: a property test runs many examples and can be slow on a loaded machine."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What changes can concern is found from the changes: nothing may be missed, and nothing found that is not there."""
+"""The affected-match finder returns every match that a set of changes affects, and no other."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ Identity = frozenset[tuple[str, int | None]]
 
 
 class Finder:
-    """The engine's side: a pattern and a condition, compiled as constraints and rules compile them."""
+    """A pattern and a condition, compiled by the engine as for constraints and rules."""
 
     def __init__(self, rule: ConstraintModel, state: GraphState) -> None:
         source = rule.text("c")
@@ -63,7 +63,7 @@ class Finder:
 def concerned(
     rule: ConstraintModel, before: ModelGraph, after: ModelGraph, touched: set[int]
 ) -> set[Identity]:
-    """Matches that are new, that hold a changed element, or whose condition has another value now."""
+    """Return the matches that are new, contain a changed element, or whose condition has another value now."""
     known = {
         _identity(rule, m): value_of(rule.condition, m, before) for m in matches(rule.pattern, {}, before)
     }
@@ -88,9 +88,7 @@ def _identity(rule: ConstraintModel, match: dict[str, int | None]) -> Identity:
     writes=st.integers(1, 4),
 )
 @SEARCH
-def test_every_match_that_changes_can_concern_is_found(
-    seed: int, nodes: int, edges: int, depth: int, writes: int
-):
+def test_finder_returns_every_affected_match(seed: int, nodes: int, edges: int, depth: int, writes: int):
     random = Random(seed)
     ontology = random_ontology(random, plain=random.random() < 0.7)
     before = random_graph(random, ontology, nodes, edges)
@@ -104,12 +102,12 @@ def test_every_match_that_changes_can_concern_is_found(
             note(str(random_write(random, driver, transaction)))
         opened = driver.sessions[0].transaction
         assert opened is not None
-        state, changes = driver.home.default.state, opened.transaction.net_changes()
+        state, changes = driver.vedette.default.state, opened.transaction.net_changes()
         after, keys = transaction.view(), {id: key for key, id in driver.ids.items()}
         for _ in range(RULES):
             rule = random_constraint(random, ontology, depth)
             finder = Finder(rule, state)
-            context = ExecutionContext(view=opened.transaction.view, now=driver.home.clock.now)
+            context = ExecutionContext(view=opened.transaction.view, now=driver.vedette.clock.now)
             found = finder.found(finder.matches.find(context, changes), keys)
             there = {_identity(rule, match) for match in matches(rule.pattern, {}, after)}
             missed = concerned(rule, before, after, set(transaction.net())) - found
@@ -125,7 +123,7 @@ LOG = "node Log { " + ", ".join(f"v{i}: Int?" for i in range(12)) + " }"
 
 
 def random_rule(random: Random, depth: int) -> tuple[OntologyModel, ConstraintModel]:
-    """A pattern that no Log can match: else a rule that logs its matches would log its own logs."""
+    """A pattern that no Log node matches; otherwise a rule that logs its matches would log its own logs."""
     while True:
         ontology = random_ontology(random, plain=True)
         rule = random_constraint(random, ontology, depth)
@@ -141,7 +139,7 @@ def random_rule(random: Random, depth: int) -> tuple[OntologyModel, ConstraintMo
     writes=st.integers(1, 4),
 )
 @SEARCH
-def test_a_rule_fires_once_for_every_new_match(seed: int, nodes: int, edges: int, depth: int, writes: int):
+def test_rule_fires_once_for_every_new_match(seed: int, nodes: int, edges: int, depth: int, writes: int):
     random = Random(seed)
     ontology, rule = random_rule(random, depth)
     before = random_graph(random, ontology, nodes, edges)
@@ -151,7 +149,7 @@ def test_a_rule_fires_once_for_every_new_match(seed: int, nodes: int, edges: int
     driver = Driver(f"{ontology.text()}\n{LOG}")
     try:
         driver.load(before)
-        driver.home.define(f"rule log: {rule.pattern.text()} => SPAWN entry: Log {{ {logged} }}")
+        driver.vedette.define(f"rule log: {rule.pattern.text()} => SPAWN entry: Log {{ {logged} }}")
         driver.run("BEGIN")
         transaction = ModelTransaction(before)
         for _ in range(writes):

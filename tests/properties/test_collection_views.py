@@ -1,6 +1,6 @@
-"""What an actor is told of a collection is what it would be told of the documents as it sees them, and nothing else.
+"""An actor receives exactly the events of the documents as policies show them to the actor.
 
-The index and its column code, a scan, and the gateway's own way are held against `sight_model`, the definition.
+The index with its column code, a scan, and the gateway are compared with the reference model `models/view.py`.
 """
 
 from __future__ import annotations
@@ -78,7 +78,7 @@ FORMS = st.one_of(
 
 
 def usable(specs: list[tuple[SubscriptionSpec, Rules]]) -> list[SubscriptionSpec]:
-    """Those that the language takes, each through its rules."""
+    """Return the policies that the language accepts, with their rules."""
     found = []
     for spec, rules in specs:
         through = msgspec.structs.replace(spec, view=rules)
@@ -92,7 +92,7 @@ def usable(specs: list[tuple[SubscriptionSpec, Rules]]) -> list[SubscriptionSpec
 
 
 def as_read(drawn: list[Any]) -> list[DocumentChange]:
-    """As readers write documents: with their keys as `id`."""
+    """Return documents as source readers write them, with the key as `id`."""
     whole = [
         (key, *({"id": key, **image} if image is not None else None for image in images))
         for key, *images in drawn
@@ -100,8 +100,8 @@ def as_read(drawn: list[Any]) -> list[DocumentChange]:
     return changes_of(whole)
 
 
-def told(spec: SubscriptionSpec, key: str, document: dict[str, Any] | None) -> Any:
-    """What a subscriber is shown of a document that it sees like this; None when nothing."""
+def visible_document(spec: SubscriptionSpec, key: str, document: dict[str, Any] | None) -> Any:
+    """Return the document as the subscriber sees it, or None if it is hidden or does not match."""
     plain = msgspec.structs.replace(spec, view=None)
     condition = compile_filter(filter_expression(plain))
     if document is None or not condition.matches(FilterInput(doc=document, id=key, collection="c")):
@@ -111,9 +111,11 @@ def told(spec: SubscriptionSpec, key: str, document: dict[str, Any] | None) -> A
 
 
 def by_definition(spec: SubscriptionSpec, change: DocumentChange) -> tuple[int, Any, Any]:
-    """What the change is to a subscriber, and what it is shown before and after."""
+    """Return the kind of change for a subscriber, and the document before and after as the subscriber sees it."""
     assert spec.view is not None
-    before, after = (told(spec, change.key, seen(spec.view, change.key, image)) for image in change[3:])
+    before, after = (
+        visible_document(spec, change.key, seen(spec.view, change.key, image)) for image in change[3:]
+    )
     reason = (LEAVE if before is not None else 0) | (ENTER if after is not None else 0)
     hiding = bool(shape_of_spec(msgspec.json.encode(spec)).attribute_masks)
     if reason == UPDATE and hiding and values_equal(before, after):
@@ -124,7 +126,7 @@ def by_definition(spec: SubscriptionSpec, change: DocumentChange) -> tuple[int, 
 def by_index(
     specs: list[SubscriptionSpec], changes: list[DocumentChange]
 ) -> list[tuple[int, int, int, Any, Any]]:
-    """The same by the index: change, subscription, reason, and what is shown of both images."""
+    """Return the same from the index: change, subscription, reason, and both visible images."""
     with tempfile.TemporaryDirectory() as folder:
         path = Path(folder) / "all.seg"
         write_segment(path, [entry(number, spec)._replace(boundary=0) for number, spec in enumerate(specs)])
@@ -152,16 +154,16 @@ def by_index(
 
 
 def by_gateway(spec: SubscriptionSpec, change: DocumentChange) -> tuple[int, Any, Any]:
-    """What the gateway finds out by itself, for snapshots and for changes that come unfiltered."""
-    sight, watch = view_of(spec), watch_of_spec(spec)
-    assert sight is not None
+    """Return the gateway's own result, used for snapshots and for unfiltered changes."""
+    view, watch = view_of(spec), watch_of_spec(spec)
+    assert view is not None
     condition = compile_filter(filter_expression(spec), limits=TRUSTED_LIMITS)
     sides: list[Any] = []
     for image in change[3:]:
         if image is None or not condition.matches(FilterInput(doc=image, id=change.key, collection="c")):
             sides.append(None)
             continue
-        document = dict(sight.redact("c", change.key, image))
+        document = dict(view.redact("c", change.key, image))
         sides.append(watch.row(change.key, document) if watch is not None else document)
     reason = (LEAVE if sides[0] is not None else 0) | (ENTER if sides[1] is not None else 0)
     return reason, sides[0], sides[1]
@@ -195,7 +197,7 @@ ALL = ViewRule(allow=True, attribute=None, variable="o", condition="true")
     [(SubscriptionSpec(kind="watch", source="WATCH o: c WHERE o.b IS NULL RETURN o.b"), (OWN, HIDE))],
     [("k", {"a": 1, "b": 1}, {"a": 1, "b": 1, "c": 1})],
 )
-def test_the_index_shows_what_a_fresh_evaluation_through_the_policies_shows(
+def test_index_equals_fresh_evaluation_with_policies(
     drawn: list[tuple[SubscriptionSpec, Rules]], changed: list[Any]
 ):
     specs, changes = usable(drawn), as_read(changed)
@@ -218,10 +220,10 @@ def test_the_index_shows_what_a_fresh_evaluation_through_the_policies_shows(
 
 @settings(max_examples=40)
 @given(FORMS, RULES, CHANGES, st.data())
-def test_what_is_hidden_changes_nothing(
+def test_hidden_values_do_not_affect_results(
     spec: SubscriptionSpec, rules: Rules, drawn: Any, data: st.DataObject
 ):
-    """Other values in the place of what an actor does not see, and it is told the same."""
+    """Replacing hidden values by other values does not change the events of the actor."""
     specs, (change,) = usable([(spec, rules)]), as_read([drawn])
     assume(specs)
     images = []
@@ -241,7 +243,7 @@ def test_what_is_hidden_changes_nothing(
 
 
 @given(st.sampled_from(["o.a", "o.a < 1", "NOT (o.a < 1)", 'o.a STARTS WITH "x"']), DOCUMENTS)
-def test_a_deny_that_cannot_be_evaluated_hides(condition: str, document: dict[str, Any]):
+def test_deny_condition_that_fails_hides_the_document(condition: str, document: dict[str, Any]):
     rules = (ALL, msgspec.structs.replace(DENY, condition=condition))
     spec = SubscriptionSpec(kind="cel", source="true", view=rules)
     visible = compile_filter(filter_expression(spec)).matches(FilterInput(doc=document, id="k"))
@@ -249,14 +251,14 @@ def test_a_deny_that_cannot_be_evaluated_hides(condition: str, document: dict[st
 
 
 @pytest.mark.parametrize("source", ["op == 'delete'", "before.a == 1", "doc == {}", "size(doc) > 1"])
-def test_what_would_show_around_a_policy_is_refused(source: str):
+def test_filters_that_would_reveal_hidden_values_are_rejected(source: str):
     spec = SubscriptionSpec(kind="cel", source=source, view=(ALL, HIDE))
     with pytest.raises((SubscriptionError, FilterError)):
         filter_expression(spec)
 
 
-def test_a_million_actors_share_a_shape():
-    """Who is asking is a constant: the index is as large as without policies."""
+def test_watches_of_many_actors_share_one_shape():
+    """The actor is a constant of the shape: the index has the same size as without policies."""
     specs = [
         SubscriptionSpec(
             kind="watch",

@@ -1,4 +1,4 @@
-"""A WATCH of one element means the same in the pipeline as in the engine: one condition, one set of documents."""
+"""A WATCH over one element matches the same documents in the pipeline as in the engine."""
 
 from __future__ import annotations
 
@@ -57,7 +57,7 @@ CONDITIONS = st.recursive(
 @example("NOT (n.a < 1)", [{"a": None, "b": None, "c": None, "d": None, "e": None}])
 @example("n.a = n.e", [{"a": None, "b": None, "c": None, "d": None, "e": None}])
 @example('NOT (n.c CONTAINS "x")', [{"a": 1, "b": None, "c": None, "d": None, "e": None}])
-def test_the_engine_and_the_pipeline_agree(condition: str, documents: list[dict[str, Any]]):
+def test_engine_and_pipeline_match_the_same_documents(condition: str, documents: list[dict[str, Any]]):
     with vedette.open(":memory:") as db:
         db.define(TYPE)
         with db.session() as s:
@@ -70,14 +70,14 @@ def test_the_engine_and_the_pipeline_agree(condition: str, documents: list[dict[
             try:
                 rows = s.execute(f"MATCH n: N WHERE {condition} RETURN n.id").rows
             except vedette.VedetteError:
-                return  # types that cannot be compared: the engine refuses the text
+                return  # The types cannot be compared: the engine rejects the text.
             expected = {id for (id,) in rows}
     compiled = compile_filter(parse_collection_watch(f"WATCH n: N WHERE {condition} RETURN n").condition)
     found = {
         id
         for id, document in zip(ids, documents, strict=True)
         if compiled.matches(FilterInput(doc=document, id=id))
-        # An attribute that is not there at all is null, too.
+        # A missing attribute is null, too.
     }
     sparse = {
         id
@@ -104,7 +104,7 @@ def test_the_engine_and_the_pipeline_agree(condition: str, documents: list[dict[
         "MATCH a: c RETURN a",
     ],
 )
-def test_what_needs_the_engine_is_refused(text: str):
+def test_engine_only_conditions_are_rejected(text: str):
     with pytest.raises(SubscriptionError) as caught:
         parse_collection_watch(text)
     assert caught.value.code == "E6204"

@@ -1,4 +1,4 @@
-"""Windows over a collection mean what they mean in the engine: the same changes at the same times, the same events."""
+"""Windows over a collection and windows in the engine send the same events for the same changes."""
 
 from __future__ import annotations
 
@@ -51,7 +51,7 @@ STEPS = st.lists(
 
 
 class BothHosts:
-    """An engine and a windowed watch of the pipeline, side by side, on one clock."""
+    """An engine and a windowed watch of the pipeline on one clock."""
 
     def __init__(
         self, db: vedette.Vedette, clock: ManualClock, statement: str, first: dict[str, dict[str, Any]]
@@ -78,7 +78,7 @@ class BothHosts:
                 self.windowed.load_snapshot(name, self.offset, held)
 
     def type(self, key: str) -> str:
-        """Of a union the last key is in the other collection."""
+        """For a union, the last key is in the other collection."""
         return "M" if self.union and key == KEYS[-1] else "N"
 
     def matches(self, key: str, document: dict[str, Any] | None) -> bool:
@@ -122,7 +122,7 @@ class BothHosts:
 
 
 def unordered(row: dict[str, Any] | None) -> dict[str, Any] | None:
-    """What COLLECT found, in whatever order: the engine's is that of its plan, the pipeline's that of keys."""
+    """Sort COLLECT results: the engine returns them in plan order, the pipeline in key order."""
     if row is None:
         return None
     return {
@@ -148,7 +148,7 @@ def engine_shown(event: dict[str, Any]) -> tuple[Any, ...]:
 @given(first=st.sets(st.sampled_from(KEYS)), steps=STEPS)
 @example(first={"x"}, steps=[("put", "x", 2, "h"), ("wait", 11), ("drop", "x"), ("wait", 11), ("wait", 11)])
 @example(first=set(), steps=[("wait", 1), ("put", "y", 0, "h"), ("wait", 1), ("put", "y", 0, "g")])
-def test_the_engine_and_the_pipeline_tell_the_same(
+def test_engine_and_pipeline_send_the_same_window_events(
     statement: str, first: set[str], steps: list[tuple[Any, ...]]
 ):
     clock = ManualClock()
@@ -165,7 +165,7 @@ def test_the_engine_and_the_pipeline_tell_the_same(
     assert hosts.windowed.late == 0
 
 
-# What only sources with their own clocks bring about
+# Sources with their own clocks
 
 
 def tumbling() -> tuple[CollectionWatch, WindowedWatch]:
@@ -184,40 +184,40 @@ def change(offset: int, at: float, *, partition: int = 1, appended: float | None
     )
 
 
-def told(events: list[WindowEvent]) -> list[tuple[float, list[int]]]:
+def window_contents(events: list[WindowEvent]) -> list[tuple[float, list[int]]]:
     return [
         (timestamp_to_ms(event.end) / 1000, [inner["match"]["n.a"] for inner in event.events or []])
         for event in events
     ]
 
 
-def test_a_late_change_is_counted_and_belongs_to_the_next_window():
+def test_late_change_is_counted_in_the_next_window():
     _, watch = tumbling()
     watch.apply(change(1, 5))
-    assert told(watch.advance(moment(10))) == [(10, [1])]
+    assert window_contents(watch.advance(moment(10))) == [(10, [1])]
     watch.apply(change(2, 9, partition=2, appended=12))
     assert watch.late == 1
-    assert told(watch.advance(moment(20))) == [(20, [2])]
+    assert window_contents(watch.advance(moment(20))) == [(20, [2])]
 
 
-def test_a_change_of_a_later_window_waits_for_it():
+def test_early_change_waits_for_its_window():
     _, watch = tumbling()
     watch.apply(change(1, 15))
     watch.apply(change(2, 5, partition=2))
-    assert told(watch.advance(moment(12))) == [(10, [2])]
-    assert told(watch.advance(moment(30))) == [(20, [1])]
+    assert window_contents(watch.advance(moment(12))) == [(10, [2])]
+    assert window_contents(watch.advance(moment(30))) == [(20, [1])]
     assert watch.late == 0
 
 
-def test_a_clock_that_is_ahead_or_jumps_back_turns_nothing_round():
+def test_source_clock_jumps_do_not_reorder_changes():
     _, watch = tumbling()
-    watch.apply(change(1, 1000, appended=3))  # an hour ahead: it was written down at 3
-    watch.apply(change(2, 1, appended=4))  # back again: not before the one before it
-    assert told(watch.advance(moment(10))) == [(10, [1, 2])]
+    watch.apply(change(1, 1000, appended=3))  # one hour ahead: it was recorded at 3
+    watch.apply(change(2, 1, appended=4))  # back again: not earlier than the previous change
+    assert window_contents(watch.advance(moment(10))) == [(10, [1, 2])]
 
 
 @given(st.integers(0, 50), st.integers(0, 50), st.sampled_from([3, 7, 10]))
-def test_a_window_is_due_when_one_ends(before: int, more: int, interval: int):
+def test_watch_is_due_when_a_window_ends(before: int, more: int, interval: int):
     form = parse_collection_watch(f"WATCH n: N [window: tumbling({interval}s)] RETURN n.a")
     created, now = moment(5), before + more
     ends = [5 + interval * count for count in range(1, 40)]

@@ -1,8 +1,8 @@
-"""Random statements of several sessions: the engine and a plain dict must agree after every one of them.
+"""Random statements of several sessions: the engine and the graph model agree after every statement.
 
-Compared are: success or the error's code, counts, the rows of random queries in every session, whether constraints
-hold, and at the end the whole graph, also after the directory was opened again. SERIALIZABLE is held to its meaning,
-not to a formula: when COMMIT succeeds, everything the transaction read would still read the same.
+Compared are success or the error code, counts, the rows of random queries in every session, the constraints, and at the
+end the whole graph, also after the directory was reopened. SERIALIZABLE is checked by its definition: when COMMIT
+succeeds, every query of the transaction would still return the same rows.
 """
 
 from __future__ import annotations
@@ -44,8 +44,8 @@ INSIDE = [*WRITES * 2, *"commit commit commit commit rollback savepoint savepoin
 ABORTED = ["rollback", "rollback", "commit", "set"]
 
 
-class Both:
-    """The model and the engine, driven by the same steps."""
+class EngineAndModel:
+    """Runs the same steps on the model and the engine."""
 
     def __init__(
         self, ontology: OntologyModel, location: str, asked: list[QueryModel], rules: list[ConstraintModel]
@@ -57,10 +57,10 @@ class Both:
         self.asked = asked
         self.random = Random(0)
         self.serializable: dict[int, tuple[int, list[tuple[QueryModel, dict[int, Any], list[Any]]]]] = {}
-        """Session ▸ commits at BEGIN, and what it has read: query, own writes then, rows."""
+        """Session ▸ number of commits at BEGIN, and its reads: query, own writes at that time, rows."""
 
     def load(self, graph: ModelGraph) -> None:
-        """Begin with something; a constraint that it violates is refused, the others hold from now on."""
+        """Create the first elements. Constraints that they violate are rejected; the others hold from now on."""
         self.driver.load(graph)
         self.model.committed.items.update(graph.items)
         self.model.keys = len(graph.items)
@@ -74,7 +74,7 @@ class Both:
     # One step
 
     def step(self, random: Random) -> None:
-        """One operation of one session, whatever makes sense there."""
+        """Run one random operation that is possible in this session."""
         self.random = random
         session = random.randrange(SESSIONS)
         state = (
@@ -93,7 +93,7 @@ class Both:
         _failed_with(("E5005",), self.driver.run("MATCH a: A RETURN a.k", session=session))
 
     def _write(self, session: int, change: Callable[[ModelTransaction], Any], outcome: Any) -> None:
-        """Hold the engine's outcome of a writing statement against the model's."""
+        """Compare the outcome of a write in the engine with that of the model."""
         opened = self.model.open.get(session)
         transaction = opened if opened is not None else ModelTransaction(self.model.committed)
         expected, codes = _attempt(lambda: change(transaction))
@@ -147,7 +147,7 @@ class Both:
         self._write(session, change, outcome)
 
     def _targets(self, session: int, ends: tuple[str, ...]) -> tuple[int, ...] | None:
-        """Mostly elements that fit and exist; now and then some that do not."""
+        """Return mostly elements that exist and have the right type, sometimes others."""
         view = self.model.view(session)
         found = []
         for end in ends:
@@ -159,7 +159,7 @@ class Both:
         return tuple(found)
 
     def _pick(self, session: int, *, nodes: bool) -> int | None:
-        """A key: mostly of something that is there, sometimes of what is not (any more)."""
+        """Return a key, mostly of an existing element, sometimes of a deleted or unknown one."""
         view = self.model.view(session)
         known = [k for k, item in view.items.items() if (item.targets is None) == nodes]
         if self.random.random() < 0.05:
@@ -237,7 +237,7 @@ class Both:
 
     def _match_kill(self, session: int) -> None:
         if self.ontology.prevents:
-            return  # whether it is prevented may depend on the order of rows
+            return  # Whether the deletion is prevented can depend on the order of rows.
         type_name, limit = self.random.choice("BCD"), self.random.randint(0, 3)
         outcome = self.driver.run(
             f"MATCH x: {type_name} WHERE x.n = $limit KILL x", {"limit": limit}, session
@@ -278,7 +278,7 @@ class Both:
             _failed_with(("E5004" if transaction is None else "E5005",), outcome)
             return
         if started is not None and isinstance(outcome, vedette.VedetteError) and outcome.code == "E5002":
-            assert started != self.model.commits, "a conflict, though nobody else committed"
+            assert started != self.model.commits, "a conflict, but no other session committed"
             return
         _, codes = _attempt(transaction.conflicts)
         if not codes and transaction.net():
@@ -289,7 +289,7 @@ class Both:
         assert isinstance(outcome, vedette.Result), outcome
         for query, writes, rows in (
             reads if transaction.before else ()
-        ):  # one that only read stands where it began
+        ):  # A read-only transaction keeps the snapshot of its BEGIN.
             now = ModelTransaction(self.model.committed)
             now.writes = writes
             assert same_rows(query, answer(query, now.view()), rows), (
@@ -325,7 +325,7 @@ class Both:
             return
         assert isinstance(outcome, vedette.Result), outcome
 
-    # Looking
+    # Queries
 
     def check_queries(self, session: int) -> None:
         for index, query in enumerate(self.asked):
@@ -346,7 +346,7 @@ class Both:
 
 
 def _attempt(act: Callable[[], Any]) -> tuple[Any, tuple[str, ...]]:
-    """What the model makes of it: a result, or the codes that the engine may refuse it with."""
+    """Return the result of the model, or the error codes that the engine may raise."""
     try:
         return act(), ()
     except ModelError as error:
@@ -369,10 +369,10 @@ def _fields(type_name: str) -> list[str]:
     depth=st.integers(0, 2),
     steps=st.lists(st.integers(0, 2**32 - 1), min_size=20, max_size=60),
 )
-# An edge of an open transaction, and what it is about is killed by somebody else meanwhile.
+# An uncommitted edge whose target another session deletes.
 @example(seed=0, nodes=3, edges=3, depth=0, steps=[*[0] * 16, 254, 2938040, 330431035, 29060])
 @SEARCH
-def test_the_engine_agrees_with_a_dict(seed: int, nodes: int, edges: int, depth: int, steps: list[int]):
+def test_engine_equals_graph_model(seed: int, nodes: int, edges: int, depth: int, steps: list[int]):
     random = Random(seed)
     ontology = random_ontology(random)
     asked = [random_query(random, ontology, depth) for _ in range(2)]
@@ -380,7 +380,7 @@ def test_the_engine_agrees_with_a_dict(seed: int, nodes: int, edges: int, depth:
     note(ontology.text())
     note("\n".join([*(query.text() for query in asked), *(rule.text("c") for rule in rules)]))
     with tempfile.TemporaryDirectory() as folder:
-        both = Both(ontology, str(Path(folder) / "data"), asked, rules)
+        both = EngineAndModel(ontology, str(Path(folder) / "data"), asked, rules)
         try:
             both.load(random_graph(random, ontology, nodes, edges))
             for step in steps:

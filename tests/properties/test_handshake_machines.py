@@ -1,4 +1,4 @@
-"""The handshake's machines against small models, in any order of events, with `validate()` after every step."""
+"""The handshake state machines and small models agree for any order of events. `validate()` runs after every step."""
 
 from __future__ import annotations
 
@@ -35,11 +35,11 @@ from vedette.handshake.health import (
 
 START = datetime(2024, 1, 1, tzinfo=UTC)
 SMALL = HealthConfig(circuit=CircuitConfig(consecutive_errors=6, errors_per_window=9))
-"""Bounds that random events reach."""
+"""Small limits that random events reach."""
 
 
 class HealthMachine(RuleBasedStateMachine):
-    """The model is the history itself: what each field must be is counted anew from the list of events."""
+    """The model is the list of events: the expected value of each field is recomputed from it."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -48,7 +48,7 @@ class HealthMachine(RuleBasedStateMachine):
         self.health = WatchHealth()
         self.row_of_errors = self.row_of_successes = self.total = 0
         self.window: list[datetime] = []
-        """Errors since the circuit was closed last."""
+        """Errors since the circuit was last closed."""
 
     @rule(network=st.booleans())
     def fail(self, network: bool) -> None:
@@ -213,7 +213,7 @@ LOADS = st.builds(
 
 
 @given(st.lists(st.tuples(st.sampled_from([0, 5, 30, 60, 120]), LOADS), max_size=60))
-def test_degradation_rises_at_once_and_falls_one_level_after_its_time(
+def test_degradation_rises_at_once_and_falls_one_level_at_a_time(
     checks: list[tuple[int, LoadObservation]],
 ) -> None:
     config, now = DegradationConfig(), START

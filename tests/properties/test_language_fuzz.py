@@ -115,23 +115,23 @@ def reworded(draw: st.DrawFn, texts: list[str]) -> str:
 
 
 @given(st.text())
-def test_any_text(text: str) -> None:
+def test_random_text_raises_only_typed_errors(text: str) -> None:
     read_all(text)
 
 
 @given(st.binary(max_size=200))
-def test_any_bytes(data: bytes) -> None:
+def test_random_bytes_raise_only_typed_errors(data: bytes) -> None:
     read_all(data.decode("utf-8", "surrogateescape"))
     read_all(data.decode("latin-1"))
 
 
 @given(st.lists(TOKENS, max_size=40).map(" ".join))
-def test_any_tokens(text: str) -> None:
+def test_random_tokens_raise_only_typed_errors(text: str) -> None:
     read_all(text)
 
 
 @given(damaged(SCRIPTS) | damaged(ONTOLOGIES))
-def test_damaged_texts(text: str) -> None:
+def test_damaged_texts_raise_only_typed_errors(text: str) -> None:
     read_all(text)
 
 
@@ -168,7 +168,7 @@ MEGABYTE = 1_048_576
         "MATCH " + "x" * (MEGABYTE - 100) + ": T RETURN 1",
     ],
 )
-def test_a_text_of_a_megabyte_is_accepted(text: str) -> None:
+def test_text_of_one_megabyte_is_accepted(text: str) -> None:
     parse_script(text)
 
 
@@ -247,4 +247,4 @@ def test_parsing_time_is_linear(name: str) -> None:
 
     assert any(
         is_linear() for _ in range(5)
-    )  # load on the machine disturbs some rounds, quadratic time all of them
+    )  # Load on the machine slows down some rounds; quadratic time would slow down all of them.

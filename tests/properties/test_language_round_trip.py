@@ -35,25 +35,25 @@ def spelled(tree: Any) -> str:
 
 
 @given(expressions)
-def test_expressions(tree: Any) -> None:
+def test_expressions_round_trip(tree: Any) -> None:
     assert same(parse_expression(print_expression(tree)), tree)
 
 
 @given(statements)
-def test_statements_create_no_cycles(tree: Any) -> None:
+def test_statements_round_trip(tree: Any) -> None:
     assert same(parse_statement(print_statement(tree)), tree)
 
 
 @given(st.lists(statements, max_size=3).map(tuple))
-def test_scripts(trees: Any) -> None:
+def test_scripts_round_trip(trees: Any) -> None:
     assert same(parse_script(print_script(trees)), trees)
 
 
 @given(options)
-def test_options(trees: Any) -> None:
+def test_options_round_trip(trees: Any) -> None:
     assert same(parse_watch_options(print_watch_options(trees)), trees)
 
 
 @given(st.lists(declarations, max_size=3).map(tuple))
-def test_declarations(trees: Any) -> None:
+def test_declarations_round_trip(trees: Any) -> None:
     assert same(parse_declarations(print_declarations(trees)), trees)

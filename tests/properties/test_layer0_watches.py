@@ -1,4 +1,4 @@
-"""Watches over watches: whatever becomes of watches and sessions, events amount to a fresh MATCH of Layer 0."""
+"""Watches over Layer 0: whatever happens to watches and sessions, events equal a fresh MATCH."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ FOLLOWED = (
 
 
 @dataclass
-class Follower:
+class Layer0Reader:
     session: Session
     pattern: str
     returns: str
@@ -58,8 +58,8 @@ class Follower:
         assert self.fold.rows == expected.rows, f"{self.pattern} RETURN {self.returns}: {events}"
 
 
-class Theatre:
-    """Sessions of the system and of two actors, watches that come and go, and those who follow all that."""
+class Layer0Fixture:
+    """Sessions of the system and of two actors, their watches, and the readers of Layer 0 watches."""
 
     def __init__(self, followed: Iterable[tuple[int, int]]) -> None:
         self.db = vedette.open(":memory:", environment={})
@@ -71,18 +71,18 @@ class Theatre:
         self.actors = [None, self.system.bindings["ann"], self.system.bindings["bob"]]
         self.sessions = [self.db.session(actor=actor) for actor in self.actors]
         self.watches: list[str] = []
-        self.followers: list[Follower] = []
-        readers = [self.db.session(actor=actor) for actor in self.actors]
+        self.readers: list[Layer0Reader] = []
+        sessions = [self.db.session(actor=actor) for actor in self.actors]
         for who, what in followed:
             pattern, returns, identity = FOLLOWED[what]
-            handle = readers[who].watch(f"WATCH {pattern} [buffer: 100000] RETURN {returns}")
+            handle = sessions[who].watch(f"WATCH {pattern} [buffer: 100000] RETURN {returns}")
             fold = Fold(identity=identity, changes="DISTINCT" not in returns)
-            self.followers.append(Follower(readers[who], pattern, returns, fold, handle))
+            self.readers.append(Layer0Reader(sessions[who], pattern, returns, fold, handle))
         self.check()
 
     def check(self) -> None:
-        for follower in self.followers:
-            follower.check()
+        for reader in self.readers:
+            reader.check()
 
     def step(self, form: str, one: int, other: int) -> None:
         session = self.sessions[one % len(self.sessions)]
@@ -138,16 +138,16 @@ STEPS = st.tuples(
 )
 
 
-WISHES = st.tuples(st.integers(0, 2), st.integers(0, len(FOLLOWED) - 1))
-"""Who follows what."""
+WATCHED_QUERIES = st.tuples(st.integers(0, 2), st.integers(0, len(FOLLOWED) - 1))
+"""Start the Layer 0 watches that are checked."""
 
 
 @settings(max_examples=EXAMPLES)
-@given(st.lists(WISHES, min_size=1, max_size=5), st.lists(STEPS, max_size=12))
-def test_events_about_watches_amount_to_a_fresh_match(
+@given(st.lists(WATCHED_QUERIES, min_size=1, max_size=5), st.lists(STEPS, max_size=12))
+def test_layer0_events_equal_a_fresh_match(
     followed: list[tuple[int, int]], steps: list[tuple[str, int, int]]
 ) -> None:
-    theatre = Theatre(followed)
+    theatre = Layer0Fixture(followed)
     try:
         for step in steps:
             with suppress(VedetteError):
@@ -157,19 +157,19 @@ def test_events_about_watches_amount_to_a_fresh_match(
         theatre.db.close()
 
 
-# What it costs
+# Cost
 
 
-class Visits:
-    """How many watches were made into elements or looked at, one by one."""
+class ReadCounter:
+    """Counts the watches that were converted to elements or read one by one."""
 
     def __init__(self) -> None:
         self.count = 0
 
 
 @pytest.fixture
-def visits(monkeypatch: pytest.MonkeyPatch) -> Visits:
-    made, looked, visits = Layer0.watch_element, Layer0Visibility.sees_watch_of, Visits()
+def visits(monkeypatch: pytest.MonkeyPatch) -> ReadCounter:
+    made, looked, visits = Layer0.watch_element, Layer0Visibility.sees_watch_of, ReadCounter()
 
     def watch_element(self: Layer0, watch: Any) -> Any:
         visits.count += 1
@@ -192,7 +192,7 @@ def db() -> Iterator[Vedette]:
 
 
 def _life(session: Session) -> None:
-    """All that may become of a watch, from the beginning to the end."""
+    """The whole life cycle of a watch."""
     handle = session.watch("WATCH t: Task WHERE t.n = -1 RETURN t")
     for text in ("PAUSE", "RESUME", "ALTER", "CANCEL"):
         session.execute(f"{text} WATCH #{handle.id}{' SET [buffer: 9]' if text == 'ALTER' else ''}")
@@ -200,15 +200,15 @@ def _life(session: Session) -> None:
 
 @pytest.mark.parametrize("place", range(len(FOLLOWED) - 1), ids=[returns for _, returns, _ in FOLLOWED[:-1]])
 @pytest.mark.parametrize("actor", [False, True], ids=["system", "actor"])
-def test_a_watch_over_watches_costs_what_changes(
-    db: Vedette, visits: Visits, place: int, actor: bool
+def test_cost_of_layer0_watch_depends_on_changes_only(
+    db: Vedette, visits: ReadCounter, place: int, actor: bool
 ) -> None:
     pattern, returns, _ = FOLLOWED[place]
     system = db.session()
     system.run("SPAWN u: User; SPAWN t: Task; LINK leads(u, t)")
     crowd, other = db.session(), db.session()
-    follower = db.session(actor=system.bindings["u"] if actor else None)
-    follower.watch(f"WATCH {pattern} RETURN {returns}")
+    reader = db.session(actor=system.bindings["u"] if actor else None)
+    reader.watch(f"WATCH {pattern} RETURN {returns}")
     costs = []
     for number in range(300):
         if number in (10, 299):
@@ -221,7 +221,7 @@ def test_a_watch_over_watches_costs_what_changes(
     assert many < 60
 
 
-def test_a_watch_is_found_by_its_id_alone(db: Vedette, visits: Visits) -> None:
+def test_watch_lookup_by_id_reads_one_element(db: Vedette, visits: ReadCounter) -> None:
     crowd = db.session()
     for number in range(100):
         crowd.watch("WATCH t: Task WHERE t.n = $n RETURN t", n=number)

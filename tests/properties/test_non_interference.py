@@ -1,9 +1,9 @@
-"""What is hidden from an actor makes no difference to it: two graphs that differ only there answer it alike.
+"""Elements hidden from an actor do not affect it: two graphs that differ only in them give the same answers.
 
-Every story is told twice, once with and once without the statements about what the actor may not see. Whatever the
-actor asks, does or watches has the same outcome, errors included. The reference on policies lists what depends on
-hidden elements all the same: unique values that are taken, what a KILL takes along, the tick, the choice of a plan.
-`test_policy_disclosure.py` does the same for single statements over random ontologies; here it is watches and time.
+Every scenario runs twice, with and without the statements about hidden elements. All queries, writes and watches of the
+actor have the same outcome, errors included. `docs/reference/language/policy.md` lists the exceptions: unique values
+that are taken, the cascade of a KILL, the tick, the choice of a plan. `test_policy_disclosure.py` checks single
+statements over random ontologies; this test checks watches and time.
 """
 
 from __future__ import annotations
@@ -80,8 +80,8 @@ OPTIONS = (
 _ID = re.compile(r"\b[nelwsv]\d+_[0-9a-f]+\b")
 
 
-class World:
-    """One of the two databases, and how its ids are called in both."""
+class DatabaseVariant:
+    """One of the two databases, and the common names of its ids."""
 
     def __init__(self) -> None:
         self.clock = ManualClock()
@@ -93,12 +93,12 @@ class World:
         self.watches: list[WatchHandle] = []
 
     def named(self, text: str) -> str:
-        """The text with ids in place of names."""
+        """Replace names by ids."""
         known = {**self.system.bindings, **self.ann.bindings}
         return re.sub(r"#(\w+)", lambda found: f"#{known.get(found[1], found[1])}", text)
 
     def plain(self, value: Any) -> str:
-        """The outcome with names in place of ids: those have other numbers in the other world."""
+        """Return the outcome with ids replaced by names, because the other database has other ids."""
         names = {id: name for name, id in (*self.system.bindings.items(), *self.ann.bindings.items())}
         return _ID.sub(lambda found: names.get(found[0], "?"), repr(value))
 
@@ -110,7 +110,7 @@ class World:
                 self.system.execute("ROLLBACK")
 
     def ask(self, text: str) -> Any:
-        """What the actor gets."""
+        """Run the statement as the actor and return its outcome."""
         try:
             if text.startswith("WATCH"):
                 self.watches.append(self.ann.watch(self.named(text)))
@@ -120,26 +120,28 @@ class World:
             return str(error)
 
     def _answer(self, text: str, result: Result) -> Any:
-        """Rows come in any order. How much a KILL took along is no secret (see above)."""
+        """Sort rows. The counts of a KILL are omitted: they may depend on hidden elements."""
         counts = (result.created, result.modified, result.linked)
         killed = () if text.startswith("KILL") else (result.deleted, result.unlinked)
         rows = sorted(str([self._bag(value) for value in row]) for row in result.rows)
         return counts, killed, result.columns, result.warnings, rows
 
-    def told(self) -> list[Any]:
-        """To each watch: how many events, and which; those of one commit are in no order."""
-        told = [watch.poll() for watch in self.watches]
-        return [([event.position for event in events], sorted(map(self._event, events))) for events in told]
+    def received(self) -> list[Any]:
+        """Return the number of events per commit and the events of each watch. Events of one commit have no order."""
+        received = [watch.poll() for watch in self.watches]
+        return [
+            ([event.position for event in events], sorted(map(self._event, events))) for events in received
+        ]
 
     def _event(self, event: Event) -> str:
-        """Without the tick, which is everybody's."""
+        """Omit the tick, which also counts hidden commits."""
         matches = sorted(map(self._bag, event.matches)) if event.matches is not None else None
         inner = sorted(map(self._event, event.events)) if event.events is not None else None
         rows = self._bag(event.match), self._bag(event.prev)
         return str((event.type, *rows, matches, event.window_end, inner))
 
     def _bag(self, value: Any) -> str:
-        """A value as text, with names for ids; collections are in no order."""
+        """Format a value with names instead of ids. Collections are sorted."""
         if isinstance(value, list):
             return str(sorted(map(self._bag, value)))
         if isinstance(value, Mapping):
@@ -147,13 +149,13 @@ class World:
         return self.plain(value)
 
 
-class Story:
-    """A story by its number, told in two worlds."""
+class Scenario:
+    """The scenario with this number, run on both databases."""
 
     def __init__(self, number: int) -> None:
         self.random = Random(number)
-        self.with_hidden, self.without = World(), World()
-        self.worlds = (self.with_hidden, self.without)
+        self.with_hidden, self.without = DatabaseVariant(), DatabaseVariant()
+        self.databases = (self.with_hidden, self.without)
         self.names: dict[str, str] = {"ann": "User"}
         """Visible elements by name."""
         self.hidden: list[str] = []
@@ -172,7 +174,7 @@ class Story:
         return f'title = "{self.random.choice("abc")}", n = {self.random.randint(0, 3)}'
 
     def _visible(self, form: str | None = None) -> str:
-        """Something about what the actor may see."""
+        """Write something that the actor may see."""
         forms = ("doc", "note", "about", "about", "next", "next", "likes", "set", "kill", "unlink", "user")
         form = form or self.random.choice(forms)
         if form in ("doc", "note", "user"):
@@ -191,7 +193,7 @@ class Story:
         }[form]
 
     def _secret(self) -> str:
-        """Something about what the actor may not see."""
+        """Write something that is hidden from the actor."""
         form = self.random.choice(("doc", "about", "about", "next", "next", "before", "likes", "set", "kill"))
         if form == "doc" or not self.hidden:
             name = self._name("Hidden")
@@ -208,7 +210,7 @@ class Story:
         }[form]
 
     def _question(self) -> str:
-        """What the actor asks, does or watches."""
+        """A query, a write or a watch of the actor."""
         pattern = self.random.choice(PATTERNS)
         returns = self.random.choice(RETURNS[pattern[0]])
         if "SUM" in returns or "COUNT" in returns:
@@ -234,68 +236,70 @@ class Story:
             )
         )
 
-    # Telling
+    # Running
 
-    def tell(self) -> None:
+    def run(self) -> None:
         for _ in range(6):
-            self._openly(self._visible(self.random.choice(("doc", "note", "about"))))
+            self._write_to_both(self._visible(self.random.choice(("doc", "note", "about"))))
         for _ in range(4):
-            self._secretly(self._secret())
+            self._write_hidden(self._secret())
         for _ in range(self.random.randint(5, 25)):
             form = self.random.choice((*("secret", "question") * 3, "visible", "visible", "together", "time"))
             if form == "time":
                 seconds = self.random.choice((1, 2, 5))
                 self.log.append(f"… {seconds} s")
-                for world in self.worlds:
-                    world.clock.advance(seconds)
+                for database in self.databases:
+                    database.clock.advance(seconds)
             elif form == "together":
                 self._together()
             elif form == "secret":
-                self._secretly(self._secret())
+                self._write_hidden(self._secret())
             elif form == "visible":
-                self._openly(self._visible())
+                self._write_to_both(self._visible())
             else:
-                self._ask(self._question())
-            told = [world.told() for world in self.worlds]
-            assert told[0] == told[1], f"told: {told[0]}\nwithout the hidden: {told[1]}"
+                self._compare_answers(self._question())
+            received = [database.received() for database in self.databases]
+            assert received[0] == received[1], (
+                f"received: {received[0]}\nwithout hidden elements: {received[1]}"
+            )
 
     def _together(self) -> None:
-        """What is seen and what is not, in one transaction."""
-        self._openly("BEGIN")
+        """Write visible and hidden elements in one transaction."""
+        self._write_to_both("BEGIN")
         for _ in range(self.random.randint(1, 3)):
             if self.random.random() < 0.5:
-                self._secretly(self._secret())
+                self._write_hidden(self._secret())
             else:
-                self._openly(self._visible())
-            if any(world.system.transaction is None for world in self.worlds):
+                self._write_to_both(self._visible())
+            if any(database.system.transaction is None for database in self.databases):
                 break
-        writing = [world for world in self.worlds if world.system.transaction is not None]
-        for world in writing:
-            world.do("COMMIT" if len(writing) == len(self.worlds) else "ROLLBACK")
+        writing = [database for database in self.databases if database.system.transaction is not None]
+        for database in writing:
+            database.do("COMMIT" if len(writing) == len(self.databases) else "ROLLBACK")
 
-    def _openly(self, text: str) -> None:
+    def _write_to_both(self, text: str) -> None:
         self.log.append(f"both: {text}")
-        for world in self.worlds:
-            world.do(text)
+        for database in self.databases:
+            database.do(text)
 
-    def _secretly(self, text: str) -> None:
+    def _write_hidden(self, text: str) -> None:
         self.log.append(f"hidden: {text}")
         self.with_hidden.do(text)
 
-    def _ask(self, text: str) -> None:
+    def _compare_answers(self, text: str) -> None:
         self.log.append(f"ann: {text}")
-        with_hidden, without = (world.ask(text) for world in self.worlds)
+        with_hidden, without = (database.ask(text) for database in self.databases)
         assert self.with_hidden.plain(with_hidden) == self.without.plain(without), f"{with_hidden}\n{without}"
 
 
 @settings(max_examples=EXAMPLES, phases=(Phase.explicit, Phase.reuse, Phase.generate))
 @given(st.integers(0, 2**64 - 1))
-def test_what_is_hidden_makes_no_difference(number: int) -> None:
-    story = Story(number)
+def test_hidden_elements_do_not_affect_an_actor(number: int) -> None:
+    story = Scenario(number)
     try:
-        story.tell()
+        story.run()
     except AssertionError as error:
         raise AssertionError("\n".join((f"Story({number})", *story.log, str(error)))) from error
     finally:
-        for world in story.worlds:
-            world.db.close()
+        for database in story.databases:
+            database.db.close()

@@ -1,4 +1,4 @@
-"""Whatever the planner thinks of: a query answers what trying every assignment answers."""
+"""Whatever plan is chosen, a query returns the rows that trying every assignment returns."""
 
 from __future__ import annotations
 
@@ -32,8 +32,8 @@ SIZES = {
 QUERIES = 8
 
 
-class World:
-    """A graph, and what to ask of it."""
+class GraphAndQueries:
+    """A graph and the queries to run on it."""
 
     def __init__(self, seed: int, nodes: int, edges: int, depth: int) -> None:
         self.random = Random(seed)
@@ -55,14 +55,14 @@ def check(driver: Driver, query: QueryModel, graph: ModelGraph, session: int = 0
 
 @given(**SIZES)
 @SEARCH
-def test_a_committed_graph(seed: int, nodes: int, edges: int, depth: int):
-    world = World(seed, nodes, edges, depth)
-    driver = Driver(world.ontology.text())
+def test_plan_equals_brute_force_on_committed_graph(seed: int, nodes: int, edges: int, depth: int):
+    case = GraphAndQueries(seed, nodes, edges, depth)
+    driver = Driver(case.ontology.text())
     try:
-        driver.load(world.graph)
-        driver.home.default.state.invalidate_plans()  # with the sizes as they are now
-        for query in world.asked:
-            check(driver, query, world.graph)
+        driver.load(case.graph)
+        driver.vedette.default.state.invalidate_plans()  # Plan with the current sizes.
+        for query in case.asked:
+            check(driver, query, case.graph)
         driver.validate()
     finally:
         driver.close()
@@ -70,15 +70,15 @@ def test_a_committed_graph(seed: int, nodes: int, edges: int, depth: int):
 
 @given(**SIZES, split=st.integers(0, 12), touched=st.integers(0, 5))
 @SEARCH
-def test_a_graph_with_the_writes_of_a_transaction_over_it(
+def test_plan_equals_brute_force_with_uncommitted_writes(
     seed: int, nodes: int, edges: int, depth: int, split: int, touched: int
 ):
-    """A part of the graph is committed, the rest written in a transaction, which also changes and deletes."""
-    world = World(seed, nodes, edges, depth)
-    items = list(world.graph.items.values())
-    committed = ModelGraph(world.ontology, {item.key: item for item in items[:split]})
-    rest = ModelGraph(world.ontology, {item.key: item for item in items[split:]})
-    driver = Driver(world.ontology.text(), sessions=2)
+    """A part of the graph is committed. An open transaction writes the rest, changes and deletes elements."""
+    case = GraphAndQueries(seed, nodes, edges, depth)
+    items = list(case.graph.items.values())
+    committed = ModelGraph(case.ontology, {item.key: item for item in items[:split]})
+    rest = ModelGraph(case.ontology, {item.key: item for item in items[split:]})
+    driver = Driver(case.ontology.text(), sessions=2)
     try:
         driver.load(committed)
         driver.run("BEGIN")
@@ -87,8 +87,8 @@ def test_a_graph_with_the_writes_of_a_transaction_over_it(
         for item in rest.items.values():
             transaction.write(item.key, item)
         for _ in range(touched if items else 0):
-            touch(driver, transaction, world.random.choice(items).key, small(world.random))
-        for query in world.asked:
+            touch(driver, transaction, case.random.choice(items).key, small(case.random))
+        for query in case.asked:
             check(driver, query, transaction.view(), session=0)
             check(driver, query, committed, session=1)
     finally:
@@ -96,7 +96,7 @@ def test_a_graph_with_the_writes_of_a_transaction_over_it(
 
 
 def touch(driver: Driver, transaction: ModelTransaction, key: int, value: int | None) -> None:
-    """Set an attribute, or delete when there is no value to set."""
+    """Set an attribute, or delete the element if there is no value to set."""
     item = transaction.view().items.get(key)
     if item is None:
         return
@@ -115,17 +115,19 @@ def touch(driver: Driver, transaction: ModelTransaction, key: int, value: int | 
 
 @given(**SIZES, in_transaction=st.booleans())
 @SEARCH
-def test_a_graph_behind_policies(seed: int, nodes: int, edges: int, depth: int, in_transaction: bool):
-    world = World(seed, nodes, edges, depth)
-    driver = Driver(world.ontology.text() + "\nnode Actor\n" + POLICIES)
+def test_plan_equals_brute_force_with_policies(
+    seed: int, nodes: int, edges: int, depth: int, in_transaction: bool
+):
+    case = GraphAndQueries(seed, nodes, edges, depth)
+    driver = Driver(case.ontology.text() + "\nnode Actor\n" + POLICIES)
     try:
         driver.run("SPAWN actor: Actor")
         actor = driver.sessions[0].bindings["actor"]
         if in_transaction:
             driver.run("BEGIN")
-        driver.load(world.graph)
+        driver.load(case.graph)
         driver.run("BEGIN SESSION AS #$actor", {"actor": actor})
-        for query in world.asked:
-            check(driver, query, seen(world.graph))
+        for query in case.asked:
+            check(driver, query, seen(case.graph))
     finally:
         driver.close()

@@ -1,8 +1,8 @@
-"""What an actor may not see makes no difference to what it is told.
+"""Elements hidden from an actor do not affect the answers that the actor gets.
 
-Two databases: in one there are things hidden from the actor, in the other they were deleted, and hidden attributes are
-null. Whatever the actor says, both must answer the same. Left out is what cannot be kept from anyone who may write:
-that a unique value is taken, that an edge is there already, that a limit is reached, how many edges went with a node.
+One database contains elements hidden from the actor; in the other they are deleted and hidden attributes are null. Both
+must answer every statement of the actor alike. Omitted is what a writer can always find out: that a unique value is
+taken, an edge exists, a limit is reached, and how many edges were deleted with a node.
 """
 
 from __future__ import annotations
@@ -42,12 +42,12 @@ policy spawn_some: ON SPAWN(x: B) ALLOW IF x.n != 1
 policy spawn_never: ON SPAWN(x: B) DENY IF x.n = 1 MESSAGE "not these"
 policy unlink_some: ON UNLINK(e: flag) ALLOW IF EXISTS(flag(x) AS f WHERE f = e AND x.n = 3 AND NOT x:C)
 """
-# Whatever may be written by its id is visible: a policy that lets an actor write what it cannot see tells it so.
+# Elements that can be written by id are visible: a policy that allows writes to hidden elements reveals them.
 
 
 @pytest.fixture(autouse=True, scope="module")
 def quiet_audit() -> Iterator[None]:
-    """Thousands of denials are meant to happen here: they need not be logged."""
+    """Do not log the thousands of expected denials."""
     audit = logging.getLogger("vedette.audit")
     level = audit.level
     audit.setLevel(logging.CRITICAL)
@@ -56,7 +56,7 @@ def quiet_audit() -> Iterator[None]:
 
 
 def prepared(ontology: OntologyModel, graph: ModelGraph, *, bare: bool) -> Driver:
-    """The graph in a database with policies; `bare`: without all that is hidden."""
+    """Create the graph in a database with policies. With `bare`, hidden elements are left out."""
     driver = Driver(f"{ontology.text()}\nnode Actor\n{POLICIES}\n{WRITES}")
     driver.run("SPAWN actor: Actor")
     driver.load(graph)
@@ -68,32 +68,32 @@ def prepared(ontology: OntologyModel, graph: ModelGraph, *, bare: bool) -> Drive
             hidden = {n: None for n, v in item.values.items() if left[key].values[n] != v}
             assert not hidden or not isinstance(driver.assign(key, hidden), Exception)
     driver.sessions = [
-        driver.home.session(driver.sessions[0].bindings["actor"])
-    ]  # one that has bound nothing
+        driver.vedette.session(driver.sessions[0].bindings["actor"])
+    ]  # A session without bindings.
     return driver
 
 
 def statements(random: Random, ontology: OntologyModel, driver: Driver) -> list[tuple[str, dict[str, Any]]]:
-    """What the actor tries: with every id there is, and with what MATCH finds."""
-    said: list[tuple[str, dict[str, Any]]] = []
+    """Statements of the actor, with every existing id and with the results of MATCH."""
+    statements: list[tuple[str, dict[str, Any]]] = []
     ids = [*driver.ids.values(), "nobody"]
     for id in ids:
-        said += [(text, {"id": id, "n": random.randint(0, 3)}) for text in BY_ID]
+        statements += [(text, {"id": id, "n": random.randint(0, 3)}) for text in BY_ID]
     for _ in range(12):
         kind = random.choice(list(ontology.edges.values()))
         ends = {f"t{i}": random.choice(ids) for i in range(len(kind.ends))}
         targets = ", ".join("_" if random.random() < 0.3 else f"#${name}" for name in ends)
-        said.append((f"UNLINK {kind.name}({targets}) RETURNING k, w", ends))
+        statements.append((f"UNLINK {kind.name}({targets}) RETURNING k, w", ends))
         if kind.name == "e1":
-            continue  # one may be hidden between two that are seen
+            continue  # An element may be hidden between two visible ones.
         targets = ", ".join(f"#${name}" for name in ends)
         once = random.choice(("", "IF NOT EXISTS "))
-        said.append((f"LINK {once}{kind.name}({targets}) {{ k = 99 }} RETURNING created, k, w", ends))
+        statements.append((f"LINK {once}{kind.name}({targets}) {{ k = 99 }} RETURNING created, k, w", ends))
     for type_name in ("Base", "A", "D", "any"):
-        said += [(text.replace("TYPE", type_name), {"n": random.randint(0, 3)}) for text in BY_MATCH]
-    said += [(random_query(random, ontology).text(), {}) for _ in range(4)]
-    said += [("SPAWN b: B { k = 98, n = $n } RETURNING *", {"n": n}) for n in (1, 2)]
-    return said
+        statements += [(text.replace("TYPE", type_name), {"n": random.randint(0, 3)}) for text in BY_MATCH]
+    statements += [(random_query(random, ontology).text(), {}) for _ in range(4)]
+    statements += [("SPAWN b: B { k = 98, n = $n } RETURNING *", {"n": n}) for n in (1, 2)]
+    return statements
 
 
 BY_ID = (
@@ -116,7 +116,7 @@ BY_MATCH = (
 
 
 def answered(driver: Driver, text: str, params: dict[str, Any]) -> Any:
-    """Rows, or the error's words; nothing that it does stays."""
+    """Return the rows or the error text. The statement is rolled back."""
     driver.run("BEGIN")
     outcome = driver.run(text, params)
     driver.run("ROLLBACK")
@@ -131,7 +131,7 @@ def answered(driver: Driver, text: str, params: dict[str, Any]) -> Any:
     edges=st.integers(0, 14),
 )
 @SEARCH
-def test_hidden_things_make_no_difference(seed: int, nodes: int, edges: int):
+def test_hidden_elements_do_not_affect_answers(seed: int, nodes: int, edges: int):
     random = Random(seed)
     ontology = random_ontology(random, plain=True)
     graph = random_graph(random, ontology, nodes, edges)

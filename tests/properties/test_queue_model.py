@@ -1,8 +1,8 @@
-"""Consume mode against its model: any number of consumers, whatever they do, whatever happens to the graph meanwhile.
+"""Consume mode and its model agree for any actions of any number of consumers and any changes of the graph.
 
-After every step: the graph, the claims, the attempts, the letters and the records for owners are the model's, and the
-desk is consistent in itself. At every poll: exactly as many as the bounds and the fairness formula say, each of them
-one that may come next. At the end everything that is left can be consumed.
+After every step, the graph, deliveries, attempts, dead letters and error records equal those of the model, and the
+dispatcher passes `validate()`. At every poll, the number of deliveries is the one given by the limits and the fair
+share, and each delivery may come next by the model. At the end, all remaining elements can be consumed.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
 
 import vedette
-from tests.properties.models.queue import Claim, Consumer, Found, Model, Pattern, Pool, Want
+from tests.properties.models.queue import Claim, Consumer, Found, MatchQueue, Model, Pattern, QueuedMatch
 from vedette.engine.data_directory import Vedette
 from vedette.engine.session.watch_handle import WatchHandle
 from vedette.errors import VedetteError
@@ -32,7 +32,7 @@ from vedette.testing import ManualClock
 SOAK = os.environ.get("VEDETTE_SOAK", "") not in {"", "0"}
 SESSIONS = 3
 RARELY = st.sampled_from([False, False, True])
-"""The first is the system's own, the others belong to actors."""
+"""The first session is that of the system; the others belong to actors."""
 ONTOLOGY = """
 node Job { n: Int, state: String = "new", rank: Int?, account: String? }
 node Channel { open: Bool = true, level: Int = 0 }
@@ -43,12 +43,12 @@ edge lies_in(job: Job, channel: Channel) { }
 """
 
 
-# Statements and what they mean
+# Statements and their meaning
 
 
 def _jobs(model: Model, rank: Any = lambda job: (), serial: Any = lambda job: None) -> Found:
     return {
-        id: [Want((id,), {"j.id": id}, rank(job), serial(job))]
+        id: [QueuedMatch((id,), {"j.id": id}, rank(job), serial(job))]
         for id, job in model.jobs.items()
         if job["state"] == "new"
     }
@@ -65,8 +65,8 @@ def _in_channels(model: Model, *, by_link: bool) -> Found:
         if model.jobs[job]["state"] != "new" or not facts["open"]:
             continue
         match = {"j.id": job, "c.id": channel} | ({"l.id": link} if by_link else {})
-        want = Want((job, channel, link), match, (facts["level"], channel), channel)
-        found.setdefault(link if by_link else job, []).append(want)
+        queued = QueuedMatch((job, channel, link), match, (facts["level"], channel), channel)
+        found.setdefault(link if by_link else job, []).append(queued)
     return found
 
 
@@ -124,7 +124,7 @@ CONSUMERS = st.fixed_dictionaries(
         "in_flight": st.sampled_from([None, None, 2]),
         "timeout": st.sampled_from([10, 30]),
         "redeliveries": st.sampled_from([0, 1, 2, 2]),
-        "buries": st.sampled_from([None, "grave", "grave", "ghost"]),
+        "dead_letters": st.sampled_from([None, "dead_letter_target", "dead_letter_target", "ghost"]),
         "reliable": st.sampled_from([False, False, True]),
         "later": st.sampled_from([False, False, False, True]),
     }
@@ -133,11 +133,11 @@ CONSUMERS = st.fixed_dictionaries(
 
 @dataclass
 class Transaction:
-    """BEGIN … of one session."""
+    """The open transaction of a session."""
 
     serializable: bool
     known: set[str]
-    """What was there when it began."""
+    """The state at BEGIN."""
     commits: int
     enlisted: list[Claim] = field(default_factory=list)
     savepoints: dict[str, int] = field(default_factory=dict)
@@ -146,7 +146,7 @@ class Transaction:
 
 
 class ConsumeMachine(RuleBasedStateMachine):
-    # The place
+    # Set-up
 
     @initialize(
         durable=st.booleans(),
@@ -171,8 +171,8 @@ class ConsumeMachine(RuleBasedStateMachine):
                 self.spawn_in_channel(data)
             else:
                 self.spawn(rank, account)
-        for wanted in consumers:
-            self.watch(wanted)
+        for spec in consumers:
+            self.watch(spec)
 
     def _open_first(self, durable: bool) -> None:
         self.model = Model()
@@ -181,22 +181,22 @@ class ConsumeMachine(RuleBasedStateMachine):
         self.clock = ManualClock()
         self.handles: dict[int, WatchHandle] = {}
         self.names: dict[int, str] = {}
-        """Consumer ▸ the id of its watch."""
+        """Consumer ▸ id of its watch."""
         self.creators: dict[int, str | None] = {}
-        """Consumer ▸ the actor that it was created for."""
-        self.pool_keys: dict[int, Any] = {}
+        """Consumer ▸ actor that it was created for."""
+        self.queue_keys: dict[int, Any] = {}
         self.numbers = self.job_numbers = self.channel_numbers = self.notes = 0
         self.ended: list[str] = []
-        """Deliveries that are over."""
+        """Ids of deliveries that have ended."""
         self.db = self._opened()
         self.db.define(ONTOLOGY)
         self.writer = self.db.session()
         self.actors: list[str | None] = [None]
         for _ in range(SESSIONS - 1):
             self.actors.append(self._made("SPAWN p: Person { } RETURNING id"))
-        self.grave = self._made("SPAWN g: Grave { } RETURNING id")
-        self.model.graves.add(self.grave)
-        self.ghost = self.grave
+        self.dead_letter_target = self._made("SPAWN g: Grave { } RETURNING id")
+        self.model.dead_letter_targets.add(self.dead_letter_target)
+        self.ghost = self.dead_letter_target
         self._kill_grave()
         self.sessions = [self.db.session(actor) for actor in self.actors]
         self.transactions: list[Transaction | None] = [None] * SESSIONS
@@ -210,7 +210,7 @@ class ConsumeMachine(RuleBasedStateMachine):
 
     def _made(self, text: str, **values: Any) -> str:
         id = str(self.writer.execute(text, values).rows[0][0])
-        self.model.made(id)
+        self.model.record_creation(id)
         return id
 
     def teardown(self) -> None:
@@ -246,7 +246,7 @@ class ConsumeMachine(RuleBasedStateMachine):
     @precondition(lambda self: self.model.channels)
     @rule(data=st.data())
     def spawn_in_channel(self, data: st.DataObject) -> None:
-        """A job that lies in some channels, in one more than once, in one commit."""
+        """Create a job that is linked to several channels, to one of them more than once, in one commit."""
         chosen = data.draw(st.lists(st.sampled_from(sorted(self.model.channels)), min_size=1, max_size=3))
         self.job_numbers += 1
         self.writer.execute("BEGIN")
@@ -264,7 +264,7 @@ class ConsumeMachine(RuleBasedStateMachine):
     @precondition(lambda self: self.model.links)
     @rule(data=st.data())
     def move(self, data: st.DataObject) -> None:
-        """From one channel to another, in one commit: it never stops matching, if both are open."""
+        """Move a job between channels in one commit. It keeps matching if both channels are open."""
         link = data.draw(st.sampled_from(sorted(self.model.links)))
         channel = data.draw(st.sampled_from(sorted(self.model.channels)))
         job, _ = self.model.links.pop(link)
@@ -300,9 +300,9 @@ class ConsumeMachine(RuleBasedStateMachine):
         self.model.committed()
 
     @precondition(lambda self: self.model.jobs)
-    @rule(data=st.data(), what=st.sampled_from(["element", "element", "grave"]))
+    @rule(data=st.data(), what=st.sampled_from(["element", "element", "dead_letter_target"]))
     def kill(self, data: st.DataObject, what: str) -> None:
-        if what == "grave":
+        if what == "dead_letter_target":
             self._kill_grave()
             return
         id = data.draw(st.sampled_from(sorted(self.model.jobs.keys() | self.model.links.keys())))
@@ -314,60 +314,66 @@ class ConsumeMachine(RuleBasedStateMachine):
         self.model.committed()
 
     def _kill_grave(self) -> None:
-        """Where dead letters were to go; those who come later have another."""
-        self.writer.execute("KILL #$id", id=self.grave)
-        self.model.graves.discard(self.grave)
+        """Delete the node that dead letters are linked to; later consumers use another one."""
+        self.writer.execute("KILL #$id", id=self.dead_letter_target)
+        self.model.dead_letter_targets.discard(self.dead_letter_target)
         self.model.committed()
-        self.grave = self._made("SPAWN g: Grave { } RETURNING id")
-        self.model.graves.add(self.grave)
+        self.dead_letter_target = self._made("SPAWN g: Grave { } RETURNING id")
+        self.model.dead_letter_targets.add(self.dead_letter_target)
         self.model.committed()
 
     # Consumers
 
     @precondition(lambda self: len(self.model.consumers) < 6)
-    @rule(wanted=CONSUMERS)
-    def watch(self, wanted: dict[str, Any]) -> None:
+    @rule(spec=CONSUMERS)
+    def watch(self, spec: dict[str, Any]) -> None:
         self.numbers += 1
-        number, pattern, session = self.numbers, wanted["pattern"], wanted["session"]
+        number, pattern, session = self.numbers, spec["pattern"], spec["session"]
         if self.transactions[session] is not None:
             self._roll_back(session)
-        later, reliable = wanted["later"] and not wanted["reliable"], wanted["reliable"]
+        later, reliable = spec["later"] and not spec["reliable"], spec["reliable"]
         parts = ["mode: consume", pattern.options]
-        parts += [f'group: "{wanted["group"]}"'] if wanted["group"] else []
-        parts += [f"buffer: {wanted['buffer']}", f"ack_timeout: {wanted['timeout']}s"]
-        parts += [f"max_redeliveries: {wanted['redeliveries']}"]
-        parts += [f"max_in_flight: {wanted['in_flight']}"] if wanted["in_flight"] else []
-        parts += ["dead_letter: #$grave"] if wanted["buries"] else []
+        parts += [f'group: "{spec["group"]}"'] if spec["group"] else []
+        parts += [f"buffer: {spec['buffer']}", f"ack_timeout: {spec['timeout']}s"]
+        parts += [f"max_redeliveries: {spec['redeliveries']}"]
+        parts += [f"max_in_flight: {spec['in_flight']}"] if spec["in_flight"] else []
+        parts += ["dead_letter: #$dead_letter_target"] if spec["dead_letters"] else []
         parts += ["delivery: reliable"] if reliable else []
         parts += ["initial: none"] if later else []
         text = f"WATCH {pattern.text} [{', '.join(filter(None, parts))}] RETURN {pattern.returns}"
-        grave = {"grave": self.grave, "ghost": self.ghost}.get(wanted["buries"])
-        values = {"grave": grave} if grave else {}
+        dead_letter_target = {"dead_letter_target": self.dead_letter_target, "ghost": self.ghost}.get(
+            spec["dead_letters"]
+        )
+        values = {"dead_letter_target": dead_letter_target} if dead_letter_target else {}
         handle = self.sessions[session].watch(text, values)
         self.handles[number], self.names[number] = handle, handle.id
         self.creators[number] = self.actors[session]
-        group = wanted["group"] or number
-        shared = number if later or not wanted["group"] else None
-        self.pool_keys[number] = (group, text, grave, self.actors[session], shared)
-        pool = Pool(group, wanted["group"], pattern, None)
+        group = spec["group"] or number
+        shared = number if later or not spec["group"] else None
+        self.queue_keys[number] = (group, text, dead_letter_target, self.actors[session], shared)
+        queue = MatchQueue(group, spec["group"], pattern, None)
         if later:
-            pool.unwanted = {want.identity for wants in pattern.found(self.model).values() for want in wants}
+            queue.excluded = {
+                queued.identity
+                for queued_matches in pattern.found(self.model).values()
+                for queued in queued_matches
+            }
         self.model.consumers[number] = Consumer(
             number,
             session,
-            self.model.open(self.pool_keys[number], pool),
-            wanted["buffer"],
-            wanted["in_flight"],
-            wanted["timeout"],
-            wanted["redeliveries"],
-            grave,
+            self.model.open(self.queue_keys[number], queue),
+            spec["buffer"],
+            spec["in_flight"],
+            spec["timeout"],
+            spec["redeliveries"],
+            dead_letter_target,
             reliable,
         )
         assert [event.type for event in handle.poll(0 if later else 1)] == ([] if later else ["initial"])
         note(f"consumer {number}: {text}")
 
     def _reopened(self, consumer: Consumer) -> None:
-        consumer.pool = self.model.open(self.pool_keys[consumer.number], consumer.pool)
+        consumer.queue = self.model.open(self.queue_keys[consumer.number], consumer.queue)
 
     def _consumer(self, data: st.DataObject) -> Consumer:
         attended = [each for each in self.model.consumers.values() if each.session is not None]
@@ -379,9 +385,11 @@ class ConsumeMachine(RuleBasedStateMachine):
     _attended = precondition(lambda self: any(c.session is not None for c in self.model.consumers.values()))
 
     def _idle(self, data: st.DataObject) -> Consumer:
-        """Mostly one that can be handed something."""
+        """Return mostly a consumer that can receive a delivery."""
         attended = [each for each in self.model.consumers.values() if each.session is not None]
-        ready = [each for each in attended if self.model.share(each, None) and self.model.next_of(each)]
+        ready = [
+            each for each in attended if self.model.share(each, None) and self.model.deliverable_next(each)
+        ]
         return self._chosen(data, ready or attended)
 
     @_attended
@@ -415,18 +423,18 @@ class ConsumeMachine(RuleBasedStateMachine):
             assert number < share, "more than a fair part"
             self._take(consumer, event)
         if len(events) < share:
-            left = self.model.next_of(consumer)
-            assert not left, f"{sorted(left)} could have been handed out"
+            left = self.model.deliverable_next(consumer)
+            assert not left, f"{sorted(left)} could have been delivered"
         return taken
 
     def _take(self, consumer: Consumer, event: Any) -> None:
         assert event.type == "consumed"
-        element = event.match[consumer.pool.pattern.column]
-        firsts = self.model.next_of(consumer)
-        assert element in firsts, f"{element} came before {sorted(firsts)}"
-        assert event.match in [want.match for want in firsts[element]]
+        element = event.match[consumer.queue.pattern.column]
+        best_matches = self.model.deliverable_next(consumer)
+        assert element in best_matches, f"{element} came before {sorted(best_matches)}"
+        assert event.match in [queued.match for queued in best_matches[element]]
         assert event.delivery_id not in self.ended
-        past = self.model.facts.get((element, consumer.pool.name))
+        past = self.model.facts.get((element, consumer.queue.name))
         assert event.attributes["attempt"] == 1 + (past.failures + past.timeouts if past else 0)
         self.model.claim(consumer, element, event.delivery_id)
 
@@ -438,28 +446,28 @@ class ConsumeMachine(RuleBasedStateMachine):
             getattr(self.handles[consumer.number], operation)()
             consumer.paused = operation == "pause"
         elif operation == "buffer" and self._usable(consumer):
-            consumer.bound = data.draw(st.integers(1, 4))
-            self.handles[consumer.number].alter(f"[buffer: {consumer.bound}]")
+            consumer.max_unacked = data.draw(st.integers(1, 4))
+            self.handles[consumer.number].alter(f"[buffer: {consumer.max_unacked}]")
         elif self._usable(consumer):
             self._refilter(consumer, data.draw(st.integers(0, 1)))
 
     def _refilter(self, consumer: Consumer, remainder: int) -> None:
-        """Another filter, another pool; what it holds stays its own."""
+        """Change the filter, which moves the consumer to another queue. It keeps its open deliveries."""
         self.handles[consumer.number].alter(f"[filter: j.n % 2 = {remainder}]")
-        former = consumer.pool
-        fresh = Pool(former.group, former.name, former.pattern, remainder)
-        fresh.unwanted = None if former.unwanted is None else set(former.unwanted)
-        self.pool_keys[consumer.number] = (consumer.number, "altered", self.model.commits)
-        consumer.pool = self.model.open(self.pool_keys[consumer.number], fresh)
+        former = consumer.queue
+        fresh = MatchQueue(former.group, former.name, former.pattern, remainder)
+        fresh.excluded = None if former.excluded is None else set(former.excluded)
+        self.queue_keys[consumer.number] = (consumer.number, "altered", self.model.commits)
+        consumer.queue = self.model.open(self.queue_keys[consumer.number], fresh)
         for claim in self.model.held(consumer):
-            if claim.element in fresh.wants:
-                claim.pool, claim.withdrawn = fresh, False
-        wanted = [claim for claim in self.model.held(consumer) if not claim.withdrawn]
+            if claim.element in fresh.queued_matches:
+                claim.queue, claim.withdrawn = fresh, False
+        matching = [claim for claim in self.model.held(consumer) if not claim.withdrawn]
         self.model.close_unused()
-        consumer.told += ["WITHDRAWN" for claim in wanted if claim.withdrawn and not claim.enlisted]
+        consumer.error_codes += ["WITHDRAWN" for claim in matching if claim.withdrawn and not claim.enlisted]
 
     def _usable(self, consumer: Consumer) -> bool:
-        """Whether its session takes statements."""
+        """True if the session of the consumer accepts statements."""
         assert consumer.session is not None
         transaction = self.transactions[consumer.session]
         return transaction is None or not transaction.aborted
@@ -515,7 +523,7 @@ class ConsumeMachine(RuleBasedStateMachine):
     _holding = precondition(lambda self: self.model.claims)
 
     def _claim(self, data: st.DataObject) -> tuple[Claim, int]:
-        """A claim, and a session: mostly the one that holds it."""
+        """Return a delivery and a session, mostly the session that holds it."""
         claim = self.model.claims[data.draw(st.sampled_from(list(self.model.claims)))]
         own = claim.consumer.session if claim.consumer.session is not None else 0
         return claim, data.draw(st.sampled_from([own] * 6 + list(range(SESSIONS))))
@@ -524,7 +532,7 @@ class ConsumeMachine(RuleBasedStateMachine):
         return self.actors[session] is None or claim.consumer.session == session
 
     def _refused(self, session: int, text: str, id: str) -> None:
-        """A statement about a delivery that is not this session's, or over."""
+        """Run a statement about a delivery that has ended or belongs to another session."""
         transaction = self.transactions[session]
         if transaction is not None and transaction.aborted:
             return
@@ -571,7 +579,7 @@ class ConsumeMachine(RuleBasedStateMachine):
         statement=st.sampled_from(["ACK $id", "NACK $id", "NACK $id [no_retry]", "EXTEND $id", "ACK #$id"]),
     )
     def too_late(self, data: st.DataObject, session: int, statement: str) -> None:
-        """What is over is over: acknowledged twice, after the timeout, after a restart."""
+        """ACK and NACK of an ended delivery fail: after an ACK, after the timeout, after a restart."""
         self._refused(session, statement, data.draw(st.sampled_from(self.ended)))
 
     @_holding
@@ -629,7 +637,7 @@ class ConsumeMachine(RuleBasedStateMachine):
     @_holding
     @rule(data=st.data(), serializable=st.booleans())
     def begin_transaction(self, data: st.DataObject, serializable: bool) -> None:
-        """Begun to acknowledge something in it."""
+        """Begin a transaction that acknowledges a delivery."""
         claim, session = self._claim(data)
         if self.transactions[session] is None:
             self.sessions[session].execute("BEGIN SERIALIZABLE" if serializable else "BEGIN")
@@ -701,7 +709,7 @@ class ConsumeMachine(RuleBasedStateMachine):
             assert code == ("E5005" if transaction.aborted else "E8004")
         elif code is not None:
             assert code == "E5002"
-            assert transaction.commits != self.model.commits, "nobody wrote anything meanwhile"
+            assert transaction.commits != self.model.commits, "no other session wrote in the meantime"
         if code is not None:
             self._rolled_back(session)
             return
@@ -753,7 +761,7 @@ class ConsumeMachine(RuleBasedStateMachine):
     @precondition(lambda self: self.root is not None)
     @rule(crash=st.booleans(), rarely=RARELY)
     def restart(self, crash: bool, rarely: bool) -> None:
-        """Close and open; or as if the process had been killed: open what is on the disk at this moment."""
+        """Close and reopen the database, or open a copy of its files as after a crash."""
         if not rarely:
             return
         former = self.place
@@ -770,7 +778,7 @@ class ConsumeMachine(RuleBasedStateMachine):
         self.handles.clear()
         self.model.restarted(self._reopened)
 
-    # What must always hold
+    # Invariants
 
     @invariant()
     def agrees(self) -> None:
@@ -798,9 +806,9 @@ class ConsumeMachine(RuleBasedStateMachine):
         self._check_letters()
         for number, handle in self.handles.items():
             consumer = model.consumers[number]
-            told = [record.code for record in handle.errors()]
-            assert Counter(told) == Counter(consumer.told), f"consumer {number}"
-            consumer.told.clear()
+            error_codes = [record.code for record in handle.errors()]
+            assert Counter(error_codes) == Counter(consumer.error_codes), f"consumer {number}"
+            consumer.error_codes.clear()
 
     def _check_letters(self) -> None:
         letters = self.db.default.watching.consuming.dead_letters.letters.values()
@@ -812,7 +820,7 @@ class ConsumeMachine(RuleBasedStateMachine):
         assert Counter(rows) == Counter(facts[1:] for facts in expected)
 
     def _drain(self) -> None:
-        """Whatever was done: what is left is handed out to whoever comes, all of it but the parked."""
+        """A new consumer receives all remaining elements except the parked ones."""
         for session in range(SESSIONS):
             self._disconnect(session, lost=False)
         for consumer in [each for each in self.model.consumers.values() if each.session is None]:
@@ -822,7 +830,7 @@ class ConsumeMachine(RuleBasedStateMachine):
             self.model.leave(consumer, lost=False)
         self.wait(200)
         self.agrees()
-        wanted = {
+        spec = {
             "pattern": PATTERNS[0],
             "session": 0,
             "group": None,
@@ -830,11 +838,11 @@ class ConsumeMachine(RuleBasedStateMachine):
             "in_flight": None,
             "timeout": 30,
             "redeliveries": 1,
-            "buries": None,
+            "dead_letters": None,
             "reliable": False,
             "later": False,
         }
-        self.watch(wanted)
+        self.watch(spec)
         consumer = self.model.consumers[self.numbers]
         while self._poll(consumer, None):
             claims = self.model.held(consumer)

@@ -1,6 +1,6 @@
-"""For every filter and every change the index finds exactly what a look at every subscription finds.
+"""For every filter and every change, the index finds exactly the subscriptions that a full scan finds.
 
-Three ways to the same answer: the index, column code over all pairs, and the closures of the language one by one.
+Three implementations are compared: the index, column code over all pairs, and compiled expressions one by one.
 """
 
 from __future__ import annotations
@@ -134,7 +134,7 @@ CHANGES = st.tuples(st.sampled_from(["k", "x", "1"]), st.none() | DOCUMENTS, st.
 
 
 def by_definition(spec: SubscriptionSpec, change: DocumentChange) -> int:
-    """What ruling 14 says, by the closures of the language."""
+    """Return the expected result by the definition, with compiled expressions of the language."""
     condition = compile_filter(filter_expression(spec))
 
     def matches(document: Any) -> bool:
@@ -171,7 +171,7 @@ def changes_of(drawn: list[Any]) -> list[DocumentChange]:
 @example([SubscriptionSpec(kind="cel", source="doc.a < 'y'")], [("k", {"a": "x"}, {"a": 1})])
 @example([SubscriptionSpec(kind="cel", source="op == 'delete'")], [("k", {"a": 1}, None)])
 @example([SubscriptionSpec(kind="cel", source="op == 'update' && doc.a == 1")], [("k", {"a": 1}, {"a": 2})])
-def test_the_index_a_scan_and_the_definition_agree(specs: list[SubscriptionSpec], drawn: list[Any]):
+def test_index_scan_and_definition_agree(specs: list[SubscriptionSpec], drawn: list[Any]):
     usable = []
     for spec in specs:
         try:
@@ -203,7 +203,7 @@ def test_the_index_a_scan_and_the_definition_agree(specs: list[SubscriptionSpec]
 
 
 @given(FORMS)
-def test_shape_and_constants_are_the_filter(spec: SubscriptionSpec):
+def test_shape_and_constants_reproduce_the_filter(spec: SubscriptionSpec):
     try:
         expression = filter_expression(spec)
     except FilterError:

@@ -1,4 +1,4 @@
-"""The oracle: whatever happens, initial plus events equals a fresh MATCH, for every watch, after every commit."""
+"""The oracle: after every commit, initial rows plus events of every watch equal a fresh MATCH."""
 
 from __future__ import annotations
 
@@ -30,8 +30,8 @@ def _fails(case: Case) -> bool:
 @POLICIES
 @settings(max_examples=BY_NUMBER, phases=(Phase.explicit, Phase.reuse, Phase.generate))
 @given(NUMBERS)
-def test_events_amount_to_a_fresh_match(policies: bool, number: int) -> None:
-    """Cases by number: as large as they come. A case that fails is cut down here; its number is printed as well."""
+def test_events_equal_a_fresh_match(policies: bool, number: int) -> None:
+    """Large cases by number. A case that fails is reduced here, and its number is printed."""
     case = case_of(number, policies=policies)
     try:
         Oracle.try_case(case)
@@ -42,9 +42,9 @@ def test_events_amount_to_a_fresh_match(policies: bool, number: int) -> None:
 @POLICIES
 @settings(max_examples=WITH_RESTARTS, phases=(Phase.explicit, Phase.reuse, Phase.generate))
 @given(NUMBERS)
-def test_reliable_watches_over_restarts(policies: bool, number: int) -> None:
-    """The same in a directory that is closed and opened again: no hole, and nothing that was not there."""
-    case = case_of(number, policies=policies, lasting=True)
+def test_reliable_watches_across_restarts(policies: bool, number: int) -> None:
+    """The same in a directory that is closed and reopened: no event is lost and none is invented."""
+    case = case_of(number, policies=policies, durable=True)
     with TemporaryDirectory() as place:
         try:
             Oracle.try_case(case, f"{place}/data")
@@ -54,6 +54,6 @@ def test_reliable_watches_over_restarts(policies: bool, number: int) -> None:
 
 @settings(max_examples=BY_STRUCTURE)
 @given(cases(policies=False) | cases(policies=True))
-def test_small_cases(case: Case) -> None:
-    """Cases that Hypothesis builds up and shrinks."""
+def test_small_shrinkable_cases(case: Case) -> None:
+    """Cases that Hypothesis generates and shrinks."""
     Oracle.try_case(case)

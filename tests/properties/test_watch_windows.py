@@ -1,4 +1,4 @@
-"""Windows in the oracle: random tumbling and sliding windows against what the history of commits says they mean."""
+"""Random tumbling and sliding windows send the events that the window model computes from the history."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from hypothesis import strategies as st
 import vedette
 from tests.conftest import SOAK
 from tests.properties.models.watch_fold import frozen
-from tests.properties.models.window import AGGREGATES, History, Snapshot, WindowSpec, told_by
+from tests.properties.models.window import AGGREGATES, History, Snapshot, WindowSpec, window_events_until
 from vedette.change import Event
 from vedette.engine.session.session import Session
 from vedette.errors import VedetteError
@@ -43,17 +43,17 @@ PATTERNS = {
     'u: User, t: Item, owns(u, t) WHERE t.k != "b"': ("u", "t"),
     "t: Item WHERE NOT EXISTS(owns(_, t))": ("t",),
 }
-"""A pattern ▸ the variables by which its matches are known."""
+"""Pattern ▸ the variables that identify its matches."""
 KEYS = {"k": "t.k AS k", "big": "t.v > 1 AS big"}
 FILTERS = ("true", "t.v > 1", 't.k != "a"')
 SPANS = (1, 2, 3, 5, 7)
 
 
 @dataclass
-class Follower:
-    """One watch with a window, the reader who sees what it may see, and what MATCH told that reader."""
+class WindowReader:
+    """One windowed watch, its session, and the results of MATCH in that session after every commit."""
 
-    reader: Session
+    session: Session
     pattern: str
     spec: WindowSpec
     clock: ManualClock
@@ -64,17 +64,17 @@ class Follower:
         self.history = History()
         self.filter = "true"
         self.events: list[Event] = []
-        """Since the windows began."""
+        """Events since the windows started."""
         self.position = 0
-        self._handed_out: list[Event] = []
-        """By the last poll: a reliable watch may tell these again."""
+        self._unconfirmed: list[Event] = []
+        """Events of the last poll. A reliable watch may repeat them."""
         self._confirmed = 0
-        """How many snapshots of the history lie before the end of the last window that is confirmed."""
+        """Number of snapshots before the end of the last confirmed window."""
         self.look()
         options = (
             f"[window: {self.spec.text}, buffer: 1000000, initial: {self.initial}, delivery: {self.delivery}]"
         )
-        self.handle = self.reader.watch(f"WATCH {self.pattern} {options} RETURN {self._returns()}")
+        self.handle = self.session.watch(f"WATCH {self.pattern} {options} RETURN {self._returns()}")
 
     def _returns(self) -> str:
         if not self.spec.aggregates:
@@ -82,7 +82,7 @@ class Follower:
         return ", ".join([*(KEYS[key] for key in self.spec.keys), *self.spec.aggregates])
 
     def look(self) -> None:
-        """After a commit: what is there now."""
+        """Record the matches after a commit."""
         ids = PATTERNS[self.pattern]
         known = ", ".join(f"{name}.id AS i{name}" for name in ids)
         columns = {"k": "t.k", "v": "t.v"}
@@ -90,50 +90,50 @@ class Follower:
             columns |= {"big": "t.v > 1", "shown": "t.shown"}
         values = ", ".join(f"{text} AS {name}" for name, text in columns.items())
         narrowed = f"{'AND' if 'WHERE' in self.pattern else 'WHERE'} ({self.filter})"
-        found = self.reader.execute(f"MATCH {self.pattern} {narrowed} RETURN {known}, {values}").rows
+        found = self.session.execute(f"MATCH {self.pattern} {narrowed} RETURN {known}, {values}").rows
         rows = {row[: len(ids)]: dict(zip(columns, row[len(ids) :], strict=True)) for row in found}
-        tick = self.reader.database.state.tick
+        tick = self.session.database.state.tick
         self.history.add(Snapshot(self.clock.now(), tick, rows))
 
     def alter(self, filter: str) -> None:
-        """As if the data had changed."""
-        self.reader.execute(f"ALTER WATCH #{self.handle.id} SET [filter: {filter}]")
+        """Record the matches of another filter, as if the data had changed."""
+        self.session.execute(f"ALTER WATCH #{self.handle.id} SET [filter: {filter}]")
         self.filter = filter
         self.look()
 
-    def begin_again(self, reader: Session) -> None:
-        """In another process: windows begin anew, and what was not confirmed is in the first of them."""
-        self.reader = reader
-        self.handle = reader.attach(self.handle.id)
+    def begin_again(self, session: Session) -> None:
+        """Attach in another process: windows start again, and unconfirmed changes are in the first of them."""
+        self.session = session
+        self.handle = session.attach(self.handle.id)
         self.history = self.history.begun_again(self._confirmed, self.clock.now())
-        self.events, self._handed_out, self._confirmed = [], [], 0
+        self.events, self._unconfirmed, self._confirmed = [], [], 0
 
     def _poll(self) -> None:
-        for event in self._handed_out:
+        for event in self._unconfirmed:
             if event.window_end is not None:
                 self._confirmed = self.history.before(event.window_end)
-        self._handed_out = self.handle.poll()
-        for event in self._handed_out:
+        self._unconfirmed = self.handle.poll()
+        for event in self._unconfirmed:
             assert event.position > self.position or event.type == "initial", (
                 f"hidden from who counts: {event}"
             )
             self.position = event.position
-        if self._handed_out and self._handed_out[0].window_end is None:
-            first = self._handed_out.pop(0)
+        if self._unconfirmed and self._unconfirmed[0].window_end is None:
+            first = self._unconfirmed.pop(0)
             assert first.type == self.initial.replace("full", "initial")
             rows = [
                 {name: row[name] for name in ("k", "v")} for row in self.history.snapshots[0].rows.values()
             ]
             assert sorted(map(frozen, first.matches or ()), key=repr) == sorted(map(frozen, rows), key=repr)
-        self.events += self._handed_out
+        self.events += self._unconfirmed
 
     def check(self) -> None:
         self._poll()
         assert self.handle.status == "active", self.handle.errors()
-        expected = told_by(self.spec, self.history, self.clock.now())
-        told = [_plain(event) for event in self.events]
-        for one, other in zip_longest(_sorted(told), _sorted(expected)):
-            assert one == other, f"{self.pattern} {self.spec}\ntold: {one}\nmeant: {other}"
+        expected = window_events_until(self.spec, self.history, self.clock.now())
+        received = [_plain(event) for event in self.events]
+        for one, other in zip_longest(_sorted(received), _sorted(expected)):
+            assert one == other, f"{self.pattern} {self.spec}\nreceived: {one}\nexpected: {other}"
 
 
 def _plain(event: Event) -> dict[str, Any]:
@@ -155,12 +155,12 @@ def _plain(event: Event) -> dict[str, Any]:
 
 
 def _sorted(events: list[dict[str, Any]]) -> Iterator[Any]:
-    """Window by window; groups of one window end, and events of one commit, are in no particular order."""
+    """Sort within each window: groups of one window and events of one commit have no order."""
     by_end: dict[datetime, list[Any]] = {}
     for event in events:
         by_end.setdefault(event["window_end"], []).append(event)
-    for end, told in by_end.items():
-        yield end, sorted((_frozen_event(event) for event in told), key=repr)
+    for end, window_events in by_end.items():
+        yield end, sorted((_frozen_event(event) for event in window_events), key=repr)
 
 
 def _frozen_event(event: dict[str, Any]) -> Any:
@@ -175,15 +175,15 @@ def _without_tick(event: dict[str, Any]) -> dict[str, Any]:
     return {name: value for name, value in sorted(event.items()) if name != "tick"}
 
 
-class Story:
-    """A case by its number: some items, some watches, and then whatever may happen."""
+class WindowScenario:
+    """The case with this number: some items, some watches, then random steps."""
 
     def __init__(self, number: int, place: str = ":memory:") -> None:
-        """`place`: a directory, to be closed and opened again now and then."""
+        """`place` is a directory that is sometimes closed and reopened."""
         self.random = Random(number)
         self.clock = ManualClock()
         self.log: list[str] = []
-        self._place, self.lasting = place, place != ":memory:"
+        self._place, self.durable = place, place != ":memory:"
         self.db = vedette.open(place, environment={}, clock=self.clock)
         self.db.define(ONTOLOGY)
         self.guarded = self.random.random() < 0.5
@@ -195,17 +195,17 @@ class Story:
         if self.guarded:
             self.db.define(POLICIES)
         ann = self._ann()
-        self.followers: list[Follower] = []
+        self.readers: list[WindowReader] = []
         for _ in range(self.random.randint(1, 4)):
             self.clock.advance(self.random.choice((0, 0, 0.5, 1)))
-            reader = self.random.choice((self.system, ann))
+            session = self.random.choice((self.system, ann))
             pattern = self.random.choice(list(PATTERNS))
             initial = self.random.choice(("none", "full"))
-            delivery = "reliable" if self.lasting else "best_effort"
-            follower = Follower(reader, pattern, self._spec(), self.clock, initial, delivery)
-            self.followers.append(follower)
-            who = "system" if reader is self.system else "ann"
-            self.log.append(f"{who}, initial {initial}: {pattern} {follower.spec}")
+            delivery = "reliable" if self.durable else "best_effort"
+            reader = WindowReader(session, pattern, self._spec(), self.clock, initial, delivery)
+            self.readers.append(reader)
+            who = "system" if session is self.system else "ann"
+            self.log.append(f"{who}, initial {initial}: {pattern} {reader.spec}")
 
     def _ann(self) -> Session:
         return self.db.session(actor=self.system.bindings["ann"]) if self.guarded else self.system
@@ -220,7 +220,7 @@ class Story:
         aggregates = tuple(random.sample(sorted(AGGREGATES), random.randint(1, 3)))
         return WindowSpec(kind, duration, interval, keys, aggregates)
 
-    # What happens
+    # Steps
 
     def _statement(self) -> str:
         random = self.random
@@ -251,7 +251,7 @@ class Story:
         random = self.random
         forms = ("write", "write", "write", "several", "late", "wait", "wait", "jump", "tick")
         form = random.choice(
-            (*forms, "restart", "restart") if self.lasting else (*forms, "alter", "pause", "define")
+            (*forms, "restart", "restart") if self.durable else (*forms, "alter", "pause", "define")
         )
         if form == "write":
             self.write()
@@ -262,9 +262,9 @@ class Story:
             self.restart()
             return
         elif form == "alter":
-            follower, text = random.choice(self.followers), random.choice(FILTERS)
-            self.log.append(f"{self.followers.index(follower)}: {text}")
-            follower.alter(text)
+            reader, text = random.choice(self.readers), random.choice(FILTERS)
+            self.log.append(f"{self.readers.index(reader)}: {text}")
+            reader.alter(text)
             return
         elif form == "define":
             text = f"policy p{len(self.log)}: ON MATCH(t: Item) DENY IF t.v = {random.randint(0, 3)}"
@@ -272,26 +272,26 @@ class Story:
             if self.guarded:
                 self.db.define(text)
         elif form == "pause":
-            self.pause(random.choice(self.followers))
+            self.pause(random.choice(self.readers))
             return
         elif form in ("wait", "jump"):
             self.wait(random.choice((0.5, 1, 2, 5)) if form == "wait" else random.choice((20, 63.5)))
             return
         else:
             self.transaction(late=form == "late")
-        for follower in self.followers:
-            follower.look()
+        for reader in self.readers:
+            reader.look()
 
-    def pause(self, follower: Follower) -> None:
-        """What is told meanwhile waits."""
-        self.log.append(f"PAUSE {self.followers.index(follower)}")
-        follower.handle.pause()
+    def pause(self, reader: WindowReader) -> None:
+        """Events in the meantime stay pending."""
+        self.log.append(f"PAUSE {self.readers.index(reader)}")
+        reader.handle.pause()
         self.step()
-        self.log.append(f"RESUME {self.followers.index(follower)}")
-        follower.handle.resume()
+        self.log.append(f"RESUME {self.readers.index(reader)}")
+        reader.handle.resume()
 
     def restart(self) -> None:
-        """The process ends, and another goes on with what it left, or with what was on the disk when it died."""
+        """Restart the process on the same files, or on a copy of them as after a crash."""
         death, bindings = self.random.random() < 0.5, dict(self.system.bindings)
         self.log.append("death" if death else "restart")
         if death:
@@ -306,15 +306,15 @@ class Story:
         self.system = self.db.session()
         self.system.bindings.update(bindings)
         ann = self._ann()
-        for follower in self.followers:
-            follower.begin_again(self.system if follower.reader is former_system else ann)
+        for reader in self.readers:
+            reader.begin_again(self.system if reader.session is former_system else ann)
 
     def wait(self, seconds: float) -> None:
         self.log.append(f"… {seconds} s")
         self.clock.advance(seconds)
 
     def transaction(self, *, late: bool) -> None:
-        """Some statements at once; a late one is begun long before it is committed."""
+        """Run some statements in one transaction. A late transaction begins long before its commit."""
         self.log.append("BEGIN")
         self.system.execute("BEGIN")
         for _ in range(self.random.randint(1, 3)):
@@ -331,7 +331,7 @@ class Story:
         self.log.append("COMMIT")
         self.system.execute("COMMIT")
 
-    def tell(self) -> None:
+    def run(self) -> None:
         for _ in range(self.random.randint(1, 14)):
             self.step()
             if self.random.random() < 0.5:
@@ -340,26 +340,26 @@ class Story:
         self.check()
 
     def check(self) -> None:
-        for follower in self.followers:
-            follower.check()
+        for reader in self.readers:
+            reader.check()
 
 
 @settings(max_examples=WITH_RESTARTS, phases=(Phase.explicit, Phase.reuse, Phase.generate))
 @given(st.integers(0, 2**64 - 1))
-def test_windows_over_restarts(number: int) -> None:
+def test_windows_across_restarts(number: int) -> None:
     with TemporaryDirectory() as place:
-        _try(Story(number, f"{place}/data"), f"Story({number}, …)")
+        _try(WindowScenario(number, f"{place}/data"), f"Story({number}, …)")
 
 
 @settings(max_examples=EXAMPLES, phases=(Phase.explicit, Phase.reuse, Phase.generate))
 @given(st.integers(0, 2**64 - 1))
-def test_windows_tell_what_the_history_says(number: int) -> None:
-    _try(Story(number), f"Story({number})")
+def test_window_events_equal_the_model(number: int) -> None:
+    _try(WindowScenario(number), f"Story({number})")
 
 
-def _try(story: Story, name: str) -> None:
+def _try(story: WindowScenario, name: str) -> None:
     try:
-        story.tell()
+        story.run()
     except AssertionError as error:
         raise AssertionError("\n".join((name, *story.log, str(error)))) from error
     finally:

@@ -1,4 +1,4 @@
-"""Whatever stands in documents, windows over them end, and count what is there."""
+"""Windows over documents with any values close and count correctly."""
 
 from __future__ import annotations
 
@@ -39,39 +39,39 @@ RETURNS = st.sampled_from(
 
 
 def run(returns: str, window: str, steps: list[Any]) -> tuple[list[WindowEvent], dict[str, Any]]:
-    """What the windows tell, and what is there at the end. The state is put away and taken up after each step."""
+    """Return the events of the windows and the final state. The state is stored and loaded after each step."""
     form = parse_collection_watch(f"WATCH o: c [window: {window}] RETURN {returns}", {})
     watch, there = WindowedWatch(form, NOW), dict[str, Any]()
     if form.aggregates:
         watch.load_snapshot("c", 0, [])
-    told: list[WindowEvent] = []
+    events: list[WindowEvent] = []
     for offset, (key, document, ms) in enumerate(steps, 1):
         time = timestamp_to_ms(NOW) + ms
         watch.apply(WindowChange(offset, 0, time, time, "c", key, there.get(key), document))
         there[key] = document
-        told += watch.advance(NOW + timedelta(milliseconds=ms))
+        events += watch.advance(NOW + timedelta(milliseconds=ms))
         watch = WindowedWatch(form, NOW, decode_state(encode_state(watch.state), form, NOW))
-    told += watch.advance(NOW + timedelta(seconds=9))
-    return told, {key: document for key, document in there.items() if document is not None}
+    events += watch.advance(NOW + timedelta(seconds=9))
+    return events, {key: document for key, document in there.items() if document is not None}
 
 
 @given(RETURNS, st.sampled_from(["tumbling(1s)", "sliding(3s, 1s)"]), STEPS)
 @example("o.a, COUNT(o)", "tumbling(1s)", [("k", {"a": [{"a": 1}]}, 0)])
 @example("SUM(o.a)", "tumbling(1s)", [("k", {"a": 1}, 0), ("l", {"a": timedelta(seconds=1)}, 0)])
 @example("SUM(o.a)", "tumbling(1s)", [(key, {"a": timedelta(days=900_000_000)}, 0) for key in "kl"])
-def test_windows_end(returns: str, window: str, steps: list[Any]):
+def test_windows_of_any_values_close(returns: str, window: str, steps: list[Any]):
     for event in run(returns, window, steps)[0]:
         encode_image({"match": event.match, "matches": event.matches, "events": event.events})
 
 
 @given(STEPS)
 @example([("k", {"a": float("nan")}, 0), ("k", None, 1000)])
-def test_groups_of_anything_are_counted(steps: list[Any]):
-    told, there = run("o.a, COUNT(o) AS n", "tumbling(1s)", steps)
-    end = told[-1].end
+def test_groups_of_any_values_are_counted(steps: list[Any]):
+    events, there = run("o.a, COUNT(o) AS n", "tumbling(1s)", steps)
+    end = events[-1].end
     last = [
         row
-        for event in told
+        for event in events
         if event.end == end and event.type != "removed"
         for row in event.matches or [event.match or {}]
     ]
@@ -89,7 +89,7 @@ def _merged_key(key: bytes) -> bytes:
     return encode_image({"": _merged(decode_image(key)[""])})
 
 
-def test_sums_are_of_numbers_where_there_are_any_else_of_durations():
+def test_sum_uses_numbers_if_present_otherwise_durations():
     steps = [("k", {"a": timedelta(seconds=3)}, 0), ("l", {"a": timedelta(seconds=1)}, 0)]
     (event, *_), _ = run("SUM(o.a) AS s, AVG(o.a) AS m", "tumbling(1s)", steps)
     assert event.matches == [{"s": timedelta(seconds=4), "m": timedelta(seconds=2)}]
@@ -98,18 +98,16 @@ def test_sums_are_of_numbers_where_there_are_any_else_of_durations():
 
 
 @pytest.mark.parametrize("window", ["tumbling(1s)", "sliding(3s, 1s)"])
-def test_a_window_holds_so_many_events_and_says_how_many_more_there_were(
-    window: str, monkeypatch: pytest.MonkeyPatch
-):
+def test_window_event_limit_reports_dropped_count(window: str, monkeypatch: pytest.MonkeyPatch):
     monkeypatch.setattr(windowing, "MAX_WINDOW_EVENTS", 3)
-    told, _ = run("o.a", window, [(f"k{n}", {"a": n}, 100) for n in range(5)])
-    assert (len(told[0].events or ()), told[0].dropped) == (3, 2)
-    assert all(event.dropped == 0 for event in told[1:])
+    events, _ = run("o.a", window, [(f"k{n}", {"a": n}, 100) for n in range(5)])
+    assert (len(events[0].events or ()), events[0].dropped) == (3, 2)
+    assert all(event.dropped == 0 for event in events[1:])
 
 
 @pytest.mark.parametrize("returns", ["COUNT(o) AS n", "o.a, COLLECT(o.b)[limit: 5]"])
-def test_a_tumbling_aggregate_keeps_no_changes(returns: str):
-    """Its window may be a day long."""
+def test_tumbling_aggregate_keeps_no_changes(returns: str):
+    """The window may be a day long."""
     form = parse_collection_watch(f"WATCH o: c [window: tumbling(24h)] RETURN {returns}", {})
     watch = WindowedWatch(form, NOW)
     watch.load_snapshot("c", 0, [])

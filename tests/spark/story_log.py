@@ -93,7 +93,7 @@ class RecordingHost(EmbeddedHost):
             except VedetteError as error:
                 self.refused.append(f"{error.code} {text}")
         self.recorded = tuple(found)
-        self.first_sequence = self._home.default.history.sequence_of_tick(0)
+        self.first_sequence = self._vedette.default.history.sequence_of_tick(0)
         super().close()
 
     def _record(self, text: str, params: dict[str, Any]) -> RecordedWatch:
@@ -120,7 +120,7 @@ class RecordingHost(EmbeddedHost):
         (element,) = statement.pattern.elements
         assert isinstance(element, NodePattern)
         names = [part.name for part in _members(element.type) if isinstance(part, NamedType)]
-        return self._home.default.state.schema.concrete_subtypes(frozenset(names) if names else None)
+        return self._vedette.default.state.schema.concrete_subtypes(frozenset(names) if names else None)
 
 
 def _members(type_: Any) -> Sequence[Any]:

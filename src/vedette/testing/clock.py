@@ -32,7 +32,7 @@ class ManualClock:
     """Implements `vedette.Clock`. `advance` runs every due callback at its own time before it returns.
 
     The usual mistake: a callback that waits for another thread, which waits for this clock. Callbacks run in the thread
-    that advances; what they set anew runs in the same `advance` if it falls due within it.
+    that advances. A timer that a callback sets runs in the same `advance` if it is due within it.
     """
 
     def __init__(self, start: datetime = START) -> None:
@@ -68,7 +68,7 @@ class ManualClock:
     def advance(self, seconds: float) -> None:
         """Advance the clock. Due callbacks run in order; each sees the clock at its due time."""
         if seconds < 0:
-            raise ValueError("time does not go back")
+            raise ValueError("`seconds` must not be negative")
         goal = self._elapsed + seconds
         while (timer := self._next(goal)) is not None:
             timer.callback()

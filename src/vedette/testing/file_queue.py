@@ -53,13 +53,13 @@ def _locked(method: Callable[P, R]) -> Callable[P, R]:
 
 
 class MemoryFileQueue:
-    """Thread-safe."""
+    """A file queue in memory. Thread-safe. Claims expire after `lease` by the given clock."""
 
     def __init__(self, clock: Clock, lease: timedelta = timedelta(seconds=60)) -> None:
         self._clock, self._lease = clock, lease
         self.lock = RLock()
         self._entries: dict[str, _Entry] = {}
-        self._turns = PriorityRotation()
+        self._rotation = PriorityRotation()
         self._count = 0
 
     @_locked
@@ -69,15 +69,15 @@ class MemoryFileQueue:
             if entry is None or entry.dead_at is not None:
                 self._entries[task.key] = self._new(task)
                 continue
-            entry.task, entry.put_while_claimed = _joined(entry.task, task), entry.claim_id is not None
-            if entry.due_at is not None:  # the file is another by now: its failures were those of the old one
+            entry.task, entry.put_while_claimed = _merged(entry.task, task), entry.claim_id is not None
+            if entry.due_at is not None:  # the file has changed: failures of the old content no longer count
                 entry.due_at, entry.attempts = None, 0
 
     @_locked
     def claim(self, limit: int, worker_id: str) -> list[ClaimedTask]:
         claimed = []
-        low_first = self._turns.low_first()
-        self._turns = self._turns.next()
+        low_first = self._rotation.low_first()
+        self._rotation = self._rotation.next()
         now = self._clock.now()
         for entry in self._in_order(low_first=low_first)[:limit]:
             entry.claim_id = f"claim-{self._number()}"
@@ -173,7 +173,7 @@ class MemoryFileQueue:
         old = [key for key, e in self._entries.items() if e.dead_at is not None and e.dead_at < before]
         return self._forget(old)
 
-    # ---- inside
+    # Inside
 
     def expire_leases(self) -> None:
         """Count a failed attempt for every expired lease."""
@@ -183,7 +183,7 @@ class MemoryFileQueue:
                 again, entry.put_while_claimed = entry.put_while_claimed, False
                 _clear_claim(entry)
                 if self._dead_letter_if_exhausted(entry, "its worker was lost") and again:
-                    entry.dead_at, entry.attempts = None, 0  # what was put meanwhile has not failed yet
+                    entry.dead_at, entry.attempts = None, 0  # the newer task has not failed yet
 
     def _forget(self, keys: list[str]) -> int:
         for key in keys:
@@ -246,7 +246,7 @@ def _order(entry: _Entry, *, low_first: bool = False) -> tuple[bool, int, dateti
     return not is_delete, priority if low_first else -priority, entry.queued_at, entry.rank
 
 
-def _joined(earlier: FileTask, later: FileTask) -> FileTask:
+def _merged(earlier: FileTask, later: FileTask) -> FileTask:
     return replace(later, priority=max(earlier.priority, later.priority))
 
 

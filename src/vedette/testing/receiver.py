@@ -42,7 +42,7 @@ class IngestReceiver:
         self.on_changes: Callable[[list[DeliveredChange]], object] | None = None
         """Called with each frame before it is accepted."""
         self._secret = secret
-        self._bell = Condition()
+        self._received = Condition()
         self._open: list[socket.socket] = []
         self._listener = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
         self._listener.bind(self.address)
@@ -52,19 +52,19 @@ class IngestReceiver:
     @property
     def unique(self) -> dict[tuple[int, int, int], DeliveredChange]:
         """Changes by (partition, epoch, seq), without backfills for later subscriptions."""
-        with self._bell:
+        with self._received:
             return {(c.partition, c.epoch, c.seq): c for c in self.changes if not c.is_backfill}
 
     def wait_for(self, condition: Callable[[], bool], seconds: float = 240.0) -> bool:
         """Wait until the condition holds after a delivery. Return False on timeout."""
         clock = SystemClock()
         end = clock.monotonic() + seconds
-        with self._bell:
+        with self._received:
             while not condition():
                 left = end - clock.monotonic()
                 if left <= 0:
                     return False
-                self._bell.wait(min(left, 0.2))
+                self._received.wait(min(left, 0.2))
         return True
 
     def close(self) -> None:
@@ -90,12 +90,12 @@ class IngestReceiver:
                         case Hello():
                             self._welcome(link, frame)
                         case Deliver(number=number, changes=changes, windows=windows):
-                            self._note(lambda windows=windows: self.windows.extend(windows))  # type: ignore[misc]
-                            self._take(link, number, changes)
+                            self._record(lambda windows=windows: self.windows.extend(windows))  # type: ignore[misc]
+                            self._accept(link, number, changes)
                         case Complete():
-                            self._note(lambda frame=frame: self.completed.append(frame))  # type: ignore[misc]
+                            self._record(lambda frame=frame: self.completed.append(frame))  # type: ignore[misc]
                         case Status():
-                            self._note(lambda frame=frame: self.statuses.append(frame))  # type: ignore[misc]
+                            self._record(lambda frame=frame: self.statuses.append(frame))  # type: ignore[misc]
         except (OSError, PipelineError):
             pass
         finally:
@@ -108,15 +108,15 @@ class IngestReceiver:
         self.senders.append(hello.sender)
         link.sendall(encode_frame(Welcome(gateway="test")))
 
-    def _take(self, link: socket.socket, number: int, changes: list[DeliveredChange]) -> None:
+    def _accept(self, link: socket.socket, number: int, changes: list[DeliveredChange]) -> None:
         if not self.accepting:
             raise OSError
         if self.on_changes is not None:
             self.on_changes(changes)
-        self._note(lambda: self.changes.extend(changes))
+        self._record(lambda: self.changes.extend(changes))
         link.sendall(encode_frame(Accepted(number=number)))
 
-    def _note(self, action: Callable[[], object]) -> None:
-        with self._bell:
+    def _record(self, action: Callable[[], object]) -> None:
+        with self._received:
             action()
-            self._bell.notify_all()
+            self._received.notify_all()

@@ -16,7 +16,7 @@ __all__ = ["MemoryVectorStore"]
 
 
 class MemoryVectorStore:
-    """Set `down` to a text and every call is E4521 with it."""
+    """While `outage` is set, every call raises E4521 with that text."""
 
     def __init__(self) -> None:
         self.outage: str | None = None
@@ -30,7 +30,7 @@ class MemoryVectorStore:
         size = self._dimensions.setdefault(collection, dimensions)
         self._files.setdefault(collection, {})
         if size != dimensions:
-            raise IngestError("E4523", f"'{collection}' holds vectors of {size} numbers, not {dimensions}")
+            raise IngestError("E4523", f"'{collection}' has vectors of {size} dimensions, not {dimensions}")
 
     def stored_files(self, collection: str, paths: Sequence[str]) -> Mapping[str, StoredFile]:
         self._check_available()

@@ -1,6 +1,6 @@
 """External collections over the network: journal ▸ stages of the pipeline ▸ ingest link ▸ gateway ▸ client.
 
-Spark itself is left out here (`vedette.testing.pipeline`); tests/spark has it in.
+The pipeline runs without Spark (`tests/support/local_pipeline.py`); `tests/spark` runs it on Spark.
 """
 
 from __future__ import annotations
@@ -18,6 +18,7 @@ import pytest
 
 from tests.support.breaking_proxy import BreakingLine
 from tests.support.gateway_server import Serving
+from tests.support.local_pipeline import LocalPipeline
 from tests.support.signing import KEYS, token
 from vedette.change import Event
 from vedette.client.connection import send_message
@@ -30,7 +31,6 @@ from vedette.sources.images import encode_image
 from vedette.sources.journal.seam import open_journal
 from vedette.sources.records import Source, SourceEvent
 from vedette.subscriptions.registry.registry import SubscriptionRegistry
-from vedette.testing.pipeline import LocalPipeline
 from vedette.transport import ingest_client as ingest_link
 from vedette.transport.ingest_messages import PartitionStatus, Status, WindowResult
 

@@ -1,4 +1,4 @@
-"""Does to the engine what the tests do to the model, and tells how it ended."""
+"""Runs the operations of the graph model on the engine and returns their outcome."""
 
 from __future__ import annotations
 
@@ -15,21 +15,21 @@ SETTINGS = vedette.Settings(manage_gc=False, durability="relaxed")
 
 
 class Driver:
-    """A database with its sessions; elements go by the model's keys."""
+    """A database and its sessions. Elements are identified by the keys of the model."""
 
     def __init__(self, ontology: str, location: str = ":memory:", sessions: int = 1) -> None:
         self.location = location
-        self.home = vedette.open(location, settings=SETTINGS, clock=ManualClock())
-        self.home.define(ontology)
-        self.sessions = [self.home.session() for _ in range(sessions)]
+        self.vedette = vedette.open(location, settings=SETTINGS, clock=ManualClock())
+        self.vedette.define(ontology)
+        self.sessions = [self.vedette.session() for _ in range(sessions)]
         self.ids: dict[int, str] = {}
 
     def close(self) -> None:
-        self.home.close()
+        self.vedette.close()
 
     def reopen(self) -> None:
-        self.home.close()
-        self.home = vedette.open(self.location, settings=SETTINGS, clock=ManualClock())
+        self.vedette.close()
+        self.vedette = vedette.open(self.location, settings=SETTINGS, clock=ManualClock())
 
     def run(
         self, text: str, params: Mapping[str, Any] | None = None, session: int = 0
@@ -41,7 +41,7 @@ class Driver:
 
     def define(self, text: str) -> vedette.VedetteError | None:
         try:
-            self.home.define(text)
+            self.vedette.define(text)
         except vedette.VedetteError as error:
             return error
         return None
@@ -49,7 +49,7 @@ class Driver:
     def rows(self, text: str, session: int = 0) -> list[tuple[Any, ...]]:
         return self.sessions[session].execute(text).rows
 
-    # What the model does too
+    # Operations, the same as those of the model
 
     def spawn(self, key: int, type_name: str, values: Mapping[str, Any], session: int = 0) -> Any:
         return self._make(key, f"SPAWN v: {type_name} {{ {_assignments(values)} }}", values, session)
@@ -91,7 +91,7 @@ class Driver:
         return self.run(f"UNLINK {edge}({ends})", ids, session)
 
     def load(self, graph: ModelGraph) -> None:
-        """Put every item of a model into the database."""
+        """Create every item of a model in the database."""
         for item in graph.items.values():
             if item.targets is None:
                 outcome = self.spawn(item.key, item.type, item.values)
@@ -100,7 +100,7 @@ class Driver:
             assert isinstance(outcome, vedette.Result), outcome
 
     def validate(self) -> None:
-        self.home.default.state.graph.validate()
+        self.vedette.default.state.graph.validate()
 
 
 def _assignments(values: Mapping[str, Any]) -> str:
@@ -108,8 +108,8 @@ def _assignments(values: Mapping[str, Any]) -> str:
 
 
 def elements_of(driver: Driver) -> dict[int, Item]:
-    """What is committed in the engine, as the model would say it."""
-    state = driver.home.default.state
+    """Return the committed state of the engine in the form of the model."""
+    state = driver.vedette.default.state
     found: dict[int, Item] = {}
     keys: dict[str, int] = {}
     for element in state.graph.elements.values():

@@ -1,4 +1,4 @@
-"""The graph as one would first think of it: one dict, full scans, no index, no plan. The engine must agree with it."""
+"""Reference model of the graph: one dict, full scans, no index, no plan. The engine must agree with it."""
 
 from __future__ import annotations
 
@@ -42,11 +42,14 @@ class ModelGraph:
     items: dict[int, Item] = field(default_factory=dict)
 
     def nodes(self, type_name: str) -> Iterator[Item]:
-        wanted = CONCRETE[type_name]
-        return (i for i in self.items.values() if i.targets is None and i.type in wanted)
+        types = CONCRETE[type_name]
+        return (i for i in self.items.values() if i.targets is None and i.type in types)
 
     def edges(self, name: str) -> Iterator[Item]:
-        """Those whose ends are all there: others may have killed one that an open transaction has linked."""
+        """Return the edges whose targets all exist.
+
+        Another session may have deleted a target of an uncommitted edge.
+        """
         return (
             i
             for i in self.items.values()
@@ -63,7 +66,7 @@ class ModelGraph:
         return item.targets is None and item.type in CONCRETE[end]
 
     def orders(self, edge: Item) -> list[tuple[int, ...]]:
-        """The orders in which the targets of a stored edge may stand for arguments."""
+        """Return the orders in which the targets of a stored edge can match arguments. A symmetric edge has two."""
         assert edge.targets is not None
         if self.ontology.edges[edge.type].symmetric and edge.targets[0] != edge.targets[1]:
             return [edge.targets, edge.targets[::-1]]
@@ -105,7 +108,7 @@ class ModelGraph:
         return sum(targets[position] == key for targets in edges)
 
     def reachable(self, edge: str, start: int) -> set[int]:
-        """Everything at the end of a path of any length, `start` too."""
+        """Return all nodes reachable from `start` by a path of any length, including `start`."""
         found = {start}
         while True:
             more = {e.targets[1] for e in self.edges(edge) if e.targets and e.targets[0] in found} - found
@@ -116,7 +119,7 @@ class ModelGraph:
     # Deletion
 
     def doomed(self, key: int, cascade: bool | None) -> set[int]:
-        """Nodes that die with this one; raises when `prevent` says no."""
+        """Return the nodes that are deleted together with this node. Raise if a `prevent` rule forbids the deletion."""
         dead: set[int] = set()
         pending = [key]
         while pending:
@@ -144,7 +147,7 @@ class ModelGraph:
         return found
 
     def edges_lost(self, keys: set[int]) -> set[int]:
-        """Edges that join any of these, and edges about those edges."""
+        """Return the edges that touch any of these items, and the edges about those edges."""
         lost: set[int] = set()
         pending = list(keys)
         while pending:
@@ -156,7 +159,7 @@ class ModelGraph:
 
 
 class ModelTransaction:
-    """Writes over a committed state: `before` is what each key was when it was first written."""
+    """Uncommitted writes over a committed state. `before` maps each written key to its value before the first write."""
 
     def __init__(self, committed: ModelGraph, *, snapshot: bool = False) -> None:
         self._committed = committed
@@ -197,7 +200,7 @@ class ModelTransaction:
     def link(
         self, key: int, name: str, targets: tuple[int, ...], values: Mapping[str, Any], *, once: bool
     ) -> bool:
-        """Whether a new edge was made."""
+        """Return True if a new edge was created."""
         view = self.view()
         kind = view.ontology.edges[name]
         if any(target not in view.items for target in targets):
@@ -241,7 +244,7 @@ class ModelTransaction:
             self.write(each, None)
         return len(dead), len(lost)
 
-    # Savepoints and the end
+    # Savepoints, commit and rollback
 
     def savepoint(self, name: str) -> None:
         self._savepoints.pop(name, None)
@@ -261,7 +264,7 @@ class ModelTransaction:
         return {k: (old, new) for k, (old, new) in pairs.items() if _differ(old, new)}
 
     def conflicts(self) -> None:
-        """Raise unless the writes still make sense on what is committed now."""
+        """Raise if the writes are no longer valid on the current committed state."""
         net = self.net()
         if not net:
             return
@@ -296,7 +299,7 @@ class ModelTransaction:
 
 
 class ModelState:
-    """A committed graph and who is doing what to it."""
+    """A committed graph and its open transactions."""
 
     def __init__(self, ontology: OntologyModel) -> None:
         self.committed = ModelGraph(ontology)

@@ -1,7 +1,7 @@
 """Random ontologies: fixed node types, edge types with random ends and modifiers.
 
-Everything random here and in the modules beside it comes from a `Random` whose seed Hypothesis draws, with the sizes: a
-drawn tree of choices takes longer than the test itself, and comes out small.
+Everything random in this package comes from a `Random` whose seed and sizes Hypothesis draws. Drawing every single
+choice would take longer than the test itself and give small examples only.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ _ATTRIBUTES = {"A": "knui", "B": "knuim", "C": "knuim", "D": "kn"}
 
 
 def attributes_of(type_name: str) -> str:
-    """The attributes that the language lets one read of a variable of this type: one letter each."""
+    """Attributes that can be read from a variable of this type; each name is one letter."""
     if "|" in type_name:
         return "kn"
     return "".join(a for a in "knuim" if any(a in _ATTRIBUTES[c] for c in CONCRETE[type_name]))
@@ -54,7 +54,7 @@ def has_attribute(concrete: str, attribute: str) -> bool:
 class EdgeModel:
     name: str
     ends: tuple[str, ...]
-    """Types of the targets; `edge<e0>` for an edge about an edge."""
+    """Types of the targets. `edge<e0>` is an edge about an edge."""
     symmetric: bool = False
     no_self: bool = False
     acyclic: bool = False
@@ -111,7 +111,7 @@ def random_edge(random: Random, name: str) -> EdgeModel:
 
 
 def random_ontology(random: Random, *, plain: bool = False) -> OntologyModel:
-    """`plain`: edges without limits and referential actions, so that graphs grow freely."""
+    """With `plain`, edges have no limits and no referential actions, so that graphs grow freely."""
     edges = [random_edge(random, "e0"), random_edge(random, "e1")]
     if plain:
         edges = [EdgeModel(name=e.name, ends=e.ends, symmetric=e.symmetric) for e in edges]

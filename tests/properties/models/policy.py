@@ -1,4 +1,4 @@
-"""Policies over the random ontologies, and what they leave of a graph."""
+"""Policies over the random ontologies, and the part of a graph that they leave visible."""
 
 from __future__ import annotations
 
@@ -19,12 +19,12 @@ policy hide_weight: ON MATCH(e: e0).w DENY IF e.w = 2
 
 
 def seen(graph: ModelGraph) -> ModelGraph:
-    """What the policies above leave of a graph."""
+    """Return the part of a graph that the policies above leave visible."""
     visible: dict[int, Item] = {}
     for item in graph.items.values():
         if item.targets is None and _node_seen(item, graph):
             visible[item.key] = _masked(item)
-    for _ in range(2):  # edges about edges are seen after those
+    for _ in range(2):  # Edges first: edges about edges depend on the visible edges.
         for item in graph.items.values():
             denied = item.type == "e1" and item.values["w"] == 3
             if item.targets is not None and not denied and all(t in visible for t in item.targets):

@@ -1,4 +1,4 @@
-"""Queries as trees that print themselves, and their answers by brute force: every assignment is tried."""
+"""Reference model of queries: trees that print themselves, evaluated by trying every assignment."""
 
 from __future__ import annotations
 
@@ -39,10 +39,10 @@ class EdgePart:
     """Names of variables, None for `_`."""
     alias: str | None = None
     repeat: str = ""
-    """`+`, `*`, or nothing for one stored edge."""
+    """`+`, `*`, or empty for one stored edge."""
     depth: tuple[int, int] | None = None
     place: str = "<0>"
-    """What the edge goes by when it has no alias: no other edge of the query has it."""
+    """The internal name of an edge without an alias. It is unique within the query."""
 
     def text(self) -> str:
         targets = ", ".join(target or "_" for target in self.targets)
@@ -62,7 +62,7 @@ class PatternModel:
     edges: tuple[EdgePart, ...] = ()
     where: Expression | None = None
     turned: bool = field(default=False, compare=False)
-    """Write edges before nodes: the order must not matter."""
+    """Write edges before nodes. The result must not depend on this order."""
 
     def text(self) -> str:
         parts = [f"{v}: {t}" for v, t in self.nodes], [edge.text() for edge in self.edges]
@@ -72,7 +72,7 @@ class PatternModel:
 
     @property
     def variables(self) -> list[str]:
-        """Every variable it binds, edges' names too, in the order written."""
+        """Return every variable that the pattern binds, including names of edges, in the written order."""
         found = [v for v, _ in self.nodes]
         found += [t for edge in self.edges for t in edge.targets if t is not None]
         found += [edge.alias for edge in self.edges if edge.alias]
@@ -105,7 +105,7 @@ class QueryModel:
 
 @dataclass(frozen=True)
 class ConstraintModel:
-    """For every match of the pattern the condition must be true."""
+    """The condition must be true for every match of the pattern."""
 
     pattern: PatternModel
     condition: Expression
@@ -223,7 +223,7 @@ Assignment = dict[str, int | None]
 
 
 def matches(pattern: PatternModel, env: dict[str, int | None], graph: ModelGraph) -> list[Assignment]:
-    """Every assignment that extends `env`; edges without a name are there under names that no text has."""
+    """Yield every assignment that extends `env`. Edges without a name are bound to internal names."""
     found = [
         assignment
         for nodes in _node_assignments(list(pattern.nodes), dict(env), graph)
@@ -290,7 +290,7 @@ def _path(part: EdgePart, env: Assignment, graph: ModelGraph) -> Iterator[Assign
 
 
 def _pairs(part: EdgePart, graph: ModelGraph) -> set[tuple[int, int]]:
-    """Start and end of every path of an allowed length; both of the types that the edge joins."""
+    """Yield start and end of every path of an allowed length. Both ends must have the types that the edge joins."""
     low, high = part.bounds
     steps = {order for edge in graph.edges(part.edge) for order in graph.orders(edge)}
     first, second = graph.ontology.edges[part.edge].ends
@@ -307,7 +307,7 @@ def _pairs(part: EdgePart, graph: ModelGraph) -> set[tuple[int, int]]:
 def _canonical(
     pattern: PatternModel, env: dict[str, int | None], found: list[Assignment], graph: ModelGraph
 ) -> list[Assignment]:
-    """One stored symmetric edge is one row: of two that differ only in its order the one as stored counts (§2.5.8)."""
+    """Keep one row per stored symmetric edge. Of two rows that differ only in its order, the stored order is kept."""
     pairs: dict[frozenset[str], tuple[str, str, str]] = {}
     for part in pattern.edges:
         first, second = (*part.targets, None)[:2]
@@ -334,7 +334,7 @@ def _is_turned(
 
 
 def answer(query: QueryModel, graph: ModelGraph) -> list[tuple[Any, ...]]:
-    """The rows; in their order when the query says one, else in any."""
+    """Return the rows, in order if the query has ORDER BY, otherwise in any order."""
     rows: list[Assignment] = matches(query.pattern, {}, graph)
     for part in query.optional:
         rows = [extended for row in rows for extended in _optional(part, row, graph)]

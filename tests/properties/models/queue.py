@@ -1,7 +1,7 @@
-"""A small model of consume mode: what rulings and surface.md say, over plain dicts, evaluated anew at every step.
+"""Reference model of consume mode: plain dicts, recomputed at every step (see `docs/reference/consume.md`).
 
-It knows nothing of heaps, tickets or sequences. Where an order is not ruled (matches of one commit), it has none: it
-says which elements may be handed out next, not which one will be.
+The model has no heaps, line versions or commit sequences. Where the documentation defines no order (matches of one
+commit), neither does the model: it returns the set of elements that may be delivered next.
 """
 
 from __future__ import annotations
@@ -10,10 +10,10 @@ from collections.abc import Callable, Hashable, Iterable
 from dataclasses import dataclass, field, replace
 from typing import Any, NamedTuple
 
-__all__ = ["Claim", "Consumer", "Facts", "Letter", "Model", "Pattern", "Pool", "Want"]
+__all__ = ["Claim", "Consumer", "Letter", "MatchQueue", "Model", "Pattern", "QueuedMatch", "StoredAttempts"]
 
 
-class Want(NamedTuple):
+class QueuedMatch(NamedTuple):
     """One match of an element."""
 
     identity: tuple[str, ...]
@@ -22,13 +22,13 @@ class Want(NamedTuple):
     serial: Hashable
 
 
-Found = dict[str, list[Want]]
+Found = dict[str, list[QueuedMatch]]
 Evaluate = Callable[["Model"], Found]
 
 
 @dataclass(frozen=True, repr=False)
 class Pattern:
-    """A statement's text up to its options, and what it means."""
+    """The text of a statement up to its options, and its meaning."""
 
     text: str
     returns: str
@@ -43,39 +43,39 @@ class Pattern:
 
 
 @dataclass(eq=False, repr=False)
-class Pool:
-    """Elements that match one statement of one group."""
+class MatchQueue:
+    """The elements that match one statement of one group."""
 
     group: Hashable
     name: str | None
     """The group's name; None for all watches without one."""
     pattern: Pattern
     filter: int | None
-    """ALTER … filter: j.n % 2 = this."""
-    unwanted: set[tuple[str, ...]] | None = None
+    """The filter set by ALTER: `j.n % 2` equals this value."""
+    excluded: set[tuple[str, ...]] | None = None
     arrivals: dict[str, tuple[int, int]] = field(default_factory=dict)
-    wants: Found = field(default_factory=dict)
+    queued_matches: Found = field(default_factory=dict)
 
 
 @dataclass(eq=False, repr=False)
 class Consumer:
-    """A consume watch."""
+    """A consume-mode watch."""
 
     number: int
     session: int | None
-    """None: a reliable one that nobody has taken up again."""
-    pool: Pool
-    bound: int
-    group_bound: int | None
+    """None for a reliable watch that no session has attached to since the restart."""
+    queue: MatchQueue
+    max_unacked: int
+    group_max_in_flight: int | None
     timeout: int
     redeliveries: int
-    grave: str | None
+    dead_letter_target: str | None
     reliable: bool
     paused: bool = False
-    told: list[str] = field(default_factory=list)
-    """Codes of the records that its owner has not read yet."""
+    error_codes: list[str] = field(default_factory=list)
+    """Codes of error records that the owner has not read yet."""
     again: list[str] = field(default_factory=list)
-    """Deliveries to hand out once more, since it was attached again."""
+    """Deliveries to send again because the watch was attached again."""
 
     def __repr__(self) -> str:
         return f"<consumer {self.number}>"
@@ -87,15 +87,15 @@ class Consumer:
 
 @dataclass(eq=False, repr=False)
 class Claim:
-    """A delivery that has not ended."""
+    """An open delivery."""
 
     id: str
     element: str
     consumer: Consumer
-    pool: Pool
+    queue: MatchQueue
     deadline: int
-    appointed: int
-    """Of several leases that end together the one agreed on first ends first."""
+    lease_number: int
+    """Tie-breaker: of several leases with one deadline, the oldest expires first."""
     withdrawn: bool = False
     enlisted: bool = False
 
@@ -103,8 +103,8 @@ class Claim:
         return f"<{self.id}: {self.element} of {self.consumer}>"
 
 
-class Facts(NamedTuple):
-    """What is remembered of an element in a group."""
+class StoredAttempts(NamedTuple):
+    """The stored state of an element in a group."""
 
     failures: int = 0
     timeouts: int = 0
@@ -114,7 +114,7 @@ class Facts(NamedTuple):
 
 @dataclass(frozen=True)
 class Letter:
-    """A dead letter, with what was deleted for it."""
+    """A dead letter and the elements that were deleted with it."""
 
     element: str
     watch: int
@@ -125,35 +125,35 @@ class Letter:
 
 
 class Model:
-    """The graph and the desk of one database. Time is in whole seconds."""
+    """The graph and the dispatcher of one database. Times are whole seconds."""
 
     def __init__(self) -> None:
         self.now = 0
         self.jobs: dict[str, dict[str, Any]] = {}
         self.channels: dict[str, dict[str, Any]] = {}
         self.links: dict[str, tuple[str, str]] = {}
-        self.graves: set[str] = set()
+        self.dead_letter_targets: set[str] = set()
         self.ages: dict[str, int] = {}
         self.consumers: dict[int, Consumer] = {}
-        self.pools: dict[Hashable, Pool] = {}
+        self.queues: dict[Hashable, MatchQueue] = {}
         self.claims: dict[str, Claim] = {}
-        self.facts: dict[tuple[str, str | None], Facts] = {}
+        self.facts: dict[tuple[str, str | None], StoredAttempts] = {}
         self.until: dict[str, int] = {}
         self.parked: set[str] = set()
         self.live: set[str] = set()
-        """Elements that somebody waits for or holds."""
-        self.held_keys: dict[str, set[tuple[Hashable, Hashable]]] = {}
+        """Elements that are in a queue or held by a consumer."""
+        self.blocked_keys: dict[str, set[tuple[Hashable, Hashable]]] = {}
         self.letters: list[Letter] = []
         self.commits = 0
-        self.appointments = 0
+        self.lease_count = 0
 
     # The graph
 
-    def made(self, id: str) -> None:
+    def record_creation(self, id: str) -> None:
         self.ages[id] = len(self.ages)
 
     def delete(self, element: str) -> tuple[dict[str, dict[str, Any]], dict[str, tuple[str, str]]]:
-        """Take the element away, a job with its links; returns what went."""
+        """Delete the element; a job is deleted with its links. Return the deleted items."""
         jobs, links = {}, {}
         if element in self.jobs:
             jobs[element] = self.jobs.pop(element)
@@ -170,84 +170,90 @@ class Model:
     def exists(self, element: str) -> bool:
         return element in self.jobs or element in self.links
 
-    # Pools
+    # Queues
 
-    def found(self, pool: Pool) -> Found:
-        matches = pool.pattern.found(self)
-        if pool.filter is not None:
+    def found(self, queue: MatchQueue) -> Found:
+        matches = queue.pattern.found(self)
+        if queue.filter is not None:
             matches = {
-                element: [want for want in wants if self._job_of(want)["n"] % 2 == pool.filter]
-                for element, wants in matches.items()
+                element: [
+                    queued for queued in queued_matches if self._job_of(queued)["n"] % 2 == queue.filter
+                ]
+                for element, queued_matches in matches.items()
             }
-        if pool.unwanted is not None:
-            pool.unwanted &= {want.identity for wants in matches.values() for want in wants}
+        if queue.excluded is not None:
+            queue.excluded &= {
+                queued.identity for queued_matches in matches.values() for queued in queued_matches
+            }
             matches = {
-                element: [want for want in wants if want.identity not in pool.unwanted]
-                for element, wants in matches.items()
+                element: [queued for queued in queued_matches if queued.identity not in queue.excluded]
+                for element, queued_matches in matches.items()
             }
-        return {element: wants for element, wants in matches.items() if wants}
+        return {element: queued_matches for element, queued_matches in matches.items() if queued_matches}
 
-    def _job_of(self, want: Want) -> dict[str, Any]:
-        return self.jobs[want.match["j.id"]]
+    def _job_of(self, queued: QueuedMatch) -> dict[str, Any]:
+        return self.jobs[queued.match["j.id"]]
 
-    def open(self, key: Hashable, pool: Pool) -> Pool:
-        """A pool with everything that matches now, the oldest first."""
-        if key not in self.pools:
+    def open(self, key: Hashable, queue: MatchQueue) -> MatchQueue:
+        """Return a new queue with all current matches, the oldest first."""
+        if key not in self.queues:
             self.commits += 1
-            self.pools[key] = pool
-            pool.wants = self.found(pool)
-            for element in pool.wants:
-                pool.arrivals[element] = (self.commits, self.ages[element])
-                self._remember(element)
-                self._keep_keys(element)
-        return self.pools[key]
+            self.queues[key] = queue
+            queue.queued_matches = self.found(queue)
+            for element in queue.queued_matches:
+                queue.arrivals[element] = (self.commits, self.ages[element])
+                self._restore_attempts(element)
+                self._block_keys(element)
+        return self.queues[key]
 
     def close_unused(self) -> None:
-        used = {id(consumer.pool) for consumer in self.consumers.values()}
-        for key, pool in list(self.pools.items()):
-            if id(pool) not in used:
-                del self.pools[key]
+        used = {id(consumer.queue) for consumer in self.consumers.values()}
+        for key, queue in list(self.queues.items()):
+            if id(queue) not in used:
+                del self.queues[key]
                 for claim in self.claims.values():
-                    claim.withdrawn = claim.withdrawn or claim.pool is pool
-        groups = {pool.group for pool in self.pools.values()}
-        for keys in self.held_keys.values():
+                    claim.withdrawn = claim.withdrawn or claim.queue is queue
+        groups = {queue.group for queue in self.queues.values()}
+        for keys in self.blocked_keys.values():
             keys.intersection_update([each for each in keys if each[0] in groups])
-        self._drop_unwanted()
+        self._drop_idle_elements()
 
     def committed(self) -> None:
-        """The graph is another: matches come and go."""
+        """Update all queues after a change of the graph."""
         self.commits += 1
-        before = {id(pool): pool.wants for pool in self.pools.values()}
-        for pool in self.pools.values():
-            pool.wants = self.found(pool)
-        for pool in self.pools.values():
-            for element in pool.wants.keys() - before[id(pool)].keys():
-                pool.arrivals[element] = (self.commits, 0)
-                self._remember(element)
+        before = {id(queue): queue.queued_matches for queue in self.queues.values()}
+        for queue in self.queues.values():
+            queue.queued_matches = self.found(queue)
+        for queue in self.queues.values():
+            for element in queue.queued_matches.keys() - before[id(queue)].keys():
+                queue.arrivals[element] = (self.commits, 0)
+                self._restore_attempts(element)
                 for claim in self.claims.values():
-                    if claim.element == element and claim.pool is pool:
+                    if claim.element == element and claim.queue is queue:
                         claim.withdrawn = False
-            for element in before[id(pool)].keys() - pool.wants.keys():
-                del pool.arrivals[element]
-                self._lost(pool, element)
+            for element in before[id(queue)].keys() - queue.queued_matches.keys():
+                del queue.arrivals[element]
+                self._withdraw(queue, element)
         for element, name in list(self.facts):
             if not self.exists(element):
                 del self.facts[element, name]
         for element in self.live:
-            self._keep_keys(element)
-        self._drop_unwanted()
+            self._block_keys(element)
+        self._drop_idle_elements()
 
-    def _lost(self, pool: Pool, element: str) -> None:
+    def _withdraw(self, queue: MatchQueue, element: str) -> None:
         for claim in self.claims.values():
-            if claim.element == element and claim.pool is pool and not claim.withdrawn:
+            if claim.element == element and claim.queue is queue and not claim.withdrawn:
                 claim.withdrawn = True
                 if not claim.enlisted:
-                    claim.consumer.told.append("WITHDRAWN")
-        if not any(each.name == pool.name and element in each.wants for each in self.pools.values()):
-            self.facts.pop((element, pool.name), None)
+                    claim.consumer.error_codes.append("WITHDRAWN")
+        if not any(
+            each.name == queue.name and element in each.queued_matches for each in self.queues.values()
+        ):
+            self.facts.pop((element, queue.name), None)
 
-    def _remember(self, element: str) -> None:
-        """An item that nobody waited for: what was stored of it counts."""
+    def _restore_attempts(self, element: str) -> None:
+        """Restore the stored attempts of an element that was in no queue."""
         if element in self.live:
             return
         self.live.add(element)
@@ -258,25 +264,25 @@ class Model:
         if latest > self.now:
             self.until[element] = latest
 
-    def _drop_unwanted(self) -> None:
-        wanted = {element for pool in self.pools.values() for element in pool.wants}
-        wanted |= {claim.element for claim in self.claims.values()}
-        for element in self.live - wanted:
+    def _drop_idle_elements(self) -> None:
+        in_use = {element for queue in self.queues.values() for element in queue.queued_matches}
+        in_use |= {claim.element for claim in self.claims.values()}
+        for element in self.live - in_use:
             self.live.discard(element)
             self.until.pop(element, None)
             self.parked.discard(element)
-            self.held_keys.pop(element, None)
+            self.blocked_keys.pop(element, None)
 
-    def _keep_keys(self, element: str) -> None:
-        """An item that cannot be handed out holds its keys, those of now and those from before."""
+    def _block_keys(self, element: str) -> None:
+        """Block the current and the earlier keys of an element that cannot be delivered."""
         if self.available(element) or element in self.parked:
             return
-        for pool in self.pools.values():
-            if pool.pattern.serialized and element in pool.wants:
-                best = min(pool.wants[element], key=lambda want: want.rank)
-                self.held_keys.setdefault(element, set()).add((pool.group, best.serial))
+        for queue in self.queues.values():
+            if queue.pattern.serialized and element in queue.queued_matches:
+                best = min(queue.queued_matches[element], key=lambda queued: queued.rank)
+                self.blocked_keys.setdefault(element, set()).add((queue.group, best.serial))
 
-    # Handing out
+    # Delivering
 
     def available(self, element: str) -> bool:
         claimed = any(claim.element == element for claim in self.claims.values())
@@ -286,56 +292,58 @@ class Model:
         return [claim for claim in self.claims.values() if claim.consumer is consumer]
 
     def share(self, consumer: Consumer, limit: int | None) -> int:
-        """surface.md, fairness."""
-        members = [each for each in self.consumers.values() if each.pool.group == consumer.pool.group]
-        held = {each.number: len(self.held(each)) for each in members}
+        """Return the fair share of a consumer (see "Groups" in `docs/reference/consume.md`)."""
+        consumers = [each for each in self.consumers.values() if each.queue.group == consumer.queue.group]
+        held = {each.number: len(self.held(each)) for each in consumers}
         mine, total = held[consumer.number], sum(held.values())
-        if not consumer.active or mine >= consumer.bound:
+        if not consumer.active or mine >= consumer.max_unacked:
             return 0
-        rivals = sum(each.active and held[each.number] < each.bound for each in members)
-        waiting = sum(map(self.available, consumer.pool.wants))
-        share = min(max(1, -(-(waiting + total) // rivals) - mine), consumer.bound - mine)
-        if consumer.group_bound is not None:
-            share = min(share, consumer.group_bound - total)
+        competitors = sum(each.active and held[each.number] < each.max_unacked for each in consumers)
+        waiting = sum(map(self.available, consumer.queue.queued_matches))
+        share = min(max(1, -(-(waiting + total) // competitors) - mine), consumer.max_unacked - mine)
+        if consumer.group_max_in_flight is not None:
+            share = min(share, consumer.group_max_in_flight - total)
         return max(0, share if limit is None else min(share, limit))
 
-    def next_of(self, consumer: Consumer) -> dict[str, list[Want]]:
-        """The elements of which one must come next, each with the matches that it may come with."""
-        pool = consumer.pool
-        busy = {key for keys in self.held_keys.values() for group, key in keys if group == pool.group}
-        turns: dict[str, tuple[Any, ...]] = {}
-        firsts: dict[str, list[Want]] = {}
-        for element, wants in pool.wants.items():
+    def deliverable_next(self, consumer: Consumer) -> dict[str, list[QueuedMatch]]:
+        """Return the elements that may be delivered next, each with the matches that it may be delivered with."""
+        queue = consumer.queue
+        busy = {key for keys in self.blocked_keys.values() for group, key in keys if group == queue.group}
+        order_by_element: dict[str, tuple[Any, ...]] = {}
+        best_matches: dict[str, list[QueuedMatch]] = {}
+        for element, queued_matches in queue.queued_matches.items():
             if not self.available(element):
                 continue
-            rank = min(want.rank for want in wants)
-            best = [want for want in wants if want.rank == rank]
-            if pool.pattern.serialized and any(want.serial in busy for want in best):
+            rank = min(queued.rank for queued in queued_matches)
+            best = [queued for queued in queued_matches if queued.rank == rank]
+            if queue.pattern.serialized and any(queued.serial in busy for queued in best):
                 continue
-            turns[element], firsts[element] = (rank, pool.arrivals[element]), best
-        first = min(turns.values(), default=None)
-        return {element: firsts[element] for element, turn in turns.items() if turn == first}
+            order_by_element[element], best_matches[element] = (rank, queue.arrivals[element]), best
+        first = min(order_by_element.values(), default=None)
+        return {
+            element: best_matches[element] for element, order in order_by_element.items() if order == first
+        }
 
     def claim(self, consumer: Consumer, element: str, id: str) -> None:
-        self.claims[id] = Claim(id, element, consumer, consumer.pool, 0, 0)
+        self.claims[id] = Claim(id, element, consumer, consumer.queue, 0, 0)
         self.extend(self.claims[id], consumer.timeout)
-        self._keep_keys(element)
+        self._block_keys(element)
 
     def extend(self, claim: Claim, seconds: int) -> None:
-        self.appointments += 1
-        claim.deadline, claim.appointed = self.now + seconds, self.appointments
+        self.lease_count += 1
+        claim.deadline, claim.lease_number = self.now + seconds, self.lease_count
 
-    # Taking back
+    # Ending deliveries
 
     def end(self, claim: Claim, until: int | None = None) -> None:
-        """The claim is over and its element free, or free later."""
+        """End the delivery. Its element becomes deliverable now, or after a delay."""
         del self.claims[claim.id]
         if until is not None:
             self.until[claim.element] = until
-            self._keep_keys(claim.element)
+            self._block_keys(claim.element)
         else:
-            self.held_keys.pop(claim.element, None)
-        self._drop_unwanted()
+            self.blocked_keys.pop(claim.element, None)
+        self._drop_idle_elements()
 
     def acknowledged(self, claims: Iterable[Claim]) -> None:
         for claim in claims:
@@ -346,20 +354,23 @@ class Model:
     def fail(
         self, claim: Claim, *, timeout: bool = False, retry: bool = True, delay: int | None = None
     ) -> None:
-        """NACK, a timeout, or a consumer that was lost."""
+        """Fail a delivery: NACK, an expired lease, or a lost consumer."""
         if claim.withdrawn:
             self.end(claim)
             return
-        consumer, key = claim.consumer, (claim.element, claim.consumer.pool.name)
-        past = self.facts.get(key, Facts())
-        facts = Facts(past.failures + (not timeout), past.timeouts + timeout)
+        consumer, key = claim.consumer, (claim.element, claim.consumer.queue.name)
+        past = self.facts.get(key, StoredAttempts())
+        facts = StoredAttempts(past.failures + (not timeout), past.timeouts + timeout)
         attempts = facts.failures + facts.timeouts
         if retry and attempts <= consumer.redeliveries:
             until = self.now + delay if delay is not None else None
             self.facts[key] = facts._replace(until=until or 0)
             self.end(claim, until)
-        elif consumer.grave is not None and consumer.grave not in self.graves:
-            consumer.told.append("E8007")
+        elif (
+            consumer.dead_letter_target is not None
+            and consumer.dead_letter_target not in self.dead_letter_targets
+        ):
+            consumer.error_codes.append("E8007")
             self.facts[key] = facts._replace(parked=True)
             self.parked.add(claim.element)
             self.end(claim)
@@ -371,7 +382,7 @@ class Model:
             self.committed()
 
     def advance(self, seconds: int) -> None:
-        """Time passes: leases and delays end, each at its moment."""
+        """Advance the time. Leases and delays end in the order of their deadlines."""
         goal = self.now + seconds
         while True:
             moments = [claim.deadline for claim in self.claims.values()] + list(self.until.values())
@@ -381,12 +392,12 @@ class Model:
                 return
             self.now = max(self.now, min(ahead))
             due = [claim for claim in self.claims.values() if claim.deadline <= self.now]
-            for claim in sorted(due, key=lambda claim: (claim.deadline, claim.appointed)):
-                claim.consumer.told.append("E8003")
+            for claim in sorted(due, key=lambda claim: (claim.deadline, claim.lease_number)):
+                claim.consumer.error_codes.append("E8003")
                 self.fail(claim, timeout=True)
             for element in [element for element, until in self.until.items() if until <= self.now]:
                 del self.until[element]
-                self.held_keys.pop(element, None)
+                self.blocked_keys.pop(element, None)
 
     def leave(self, consumer: Consumer, *, lost: bool) -> None:
         for claim in self.held(consumer):
@@ -398,7 +409,7 @@ class Model:
         self.close_unused()
 
     def redrive(self, letter: Letter) -> bool:
-        """Make it whole again; False when what it joined is gone."""
+        """Restore the deleted elements of a dead letter. Return False if an element that they need no longer exists."""
         links = {
             link: (job, channel)
             for link, (job, channel) in letter.links.items()
@@ -413,24 +424,24 @@ class Model:
         return True
 
     def unpark(self, consumer: Consumer) -> None:
-        for element in [element for element in consumer.pool.wants if element in self.parked]:
+        for element in [element for element in consumer.queue.queued_matches if element in self.parked]:
             self.parked.discard(element)
             for key in [key for key, facts in self.facts.items() if key[0] == element and facts.parked]:
                 del self.facts[key]
 
     def restarted(self, reopened: Callable[[Consumer], None]) -> None:
-        """Claims are gone, and all consumers but the reliable ones, which wait to be taken up."""
+        """Restart: all deliveries end, and only reliable consumers remain, detached."""
         self.claims.clear()
         self.until.clear()
         self.parked.clear()
         self.live.clear()
-        self.held_keys.clear()
-        self.pools.clear()
+        self.blocked_keys.clear()
+        self.queues.clear()
         kept = [consumer for consumer in self.consumers.values() if consumer.reliable]
         self.consumers = {}
         for consumer in kept:
             consumer.session, consumer.again = None, []
-            consumer.told.clear()
-            consumer.pool = replace(consumer.pool, arrivals={}, wants={})
+            consumer.error_codes.clear()
+            consumer.queue = replace(consumer.queue, arrivals={}, queued_matches={})
             self.consumers[consumer.number] = consumer
             reopened(consumer)

@@ -1,6 +1,6 @@
-"""Policies over documents by definition: what docs/reference/language/policy.md says, one document at a time.
+"""Reference model of policies over documents (`docs/reference/language/policy.md`), one document at a time.
 
-Nothing here shares code with `vedette.subscriptions.policy_view` but the parser.
+It shares only the parser with `vedette.subscriptions.policy_view`.
 """
 
 from __future__ import annotations
@@ -64,7 +64,7 @@ def _shown() -> ViewRule:
 
 
 def seen(rules: Sequence[ViewRule], key: str, document: Mapping[str, Any] | None) -> dict[str, Any] | None:
-    """What is there of a document for somebody under these rules."""
+    """Return the visible part of a document for an actor under these rules, or None if it is hidden."""
     if document is None:
         return None
     votes = [(rule.allow, rule.attribute, _votes(rule, key, document)) for rule in rules]
@@ -80,19 +80,19 @@ def seen(rules: Sequence[ViewRule], key: str, document: Mapping[str, Any] | None
 
 
 def _passes(votes: Sequence[tuple[bool, bool]], *, must: bool) -> bool:
-    """No DENY votes; where there `must` be one, an ALLOW does."""
+    """Return True if no DENY applies and, with `must`, at least one ALLOW applies."""
     if any(not allow and vote for allow, vote in votes):
         return False
     return not must or any(allow and vote for allow, vote in votes)
 
 
 def _votes(rule: ViewRule, key: str, document: Mapping[str, Any]) -> bool:
-    """A comparison that cannot be made is never a reason to show something, and always one to hide it."""
+    """Evaluate a condition of a rule. If a comparison fails, an ALLOW does not apply and a DENY does."""
     return True in truths(rule.condition, key, document, undecided={None} if rule.allow else {True, False})
 
 
 def truths(condition: str, key: str, document: Mapping[str, Any], undecided: set[Any]) -> set[Any]:
-    """True, False and None for unknown: what the condition may be, where a comparison cannot be made."""
+    """Evaluate a condition to True, False, or None for unknown. A comparison that fails is unknown."""
 
     def of(node: Expression) -> set[Any]:
         match node:

@@ -1,4 +1,4 @@
-"""What a reader of a watch knows: its events, folded into the rows that must be there now."""
+"""Folds the events of a watch into its current rows."""
 
 from __future__ import annotations
 
@@ -12,11 +12,11 @@ __all__ = ["Fold", "frozen"]
 
 
 def frozen(value: Any) -> Any:
-    """A hashable form in which 1, 1.0 and true differ. Lists are bags: COLLECT promises no order."""
+    """Return a hashable form in which 1, 1.0 and true differ. Lists are bags, because COLLECT promises no order."""
     if isinstance(value, Mapping):
         element = (
             "_type" in value
-        )  # an attribute that is null, and one that its type did not have yet, are alike
+        )  # A null attribute and an attribute that its type did not have yet are equal.
         return tuple((name, frozen(part)) for name, part in value.items() if part is not None or not element)
     if isinstance(value, (list, tuple)):
         return ("bag", *sorted(map(frozen, value), key=repr))
@@ -24,7 +24,7 @@ def frozen(value: Any) -> Any:
 
 
 def _who(value: Any) -> Any:
-    """What tells a value from others: of an element its id, in a row as in its frozen form."""
+    """Return the identity of a value: of an element its id, also in frozen form."""
     if isinstance(value, tuple) and value and value[0] and value[0][0] == "id":
         return value[0][1]
     return (
@@ -37,24 +37,25 @@ def _who(value: Any) -> Any:
 
 
 class Fold:
-    """Rows by how often they are there. Raises AssertionError at the first event that cannot be true."""
+    """Rows with their number of occurrences. Raises AssertionError at the first impossible event."""
 
     def __init__(self, *, identity: tuple[str, ...] | None = None, changes: bool = True) -> None:
         self.rows: Counter[Any] = Counter()
         self._identity = identity
-        """Columns that tell a row from every other one, when there are such."""
+        """Columns that identify a row, or None if there are none."""
         self._changes = changes
-        """Whether `changed` may come at all: never for DISTINCT."""
+        """False for DISTINCT, which never sends `changed`."""
         self._position = 0
 
     def begin(self, rows: Iterable[Mapping[str, Any]]) -> None:
-        """Start from what is known otherwise (`initial: none`)."""
+        """Set the starting rows of a watch with `initial: none`."""
         self.rows = Counter(map(frozen, rows))
 
     def take(self, events: Iterable[Event], *, again: bool = False) -> None:
-        """Apply events. `again`: what was not confirmed may come a second time, and is known by its position.
+        """Apply events. With `again`, unconfirmed events may be repeated; a repeated event is recognized by its
+        position.
 
-        An `initial` is no repetition: the reader begins again from there, whatever its position.
+        An `initial` event is never a repetition: the rows are replaced, whatever its position.
         """
         positions: list[int] = []
         for event in events:
@@ -95,7 +96,7 @@ class Fold:
                 raise AssertionError(f"unexpected event {other}")
 
     def _remove(self, row: Any, event: Event) -> None:
-        assert self.rows[row] > 0, f"{event} is about a row that nobody knew"
+        assert self.rows[row] > 0, f"{event} refers to an unknown row"
         self.rows[row] -= 1
         if not self.rows[row]:
             del self.rows[row]

@@ -1,4 +1,4 @@
-"""Carries steps out: after each of them, what every watch was told must amount to what a fresh MATCH says."""
+"""Runs the steps of a case. After each step, the folded events of every watch must equal a fresh MATCH."""
 
 from __future__ import annotations
 
@@ -11,51 +11,60 @@ from typing import Any
 
 import vedette
 from tests.properties.models.watch_fold import Fold
-from tests.properties.strategies.watch_cases import WRITERS, Case, Define, Do, Follow, Manage, Restart, Step
-from tests.properties.strategies.watch_patterns import Hole, Reference
+from tests.properties.strategies.watch_cases import (
+    WRITERS,
+    Case,
+    Define,
+    Do,
+    Manage,
+    Restart,
+    StartWatch,
+    Step,
+)
+from tests.properties.strategies.watch_patterns import Placeholder, Reference
 from tests.properties.strategies.watch_queries import Query
 from vedette.change import Event
 from vedette.engine.commit.lock import LockScope
 from vedette.engine.session.session import Session
 from vedette.errors import PolicyError, VedetteError
 
-__all__ = ["Follower", "Oracle", "shortest"]
+__all__ = ["Oracle", "WatchReader", "shortest"]
 
 _NAMES = re.compile(r"#(\w+)")
 _STATIC = ("E1", "E2")
-"""Codes of mistakes in the text of a statement: the grammar makes none."""
+"""Error codes of invalid statement texts. The generator must not produce them."""
 _LAZY = 5
-"""A lazy reader looks at every fifth step."""
+"""A lazy reader polls at every fifth step."""
 
 
-class Unnamed(Exception):
-    """The case speaks of an element that was never made, because its statement was refused."""
+class UnknownName(Exception):
+    """The case refers to an element that was never created, because its statement was rejected."""
 
 
-class Follower:
-    """One watch, what it was told so far, and the query that it must agree with."""
+class WatchReader:
+    """One watch, its folded events, and the query that they must agree with."""
 
-    def __init__(self, oracle: Oracle, step: Follow) -> None:
+    def __init__(self, oracle: Oracle, step: StartWatch) -> None:
         self.step, self.query = step, step.query
         self._oracle = oracle
         self._reader = oracle.session(step.actor)
         self._match = oracle.with_ids(self.query.match_text(step.values))
         self._parameters = oracle.values(self.query.parameters(step.values))
         self._fold = Fold(identity=self._identity(), changes=self.query.kind != "distinct")
-        self._news: list[Event] = []
-        self._looks = 0
+        self._new_events: list[Event] = []
+        self._check_count = 0
         self.altered = False
         self.ended = False
-        """Whether the case has cancelled it."""
+        """True after the case has cancelled the watch."""
         self.history: list[tuple[int, Counter[Any]]] = []
-        """The last tick that the watch had heard of, and the rows it knew then."""
+        """The tick of the last event, and the rows at that time."""
         self._begin()
 
     def _begin(self) -> None:
         tick = 0
         if self.step.initial == "none":
             if self.step.immediate and self._oracle.in_transaction:
-                raise Unnamed("what open transactions have written")
+                raise UnknownName("what open transactions have written")
             self._fold.begin(self.expected())
         elif self.step.initial == "since":
             tick, rows = self._oracle.earlier(self.step)
@@ -63,14 +72,14 @@ class Follower:
         self.handle = self._reader.watch(self._oracle.with_ids(self.step.text(tick)), self._parameters)
 
     def alter(self) -> None:
-        """Take the other filter: as if the data had changed."""
+        """Expect the rows of another filter from now on, as if the data had changed."""
         text = self._oracle.with_ids(self.query.alter_text(self.handle.id, self.step.values))
         self._reader.execute(text, self._parameters)
         self.query, self.altered = self.query.altered(), True
         self._match = self._oracle.with_ids(self.query.match_text(self.step.values))
 
     def attach(self) -> bool:
-        """Take the watch up again in a new process; nobody can for an actor who is dead."""
+        """Attach to the watch in a new process. This fails if the actor was deleted."""
         try:
             self._reader = self._oracle.session(self.step.actor)
         except PolicyError:
@@ -85,56 +94,56 @@ class Follower:
             return tuple(f"ids{place}" for place in range(len(self.query.variables)))
         return None
 
-    def expected(self, drafts: Session | None = None) -> list[dict[str, Any]]:
-        """What MATCH says: one row for each identity, parallel edges that nobody named collapsed.
+    def expected(self, uncommitted: Session | None = None) -> list[dict[str, Any]]:
+        """Return the rows of a fresh MATCH, one per identity; unnamed parallel edges are collapsed.
 
-        `drafts`: the session in whose transaction is what nobody else can read yet.
+        `uncommitted` is the session whose uncommitted writes the watch sees.
         """
-        reader = drafts or self._reader
-        if drafts is not None and self.step.actor is not None:
-            drafts.execute(f"BEGIN SESSION AS #{self._oracle.id_of(self.step.actor)}")
+        reader = uncommitted or self._reader
+        if uncommitted is not None and self.step.actor is not None:
+            uncommitted.execute(f"BEGIN SESSION AS #{self._oracle.id_of(self.step.actor)}")
         result = reader.execute(self._match, self._parameters)
-        if drafts is not None and self.step.actor is not None:
-            drafts.execute("END SESSION")
+        if uncommitted is not None and self.step.actor is not None:
+            uncommitted.execute("END SESSION")
         ids = self.query.ids_in_match
         columns = result.columns[ids:]
         rows = [(row[:ids], dict(zip(columns, row[ids:], strict=True))) for row in result.rows]
         return list(dict(rows).values()) if self.query.kind == "rows" else [row for _, row in rows]
 
-    def news(self) -> list[dict[str, Any]]:
-        """Events since the last call, as a client gets them, without what every event has."""
-        told, self._news = self._news, []
+    def new_events(self) -> list[dict[str, Any]]:
+        """Return the events since the last call as a client receives them, without tick and position."""
+        events, self._new_events = self._new_events, []
         return [
             {name: value for name, value in event.to_dict().items() if name not in ("tick", "position")}
-            for event in told
+            for event in events
         ]
 
     def check(self, *, last: bool = False) -> None:
-        self._looks += 1
-        if self.step.lazy and self._looks % _LAZY and not last:
+        self._check_count += 1
+        if self.step.lazy and self._check_count % _LAZY and not last:
             return
         events = self._poll()
         if self.handle.status != "active":
-            assert not events, f"a {self.handle.status} watch hands out {events}"
+            assert not events, f"a {self.handle.status} watch delivers {events}"
             self.ended = self.ended or self._oracle.is_gone(self.step.actor)
             assert self.ended == (self.handle.status == "cancelled"), self.handle.errors()
             return
-        self._news += events
+        self._new_events += events
         try:
             self._fold.take(events, again=self.step.reliable)
-            drafts = self.step.immediate and self._oracle.in_transaction
-            if not drafts:
+            uncommitted = self.step.immediate and self._oracle.in_transaction
+            if not uncommitted:
                 self._compare()
-            elif writer := self._oracle.only_drafts(self.step.actor):
+            elif writer := self._oracle.only_uncommitted_writer(self.step.actor):
                 self._compare(writer)
         except AssertionError as error:
             raise AssertionError(f"{self.step}\n{error}\nevents: {events}") from error
         tick = self._oracle.tick - 1
-        if not drafts and (not self.history or self.history[-1][0] != tick):
+        if not uncommitted and (not self.history or self.history[-1][0] != tick):
             self.history.append((tick, Counter(self._fold.rows)))
 
     def _poll(self) -> list[Event]:
-        """Everything there is; some take it in small pieces."""
+        """Poll all pending events. Some readers poll in small pieces."""
         if self.step.number % 2 == 0 and not self.step.lazy:
             return self.handle.poll()
         found: list[Event] = []
@@ -142,23 +151,23 @@ class Follower:
             found += more
         return found
 
-    def _compare(self, drafts: Session | None = None) -> None:
+    def _compare(self, uncommitted: Session | None = None) -> None:
         expected = Fold()
-        expected.begin(self.expected(drafts))
+        expected.begin(self.expected(uncommitted))
         missing, surplus = expected.rows - self._fold.rows, self._fold.rows - expected.rows
-        assert not missing, f"never told: {dict(missing)}"
-        assert not surplus, f"told, but not there: {dict(surplus)}"
+        assert not missing, f"missing rows: {dict(missing)}"
+        assert not surplus, f"surplus rows: {dict(surplus)}"
 
 
 class Oracle:
-    """A database in memory, the sessions of a case, and its followers."""
+    """An in-memory database, the sessions of a case, and the readers of its watches."""
 
     def __init__(self, ontology: str, place: str = ":memory:") -> None:
         self._place = place
         self._ids: dict[str, str] = {}
         self._open()
         self.db.define(ontology)
-        self.followers: dict[int, Follower] = {}
+        self.readers: dict[int, WatchReader] = {}
         self.refused: list[tuple[Step, VedetteError]] = []
 
     def __enter__(self) -> Oracle:
@@ -180,8 +189,10 @@ class Oracle:
     def in_transaction(self) -> bool:
         return any(writer.transaction is not None for writer in self._writers)
 
-    def only_drafts(self, actor: str | None) -> Session | None:
-        """The session with the one open transaction, if its own MATCH shows all that is written and nothing less."""
+    def only_uncommitted_writer(self, actor: str | None) -> Session | None:
+        """Return the session with the only open transaction, if its own MATCH shows exactly what an immediate watch
+        sees.
+        """
         writing = [writer for writer in self._writers if writer.transaction is not None]
         one = writing[0].transaction if len(writing) == 1 else None
         if one is None or one.serializable or one.abort_reason:
@@ -189,66 +200,68 @@ class Oracle:
         alive = actor is None or one.transaction.view.get(self.id_of(actor)) is not None
         return writing[0] if alive else None
 
-    def earlier(self, step: Follow) -> tuple[int, Counter[Any]]:
-        """What the watch that `step` names was told some commits ago, and the tick of the last of them."""
-        other = self.followers.get(step.other)
+    def earlier(self, step: StartWatch) -> tuple[int, Counter[Any]]:
+        """Return the rows of the watch that `step` names as of some commits ago, and the tick of the last of these
+        commits.
+        """
+        other = self.readers.get(step.other)
         if other is None or other.altered or len(other.history) <= step.back:
-            raise Unnamed(f"the past of watch {step.other}")
+            raise UnknownName(f"the past of watch {step.other}")
         if other.history[-1 - step.back][0] < 0:
-            raise Unnamed(f"the past of watch {step.other}")
+            raise UnknownName(f"the past of watch {step.other}")
         return other.history[-1 - step.back]
 
     @classmethod
     def try_case(cls, case: Case, place: str = ":memory:") -> Oracle:
-        """Carry out a whole case; what is refused is refused, but nothing may be told wrongly."""
+        """Run a whole case. Statements may be rejected, but no watch may deliver a wrong event."""
         with cls(case.ontology.text(), place) as oracle:
             for step in case.steps:
                 try:
                     oracle.take(step)
-                except Unnamed:
+                except UnknownName:
                     continue
                 except VedetteError as error:
                     oracle.refused.append((step, error))
-                    if isinstance(step, Follow) and error.code.startswith(_STATIC):
+                    if isinstance(step, StartWatch) and error.code.startswith(_STATIC):
                         raise
                 oracle.check(step)
             oracle.check("all of it", last=True)
         return oracle
 
-    # By hand
+    # For tests written by hand
 
     def do(self, *statements: str, session: int = 0) -> None:
-        """Execute statements, with a check after each."""
+        """Execute statements and check all watches after each."""
         for text in statements:
             self.take(Do(session, text))
             self.check(text)
 
     def together(self, *statements: str) -> None:
-        """Execute statements in one transaction."""
+        """Execute statements in one transaction and check all watches."""
         self.do("BEGIN", *statements, "COMMIT")
 
-    def follow(self, pattern: str, returns: str, *, kind: str = "rows", **more: Any) -> Follower:
-        """Begin to watch. `ids`: the pattern's variables, by which rows of parallel edges are told apart.
+    def start_watch(self, pattern: str, returns: str, *, kind: str = "rows", **more: Any) -> WatchReader:
+        """Start a watch. `ids` are the variables of the pattern that identify a row among parallel edges.
 
         `values` are the parameters $p0, $p1 …
         """
         where, actor, keys = more.get("where"), more.get("actor"), more.get("keys", 0)
         ids = tuple(str(more.get("ids", "")).split())
         values = more.get("values", ())
-        holes = tuple(Hole((value,), "parameter", place) for place, value in enumerate(values))
-        query = Query(pattern, where, more.get("filter"), (returns,), ids, holes, kind, keys)
+        placeholders = tuple(Placeholder((value,), "parameter", place) for place, value in enumerate(values))
+        query = Query(pattern, where, more.get("filter"), (returns,), ids, placeholders, kind, keys)
         query = replace(query, other_filter=more.get("other"))
         immediate = more.get("immediate", False)
-        self.take(Follow(len(self.followers), query, values, actor, immediate=immediate))
+        self.take(StartWatch(len(self.readers), query, values, actor, immediate=immediate))
         self.check(pattern)
-        follower = self.followers[len(self.followers) - 1]
-        follower.news()
-        return follower
+        reader = self.readers[len(self.readers) - 1]
+        reader.new_events()
+        return reader
 
     # Names
 
     def with_ids(self, text: str) -> str:
-        """The text with ids in place of the names that the case gave to elements."""
+        """Replace the names that the case gave to elements by their ids."""
         return _NAMES.sub(lambda found: f"#{self._ids.get(found[1], found[1])}", text)
 
     def values(self, parameters: dict[str, Any]) -> dict[str, Any]:
@@ -261,15 +274,15 @@ class Oracle:
 
     def id_of(self, name: str) -> str:
         if name not in self._ids:
-            raise Unnamed(name)
+            raise UnknownName(name)
         return self._ids[name]
 
     def is_gone(self, actor: str | None) -> bool:
-        """Whether the actor was deleted: then its watches end."""
+        """Return True if the actor was deleted, which ends its watches."""
         return actor is not None and self.db.default.state.graph.get(self.id_of(actor)) is None
 
     def session(self, actor: str | None) -> Session:
-        """The session in which an actor watches and reads; None is the system context."""
+        """Return the session in which an actor watches and reads. None is the system context."""
         if actor not in self._sessions:
             self._sessions[actor] = self.db.session(actor=None if actor is None else self.id_of(actor))
         return self._sessions[actor]
@@ -280,27 +293,27 @@ class Oracle:
         match step:
             case Do():
                 self._do(step)
-            case Follow():
-                self.followers[step.number] = Follower(self, step)
+            case StartWatch():
+                self.readers[step.number] = WatchReader(self, step)
             case Define():
                 self.db.define(step.text)
-            case Manage() if step.watch not in self.followers:
+            case Manage() if step.watch not in self.readers:
                 pass
             case Manage(operation="ALTER"):
-                self.followers[step.watch].alter()
+                self.readers[step.watch].alter()
             case Manage():
-                follower = self.followers[step.watch]
-                self.session(None).execute(f"{step.operation} WATCH #{follower.handle.id}")
-                follower.ended = follower.ended or step.operation == "CANCEL"
+                reader = self.readers[step.watch]
+                self.session(None).execute(f"{step.operation} WATCH #{reader.handle.id}")
+                reader.ended = reader.ended or step.operation == "CANCEL"
             case Restart():
                 if step.death:
                     self._leave_a_copy()
                 self.db.close()
                 self._open()
-                self.followers = {n: f for n, f in self.followers.items() if not f.ended and f.attach()}
+                self.readers = {n: f for n, f in self.readers.items() if not f.ended and f.attach()}
 
     def _leave_a_copy(self) -> None:
-        """Go on with what is on the disk now, of which the end of this process knows nothing."""
+        """Continue with a copy of the current files, as after a crash. Closing the original does not affect it."""
         gate = self.db.database("default").log_writer
         gate.wait_durable(gate.submitted_sequence)
         former, self._place = self._place, f"{self._place}+"
@@ -319,15 +332,15 @@ class Oracle:
     def check(self, after: object, *, last: bool = False) -> None:
         database = self.db.database("default")
         database.wait_durable(LockScope(database).observe())
-        for follower in self.followers.values():
+        for reader in self.readers.values():
             try:
-                follower.check(last=last)
+                reader.check(last=last)
             except AssertionError as error:
                 raise AssertionError(f"after {after}\n{error}") from error
 
 
 def shortest(case: Case, fails: Callable[[Case], bool], *, most: int = 500) -> Case:
-    """A case with as few steps as can be left away one by one or in runs while it still fails."""
+    """Return a smaller case that still fails: steps are removed one by one and in runs."""
     tried, size = 0, len(case.steps)
     while size:
         start, shorter = 0, False

@@ -1,7 +1,7 @@
-"""What windows mean, worked out from the history alone (surface.md, Windows): no delta, no buffer, no engine.
+"""Reference model of windows, computed from the history alone (see `docs/reference/watch.md`): no delta, no buffer.
 
-The history is what MATCH said after every commit, with the time. Whatever a watch with a window must tell follows from
-two snapshots and some arithmetic; that is done here, the slow and obvious way.
+The history is the result of MATCH after every commit, with its time. Every event of a windowed watch follows from two
+snapshots.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from typing import Any
 
 from tests.properties.models.watch_fold import frozen
 
-__all__ = ["AGGREGATES", "History", "Snapshot", "WindowSpec", "told_by"]
+__all__ = ["AGGREGATES", "History", "Snapshot", "WindowSpec", "window_events_until"]
 
 Rows = Mapping[tuple[str, ...], Mapping[str, Any]]
 """Identity ▸ the row of a match."""
@@ -21,7 +21,7 @@ Rows = Mapping[tuple[str, ...], Mapping[str, Any]]
 
 @dataclass(frozen=True)
 class Snapshot:
-    """What the pattern matched after a commit."""
+    """The matches of the pattern after a commit."""
 
     at: datetime
     tick: int
@@ -35,7 +35,7 @@ class WindowSpec:
     interval: timedelta
     keys: tuple[str, ...] = ()
     aggregates: tuple[str, ...] = ()
-    """Empty: the window gathers events."""
+    """If empty, the window collects events."""
 
     @property
     def text(self) -> str:
@@ -45,7 +45,7 @@ class WindowSpec:
 
 @dataclass
 class History:
-    """Snapshots in order; the first is what was there when the watch was made."""
+    """Snapshots in order. The first is the state when the watch was created."""
 
     snapshots: list[Snapshot] = field(default_factory=list)
 
@@ -56,22 +56,22 @@ class History:
         return zip(self.snapshots, self.snapshots[1:], strict=False)
 
     def before(self, end: datetime) -> int:
-        """How many snapshots lie before the end of a window."""
+        """Return the number of snapshots before the end of a window."""
         return sum(each.at < end for each in self.snapshots)
 
     def begun_again(self, known: int, now: datetime) -> History:
-        """The history for windows that begin now: what came after the first `known` snapshots counts from now on."""
+        """Return the history for windows that start now. Later snapshots than `known` count as changes made now."""
         kept = self.snapshots[max(0, known - 1) :]
         return History([replace(each, at=max(each.at, now)) for each in kept])
 
     def at_end(self, end: datetime) -> Rows:
-        """The matches that exist when a window ends: its end belongs to the next one."""
+        """Return the matches at the end of a window. The end itself belongs to the next window."""
         return [each for each in self.snapshots if each.at < end or each is self.snapshots[0]][-1].rows
 
     def touched(
         self, identity: tuple[str, ...], taken: Callable[[Mapping[str, Any]], Any], end: datetime
     ) -> datetime | None:
-        """When the match was last added or changed before `end`; None when it has been as it is all along."""
+        """Return when the match was last added or changed before `end`, or None if it never changed."""
         latest = None
         for before, after in self.steps():
             if after.at >= end:
@@ -99,19 +99,20 @@ AGGREGATES = {
     "COUNT(DISTINCT t.k) AS kinds": lambda rows: len({row["k"] for row in rows} - {None}),
     "COLLECT(t.v) AS all": lambda rows: [row["v"] for row in rows],
 }
-"""What RETURN says ▸ what it means over the columns `k` and `v` of the matches."""
-_TAKES: dict[str, Callable[[Mapping[str, Any]], Any]] = {
+"""Aggregate expression ▸ function over the columns `k` and `v` of the matches."""
+_AGGREGATE_INPUTS: dict[str, Callable[[Mapping[str, Any]], Any]] = {
     "COUNT(*) AS n": lambda row: None,
-    "COUNT(t WHERE t.v > 1) AS many": lambda row: row if (row["v"] or 0) > 1 else None,  # all of it
+    # The whole result as one group.
+    "COUNT(t WHERE t.v > 1) AS many": lambda row: row if (row["v"] or 0) > 1 else None,
     "COUNT(DISTINCT t.k) AS kinds": lambda row: row["k"],
 }
-"""What an aggregate takes from a match, when it is not its `v`."""
+"""The input of an aggregate if it is not `v`."""
 
 
-def _taken(spec: WindowSpec) -> Callable[[Mapping[str, Any]], Any]:
-    """What the groups and the aggregates take from a match: a match that differs in that has changed."""
-    takers = [_TAKES.get(each, lambda row: row["v"]) for each in spec.aggregates]
-    return lambda row: frozen([*({key: row[key]} for key in spec.keys), *([taker(row)] for taker in takers)])
+def _aggregate_input_key(spec: WindowSpec) -> Callable[[Mapping[str, Any]], Any]:
+    """Return the values of a match that groups and aggregates read. A match has changed if these differ."""
+    readers = [_AGGREGATE_INPUTS.get(each, lambda row: row["v"]) for each in spec.aggregates]
+    return lambda row: frozen([*({key: row[key]} for key in spec.keys), *([read(row)] for read in readers)])
 
 
 def _groups(spec: WindowSpec, rows: Sequence[Mapping[str, Any]]) -> dict[Any, dict[str, Any]]:
@@ -120,43 +121,43 @@ def _groups(spec: WindowSpec, rows: Sequence[Mapping[str, Any]]) -> dict[Any, di
         found.setdefault(tuple(frozen(row[key]) for key in spec.keys), []).append(row)
     return {
         identity: {
-            **{key: members[0][key] for key in spec.keys},
-            **{each.split(" AS ")[1]: AGGREGATES[each](members) for each in spec.aggregates},
+            **{key: group[0][key] for key in spec.keys},
+            **{each.split(" AS ")[1]: AGGREGATES[each](group) for each in spec.aggregates},
         }
-        for identity, members in found.items()
+        for identity, group in found.items()
     }
 
 
-# What is told
+# Events
 
 
-def told_by(spec: WindowSpec, history: History, until: datetime) -> list[dict[str, Any]]:
-    """Everything that the ends of windows up to this moment tell, in order, apart from positions."""
-    told: list[dict[str, Any]] = []
+def window_events_until(spec: WindowSpec, history: History, until: datetime) -> list[dict[str, Any]]:
+    """Return the events of all windows that end by this time, in order, without positions."""
+    events: list[dict[str, Any]] = []
     known: dict[Any, dict[str, Any]] | None = None
     end = history.snapshots[0].at + spec.interval
     while end <= until:
         bounds = {"window_start": end - spec.duration, "window_end": end}
         if spec.aggregates:
             fresh = _groups(spec, _counted(spec, history, end))
-            told += [{**event, **bounds} for event in _tell_groups(known, fresh)]
+            events += [{**event, **bounds} for event in _group_events(known, fresh)]
             known = fresh
-        elif gathered := _gathered(history, end - spec.duration, end):
-            told.append({"type": "window", "events": gathered, **bounds})
+        elif changes := _changes_between(history, end - spec.duration, end):
+            events.append({"type": "window", "events": changes, **bounds})
         end += spec.interval
-    return told
+    return events
 
 
 def _counted(spec: WindowSpec, history: History, end: datetime) -> list[Mapping[str, Any]]:
     present = history.at_end(end)
     if spec.kind == "tumbling":
         return list(present.values())
-    start, taken = end - spec.duration, _taken(spec)
+    start, taken = end - spec.duration, _aggregate_input_key(spec)
     moments = {identity: history.touched(identity, taken, end) for identity in present}
     return [row for identity, row in present.items() if (at := moments[identity]) is not None and at >= start]
 
 
-def _tell_groups(
+def _group_events(
     known: dict[Any, dict[str, Any]] | None, fresh: dict[Any, dict[str, Any]]
 ) -> Iterator[dict[str, Any]]:
     if known is None:
@@ -172,7 +173,7 @@ def _tell_groups(
             yield {"type": "removed", "match": row}
 
 
-def _gathered(history: History, start: datetime, end: datetime) -> list[dict[str, Any]]:
+def _changes_between(history: History, start: datetime, end: datetime) -> list[dict[str, Any]]:
     events: list[dict[str, Any]] = []
     for before, after in history.steps():
         if start <= after.at < end:

@@ -1,4 +1,4 @@
-"""Cases by hand: what is known to break engines that keep queries up to date, and every bug that the oracle found."""
+"""Watch cases written by hand: known difficulties of incremental queries, and every bug that the oracle found."""
 
 from __future__ import annotations
 
@@ -30,26 +30,26 @@ def oracle() -> Any:
         yield made
 
 
-def types(news: list[dict[str, Any]]) -> list[str]:
-    return [event["type"] for event in news]
+def types(new_events: list[dict[str, Any]]) -> list[str]:
+    return [event["type"] for event in new_events]
 
 
 # Counts and sums
 
 
-def test_a_count_over_joined_parts_when_only_the_last_part_changes(oracle: Oracle) -> None:
+def test_count_over_join_follows_change_of_last_element(oracle: Oracle) -> None:
     oracle.do(
         'SPAWN ann: Person { name = "ann", level = 1 }', 'SPAWN bob: Person { name = "bob", level = 2 }'
     )
     oracle.do('SPAWN t1: Task { title = "one" }', "LINK assigned(#t1, #ann)", "LINK follows(#ann, #bob)")
-    counted = oracle.follow(
+    counted = oracle.start_watch(
         "t: Task, assigned(t, p), follows(p, q)",
         "t.title AS k0, COUNT(*) AS n, SUM(q.level) AS levels",
         kind="groups",
         keys=1,
     )
     oracle.do("SET #bob.level = 5")
-    assert counted.news() == [
+    assert counted.new_events() == [
         {
             "type": "changed",
             "match": {"k0": "one", "n": 1, "levels": 5},
@@ -57,79 +57,84 @@ def test_a_count_over_joined_parts_when_only_the_last_part_changes(oracle: Oracl
         }
     ]
     oracle.do("LINK follows(#ann, #ann)", "KILL #bob")
-    assert types(counted.news()) == ["changed", "changed"]
+    assert types(counted.new_events()) == ["changed", "changed"]
     oracle.do("UNLINK follows(#ann, #ann)")
-    assert types(counted.news()) == ["removed"]
+    assert types(counted.new_events()) == ["removed"]
 
 
 def test_aggregates_count_parallel_edges(oracle: Oracle) -> None:
     oracle.do("SPAWN t1: Task { points = 3 }", "SPAWN ann: Person { level = 1 }")
-    counted = oracle.follow("assigned(t, p)", "COUNT(*) AS n, SUM(t.points) AS sum", kind="groups")
-    distinct = oracle.follow("assigned(t, p)", "t.points AS points", kind="distinct")
-    rows = oracle.follow("assigned(t, p)", "t.points AS points", ids="t p")
+    counted = oracle.start_watch("assigned(t, p)", "COUNT(*) AS n, SUM(t.points) AS sum", kind="groups")
+    distinct = oracle.start_watch("assigned(t, p)", "t.points AS points", kind="distinct")
+    rows = oracle.start_watch("assigned(t, p)", "t.points AS points", ids="t p")
     oracle.do("LINK assigned(#t1, #ann) AS e1", "LINK assigned(#t1, #ann) AS e2")
-    assert [event["match"] for event in counted.news()] == [{"n": 1, "sum": 3}, {"n": 2, "sum": 6}]
-    assert types(rows.news()) == types(distinct.news()) == ["added"]
+    assert [event["match"] for event in counted.new_events()] == [{"n": 1, "sum": 3}, {"n": 2, "sum": 6}]
+    assert types(rows.new_events()) == types(distinct.new_events()) == ["added"]
     oracle.do("UNLINK #e1")
-    assert [event["match"] for event in counted.news()] == [{"n": 1, "sum": 3}]
-    assert rows.news() == distinct.news() == []
+    assert [event["match"] for event in counted.new_events()] == [{"n": 1, "sum": 3}]
+    assert rows.new_events() == distinct.new_events() == []
     oracle.do("UNLINK #e2")
-    assert [event["match"] for event in counted.news()] == [{"n": 0, "sum": None}]
-    assert types(rows.news()) == types(distinct.news()) == ["removed"]
+    assert [event["match"] for event in counted.new_events()] == [{"n": 0, "sum": None}]
+    assert types(rows.new_events()) == types(distinct.new_events()) == ["removed"]
 
 
-def test_parallel_edges_that_were_there_first(oracle: Oracle) -> None:
+def test_parallel_edges_that_exist_before_the_watch(oracle: Oracle) -> None:
     oracle.do("SPAWN t1: Task { points = 3 }", "SPAWN ann: Person")
     oracle.do("LINK assigned(#t1, #ann) AS e1", "LINK assigned(#t1, #ann) AS e2")
-    distinct = oracle.follow("assigned(t, p)", "t.points AS points", kind="distinct")
-    rows = oracle.follow("assigned(t, p)", "t.points AS points", ids="t p")
+    distinct = oracle.start_watch("assigned(t, p)", "t.points AS points", kind="distinct")
+    rows = oracle.start_watch("assigned(t, p)", "t.points AS points", ids="t p")
     oracle.together("UNLINK #e1", "UNLINK #e2")
-    assert types(rows.news()) == types(distinct.news()) == ["removed"]
+    assert types(rows.new_events()) == types(distinct.new_events()) == ["removed"]
 
 
 def test_sums_of_floats_do_not_drift(oracle: Oracle) -> None:
-    summed = oracle.follow("t: Task", "SUM(t.weight) AS sum, AVG(t.weight) AS mean", kind="groups")
+    summed = oracle.start_watch("t: Task", "SUM(t.weight) AS sum, AVG(t.weight) AS mean", kind="groups")
     weights = (0.1, 1e16, 0.2, -1e16, 0.3, 1e300, 5e-324)
     for number, weight in enumerate(weights):
         oracle.do(f"SPAWN w{number}: Task {{ weight = {weight!r} }}".replace("e+", "e"))
     for number in (5, 1, 3, 0, 6, 2, 4):
         oracle.do(f"KILL #w{number}")
-    assert summed.news()[-1]["match"] == {"sum": None, "mean": None}
+    assert summed.new_events()[-1]["match"] == {"sum": None, "mean": None}
 
 
-def test_a_group_moves_when_its_key_does(oracle: Oracle) -> None:
+def test_row_changes_group_when_its_key_changes(oracle: Oracle) -> None:
     oracle.do('SPAWN t1: Task { title = "a", points = 1 }', 'SPAWN t2: Task { title = "b", points = 2 }')
-    grouped = oracle.follow("t: Task", "t.title AS k0, MAX(t.points) AS most", kind="groups", keys=1)
+    grouped = oracle.start_watch("t: Task", "t.title AS k0, MAX(t.points) AS most", kind="groups", keys=1)
     oracle.do('SET #t1.title = "b"')
-    assert types(grouped.news()) == ["removed"]
+    assert types(grouped.new_events()) == ["removed"]
     oracle.do("SET #t2.points = 0")
-    assert grouped.news()[0]["match"] == {"k0": "b", "most": 1}
+    assert grouped.new_events()[0]["match"] == {"k0": "b", "most": 1}
 
 
 def test_filtered_counts(oracle: Oracle) -> None:
     oracle.do("SPAWN t1: Task { points = 1 }", "SPAWN t2: Task")
     returns = "COUNT(*) AS n, COUNT(t WHERE t.points > 2) AS many, COUNT(DISTINCT t.points) AS different"
-    counted = oracle.follow("t: Task", returns, kind="groups")
+    counted = oracle.start_watch("t: Task", returns, kind="groups")
     oracle.do("SET #t1.points = 3", "SET #t2.points = 3", "KILL #t1")
     expected = [(2, 1, 1), (2, 2, 1), (1, 1, 1)]
-    assert [tuple(event["match"].values()) for event in counted.news()] == expected
+    assert [tuple(event["match"].values()) for event in counted.new_events()] == expected
 
 
-def test_collected_lists_do_not_depend_on_the_way_they_are_found(oracle: Oracle) -> None:
+def test_collected_lists_do_not_depend_on_evaluation_order(oracle: Oracle) -> None:
     oracle.do("SPAWN ann: Person", "SPAWN t1: Task { points = 1 }", "SPAWN t2: Task { points = 1 }")
     oracle.do("LINK assigned(#t1, #ann)", "LINK assigned(#t2, #ann)")
-    oracle.follow("p: Person", "COLLECT(t: Task, assigned(t, p)) AS tasks", kind="distinct")
-    rows = oracle.follow("p: Person", "COLLECT(t: Task, assigned(t, p)) AS tasks", ids="p")
-    collected = oracle.follow("t: Task", "COLLECT(t.points) AS all", kind="groups")
-    different = oracle.follow("t: Task", "COLLECT(DISTINCT t.points) AS all", kind="groups")
+    oracle.start_watch("p: Person", "COLLECT(t: Task, assigned(t, p)) AS tasks", kind="distinct")
+    rows = oracle.start_watch("p: Person", "COLLECT(t: Task, assigned(t, p)) AS tasks", ids="p")
+    collected = oracle.start_watch("t: Task", "COLLECT(t.points) AS all", kind="groups")
+    different = oracle.start_watch("t: Task", "COLLECT(DISTINCT t.points) AS all", kind="groups")
     oracle.do("SET #t1.points = 2", "SET #t1.points = 1", 'SET #ann.name = "ann"')
-    assert types(rows.news()) == types(collected.news()) == types(different.news()) == ["changed", "changed"]
+    assert (
+        types(rows.new_events())
+        == types(collected.new_events())
+        == types(different.new_events())
+        == ["changed", "changed"]
+    )
     oracle.together("SET #t1.points = 2", "SPAWN t3: Task { points = 1 }")
     oracle.together("SET #t1.points = 1", "SET #t2.points = 2")
-    assert types(different.news()) == ["changed"]
+    assert types(different.new_events()) == ["changed"]
 
 
-def test_not_a_number() -> None:
+def test_nan_values() -> None:
     with Oracle("node A { f: Float?, s: String? }") as oracle:
         system = oracle.session(None)
         system.execute("SPAWN a: A { f = $nan }", nan=math.nan)
@@ -158,7 +163,7 @@ def test_not_a_number() -> None:
         assert sorted(event.type for event in grouped.poll()) == ["changed", "removed"]
 
 
-# Arrival in every order
+# Elements created in every order
 
 BUILDING = (
     'SPAWN ann: Person { name = "ann", level = 2 }',
@@ -170,387 +175,391 @@ BUILDING = (
 )
 
 
-def test_arrival_in_every_order() -> None:
+def test_elements_created_in_every_order() -> None:
     ends = set()
     for order in permutations(BUILDING):
         seen = " ".join(order)
         if any(seen.index(f"#{name}") < seen.index(f"SPAWN {name}") for name in ("ann", "bob", "t1")):
             continue
         with Oracle(TASKS) as oracle:
-            joined = oracle.follow(
+            joined = oracle.start_watch(
                 "assigned(t, p), follows(p, q), urgent(t)", "q.level AS level", ids="t p q"
             )
-            absent = oracle.follow(
+            absent = oracle.start_watch(
                 "t: Task", "t.points AS points", where="NOT EXISTS(assigned(t, _))", ids="t"
             )
-            counted = oracle.follow("assigned(t, p), follows(p, q)", "SUM(t.points) AS sum", kind="groups")
+            counted = oracle.start_watch(
+                "assigned(t, p), follows(p, q)", "SUM(t.points) AS sum", kind="groups"
+            )
             oracle.do(*order)
-            last = [each.news()[-1] for each in (joined, counted)]
+            last = [each.new_events()[-1] for each in (joined, counted)]
             assert not absent.expected()
             ends.add(repr(last))
     assert len(ends) == 1
 
 
-def test_leaving_in_every_order() -> None:
+def test_elements_deleted_in_every_order() -> None:
     for order in permutations(("UNLINK #e1", "UNLINK #e2", "UNLINK #e3", "KILL #bob")):
         with Oracle(TASKS) as oracle:
             oracle.do(*BUILDING)
-            joined = oracle.follow(
+            joined = oracle.start_watch(
                 "assigned(t, p), follows(p, q), urgent(t)", "q.level AS level", ids="t p q"
             )
-            absent = oracle.follow("p: Person", "p.name AS name", where="NOT EXISTS(follows(p, _))", ids="p")
+            absent = oracle.start_watch(
+                "p: Person", "p.name AS name", where="NOT EXISTS(follows(p, _))", ids="p"
+            )
             gone = order.index("KILL #bob") < order.index("UNLINK #e2")
             oracle.do(*(text for text in order if not (gone and text == "UNLINK #e2")))
-            assert types(joined.news()) == ["removed"]
-            assert "added" in types(absent.news())
+            assert types(joined.new_events()) == ["removed"]
+            assert "added" in types(absent.new_events())
 
 
 # Paths
 
 
-def test_an_edge_in_the_middle_of_a_path(oracle: Oracle) -> None:
+def test_edge_in_the_middle_of_a_path(oracle: Oracle) -> None:
     oracle.do(*(f"SPAWN p{number}: Person {{ level = {number} }}" for number in range(5)))
-    reached = oracle.follow("follows+(a, b)", "a.level AS a, b.level AS b", ids="a b")
-    bounded = oracle.follow("follows+(a, b) [depth: 2]", "COUNT(*) AS n", kind="groups")
-    loose = oracle.follow("follows*(a, b)", "a.level AS k0, COUNT(*) AS n", kind="groups", keys=1)
-    ends = oracle.follow("follows+(a, _)", "COUNT(*) AS n", kind="groups")
-    who = oracle.follow("follows+(a, _)", "a.level AS level", ids="a")
+    reached = oracle.start_watch("follows+(a, b)", "a.level AS a, b.level AS b", ids="a b")
+    bounded = oracle.start_watch("follows+(a, b) [depth: 2]", "COUNT(*) AS n", kind="groups")
+    loose = oracle.start_watch("follows*(a, b)", "a.level AS k0, COUNT(*) AS n", kind="groups", keys=1)
+    ends = oracle.start_watch("follows+(a, _)", "COUNT(*) AS n", kind="groups")
+    who = oracle.start_watch("follows+(a, _)", "a.level AS level", ids="a")
     oracle.do("LINK follows(#p0, #p1) AS e1", "LINK follows(#p2, #p3) AS e3", "LINK follows(#p3, #p4) AS e4")
-    assert types(reached.news()) == ["added"] * 4
+    assert types(reached.new_events()) == ["added"] * 4
     oracle.do("LINK follows(#p1, #p2) AS e2")
-    assert types(reached.news()) == ["added"] * 6
-    assert types(who.news()) == ["added"] * 4
+    assert types(reached.new_events()) == ["added"] * 6
+    assert types(who.new_events()) == ["added"] * 4
     oracle.do("LINK follows(#p1, #p3) AS e5")
-    assert reached.news() == []
+    assert reached.new_events() == []
     oracle.do("UNLINK #e2")
-    assert types(reached.news()) == ["removed"] * 2
+    assert types(reached.new_events()) == ["removed"] * 2
     oracle.do("KILL #p3")
-    assert bounded.news()[-1]["match"] == ends.news()[-1]["match"] == {"n": 1}
-    assert loose.news()
+    assert bounded.new_events()[-1]["match"] == ends.new_events()[-1]["match"] == {"n": 1}
+    assert loose.new_events()
 
 
-def test_a_path_of_no_edges_needs_no_more_than_an_element(oracle: Oracle) -> None:
-    pairs = oracle.follow("follows*(_, _)", "COUNT(*) AS n", kind="groups")
+def test_path_of_length_zero_needs_only_an_element(oracle: Oracle) -> None:
+    pairs = oracle.start_watch("follows*(_, _)", "COUNT(*) AS n", kind="groups")
     oracle.do("SPAWN ann: Person", "SPAWN bob: Person", "LINK follows(#ann, #bob)", "KILL #bob")
-    assert [event["match"]["n"] for event in pairs.news()] == [1, 2, 3, 1]
+    assert [event["match"]["n"] for event in pairs.new_events()] == [1, 2, 3, 1]
 
 
-def test_cycles(oracle: Oracle) -> None:
+def test_paths_with_cycles(oracle: Oracle) -> None:
     oracle.do(*(f"SPAWN p{number}: Person {{ level = {number} }}" for number in range(3)))
-    members = oracle.follow("follows+(a, a)", "a.level AS level", ids="a")
-    acyclic = oracle.follow("p: Person", "p.level AS level", where="NOT EXISTS(follows+(p, p))", ids="p")
+    members = oracle.start_watch("follows+(a, a)", "a.level AS level", ids="a")
+    acyclic = oracle.start_watch("p: Person", "p.level AS level", where="NOT EXISTS(follows+(p, p))", ids="p")
     oracle.do("LINK follows(#p0, #p1) AS e1", "LINK follows(#p1, #p2) AS e2")
-    assert members.news() == acyclic.news() == []
+    assert members.new_events() == acyclic.new_events() == []
     oracle.do("LINK follows(#p2, #p0) AS e3")
-    assert types(members.news()) == ["added"] * 3
-    assert types(acyclic.news()) == ["removed"] * 3
+    assert types(members.new_events()) == ["added"] * 3
+    assert types(acyclic.new_events()) == ["removed"] * 3
     oracle.do("LINK follows(#p1, #p1) AS e4", "UNLINK #e2")
-    assert types(members.news()) == ["removed"] * 2
+    assert types(members.new_events()) == ["removed"] * 2
     oracle.do("KILL #p1")
-    assert types(acyclic.news()) == ["added"] * 2
+    assert types(acyclic.new_events()) == ["added"] * 2
 
 
 def test_paths_along_symmetric_edges(oracle: Oracle) -> None:
     oracle.do(*(f"SPAWN p{number}: Person {{ level = {number} }}" for number in range(4)))
-    near = oracle.follow("friends+(#p0, x)", "x.level AS level", ids="x")
+    near = oracle.start_watch("friends+(#p0, x)", "x.level AS level", ids="x")
     oracle.do("LINK friends(#p1, #p0) AS e1", "LINK friends(#p2, #p3) AS e2", "LINK friends(#p3, #p1) AS e3")
-    assert sorted(event["match"]["level"] for event in near.news()) == [0, 1, 2, 3]
+    assert sorted(event["match"]["level"] for event in near.new_events()) == [0, 1, 2, 3]
     oracle.do("UNLINK #e1")
-    assert types(near.news()) == ["removed"] * 4
+    assert types(near.new_events()) == ["removed"] * 4
 
 
-def test_a_path_of_no_edges_has_the_types_of_both_ends(oracle: Oracle) -> None:
+def test_path_of_length_zero_checks_types_of_both_ends(oracle: Oracle) -> None:
     with Oracle("node A { s: String? }\nnode B { s: String?, b: Bool? }\nedge to(x: A, y: B)") as other:
         other.do("SPAWN a: A", "SPAWN b: B { b = true }", "LINK to(#a, #b)")
-        other.follow("to*(x, y)", "x._type AS x, y._type AS y", where="y.b = true", ids="x y")
+        other.start_watch("to*(x, y)", "x._type AS x, y._type AS y", where="y.b = true", ids="x y")
         other.do("SET #b.b = false", "SET #b.b = true", 'SET #a.s = "a"', "KILL #a")
 
 
-# Rows that move
+# Rows that enter and leave
 
 
-def test_a_delete_of_what_left_the_filter_before(oracle: Oracle) -> None:
+def test_deleting_an_element_that_no_longer_matched_sends_nothing(oracle: Oracle) -> None:
     oracle.do("SPAWN t1: Task { points = 5 }", 'SPAWN t2: Task { title = "x", points = 5 }')
-    big = oracle.follow("t: Task", "t.title AS title", where="t.points > 3", ids="t")
+    big = oracle.start_watch("t: Task", "t.title AS title", where="t.points > 3", ids="t")
     oracle.do("SET #t1.points = 1")
-    assert types(big.news()) == ["removed"]
+    assert types(big.new_events()) == ["removed"]
     oracle.do("KILL #t1")
-    assert big.news() == []
+    assert big.new_events() == []
     oracle.together("SET #t2.points = 1", 'SET #t2.title = "y"', "KILL #t2")
-    assert big.news() == [{"type": "removed", "match": {"title": "x"}}]
+    assert big.new_events() == [{"type": "removed", "match": {"title": "x"}}]
 
 
-def test_out_of_the_filter_and_back_in_one_transaction(oracle: Oracle) -> None:
+def test_match_that_leaves_and_returns_in_one_transaction(oracle: Oracle) -> None:
     oracle.do('SPAWN t1: Task { title = "x", points = 5 }')
-    big = oracle.follow("t: Task", "t.title AS title", where="t.points > 3", ids="t")
-    counted = oracle.follow("t: Task", "COUNT(*) AS n", where="t.points > 3", kind="groups")
+    big = oracle.start_watch("t: Task", "t.title AS title", where="t.points > 3", ids="t")
+    counted = oracle.start_watch("t: Task", "COUNT(*) AS n", where="t.points > 3", kind="groups")
     oracle.together("SET #t1.points = 1", "SET #t1.points = 9")
-    assert big.news() == counted.news() == []
+    assert big.new_events() == counted.new_events() == []
     oracle.together("SET #t1.points = 1", 'SET #t1.title = "y"', "SET #t1.points = 9")
-    assert big.news() == [{"type": "changed", "match": {"title": "y"}, "prev": {"title": "x"}}]
-    assert counted.news() == []
+    assert big.new_events() == [{"type": "changed", "match": {"title": "y"}, "prev": {"title": "x"}}]
+    assert counted.new_events() == []
 
 
-def test_what_never_was_and_what_was_taken_back(oracle: Oracle) -> None:
-    every = oracle.follow("t: Task", "t.points AS points", ids="t")
+def test_changes_undone_within_a_transaction_send_nothing(oracle: Oracle) -> None:
+    every = oracle.start_watch("t: Task", "t.points AS points", ids="t")
     oracle.together("SPAWN t1: Task { points = 1 }", "KILL #t1")
     oracle.do("BEGIN", "SPAWN t2: Task { points = 2 }", "ROLLBACK")
     oracle.do("BEGIN", "SPAWN t3: Task { points = 3 }", "SAVEPOINT here", "SET #t3.points = 4")
     oracle.do("ROLLBACK TO here", "COMMIT")
-    assert every.news() == [{"type": "added", "match": {"points": 3}}]
+    assert every.new_events() == [{"type": "added", "match": {"points": 3}}]
 
 
-def test_in_by_one_way_and_out_by_another(oracle: Oracle) -> None:
+def test_match_gained_by_one_element_and_lost_by_another(oracle: Oracle) -> None:
     oracle.do("SPAWN ann: Person { level = 1 }", "SPAWN bob: Person { level = 2 }", "SPAWN t1: Task")
-    either = oracle.follow(
+    either = oracle.start_watch(
         "t: Task", "t.points AS points", where="EXISTS(assigned(t, p)) OR EXISTS(review(t, r, _))", ids="t"
     )
     oracle.do("LINK assigned(#t1, #ann) AS e1")
-    assert types(either.news()) == ["added"]
+    assert types(either.new_events()) == ["added"]
     oracle.together("UNLINK #e1", "LINK review(#t1, #bob, #ann) AS e2")
-    assert either.news() == []
+    assert either.new_events() == []
     oracle.do("LINK assigned(#t1, #bob)", "KILL #ann", "SET #bob.level = 3")
-    assert either.news() == []
+    assert either.new_events() == []
     oracle.do("KILL #bob")
-    assert types(either.news()) == ["removed"]
+    assert types(either.new_events()) == ["removed"]
 
 
-def test_one_and_true_are_not_the_same() -> None:
+def test_integer_one_and_true_differ() -> None:
     with Oracle("node A { v: Int | Bool | Float }") as oracle:
         oracle.do("SPAWN a: A { v = 1 }")
-        whole = oracle.follow("a: A", "a AS a", ids="a")
-        value = oracle.follow("a: A", "a.v AS v", ids="a")
+        whole = oracle.start_watch("a: A", "a AS a", ids="a")
+        value = oracle.start_watch("a: A", "a.v AS v", ids="a")
         oracle.do("SET #a.v = true", "SET #a.v = 1.0", "SET #a.v = 1.0")
-        assert types(whole.news()) == types(value.news()) == ["changed", "changed"]
+        assert types(whole.new_events()) == types(value.new_events()) == ["changed", "changed"]
 
 
-# Absence
+# NOT EXISTS
 
 
-def test_absence_ends_with_an_element_and_its_edge_in_one_transaction(oracle: Oracle) -> None:
+def test_not_exists_ends_with_element_and_edge_in_one_transaction(oracle: Oracle) -> None:
     oracle.do("SPAWN t1: Task { points = 1 }")
-    idle = oracle.follow("t: Task", "t.points AS points", where="NOT EXISTS(assigned(t, p))", ids="t")
+    idle = oracle.start_watch("t: Task", "t.points AS points", where="NOT EXISTS(assigned(t, p))", ids="t")
     oracle.together("SPAWN ann: Person", "LINK assigned(#t1, #ann)")
-    assert types(idle.news()) == ["removed"]
+    assert types(idle.new_events()) == ["removed"]
     oracle.do("KILL #ann")
-    assert types(idle.news()) == ["added"]
+    assert types(idle.new_events()) == ["added"]
 
 
-def test_absence_within_absence(oracle: Oracle) -> None:
+def test_nested_not_exists(oracle: Oracle) -> None:
     oracle.do("SPAWN t1: Task", "SPAWN ann: Person { level = 1 }", "LINK assigned(#t1, #ann)")
     where = "NOT EXISTS(assigned(t, p) WHERE NOT EXISTS(follows(p, q) WHERE q.level > 1))"
-    fine = oracle.follow("t: Task", "t.points AS points", where=where, ids="t")
+    fine = oracle.start_watch("t: Task", "t.points AS points", where=where, ids="t")
     oracle.together("SPAWN bob: Person { level = 2 }", "LINK follows(#ann, #bob)")
-    assert types(fine.news()) == ["added"]
+    assert types(fine.new_events()) == ["added"]
     oracle.do("SET #bob.level = 0")
-    assert types(fine.news()) == ["removed"]
+    assert types(fine.new_events()) == ["removed"]
     oracle.do("KILL #ann")
-    assert types(fine.news()) == ["added"]
+    assert types(fine.new_events()) == ["added"]
 
 
 def test_constants_inside_nested_patterns_of_every_clause(oracle: Oracle) -> None:
     oracle.do("SPAWN ann: Person { level = 1 }", "SPAWN bob: Person", "SPAWN t1: Task")
     oracle.do("LINK follows(#ann, #ann)")
     for name in ("ann", "bob"):
-        oracle.follow("t: Task", f"COUNT(p: Person, follows(#{name}, p)) AS n", ids="t")
-        oracle.follow("t: Task", f"EXISTS(follows(#{name}, p) WHERE p.level > 2) AS high", ids="t")
-        oracle.follow("t: Task", "t.points AS points", filter=f"EXISTS(follows(#{name}, p))", ids="t")
-        oracle.follow("t: Task", "t.points AS points", where=f"NOT assigned(t, #{name})", ids="t")
+        oracle.start_watch("t: Task", f"COUNT(p: Person, follows(#{name}, p)) AS n", ids="t")
+        oracle.start_watch("t: Task", f"EXISTS(follows(#{name}, p) WHERE p.level > 2) AS high", ids="t")
+        oracle.start_watch("t: Task", "t.points AS points", filter=f"EXISTS(follows(#{name}, p))", ids="t")
+        oracle.start_watch("t: Task", "t.points AS points", where=f"NOT assigned(t, #{name})", ids="t")
     oracle.do("LINK follows(#bob, #ann)", "SET #ann.level = 3", "LINK assigned(#t1, #bob)", "KILL #ann")
 
 
 # Symmetric edges
 
 
-def test_symmetric_edges_and_a_constant_end(oracle: Oracle) -> None:
+def test_symmetric_edges_with_constant_target(oracle: Oracle) -> None:
     oracle.do("SPAWN ann: Person { level = 1 }", "SPAWN bob: Person { level = 2 }")
-    one = oracle.follow("friends(#ann, x)", "x.level AS level", ids="x")
-    other = oracle.follow("friends(#bob, x)", "x.level AS level", ids="x")
-    counted = oracle.follow("friends(x, #bob)", "COUNT(*) AS n", kind="groups")
+    one = oracle.start_watch("friends(#ann, x)", "x.level AS level", ids="x")
+    other = oracle.start_watch("friends(#bob, x)", "x.level AS level", ids="x")
+    counted = oracle.start_watch("friends(x, #bob)", "COUNT(*) AS n", kind="groups")
     oracle.do("LINK friends(#ann, #bob) AS e1")
-    assert [each.news()[0]["match"] for each in (one, other, counted)] == [
+    assert [each.new_events()[0]["match"] for each in (one, other, counted)] == [
         {"level": 2},
         {"level": 1},
         {"n": 1},
     ]
     oracle.do("LINK friends(#bob, #bob) AS e2", "UNLINK #e1")
-    assert types(other.news()) == ["added", "removed"]
+    assert types(other.new_events()) == ["added", "removed"]
 
 
-def test_symmetric_edges_count_once_in_the_order_that_fits(oracle: Oracle) -> None:
+def test_symmetric_edge_is_one_match_in_the_matching_order(oracle: Oracle) -> None:
     oracle.do(
         "SPAWN ann: Person { level = 1 }", "SPAWN bob: Person { level = 2 }", "LINK friends(#ann, #bob)"
     )
-    turned = oracle.follow("friends(a, b)", "a.level AS a, b.level AS b", where="a.level > 1", ids="a b")
-    counted = oracle.follow("friends(a, b)", "COUNT(*) AS n", where="a.level >= 1", kind="groups")
-    nested = oracle.follow("friends(a, b)", "a.level AS a", where="EXISTS(follows(a, _))", ids="a b")
+    turned = oracle.start_watch("friends(a, b)", "a.level AS a, b.level AS b", where="a.level > 1", ids="a b")
+    counted = oracle.start_watch("friends(a, b)", "COUNT(*) AS n", where="a.level >= 1", kind="groups")
+    nested = oracle.start_watch("friends(a, b)", "a.level AS a", where="EXISTS(follows(a, _))", ids="a b")
     oracle.do("SET #ann.level = 3")
-    assert sorted(types(turned.news())) == ["added", "removed"]
+    assert sorted(types(turned.new_events())) == ["added", "removed"]
     oracle.do("LINK follows(#bob, #bob) AS e1")
-    assert [event["match"] for event in nested.news()] == [{"a": 2}]
+    assert [event["match"] for event in nested.new_events()] == [{"a": 2}]
     oracle.do("LINK follows(#ann, #ann) AS e2")
-    assert sorted(types(nested.news())) == ["added", "removed"]
-    assert counted.news() == []
+    assert sorted(types(nested.new_events())) == ["added", "removed"]
+    assert counted.new_events() == []
 
 
 # Edges
 
 
-def test_edges_on_edges_and_edges_of_three(oracle: Oracle) -> None:
+def test_edges_about_edges_and_ternary_edges(oracle: Oracle) -> None:
     oracle.do(
         "SPAWN t1: Task", "SPAWN ann: Person { level = 1 }", "LINK assigned(#t1, #ann) AS e1 { hours = 1 }"
     )
-    commented = oracle.follow("comment(e, p)", "e.hours AS hours, p.level AS level", ids="e p")
-    edges = oracle.follow("e: assigned", "e.hours AS hours", where="NOT EXISTS(comment(e, _))", ids="e")
-    reviewed = oracle.follow("review(t, p, p) AS r", "p.level AS level", ids="r t p")
-    any_edge = oracle.follow("e: edge<any>(t, p)", "e._type AS type", where="t:Task", ids="e t p")
+    commented = oracle.start_watch("comment(e, p)", "e.hours AS hours, p.level AS level", ids="e p")
+    edges = oracle.start_watch("e: assigned", "e.hours AS hours", where="NOT EXISTS(comment(e, _))", ids="e")
+    reviewed = oracle.start_watch("review(t, p, p) AS r", "p.level AS level", ids="r t p")
+    any_edge = oracle.start_watch("e: edge<any>(t, p)", "e._type AS type", where="t:Task", ids="e t p")
     oracle.do("LINK comment(#e1, #ann)", "SET #e1.hours = 2", "LINK review(#t1, #ann, #ann)")
-    assert types(commented.news()) == ["added", "changed"]
-    assert types(edges.news()) == ["removed"]
+    assert types(commented.new_events()) == ["added", "changed"]
+    assert types(edges.new_events()) == ["removed"]
     oracle.do("UNLINK #e1")
-    assert types(commented.news()) == types(any_edge.news()) == ["removed"]
+    assert types(commented.new_events()) == types(any_edge.new_events()) == ["removed"]
     oracle.do("KILL #ann")
-    assert types(reviewed.news()) == ["added", "removed"]
+    assert types(reviewed.new_events()) == ["added", "removed"]
 
 
-def test_references_that_are_followed(oracle: Oracle) -> None:
+def test_attributes_read_through_references(oracle: Oracle) -> None:
     oracle.do('SPAWN ann: Person { name = "ann" }', "SPAWN t1: Task { owner = #ann }")
-    owned = oracle.follow("t: Task", "t.owner.name AS name", ids="t")
-    boss = oracle.follow("t: Task", "t.points AS points", where='t.owner.boss.name = "bob"', ids="t")
+    owned = oracle.start_watch("t: Task", "t.owner.name AS name", ids="t")
+    boss = oracle.start_watch("t: Task", "t.points AS points", where='t.owner.boss.name = "bob"', ids="t")
     oracle.do('SET #ann.name = "anna"', 'SPAWN bob: Person { name = "bob" }', "SET #ann.boss = #bob")
-    assert types(owned.news()) == ["changed"]
-    assert types(boss.news()) == ["added"]
+    assert types(owned.new_events()) == ["changed"]
+    assert types(boss.new_events()) == ["added"]
     oracle.do("KILL #bob", "KILL #ann")
-    assert types(boss.news()) == ["removed"]
-    assert [event["match"] for event in owned.news()] == [{"name": None}]
+    assert types(boss.new_events()) == ["removed"]
+    assert [event["match"] for event in owned.new_events()] == [{"name": None}]
 
 
-def test_a_type_is_checked_before_its_attributes_are_read() -> None:
+def test_type_is_checked_before_its_attributes_are_read() -> None:
     ontology = "node A { s: String? }\nnode B { s: String?, n: Int?, f: Float? }\nedge to(x: any, y: any)"
     with Oracle(ontology) as oracle:
         oracle.do("SPAWN a: A", "SPAWN b: B { f = 1.0 }", "LINK to(#a, #b)", "LINK to(#b, #a)")
-        oracle.follow("to(#a, x), x: B", "x.f AS f", where="x.f > 0.0", ids="x")
-        oracle.follow("to(x, y), y: B", "y.f AS f", where="y.f > 0.0 AND x.s = null", ids="x y")
+        oracle.start_watch("to(#a, x), x: B", "x.f AS f", where="x.f > 0.0", ids="x")
+        oracle.start_watch("to(x, y), y: B", "y.f AS f", where="y.f > 0.0 AND x.s = null", ids="x y")
         oracle.do("SET #b.f = 2.0", 'SET #a.s = "a"', "UNLINK to(#a, _)")
 
 
-# Before the commit
+# Uncommitted writes (visibility: immediate)
 
 
-def test_statements_are_seen_and_taken_back(oracle: Oracle) -> None:
-    at_once = oracle.follow("t: Task", "t.points AS points", ids="t", immediate=True)
-    counted = oracle.follow("t: Task", "SUM(t.points) AS sum", kind="groups", immediate=True)
+def test_immediate_watch_sees_uncommitted_writes_and_rollback(oracle: Oracle) -> None:
+    at_once = oracle.start_watch("t: Task", "t.points AS points", ids="t", immediate=True)
+    counted = oracle.start_watch("t: Task", "SUM(t.points) AS sum", kind="groups", immediate=True)
     oracle.do("BEGIN", "SPAWN t1: Task { points = 1 }", "SAVEPOINT here", "SET #t1.points = 2")
-    assert types(at_once.news()) == ["added", "changed"]
+    assert types(at_once.new_events()) == ["added", "changed"]
     oracle.do("ROLLBACK TO here")
-    assert at_once.news()[-1]["match"] == {"points": 1}
+    assert at_once.new_events()[-1]["match"] == {"points": 1}
     oracle.do("ROLLBACK")
-    assert types(at_once.news()) == ["removed"]
-    assert [event["match"]["sum"] for event in counted.news()] == [1, 2, 1, None]
+    assert types(at_once.new_events()) == ["removed"]
+    assert [event["match"]["sum"] for event in counted.new_events()] == [1, 2, 1, None]
 
 
-def test_joins_across_open_transactions(oracle: Oracle) -> None:
-    joined = oracle.follow("t: Task, p: Person", "p.level AS level", ids="t p", immediate=True)
+def test_immediate_joins_across_open_transactions(oracle: Oracle) -> None:
+    joined = oracle.start_watch("t: Task, p: Person", "p.level AS level", ids="t p", immediate=True)
     oracle.do("BEGIN")
     oracle.do("BEGIN", session=1)
     oracle.do("SPAWN t1: Task")
     oracle.do("SPAWN ann: Person { level = 1 }", session=1)
-    assert types(joined.news()) == ["added"]
-    later = oracle.follow("t: Task, p: Person", "p.level AS level", ids="t p", immediate=True)
+    assert types(joined.new_events()) == ["added"]
+    later = oracle.start_watch("t: Task, p: Person", "p.level AS level", ids="t p", immediate=True)
     oracle.do("COMMIT")
     oracle.do("ROLLBACK", session=1)
-    assert types(joined.news()) == types(later.news()) == ["removed"]
+    assert types(joined.new_events()) == types(later.new_events()) == ["removed"]
     oracle.do("SPAWN bob: Person { level = 2 }", session=1)
-    assert types(joined.news()) == ["added"]
+    assert types(joined.new_events()) == ["added"]
 
 
-def test_two_transactions_and_one_element(oracle: Oracle) -> None:
+def test_two_open_transactions_write_one_element(oracle: Oracle) -> None:
     oracle.do("SPAWN t1: Task { points = 1 }")
-    seen = oracle.follow("t: Task", "t.points AS points", ids="t", immediate=True)
+    seen = oracle.start_watch("t: Task", "t.points AS points", ids="t", immediate=True)
     oracle.do("BEGIN", "SET #t1.points = 2")
     oracle.do("BEGIN", "SET #t1.points = 3", session=1)
     oracle.do("COMMIT")
     with pytest.raises(TransactionError, match="E5002"):
         oracle.do("COMMIT", session=1)
     oracle.check("the conflict")
-    assert [event["match"]["points"] for event in seen.news()] == [2, 3, 2]
+    assert [event["match"]["points"] for event in seen.new_events()] == [2, 3, 2]
 
 
-def test_what_triggers_do_is_seen_at_once(oracle: Oracle) -> None:
-    seen = oracle.follow("p: Person", "p.level AS level", ids="p", immediate=True)
+def test_immediate_watch_sees_writes_of_triggers(oracle: Oracle) -> None:
+    seen = oracle.start_watch("p: Person", "p.level AS level", ids="p", immediate=True)
     oracle.session(None).watch("WATCH t: Task ON MATCH DO SPAWN p: Person { level = t.points }")
     oracle.do("SPAWN t1: Task { points = 4 }")
-    assert seen.news() == [{"type": "added", "match": {"level": 4}}]
+    assert seen.new_events() == [{"type": "added", "match": {"level": 4}}]
 
 
-def test_what_a_savepoint_takes_back_covers_nothing(oracle: Oracle) -> None:
-    """Others may write what a transaction has taken its hands off again."""
+def test_rolled_back_savepoint_hides_no_committed_write(oracle: Oracle) -> None:
+    """After ROLLBACK TO, another session may write the elements that the savepoint had written."""
     oracle.do("SPAWN t1: Task { points = 1 }", "SPAWN t2: Task { points = 1 }")
-    seen = oracle.follow("t: Task", "t.points AS points", ids="t", immediate=True)
+    seen = oracle.start_watch("t: Task", "t.points AS points", ids="t", immediate=True)
     oracle.do("BEGIN", "SAVEPOINT here", "SET #t1.points = 2", "KILL #t2", "ROLLBACK TO here")
-    assert types(seen.news()) == ["changed", "removed", "changed", "added"]
+    assert types(seen.new_events()) == ["changed", "removed", "changed", "added"]
     oracle.do("SET #t1.points = 3", "KILL #t2", session=1)
-    assert types(seen.news()) == ["changed", "removed"]
+    assert types(seen.new_events()) == ["changed", "removed"]
     oracle.do("SET #t1.points = 4")
-    assert [event["match"]["points"] for event in seen.news()] == [4]
+    assert [event["match"]["points"] for event in seen.new_events()] == [4]
     oracle.do("ROLLBACK")
-    assert [event["match"]["points"] for event in seen.news()] == [3]
+    assert [event["match"]["points"] for event in seen.new_events()] == [3]
 
 
-def test_rules_are_seen_at_the_commit_and_a_refused_commit_is_taken_back() -> None:
+def test_immediate_watch_sees_rules_at_commit_and_rejected_commit_undone() -> None:
     rules = """
         rule mark: t: Task WHERE t.points = 9 => SET t.title = "nine", SPAWN p: Person { level = 9 }
         constraint small: t: Task => t.points < 20
     """
     with Oracle(TASKS + rules) as oracle:
-        tasks = oracle.follow("t: Task", "t.points AS points, t.title AS title", ids="t", immediate=True)
-        people = oracle.follow("p: Person", "COUNT(*) AS n", kind="groups", immediate=True)
+        tasks = oracle.start_watch("t: Task", "t.points AS points, t.title AS title", ids="t", immediate=True)
+        people = oracle.start_watch("p: Person", "COUNT(*) AS n", kind="groups", immediate=True)
         oracle.together("SPAWN t1: Task { points = 9 }")
-        assert [event["match"]["title"] for event in tasks.news()] == [None, "nine"]
+        assert [event["match"]["title"] for event in tasks.new_events()] == [None, "nine"]
         oracle.do("BEGIN", "SET #t1.points = 30", "SPAWN t2: Task")
         with pytest.raises(VedetteError, match="small"):
             oracle.do("COMMIT")
         oracle.check("the refusal")
-        assert types(tasks.news()) == ["changed", "added", "changed", "removed"]
+        assert types(tasks.new_events()) == ["changed", "added", "changed", "removed"]
         with pytest.raises(VedetteError, match="small"):
             oracle.do("SET #t1.points = 40")
         oracle.check("the refusal")
-        assert types(tasks.news()) == ["changed", "changed"]
-        assert [event["match"]["n"] for event in people.news()] == [1]
+        assert types(tasks.new_events()) == ["changed", "changed"]
+        assert [event["match"]["n"] for event in people.new_events()] == [1]
 
 
-def test_a_definition_ends_open_transactions(oracle: Oracle) -> None:
+def test_define_ends_open_transactions(oracle: Oracle) -> None:
     oracle.do("SPAWN t1: Task { points = 1 }")
-    seen = oracle.follow("t: Task", "t AS t", ids="t", immediate=True)
+    seen = oracle.start_watch("t: Task", "t AS t", ids="t", immediate=True)
     oracle.do("BEGIN", "SET #t1.points = 2", "SPAWN t2: Task")
-    seen.news()
+    seen.new_events()
     oracle.db.define("node Person { name: String?, level: Int?, boss: Person?, room: Int = 1 }")
     oracle.check("define")
-    assert types(seen.news()) == ["changed", "removed"]
+    assert types(seen.new_events()) == ["changed", "removed"]
     with pytest.raises(TransactionError, match="E5005"):
         oracle.do("COMMIT")
     oracle.check("the refusal")
     oracle.do("SET #t1.points = 3")
-    assert types(seen.news()) == ["changed"]
+    assert types(seen.new_events()) == ["changed"]
 
 
-def test_one_of_two_transactions_wrote_later_and_is_rolled_back(oracle: Oracle) -> None:
+def test_later_of_two_uncommitted_writes_is_rolled_back(oracle: Oracle) -> None:
     oracle.do("SPAWN t1: Task { points = 1 }")
-    seen = oracle.follow("t: Task", "t.points AS points", ids="t", immediate=True)
+    seen = oracle.start_watch("t: Task", "t.points AS points", ids="t", immediate=True)
     oracle.do("BEGIN", "SET #t1.points = 2")
     oracle.do("BEGIN", "SET #t1.points = 3", "SPAWN t2: Task { points = 7 }", "ROLLBACK", session=1)
     oracle.do("COMMIT")
-    assert [event["match"]["points"] for event in seen.news()] == [2, 3, 7, 2, 7]
+    assert [event["match"]["points"] for event in seen.new_events()] == [2, 3, 7, 2, 7]
 
 
-def test_looking_back_ends_with_what_is_being_written(oracle: Oracle) -> None:
+def test_initial_since_includes_uncommitted_writes(oracle: Oracle) -> None:
     oracle.do("SPAWN t1: Task { points = 1 }", "SPAWN t2: Task { points = 2 }")
     oracle.do("BEGIN", "SET #t1.points = 5", "SPAWN t3: Task { points = 3 }")
     text = "WATCH t: Task [initial: since(0), visibility: immediate] RETURN {}"
     reader = oracle.session(None)
     rows, sums = reader.watch(text.format("t.points")), reader.watch(text.format("SUM(t.points) AS sum"))
-    told = [(event.type, (event.match or {})["t.points"]) for event in rows.poll()]
-    assert told == [("added", 2), ("changed", 5), ("added", 3)]
+    events = [(event.type, (event.match or {})["t.points"]) for event in rows.poll()]
+    assert events == [("added", 2), ("changed", 5), ("added", 3)]
     assert [(event.match or {})["sum"] for event in sums.poll()] == [3, 10]
     oracle.do("ROLLBACK")
     assert [(event.type, (event.match or {})["t.points"]) for event in rows.poll()] == [
@@ -560,7 +569,7 @@ def test_looking_back_ends_with_what_is_being_written(oracle: Oracle) -> None:
     assert [(event.match or {})["sum"] for event in sums.poll()] == [3]
 
 
-def test_drafts_beyond_the_buffer_come_as_a_snapshot(oracle: Oracle) -> None:
+def test_uncommitted_events_beyond_the_buffer_arrive_as_snapshot(oracle: Oracle) -> None:
     text = "WATCH t: Task [visibility: immediate, delivery: reliable, buffer: 2] RETURN t.points"
     watch = oracle.session(None).watch(text)
     oracle.do("BEGIN", *(f"SPAWN t{n}: Task {{ points = {n} }}" for n in range(5)))
@@ -571,30 +580,30 @@ def test_drafts_beyond_the_buffer_come_as_a_snapshot(oracle: Oracle) -> None:
     assert types([event.to_dict() for event in watch.poll()]) == ["removed"] * 5
 
 
-def test_actions_need_something_committed(oracle: Oracle) -> None:
+def test_actions_run_only_for_committed_matches(oracle: Oracle) -> None:
     with pytest.raises(WatchError, match=r"E8009.*visibility"):
         oracle.session(None).watch("WATCH t: Task [visibility: immediate] ON MATCH DO SET t.points = 1")
 
 
-# Another filter
+# ALTER WATCH with another filter
 
 
-def test_what_another_filter_brings_stays_behind_what_came_before(oracle: Oracle) -> None:
-    """Ordering by attribute: events of one match are never turned around, also those that were told anew."""
+def test_events_of_a_new_filter_follow_earlier_events_of_the_match(oracle: Oracle) -> None:
+    """With ordering by attribute, events of one match keep their order, including events caused by ALTER WATCH."""
     oracle.do("SPAWN t1: Task { points = 1 }", "SPAWN t2: Task { points = 5 }")
     text = "WATCH t: Task [ordering: attribute(t.points DESC), initial: none] RETURN t.points"
     watch = oracle.session(None).watch(text)
     oracle.do("SET #t1.points = 2", "SET #t2.points = 6")
     watch.alter("[filter: t.points > 2]")
-    told = [(event.type, (event.match or {})["t.points"]) for event in watch.poll()]
-    assert told == [("changed", 6), ("changed", 2), ("removed", 2)]
+    events = [(event.type, (event.match or {})["t.points"]) for event in watch.poll()]
+    assert events == [("changed", 6), ("changed", 2), ("removed", 2)]
 
 
-def test_a_filter_that_is_refused_changes_nothing(oracle: Oracle) -> None:
+def test_rejected_filter_changes_nothing(oracle: Oracle) -> None:
     oracle.do("SPAWN t1: Task { points = 0 }")
-    kept = oracle.follow("t: Task", "t.points AS points", where="t.points >= 0", ids="t")
+    kept = oracle.start_watch("t: Task", "t.points AS points", where="t.points >= 0", ids="t")
     for refused in ("assigned(t, #nobody)", "10 / t.points > 1", "t.colour = 1"):
         with pytest.raises(VedetteError):
             oracle.session(None).execute(f"ALTER WATCH #{kept.handle.id} SET [filter: {refused}]")
     oracle.do("SET #t1.points = 1")
-    assert types(kept.news()) == ["changed"]
+    assert types(kept.new_events()) == ["changed"]

@@ -1,4 +1,4 @@
-"""Hypothesis strategies for every tree that the parser builds."""
+"""Hypothesis strategies for every syntax tree that the parser builds."""
 
 from __future__ import annotations
 
@@ -234,7 +234,7 @@ _OPTION_VALUES = st.builds(s.OptionValue, _BARE) | st.builds(
 
 
 def _option(name: str, value: Any) -> s.WatchOption:
-    """filter and serialize_by take expressions only."""
+    """`filter` and `serialize_by` accept expressions only."""
     if name in ("filter", "serialize_by") and isinstance(value, s.OptionValue):
         return s.WatchOption(name, x.Variable("v"))
     return s.WatchOption(name, value)
@@ -246,7 +246,7 @@ options = several(_OPTION, 1)
 
 
 def _watch(where: Any, name: str | None, returns: s.Return | None, **rest: Any) -> s.Watch:
-    """The alias of the last column names the watch unless something else does."""
+    """The alias of the last column is the name of the watch, unless the statement has another name."""
     implied = returns.projections[-1].alias if returns else None
     return s.Watch(where=where, returns=returns, name=name or implied, **rest)
 

@@ -14,12 +14,12 @@ NAMES = ("e0", "e0", "e0", "e1", "e1", "flag", "tri", "about")
 
 
 def small(random: Random) -> int | None:
-    """A value that many others share."""
+    """Return a value from a small set, so that many elements share it."""
     return random.choice((None, 0, 1, 2, 3))
 
 
 def random_graph(random: Random, ontology: OntologyModel, nodes: int, edges: int) -> ModelGraph:
-    """Nodes, then edges wherever they fit and are allowed."""
+    """Create nodes, then edges between types that fit, as far as the ontology allows."""
     graph = ModelGraph(ontology)
     for key in range(1, nodes + 1):
         type_name = random.choice("ABCD")

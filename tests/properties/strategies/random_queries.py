@@ -1,4 +1,4 @@
-"""Random queries over a random ontology; whatever comes out is legal in the language."""
+"""Random valid queries over a random ontology."""
 
 from __future__ import annotations
 
@@ -10,14 +10,14 @@ from tests.properties.models.query import ConstraintModel, EdgePart, Expression,
 __all__ = ["random_constraint", "random_query"]
 
 Scope = dict[str, str]
-"""Variable ▸ its type; `edge<e0>` for a variable that holds an edge."""
+"""Variable ▸ its type. `edge<e0>` is the type of a variable bound to an edge."""
 
 TYPES = ("A", "B", "Base", "C", "D", "any", "A | D")
 TESTED = ("A", "B", "Base", "C", "D")
 
 
 class _Namer:
-    """Names that no other variable of the query has."""
+    """Generates variable names that are unique within the query."""
 
     def __init__(self, mark: str) -> None:
         self._mark = mark
@@ -54,7 +54,7 @@ def _pattern(
     depth: int,
     first: tuple[str, str] | None = None,
 ) -> PatternModel:
-    """A pattern that binds its variables in `scope`; `first` is a variable that somebody else declares."""
+    """Return a pattern that binds its variables in `scope`. `first` is a variable declared elsewhere."""
     nodes = [(namer.next("a"), random.choice(TYPES)) for _ in range(random.randint(0, 2))]
     scope.update(nodes)
     if first is not None:
@@ -153,7 +153,7 @@ def _count(random: Random, ontology: OntologyModel, scope: Scope, namer: _Namer,
 
 
 def random_constraint(random: Random, ontology: OntologyModel, depth: int = 2) -> ConstraintModel:
-    """A pattern and a condition over its variables. `depth`: how far conditions nest."""
+    """Return a pattern and a condition over its variables. `depth` limits the nesting of conditions."""
     scope: Scope = {}
     namer = _Namer("p")
     pattern = _pattern(random, ontology, scope, namer, depth=depth)

@@ -1,4 +1,4 @@
-"""Random writes to the engine and the model at once; those that the model refuses are not made."""
+"""Random writes to the engine and the model. Writes that the model rejects are skipped."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ __all__ = ["random_write"]
 
 
 def random_write(random: Random, driver: Driver, transaction: ModelTransaction) -> str:
-    """Says what was done."""
+    """Return a description of the write."""
     act = random.choice((_spawn, _link, _link, _set, _set, _kill, _unlink, _unlink))
     try:
         return act(random, driver, transaction)

@@ -1,4 +1,4 @@
-"""A case of the oracle test: an ontology, and steps by several sessions; drawn, printed, and carried out."""
+"""A case of the oracle test: an ontology and steps by several sessions, generated, printed and run."""
 
 from __future__ import annotations
 
@@ -22,15 +22,15 @@ from tests.properties.strategies.watch_ontologies import (
 from tests.properties.strategies.watch_patterns import Named
 from tests.properties.strategies.watch_queries import Query, draw_query
 
-__all__ = ["WRITERS", "Case", "Define", "Do", "Follow", "Manage", "Restart", "Step", "case_of", "cases"]
+__all__ = ["WRITERS", "Case", "Define", "Do", "Manage", "Restart", "StartWatch", "Step", "case_of", "cases"]
 
 WRITERS = 2
-"""Sessions that write, each with its own transaction."""
+"""Number of writing sessions, each with its own transaction."""
 
 
 @dataclass(frozen=True)
 class Do:
-    """A statement. `#n1` means the element that the case calls so."""
+    """A statement. `#n1` is the element with that name in the case."""
 
     session: int
     text: str
@@ -40,24 +40,27 @@ class Do:
 
 
 @dataclass(frozen=True)
-class Follow:
-    """A new watch, of the system context or of an actor."""
+class StartWatch:
+    """Create a watch, in the system context or for an actor."""
 
     number: int
     query: Query
     values: tuple[Any, ...]
     actor: str | None = None
     initial: str = "full"
-    """`full`, `none`, or `since`: from what `other` was told `back` commits ago."""
+    """`full`, `none`, or `since`: the tick that `other` had reached `back` commits ago."""
     other: int = 0
     back: int = 0
     immediate: bool = False
     reliable: bool = False
     lazy: bool = False
-    """Whether its reader looks only now and then, and memory holds two events meanwhile: the log has the rest."""
+    """True if the reader polls rarely and the buffer holds two events only.
+
+    The other events are replayed from the log.
+    """
 
     def text(self, tick: int = 0) -> str:
-        """Nothing is ever dropped here: what a full buffer does is told elsewhere."""
+        """Nothing is dropped in these cases. Overflow has its own tests."""
         options = {
             f"buffer: {2 if self.lazy else 1000000}": True,
             "initial: none": self.initial == "none",
@@ -76,7 +79,7 @@ class Follow:
 
 @dataclass(frozen=True)
 class Manage:
-    """PAUSE, RESUME, CANCEL or ALTER (another filter) of one of the watches made so far."""
+    """PAUSE, RESUME, CANCEL or ALTER (another filter) of an existing watch."""
 
     operation: str
     watch: int
@@ -87,7 +90,7 @@ class Manage:
 
 @dataclass(frozen=True)
 class Restart:
-    """The process ends and another begins on the same directory, or on what one that died has left of it."""
+    """Restart the process on the same directory, or on a copy of the files as after a crash."""
 
     death: bool = False
 
@@ -97,7 +100,7 @@ class Restart:
 
 @dataclass(frozen=True)
 class Define:
-    """The ontology grows."""
+    """Extend the ontology."""
 
     text: str
 
@@ -105,7 +108,7 @@ class Define:
         return f"define {self.text}"
 
 
-Step = Do | Follow | Manage | Restart | Define
+Step = Do | StartWatch | Manage | Restart | Define
 
 
 @dataclass(frozen=True)
@@ -119,31 +122,34 @@ class Case:
 
 @st.composite
 def cases(draw: Callable[[st.SearchStrategy[Any]], Any], *, policies: bool) -> Case:
-    """Cases that shrink well, and so begin small."""
+    """Strategy for cases that start small and shrink well."""
     return _Author(Choices(lambda low, high: draw(st.integers(low, high))), policies=policies).case()
 
 
-def case_of(number: int, *, policies: bool, lasting: bool = False) -> Case:
-    """The case of a number: larger at once, and quicker to make. `lasting`: with reliable watches and restarts."""
-    return _Author(Choices(Random(number).randint), policies=policies, lasting=lasting).case()
+def case_of(number: int, *, policies: bool, durable: bool = False) -> Case:
+    """Return the case with this number.
+
+    It is larger than drawn cases and faster to make. `durable` adds reliable watches and restarts.
+    """
+    return _Author(Choices(Random(number).randint), policies=policies, durable=durable).case()
 
 
 class _Author:
-    """Draws a case: a small graph, a few shapes, watches of them, and then whatever may happen."""
+    """Generates a case: a small graph, a few shapes, watches of these shapes, and random steps."""
 
-    def __init__(self, choices: Choices, *, policies: bool, lasting: bool = False) -> None:
+    def __init__(self, choices: Choices, *, policies: bool, durable: bool = False) -> None:
         self.choices = choices
-        self.lasting = lasting
-        self.immediate = not lasting and choices.rng(20)
-        """Whether some watches see statements before they are committed."""
+        self.durable = durable
+        self.immediate = not durable and choices.rng(20)
+        """True if some watches see uncommitted statements."""
         self.ontology = draw_ontology(choices, rules=choices.rng(25), policies=policies)
         self.policies = policies
         self.first_ontology = self.ontology
         self.alive: Named = {}
-        """Names of elements that are probably there; rules and cascades may know better."""
+        """Names of elements that probably exist. Rules and cascades may have deleted some."""
         self.steps: list[Step] = []
         self.queries: list[Query] = []
-        self.follows: list[Follow] = []
+        self.follows: list[StartWatch] = []
         self._names: Counter[str] = Counter()
         self._open: set[int] = set()
 
@@ -157,7 +163,7 @@ class _Author:
         for _ in range(choices.number(1, 3)):
             self.queries.append(draw_query(choices, self.ontology, dict(self.alive)))
             for _ in range(choices.number(1, 3)):
-                self.follow(self.queries[-1])
+                self.start_watch(self.queries[-1])
         for _ in range(choices.number(1, 14)):
             self.step()
         for session in sorted(self._open):
@@ -169,20 +175,20 @@ class _Author:
 
     # Steps
 
-    def follow(self, query: Query) -> None:
-        values = tuple(self.choices.one(hole.options) for hole in query.holes)
+    def start_watch(self, query: Query) -> None:
+        values = tuple(self.choices.one(placeholder.options) for placeholder in query.placeholders)
         actor = self.choices.one((None, *self.actors)) if self.policies or self.choices.rng(10) else None
         initial = "none" if self.choices.rng(10) else "full"
         immediate = self.immediate and self.choices.rng(60)
         number = len(self.follows)
-        made = Follow(number, query, values, actor, initial, immediate=immediate, reliable=self.lasting)
-        if self.lasting and self.choices.rng(40):
+        made = StartWatch(number, query, values, actor, initial, immediate=immediate, reliable=self.durable)
+        if self.durable and self.choices.rng(40):
             made = replace(made, lazy=True)
         self.follows.append(made)
         self.steps.append(made)
 
     def follow_since(self) -> None:
-        """A watch like an earlier one, that begins where that one was some commits ago."""
+        """Return a watch like an earlier one that starts where the earlier watch was some commits ago."""
         other = self.choices.one(self.follows)
         number, back = len(self.follows), self.choices.number(0, 4)
         made = replace(other, number=number, initial="since", other=other.number, back=back, immediate=False)
@@ -198,7 +204,7 @@ class _Author:
             manage=2,
             since=1,
             define=1 if self.choices.rng(50) else 0,
-            restart=2 if self.lasting else 0,
+            restart=2 if self.durable else 0,
         )
         match form:
             case "define":
@@ -214,19 +220,19 @@ class _Author:
             case "interleaved":
                 self.interleave(self.choices.number(0, WRITERS - 1))
             case "watch":
-                self.follow(self.choices.one(self.queries))
+                self.start_watch(self.choices.one(self.queries))
             case "manage":
                 self.manage(self.choices.one(self.follows))
             case _:
                 self.steps.append(Do(self.choices.number(0, WRITERS - 1), self.change()))
 
-    def manage(self, follow: Follow) -> None:
-        altering = ("ALTER", "ALTER", "ALTER") if follow.query.other_filter is not None else ()
+    def manage(self, start_watch: StartWatch) -> None:
+        altering = ("ALTER", "ALTER", "ALTER") if start_watch.query.other_filter is not None else ()
         operation = self.choices.one(("PAUSE", "RESUME", "RESUME", "CANCEL", *altering))
-        self.steps.append(Manage(operation, follow.number))
+        self.steps.append(Manage(operation, start_watch.number))
 
     def define(self) -> None:
-        """A new type below another, an attribute more, or another policy."""
+        """Add a subtype, an attribute or a policy."""
         number, kinds = len(self.steps), self.ontology.nodes
         kind = self.choices.one(kinds)
         match self.choices.weighed(subtype=2, attribute=2, default=1, policy=2 if self.policies else 0):
@@ -246,7 +252,7 @@ class _Author:
                 self.ontology = replace(self.ontology, nodes=nodes, cache={})
 
     def transaction(self, session: int) -> None:
-        """BEGIN … COMMIT or ROLLBACK, with a savepoint now and then."""
+        """BEGIN … COMMIT or ROLLBACK, sometimes with a savepoint."""
         if session in self._open:
             self.interleave(session)
             return
@@ -260,7 +266,7 @@ class _Author:
         self.steps.append(Do(session, "ROLLBACK" if self.choices.rng(15) else "COMMIT"))
 
     def interleave(self, session: int) -> None:
-        """A transaction that stays open while others go on."""
+        """A transaction that stays open while other sessions continue."""
         if session in self._open:
             self._open.discard(session)
             self.steps.append(Do(session, "COMMIT"))
@@ -347,7 +353,7 @@ class _Author:
         return f"SET #{name}.{chosen} = {self._value(attributes[chosen])}"
 
     def change_all(self) -> str:
-        """One statement over many elements."""
+        """Return one statement that writes many elements."""
         kind = self.choices.one(self.ontology.nodes).name
         some = f"MATCH x: {kind} WHERE x.n = {self._value('Int')}"
         match self.choices.weighed(set=3, kill=1, link=2, move=2):

@@ -1,4 +1,4 @@
-"""Random ontologies: types that inherit, attributes of every kind, edges of every form, rules and policies."""
+"""Random ontologies: type inheritance, attributes of every kind, edges of every form, rules and policies."""
 
 from __future__ import annotations
 
@@ -21,20 +21,20 @@ T = TypeVar("T")
 
 
 class Choices:
-    """What a generator is told to choose. The first option is the plainest: examples shrink towards it."""
+    """Source of choices for a generator. The first option is the simplest: examples shrink towards it."""
 
     def __init__(self, number: Callable[[int, int], int]) -> None:
         self._number = number
 
     def number(self, low: int, high: int) -> int:
-        """One of them, the bounds included."""
+        """Return a number between the bounds, both included."""
         return low if low >= high else self._number(low, high)
 
     def one(self, options: Sequence[T]) -> T:
         return options[self.number(0, len(options) - 1)]
 
     def weighed(self, **weights: int) -> str:
-        """One of the names, each as often as its weight says."""
+        """Return one of the names with a probability proportional to its weight."""
         left = self.number(0, sum(weights.values()) - 1)
         for name, weight in weights.items():
             left -= weight
@@ -46,7 +46,7 @@ class Choices:
         return self.number(0, 99) >= 100 - percent
 
     def some(self, options: Sequence[T], most: int) -> list[T]:
-        """Up to `most` different ones, in their order."""
+        """Return up to `most` different options, in their order."""
         left = list(options)
         found = [left.pop(self.number(0, len(left) - 1)) for _ in range(self.number(0, min(most, len(left))))]
         return [option for option in options if option in found]
@@ -58,11 +58,11 @@ VALUES: dict[str, tuple[Any, ...]] = {
     "Float": (0.1, 0.2, 0.3, 1e16, -1e16, 2.0, None),
     "Bool": (True, False, None),
 }
-"""Few values, so that they meet; floats whose sums depend on the order in which they are added."""
+"""Few values, so that elements share them; floats whose sum depends on the order of addition."""
 
 
 def literal(value: Any) -> str:
-    """A scalar as it is written in a statement."""
+    """Format a scalar as a literal of a statement."""
     if value is None or isinstance(value, bool):
         return {None: "null", True: "true", False: "false"}[value]
     return f'"{value}"' if isinstance(value, str) else repr(value).replace("e+", "e")
@@ -109,7 +109,7 @@ class Ontology:
     rules: tuple[str, ...] = ()
     policies: tuple[str, ...] = ()
     cache: dict[str, tuple[str, ...]] = field(default_factory=dict, compare=False, repr=False)
-    """Declared type ▸ the concrete types below it."""
+    """Declared type ▸ its concrete subtypes."""
 
     def text(self) -> str:
         nodes, edges = (kind.text() for kind in self.nodes), (kind.text() for kind in self.edges)
@@ -122,14 +122,14 @@ class Ontology:
         return next(kind for kind in self.edges if kind.name == name)
 
     def above(self, name: str) -> list[str]:
-        """The type and all that it inherits from."""
+        """Return the type and all its supertypes."""
         found = [name]
         for parent in self.node(name).parents:
             found += [each for each in self.above(parent) if each not in found]
         return found
 
     def concrete(self, name: str) -> tuple[str, ...]:
-        """Types that an element of this declared type can have; `any` and `edge<…>` included."""
+        """Return the types that an element of this declared type can have, including `any` and `edge<…>`."""
         if name not in self.cache:
             self.cache[name] = self._concrete(name)
         return self.cache[name]
@@ -145,7 +145,7 @@ class Ontology:
         return tuple(kind.name for kind in self.nodes if not kind.abstract and name in self.above(kind.name))
 
     def attributes(self, name: str) -> dict[str, str]:
-        """Attributes that an element of a concrete type has, with their types."""
+        """Return the attributes of an element of a concrete type, with their types."""
         for edge in self.edges:
             if edge.name == name:
                 return {attribute: kind for attribute, kind, _ in edge.attributes}
@@ -153,7 +153,10 @@ class Ontology:
         return {attribute: kind for owner in owners for attribute, kind, _ in owner.attributes}
 
     def readable(self, names: Sequence[str]) -> dict[str, str]:
-        """Attributes that can be read from a variable of these declared types: of a union, all must have them."""
+        """Return the attributes that can be read from a variable of these declared types.
+
+        All types of a union must have them.
+        """
         found: dict[str, str] | None = None
         for name in names:
             below = (self.attributes(each) for each in self.concrete(name))
@@ -162,7 +165,7 @@ class Ontology:
         return found or {}
 
 
-# Drawing
+# Generating
 
 
 def draw_ontology(choices: Choices, *, rules: bool, policies: bool) -> Ontology:
@@ -188,7 +191,10 @@ def _nodes(choices: Choices) -> tuple[NodeKind, ...]:
 
 
 def _with_attributes(choices: Choices, kinds: list[NodeKind]) -> list[NodeKind]:
-    """Spread attributes over the types; every type has `s` and `n` from somewhere, or comparing would be rare."""
+    """Distribute attributes over the types.
+
+    Every type has or inherits `s` and `n`; otherwise comparisons would be rare.
+    """
     bare = Ontology(tuple(kinds), ())
     owned: dict[str, list[tuple[str, str, str]]] = {kind.name: [] for kind in kinds}
     for kind in kinds:
@@ -299,7 +305,7 @@ _ABOUT = ('x.s = "a"', "x.n > 1", "x.n != 2")
 
 
 def _linked(choices: Choices, ontology: Ontology, kind: str) -> str:
-    """A condition on an edge between the actor and the element, if the ontology has one that fits."""
+    """Return a condition on an edge between the actor and the element, if the ontology has a suitable edge type."""
     edges = [
         edge.name
         for edge in ontology.edges
@@ -320,7 +326,7 @@ def _linked(choices: Choices, ontology: Ontology, kind: str) -> str:
 
 
 def _about_actor(choices: Choices, ontology: Ontology) -> str:
-    """A condition that does not look at the element: it opens or shuts a whole type."""
+    """Return a condition that does not read the element: it shows or hides a whole type."""
     kind = choices.one(ontology.nodes).name
     return choices.one(
         (

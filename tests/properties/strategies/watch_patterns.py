@@ -1,4 +1,4 @@
-"""A grammar of patterns and conditions, as texts with holes: one text and many constants make one shape."""
+"""Random patterns and conditions as texts with placeholders: one text with different constants is one shape."""
 
 from __future__ import annotations
 
@@ -8,12 +8,12 @@ from typing import Any
 
 from tests.properties.strategies.watch_ontologies import VALUES, Choices, EdgeKind, Ontology, literal
 
-__all__ = ["Hole", "Named", "PatternWriter", "Reference", "Variable", "filled"]
+__all__ = ["Named", "PatternWriter", "Placeholder", "Reference", "Variable", "filled"]
 
 
 @dataclass(frozen=True)
 class Reference:
-    """An element by the name that the test gave it; the runner knows its id."""
+    """An element by its name in the test. The runner knows its id."""
 
     name: str
 
@@ -23,8 +23,8 @@ Named = dict[str, str]
 
 
 @dataclass(frozen=True)
-class Hole:
-    """A place for a constant, written as a literal or as a parameter."""
+class Placeholder:
+    """A placeholder for a constant, written as a literal or as a parameter."""
 
     options: tuple[Any, ...]
     form: str
@@ -45,9 +45,9 @@ class Hole:
         return literal(value)
 
 
-def filled(text: str, holes: Iterable[Hole], values: tuple[Any, ...]) -> str:
-    for hole in holes:
-        text = text.replace(hole.mark, hole.text(values[hole.number]))
+def filled(text: str, placeholders: Iterable[Placeholder], values: tuple[Any, ...]) -> str:
+    for placeholder in placeholders:
+        text = text.replace(placeholder.mark, placeholder.text(values[placeholder.number]))
     return text
 
 
@@ -55,13 +55,13 @@ def filled(text: str, holes: Iterable[Hole], values: tuple[Any, ...]) -> str:
 class Variable:
     name: str
     types: tuple[str, ...]
-    """Declared types: more than one for a union."""
+    """Declared types. A union has more than one."""
     concrete: frozenset[str]
     is_edge: bool = False
 
 
 class PatternWriter:
-    """Writes one pattern and the conditions over its variables. Nested patterns are written by inner writers."""
+    """Writes one pattern and conditions over its variables. Nested patterns have their own writer."""
 
     def __init__(
         self, choices: Choices, ontology: Ontology, named: Named, *, outer: PatternWriter | None = None
@@ -69,7 +69,7 @@ class PatternWriter:
         self.choices, self.ontology, self.named = choices, ontology, named
         self.outer = outer
         self.own: list[Variable] = []
-        self.holes: list[Hole] = outer.holes if outer is not None else []
+        self.placeholders: list[Placeholder] = outer.placeholders if outer is not None else []
         self._count: list[int] = outer._count if outer is not None else [0]
         self.depth: int = outer.depth + 1 if outer is not None else 0
 
@@ -81,16 +81,18 @@ class PatternWriter:
         self._count[0] += 1
         return f"v{self._count[0]}"
 
-    def hole(self, options: tuple[Any, ...]) -> str:
+    def placeholder(self, options: tuple[Any, ...]) -> str:
         by_id = ("#$",) if isinstance(options[0], Reference) else ()
-        made = Hole(options, self.choices.one(("literal", "parameter", *by_id)), len(self.holes))
-        self.holes.append(made)
+        made = Placeholder(
+            options, self.choices.one(("literal", "parameter", *by_id)), len(self.placeholders)
+        )
+        self.placeholders.append(made)
         return made.mark
 
     # Elements
 
     def pattern(self, most: int) -> str:
-        """A pattern of up to `most` elements; a nested one usually has something to do with what is around it."""
+        """Write a pattern of up to `most` elements. A nested pattern usually uses a variable of the outer pattern."""
         elements = [self.element(first=True)]
         elements += [self.element(first=False) for _ in range(self.choices.number(0, most - 1))]
         return ", ".join(elements)
@@ -171,7 +173,7 @@ class PatternWriter:
             case "wild":
                 return "_"
             case "constant":
-                return self.hole(named)
+                return self.placeholder(named)
             case "actor" if not parameter.startswith("edge<"):
                 return "current_actor()"
         name = self.fresh()
@@ -200,7 +202,7 @@ class PatternWriter:
             case "exists":
                 return self.exists()
             case "count":
-                return f"{self.count()} {self.choices.one(('=', '>', '<='))} {self.hole((1, 0, 2))}"
+                return f"{self.count()} {self.choices.one(('=', '>', '<='))} {self.placeholder((1, 0, 2))}"
             case "other":
                 return self.other()
         return self.comparison()
@@ -223,7 +225,7 @@ class PatternWriter:
         return self.fold("COUNT")
 
     def readable(self, *kinds: str) -> list[tuple[str, str]]:
-        """Attributes that can be read here, as texts with their types."""
+        """Return the attributes that can be read here, as texts, with their types."""
         return [
             (f"{variable.name}.{attribute}", kind)
             for variable in self.variables
@@ -232,7 +234,7 @@ class PatternWriter:
         ]
 
     def followed(self) -> list[tuple[str, str]]:
-        """`x.r.s`: attributes of elements that references lead to."""
+        """`x.r.s`: attributes of referenced elements."""
         return [
             (f"{text}.{attribute}", kind)
             for text, target in self.readable()
@@ -253,7 +255,7 @@ class PatternWriter:
         if alike and self.choices.rng(20):
             return f"{text} {self.choices.one(('=', '!=', '<', '>='))} {self.choices.one(alike)}"
         op = self.choices.one(("=", "=", "=", ">", "<", ">=", "<=", "!="))
-        constant = self.hole(VALUES[kind][:-1])
+        constant = self.placeholder(VALUES[kind][:-1])
         return f"{constant} {op} {text}" if self.choices.rng(15) else f"{text} {op} {constant}"
 
     def other(self) -> str:
@@ -268,9 +270,9 @@ class PatternWriter:
                 text, kind = self.choices.one(readable)
                 values = VALUES[kind]
                 if self.choices.rng(50):
-                    items = ", ".join(self.hole(values[:-1]) for _ in range(2))
+                    items = ", ".join(self.placeholder(values[:-1]) for _ in range(2))
                     return f"{text} IN [{items}]"
-                return f"{text} IN {self.hole((values[:2], values[1:3], values[:1], ()))}"
+                return f"{text} IN {self.placeholder((values[:2], values[1:3], values[:1], ()))}"
             case "typed" if nodes:
                 variable = self.choices.one(nodes)
                 return f"{variable.name}:{self.choices.one(self.ontology.nodes).name}"
@@ -281,7 +283,7 @@ class PatternWriter:
                 return self.choices.one(references)
             case "is_one" if nodes and self.named:
                 named = tuple(Reference(name) for name in self.named)
-                return f"{self.choices.one(nodes).name} {self.choices.one(('=', '!='))} {self.hole(named)}"
+                return f"{self.choices.one(nodes).name} {self.choices.one(('=', '!='))} {self.placeholder(named)}"
         return self.edge_test()
 
     def references(self) -> list[str]:
@@ -292,12 +294,12 @@ class PatternWriter:
                 continue
             fitting = frozenset(self.ontology.concrete(kind))
             found += [f"{text} = {v.name}" for v in self.variables if v.concrete & fitting]
-            found += [f"{text} = {self.hole(tuple(map(Reference, self.named)))}"] if self.named else []
+            found += [f"{text} = {self.placeholder(tuple(map(Reference, self.named)))}"] if self.named else []
             found += [f"{text}:{kind}", f"NOT ({text}:{kind})"]
         return found
 
     def edge_test(self) -> str:
-        """An edge as a Boolean call: only what is bound, `_`, constants and the actor may be its arguments."""
+        """Return an edge as a Boolean call. Its arguments are bound variables, `_`, constants and the actor."""
         kind = self.choices.one(self.ontology.edges)
         arguments = []
         for parameter in kind.parameters:

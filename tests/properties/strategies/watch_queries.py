@@ -1,4 +1,4 @@
-"""Whole watches: a pattern, a condition, and what it returns, beside the MATCH that says what it must amount to."""
+"""Random watches (pattern, condition, projection) with the MATCH that gives the expected rows."""
 
 from __future__ import annotations
 
@@ -6,34 +6,34 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from tests.properties.strategies.watch_ontologies import VALUES, Choices, Ontology
-from tests.properties.strategies.watch_patterns import Hole, Named, PatternWriter, filled
+from tests.properties.strategies.watch_patterns import Named, PatternWriter, Placeholder, filled
 
 __all__ = ["Query", "draw_query"]
 
 
 @dataclass(frozen=True)
 class Query:
-    """A watch with holes, to be filled with constants."""
+    """A watch with placeholders for constants."""
 
     pattern: str
     where: str | None
     narrowed: str | None
-    """What stands in the option `filter` instead of WHERE."""
+    """The value of the option `filter`, used instead of WHERE."""
     returns: tuple[str, ...]
     variables: tuple[str, ...]
-    """The named variables: their ids are a match's identity."""
-    holes: tuple[Hole, ...]
+    """The named variables. Their ids identify a match."""
+    placeholders: tuple[Placeholder, ...]
     kind: str
     """`rows`, `distinct` or `groups`."""
     keys: int = 0
-    """Groups: how many of the first columns are the key."""
+    """For groups: the number of leading columns that form the key."""
     order: str | None = None
     other_filter: str | None = None
-    """A condition that ALTER WATCH may put into the option `filter`."""
+    """A condition for ALTER WATCH … SET [filter: …]."""
 
     @property
     def identified(self) -> bool:
-        """Whether rows carry the ids of all variables, so that a reader can tell matches apart."""
+        """True if rows contain the ids of all variables, so that a reader can identify matches."""
         return self.kind == "rows" and self.returns[-1].endswith(" AS ids_end")
 
     def watch_text(self, values: tuple[Any, ...], *options: str) -> str:
@@ -42,21 +42,25 @@ class Query:
         ordering = (f"ordering: attribute({self.order})",) if self.order is not None else ()
         all_options = (*narrowed, *ordering, *options)
         brackets = f" [{', '.join(all_options)}]" if all_options else ""
-        return filled(f"WATCH {self.pattern}{where}{brackets} RETURN {self._returns()}", self.holes, values)
+        return filled(
+            f"WATCH {self.pattern}{where}{brackets} RETURN {self._returns()}", self.placeholders, values
+        )
 
     def match_text(self, values: tuple[Any, ...]) -> str:
-        """The same as a query; rows come with their identity in front."""
+        """Return the equivalent query. Its rows begin with the identity."""
         conditions = [f"({part})" for part in (self.where, self.narrowed) if part is not None]
         where = f" WHERE {' AND '.join(conditions)}" if conditions else ""
         ids = [f"{name}.id AS id{place}" for place, name in enumerate(self.variables)]
         front = f"{', '.join(ids)}, " if self.kind == "rows" and ids else ""
-        return filled(f"MATCH {self.pattern}{where} RETURN {front}{self._returns()}", self.holes, values)
+        return filled(
+            f"MATCH {self.pattern}{where} RETURN {front}{self._returns()}", self.placeholders, values
+        )
 
     def altered(self) -> Query:
         return replace(self, narrowed=self.other_filter, other_filter=self.narrowed)
 
     def alter_text(self, handle: str, values: tuple[Any, ...]) -> str:
-        return filled(f"ALTER WATCH #{handle} SET [filter: {self.other_filter}]", self.holes, values)
+        return filled(f"ALTER WATCH #{handle} SET [filter: {self.other_filter}]", self.placeholders, values)
 
     def _returns(self) -> str:
         return f"{'DISTINCT ' if self.kind == 'distinct' else ''}{', '.join(self.returns)}"
@@ -66,7 +70,11 @@ class Query:
         return len(self.variables) if self.kind == "rows" else 0
 
     def parameters(self, values: tuple[Any, ...]) -> dict[str, Any]:
-        return {f"p{hole.number}": values[hole.number] for hole in self.holes if hole.form != "literal"}
+        return {
+            f"p{placeholder.number}": values[placeholder.number]
+            for placeholder in self.placeholders
+            if placeholder.form != "literal"
+        }
 
 
 def draw_query(choices: Choices, ontology: Ontology, named: Named) -> Query:
@@ -76,7 +84,7 @@ def draw_query(choices: Choices, ontology: Ontology, named: Named) -> Query:
     narrowed = writer.condition(1) if choices.rng(12) else None
     if pattern == "()":
         returns: tuple[str, ...] = (f"{writer.count()} AS c0", f"{writer.exists()} AS c1")
-        return Query(pattern, where, narrowed, returns, (), tuple(writer.holes), "rows")
+        return Query(pattern, where, narrowed, returns, (), tuple(writer.placeholders), "rows")
     kind = choices.weighed(rows=5, groups=4, distinct=1)
     returns, keys = _groups(writer) if kind == "groups" else (_rows(writer, kind), 0)
     readable = writer.readable("Int", "String")
@@ -84,13 +92,16 @@ def draw_query(choices: Choices, ontology: Ontology, named: Named) -> Query:
     if kind == "rows" and readable and choices.rng(15):
         order = f"{choices.one(readable)[0]} {choices.one(('ASC', 'DESC'))}"
     variables = tuple(variable.name for variable in writer.own)
-    given = len(writer.holes)
+    given = len(writer.placeholders)
     other = writer.condition(1) if choices.rng(30) else None
-    holes = tuple(hole if hole.number < given else replace(hole, form="literal") for hole in writer.holes)
-    return Query(pattern, where, narrowed, returns, variables, holes, kind, keys, order, other)
+    placeholders = tuple(
+        placeholder if placeholder.number < given else replace(placeholder, form="literal")
+        for placeholder in writer.placeholders
+    )
+    return Query(pattern, where, narrowed, returns, variables, placeholders, kind, keys, order, other)
 
 
-# What is returned
+# Projection
 
 
 def _rows(writer: PatternWriter, kind: str) -> tuple[str, ...]:
@@ -103,7 +114,7 @@ def _rows(writer: PatternWriter, kind: str) -> tuple[str, ...]:
 
 
 def _value(writer: PatternWriter) -> str:
-    """Something to return: an element, an attribute, or what is computed from them."""
+    """Return a projection: an element, an attribute or a computed value."""
     choices = writer.choices
     scalars, numbers = writer.readable(*VALUES), writer.readable("Int")
     followed, texts = writer.followed(), writer.readable("String")
@@ -124,12 +135,12 @@ def _value(writer: PatternWriter) -> str:
         case "attribute" if scalars:
             return choices.one(scalars)[0]
         case "sum" if numbers:
-            more = choices.one(("1", writer.hole((1, 2, 5))))
+            more = choices.one(("1", writer.placeholder((1, 2, 5))))
             return f"{choices.one(numbers)[0]} {choices.one('+*-')} {more}"
         case "text" if texts:
-            return f'COALESCE({choices.one(texts)[0]}, "none") ++ {writer.hole(("!", "?"))}'
+            return f'COALESCE({choices.one(texts)[0]}, "none") ++ {writer.placeholder(("!", "?"))}'
         case "test" if numbers:
-            return f"{choices.one(numbers)[0]} > {writer.hole((0, 1, 2))}"
+            return f"{choices.one(numbers)[0]} > {writer.placeholder((0, 1, 2))}"
         case "followed" if followed:
             return choices.one(followed)[0]
         case "count":
@@ -160,7 +171,7 @@ def _key(writer: PatternWriter) -> str:
         case "followed" if followed := writer.followed():
             return choices.one(followed)[0]
         case "sum" if numbers := writer.readable("Int"):
-            return f"{choices.one(numbers)[0]} + {choices.one(('1', writer.hole((1, 2))))}"
+            return f"{choices.one(numbers)[0]} + {choices.one(('1', writer.placeholder((1, 2))))}"
         case "count":
             return writer.count()
         case "attribute" if scalars:
@@ -195,5 +206,5 @@ def _aggregate(writer: PatternWriter) -> str:
             text = choices.one(numbers)[0]
             return f"MAX({text}) - MIN({text})"
         case "more":
-            return f"COUNT(*) + {writer.hole((1, 10))}"
+            return f"COUNT(*) + {writer.placeholder((1, 10))}"
     return "COUNT(*)"

@@ -30,12 +30,12 @@ initial (nothing)
 .events mailer
 added "a"
 .events failed
-added "mailer" | "RuntimeError: this program always fails" | @2024-01-01T00:00:00.000Z
+added "mailer" | "RuntimeError: this callback always fails" | @2024-01-01T00:00:00.000Z
 > SPAWN b: Task { title = "b" }
 .events mailer
 added "b"
 .events failed
-added "mailer" | "RuntimeError: this program always fails" | @2024-01-01T00:00:00.000Z
+added "mailer" | "RuntimeError: this callback always fails" | @2024-01-01T00:00:00.000Z
 
 === surface.reactor, surface.restart | a program that starts again goes on where it was
 .scope node

@@ -19,27 +19,27 @@ from vedette.testing.stories.host import HostSession
 
 __all__ = ["EmbeddedHost"]
 
-PATIENCE = 10.0
-"""Seconds to wait for a reactor before the story fails."""
+REACTOR_TIMEOUT_SECONDS = 10.0
+"""How long `poll` waits for the callback of a reactor."""
 
 
 class EmbeddedHost:
-    """A new data location: `:memory:`, or a directory that can be opened again."""
+    """Opens a new data location: `:memory:`, or a directory that can be opened again."""
 
     def __init__(self, location: str | os.PathLike[str], settings: Mapping[str, Any]) -> None:
         self._location = location
         self._settings = validated({"manage_gc": False, **settings})
         self._clock = ManualClock()
-        self._home = self._open()
+        self._vedette = self._open()
 
     def _open(self) -> Vedette:
         return open_vedette(self._location, settings=self._settings, clock=self._clock)
 
     def define(self, text: str) -> None:
-        self._home.define(text)
+        self._vedette.define(text)
 
     def session(self, actor: str | None = None) -> Session:
-        return self._home.session(actor)
+        return self._vedette.session(actor)
 
     def limit(self, session: HostSession, per_session: int, total: int) -> None:
         assert isinstance(session, Session)
@@ -56,30 +56,30 @@ class EmbeddedHost:
         def call(event: Event) -> None:
             calls.append(event)
             if failing:
-                raise RuntimeError("this program always fails")
+                raise RuntimeError("this callback always fails")
 
-        return _ReactorWatch(self._home.reactor(name, text, call), calls)
+        return _ReactorWatch(self._vedette.reactor(name, text, call), calls)
 
     def advance(self, seconds: float) -> None:
         self._clock.advance(seconds)
 
     def restart(self) -> None:
-        self._home.close()
-        self._home = self._open()
+        self._vedette.close()
+        self._vedette = self._open()
 
     def validate(self) -> None:
-        self._home.default.state.graph.validate()
-        self._home.default.watching.consuming.validate()
+        self._vedette.default.state.graph.validate()
+        self._vedette.default.watching.consuming.validate()
 
     def contents(self) -> Mapping[str, Any]:
-        state = self._home.default.state
+        state = self._vedette.default.state
         elements: dict[str, Any] = {
             e.id: (e.type, repr(e.values), e.targets) for e in state.graph.elements.values()
         }
         return {**elements, "tick": state.tick}
 
     def close(self) -> None:
-        self._home.close()
+        self._vedette.close()
 
 
 class _ReactorWatch:
@@ -87,7 +87,7 @@ class _ReactorWatch:
 
     def __init__(self, reactor: Reactor, calls: list[Event]) -> None:
         self._reactor, self._calls = reactor, calls
-        self._clock, self._told = SystemClock(), 0
+        self._clock, self._polled = SystemClock(), 0
 
     @property
     def id(self) -> str:
@@ -99,11 +99,11 @@ class _ReactorWatch:
 
     def poll(self, limit: int | None = None) -> list[Event]:
         """Wait in real time until the callback has received every event."""
-        end = self._clock.monotonic() + PATIENCE
+        end = self._clock.monotonic() + REACTOR_TIMEOUT_SECONDS
         while not self._reactor.idle and self._clock.monotonic() < end:
             Flag().wait(0.002)
-        fresh = self._calls[self._told :][:limit]
-        self._told += len(fresh)
+        fresh = self._calls[self._polled :][:limit]
+        self._polled += len(fresh)
         return fresh
 
     def errors(self) -> list[VedetteError]:

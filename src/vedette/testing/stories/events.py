@@ -4,9 +4,9 @@ initial (nothing)                       a snapshot without matches; with them, a
 added "a" | 1                           a row, its values as literals
 changed "a" | 1 -> "a" | 2              before and after
 removed "a" | 2
-consumed "a" | 1 (delivery d1)          the name stands for the delivery's id from here on; `attempt 2` is a note, too
-window 0s..10s                          times are counted from the story's beginning; its events stand below
-added "b" | 1 (tick 3, position 2)      notes: `tick`, `position`, `window`; `dropped` is always looked at
+consumed "a" | 1 (delivery d1)          later steps use the name for the delivery id; `attempt 2` is also a note
+window 0s..10s                          times since the start of the story; the events of the window follow, indented
+added "b" | 1 (tick 3, position 2)      notes: `tick`, `position`, `window`; `dropped` is always compared
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from vedette.values import duration_to_text
 
 __all__ = ["EVENT_FIELDS", "EventText", "compare_events", "event_text", "parse_event"]
 
-_NOTED = re.compile(
+_WITH_NOTES = re.compile(
     r"^(?P<head>.*?) \((?P<notes>(?:tick|position|dropped|window|delivery|attempt) [^()]*)\)$"
 )
 
@@ -49,9 +49,9 @@ class EventText:
 
     def matches(self, found: EventText) -> bool:
         """True if the actual event matches this expectation. Notes that are not listed are not compared."""
-        asked = {"dropped": "0", **self.notes}
+        expected = {"dropped": "0", **self.notes}
         return (self.head, self.body) == (found.head, found.body) and all(
-            found.notes.get(name) == value for name, value in asked.items()
+            found.notes.get(name) == value for name, value in expected.items()
         )
 
     def lines(self) -> list[str]:
@@ -61,14 +61,14 @@ class EventText:
 
 def parse_event(line: str, below: Sequence[str]) -> EventText:
     """Parse the expectation in a line and the indented lines below it."""
-    noted = _NOTED.match(line)
+    noted = _WITH_NOTES.match(line)
     head = noted["head"] if noted is not None else line
     notes = dict(note.split(" ", 1) for note in noted["notes"].split(", ")) if noted is not None else {}
     kind = head.partition(" ")[0]
     if kind not in EVENT_FIELDS:
-        raise ValueError(f"no event begins with '{kind}'; known are {', '.join(EVENT_FIELDS)}, or (nothing)")
+        raise ValueError(f"unknown event '{kind}': expected {', '.join(EVENT_FIELDS)} or (nothing)")
     if kind == "initial" and not below and head != "initial (nothing)":
-        raise ValueError("below `initial` stand its rows; without any it is `initial (nothing)`")
+        raise ValueError("write the rows below `initial`, or `initial (nothing)` if there are none")
     return EventText(head=head, body=tuple(sorted(below)), notes=notes)
 
 
@@ -111,8 +111,8 @@ def compare_events(
     """Return pairs of events that differ. Without `in_order`, events of one commit may be swapped."""
     if not in_order:
         sizes = [len(list(group)) for _, group in groupby(found, key=_commit)]
-        expected = [event for part in _parts(expected, sizes) for event in sorted(part, key=_sorting)]
-        found = [event for part in _parts(found, sizes) for event in sorted(part, key=_sorting)]
+        expected = [event for part in _split(expected, sizes) for event in sorted(part, key=_sort_key)]
+        found = [event for part in _split(found, sizes) for event in sorted(part, key=_sort_key)]
     shared = min(len(expected), len(found))
     wrong: list[tuple[EventText | None, EventText | None]] = []
     wrong += [(e, f) for e, f in zip(expected, found, strict=False) if not e.matches(f)]
@@ -122,15 +122,15 @@ def compare_events(
 
 def _commit(event: EventText) -> tuple[bool, str]:
     """Return the key shared by events of one commit. The snapshot has its own; deliveries keep their order."""
-    alone = "position" if event.head.startswith("consumed") else "tick"
-    return event.head.startswith("initial"), event.notes[alone]
+    field = "position" if event.head.startswith("consumed") else "tick"
+    return event.head.startswith("initial"), event.notes[field]
 
 
-def _sorting(event: EventText) -> tuple[str, tuple[str, ...]]:
+def _sort_key(event: EventText) -> tuple[str, tuple[str, ...]]:
     return event.head, event.body
 
 
-def _parts(events: Sequence[EventText], sizes: Iterable[int]) -> list[Sequence[EventText]]:
+def _split(events: Sequence[EventText], sizes: Iterable[int]) -> list[Sequence[EventText]]:
     """Split the events into parts of these sizes; the rest is the last part."""
     parts, at = [], 0
     for size in sizes:

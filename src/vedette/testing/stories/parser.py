@@ -1,4 +1,4 @@
-"""The text of stories ▸ records."""
+"""Parses story files into `Story` records. The format is described in `vedette.testing.stories`."""
 
 from __future__ import annotations
 
@@ -44,12 +44,12 @@ _SECONDS = {"ms": 0.001, "s": 1.0, "m": 60.0, "h": 3600.0, "d": 86_400.0}
 
 
 class StoryFormatError(Exception):
-    """A file of stories that cannot be read."""
+    """A story file has a syntax error."""
 
 
 @dataclass(slots=True, kw_only=True)
 class Expected:
-    """What must come of a step; None is not looked at."""
+    """The expected result of a step. Fields that are None are not compared."""
 
     rows: list[str] | None = None
     count: int | None = None
@@ -57,16 +57,16 @@ class Expected:
     counts: dict[str, int] | None = None
     warnings: list[str] = field(default_factory=list)
     quiet: bool = False
-    """No warning at all."""
+    """If true, the statement must give no warning."""
     code: str | None = None
     words: list[str] = field(default_factory=list)
     absent: list[str] = field(default_factory=list)
-    """Words that the error must not say."""
+    """Words that the error must not contain."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Execute:
-    """A statement or a script, in a session, with parameters."""
+    """Run a statement, or a script, in a session."""
 
     line: int
     session: str
@@ -85,7 +85,7 @@ class Define:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class OpenSession:
-    """A session for an actor; `actor` is a binding of any session."""
+    """Open a session for an actor. `actor` is a name that a statement of any session bound."""
 
     line: int
     session: str
@@ -122,13 +122,13 @@ class Story:
     settings: Mapping[str, Any]
     steps: tuple[Step, ...]
     scope: str | None = None
-    """`node` if each of its watches reads one node, which every host supports; else `pattern`."""
+    """`node` if each watch reads one node, which every host supports; otherwise `pattern`."""
     xfail: str | None = None
-    """The feature that it waits for; such a story is expected to fail."""
+    """The missing feature that the story needs. Such a story is expected to fail."""
 
     @property
     def needs_restart(self) -> bool:
-        """Whether it only makes sense where the data outlives the process."""
+        """True if the story restarts the database and therefore needs a durable store."""
         return any(isinstance(step, Reopen) for step in self.steps)
 
     def __str__(self) -> str:
@@ -136,12 +136,12 @@ class Story:
 
 
 def read_stories(text: str, file: str = "") -> list[Story]:
-    """Every story of a text."""
+    """Parse all stories of a text. `file` is used in error messages."""
     return _Reader(text, file).read()
 
 
 class _Reader:
-    """Goes through the lines once; a story is closed by the next one's head."""
+    """Reads the lines once. A story ends where the next header begins."""
 
     def __init__(self, text: str, file: str) -> None:
         self._file = file
@@ -152,7 +152,7 @@ class _Reader:
         self._steps: list[Step] = []
         self._settings: dict[str, Any] = {}
         self._parameters: dict[str, Any] = {}
-        self._facts: dict[str, str] = {}
+        self._attributes: dict[str, str] = {}
         self._commands: dict[str, Callable[[str], None]] = {
             ".ontology": self._ontology,
             ".use": self._use,
@@ -164,7 +164,7 @@ class _Reader:
             ".advance": lambda rest: self._steps.append(Advance(line=self._at, seconds=self._seconds(rest))),
             ".restart": lambda rest: self._steps.append(Reopen(line=self._at)),
             ".scope": self._scope,
-            ".xfail": lambda rest: self._facts.update(xfail=rest),
+            ".xfail": lambda rest: self._attributes.update(xfail=rest),
             ".events": self._events,
             ".errors": self._errors,
             ".attach": self._attach,
@@ -193,7 +193,7 @@ class _Reader:
     def _head(self, line: str) -> tuple[int, tuple[str, ...], str]:
         found = _HEAD.match(line)
         if found is None:
-            raise self._wrong("a story begins with `=== rules | title`")
+            raise self._error("a story begins with `=== rules | title`")
         return self._at, tuple(rule.strip() for rule in found["rules"].split(",")), found["title"].strip()
 
     def _finish(self, head: tuple[int, tuple[str, ...], str] | None) -> None:
@@ -207,10 +207,10 @@ class _Reader:
                     title=title,
                     settings=self._settings,
                     steps=tuple(self._steps),
-                    **self._facts,
+                    **self._attributes,
                 )
             )
-        self._steps, self._settings, self._parameters, self._facts = [], {}, {}, {}
+        self._steps, self._settings, self._parameters, self._attributes = [], {}, {}, {}
 
     def _read_line(self, line: str) -> None:
         at = self._at
@@ -231,17 +231,17 @@ class _Reader:
             return
         command, _, rest = line.partition(" ")
         if command not in self._commands:
-            raise self._wrong(f"neither a statement nor a command nor an answer: {line}")
+            raise self._error(f"expected a statement, a command or an expected result, got: {line}")
         self._commands[command](rest.strip())
 
-    # --- commands ---------------------------------------------------------------------------------------------
+    # Commands
 
     def _ontology(self, rest: str) -> None:
         self._ontologies[rest] = "\n".join(self._block())
 
     def _use(self, rest: str) -> None:
         if rest not in self._ontologies:
-            raise self._wrong(f"no ontology '{rest}' in this file")
+            raise self._error(f"no ontology '{rest}' in this file")
         self._steps.append(Define(line=self._at, text=self._ontologies[rest]))
 
     def _define(self, rest: str) -> None:
@@ -255,7 +255,7 @@ class _Reader:
     def _session(self, rest: str) -> None:
         name, word, actor = (*rest.split(), "", "", "")[:3]
         if word != "as":
-            raise self._wrong("write `.session name as #binding`")
+            raise self._error("write `.session name as #binding`")
         self._steps.append(
             OpenSession(line=self._at, session=name, actor=actor.removeprefix("#"), expected=self._expected())
         )
@@ -263,24 +263,24 @@ class _Reader:
     def _params(self, rest: str) -> None:
         self._parameters = json.loads(rest)
 
-    # --- watches ----------------------------------------------------------------------------------------------
+    # Watches
 
     def _scope(self, rest: str) -> None:
         if rest not in ("node", "pattern"):
-            raise self._wrong("write `.scope node` or `.scope pattern`")
-        self._facts["scope"] = rest
+            raise self._error("write `.scope node` or `.scope pattern`")
+        self._attributes["scope"] = rest
 
     def _events(self, rest: str) -> None:
         line = self._at
         try:
-            self._steps.append(read_events(line, rest, self._answers()))
+            self._steps.append(read_events(line, rest, self._expected_lines()))
         except ValueError as error:
-            raise self._wrong(str(error)) from error
+            raise self._error(str(error)) from error
 
     def _errors(self, rest: str) -> None:
-        line, records = self._at, self._answers()
+        line, records = self._at, self._expected_lines()
         if not records:
-            raise self._wrong("write a line `E8005 words` below `.errors` for each record, or (nothing)")
+            raise self._error("write a line `E8005 words` below `.errors` for each record, or (nothing)")
         known = () if records == ["(nothing)"] else tuple(records)
         self._steps.append(ExpectErrors(line=line, watch=rest, records=known))
 
@@ -307,36 +307,38 @@ class _Reader:
                 SetLimits(line=self._at, session=session, per_session=int(own), total=int(total))
             )
         except ValueError as error:
-            raise self._wrong("write `.limits session 2 5`: two of its own, five in all") from error
+            raise self._error(
+                "write `.limits session 2 5`: two watches in the session, five in total"
+            ) from error
 
     def _reactor(self, rest: str) -> None:
         line = self._at
         try:
             self._steps.append(read_reactor(line, "\n".join([rest, *self._block()])))
         except ValueError as error:
-            raise self._wrong(str(error)) from error
+            raise self._error(str(error)) from error
 
-    def _answers(self) -> list[str]:
-        """The lines that follow, as they stand, up to the next step."""
+    def _expected_lines(self) -> list[str]:
+        """Return the following lines up to the next step, unchanged."""
         lines: list[str] = []
-        while self._at < len(self._lines) and not self._at_step(self._lines[self._at]):
+        while self._at < len(self._lines) and not self._is_step(self._lines[self._at]):
             lines.append(self._lines[self._at].rstrip())
             self._at += 1
         return lines
 
-    def _at_step(self, line: str) -> bool:
+    def _is_step(self, line: str) -> bool:
         return not line.strip() or line.startswith(("===", ".", "--")) or _STATEMENT.match(line) is not None
 
     def _seconds(self, text: str) -> float:
         found = _SPAN.match(text)
         if found is None:
-            raise self._wrong("a span of time is written 5s, 300ms, 2h")
+            raise self._error("write a duration as 5s, 300ms or 2h")
         return float(found["amount"]) * _SECONDS[found["unit"]]
 
-    # --- what follows a step ----------------------------------------------------------------------------------
+    # Expected results
 
     def _block(self) -> list[str]:
-        """The indented lines that follow, without the indentation they share."""
+        """Return the following indented lines without their common indentation."""
         lines: list[str] = []
         while self._at < len(self._lines) and (
             self._lines[self._at].startswith(("  ", "\t")) or (lines and not self._lines[self._at].strip())
@@ -352,7 +354,7 @@ class _Reader:
         expected = Expected()
         while self._at < len(self._lines):
             line = self._lines[self._at]
-            if self._at_step(line):
+            if self._is_step(line):
                 break
             self._at += 1
             self._expect(expected, line.rstrip())
@@ -383,9 +385,9 @@ class _Reader:
                 counts.update({word: int(n) for word, n in (p.split() for p in line.split(", "))})
                 expected.counts = counts
             case _ if line.startswith(">"):
-                raise self._wrong("a statement stands behind `> `")
+                raise self._error("write a space between `>` and the statement")
             case _:
                 expected.rows = [*(expected.rows or []), line]
 
-    def _wrong(self, why: str) -> StoryFormatError:
+    def _error(self, why: str) -> StoryFormatError:
         return StoryFormatError(f"{self._file}:{self._at}: {why}")

@@ -43,11 +43,11 @@ class StoryFailed(AssertionError):
 
 def run_story(story: Story, host: StoryHost, *, persistent: bool) -> None:
     """Run a story on a new host. On a durable host, the data must be identical after a restart."""
-    teller = StoryRunner(story, host)
+    runner = StoryRunner(story, host)
     try:
-        teller.run()
+        runner.run()
         if persistent:
-            teller.check_persisted()
+            runner.check_persisted()
     finally:
         host.close()
 
@@ -58,20 +58,20 @@ class StoryRunner:
         self._host = host
         self._sessions: dict[str, HostSession] = {}
         self._names: dict[str, str] = {}
-        self._listening = WatchExpectations(self._names)
+        self._watches = WatchExpectations(self._names)
         self._last: HostResult | None = None
         self._handlers: dict[type, Callable[[Any], None]] = {
-            Execute: self._say,
+            Execute: self._execute,
             Define: self._define,
             OpenSession: self._open_session,
             CloseSession: lambda step: self._session(step.session).close(),
             Advance: lambda step: host.advance(step.seconds),
-            Reopen: lambda step: self._reopen(),
-            ExpectEvents: lambda step: self._check(step, self._listening.events(step)),
-            ExpectErrors: lambda step: self._check(step, self._listening.errors(step)),
+            Reopen: lambda step: self._restart(),
+            ExpectEvents: lambda step: self._check(step, self._watches.events(step)),
+            ExpectErrors: lambda step: self._check(step, self._watches.errors(step)),
             Attach: self._attach,
-            Confirm: lambda step: self._check(step, self._listening.confirm(step.watch)),
-            NameRows: self._call,
+            Confirm: lambda step: self._check(step, self._watches.confirm(step.watch)),
+            NameRows: self._name_rows,
             LoseSession: lambda step: host.disconnect(self._sessions.pop(step.session)),
             StartReactor: self._react,
             SetLimits: lambda step: host.limit(self._session(step.session), step.per_session, step.total),
@@ -81,33 +81,33 @@ class StoryRunner:
         for step in self._story.steps:
             self._handlers[type(step)](step)
             self._host.validate()
-        left = self._listening.unexpected()
+        left = self._watches.unexpected()
         if left is not None:
             raise StoryFailed(f"{self._place(self._story.line)}: {left}")
 
     def check_persisted(self) -> None:
         """Check after a restart that every committed element is present and unchanged."""
         before = self._host.contents()
-        self._reopen()
+        self._restart()
         after = self._host.contents()
         if before != after:
             lost = {id: facts for id, facts in before.items() if after.get(id) != facts}
-            raise StoryFailed(f"{self._place(self._story.line)}: after opening again: {lost} became {after}")
+            raise StoryFailed(f"{self._place(self._story.line)}: after a restart {lost} became {after}")
 
-    def _reopen(self) -> None:
+    def _restart(self) -> None:
         self._sessions = {}
-        self._listening.disconnect()
+        self._watches.disconnect()
         self._host.restart()
 
-    # --- steps ------------------------------------------------------------------------------------------------
+    # Steps
 
-    def _say(self, step: Execute) -> None:
+    def _execute(self, step: Execute) -> None:
         session = self._session(step.session)
         parameters = {name: self._parameter(value) for name, value in step.parameters.items()}
-        name, text = named_watch(step.text), self._listening.substitute_ids(step.text)
+        name, text = named_watch(step.text), self._watches.substitute_ids(step.text)
         if name is not None and not step.script:
-            self._hold(step, name, step.expected, lambda: session.watch(text, parameters))
-            self._learn(session)
+            self._add_watch(step, name, step.expected, lambda: session.watch(text, parameters))
+            self._update_names(session)
             return
 
         def act() -> HostResult | None:
@@ -116,31 +116,31 @@ class StoryRunner:
             return session.execute(text, parameters)
 
         self._last = self._attempt(step, step.expected, act)
-        self._learn(session)
+        self._update_names(session)
         if self._last is not None:
             self._compare(step, step.expected, self._last)
 
-    def _call(self, step: NameRows) -> None:
+    def _name_rows(self, step: NameRows) -> None:
         ids = [row[0] for row in self._last.rows] if self._last is not None else []
         if len(ids) != len(step.names):
             raise self._failed(step, f"{len(step.names)} names for {len(ids)} rows")
         for name, id in zip(step.names, ids, strict=True):
-            self._listening.call(name, id)
+            self._watches.name_id(name, id)
 
-    def _hold(self, step: Step, name: str, expected: Expected, act: Callable[[], HostWatch]) -> None:
+    def _add_watch(self, step: Step, name: str, expected: Expected, act: Callable[[], HostWatch]) -> None:
         watch = self._attempt(step, expected, act)
         if watch is not None:
             self._names[watch.id] = name
-            self._listening.hold(name, watch)
+            self._watches.add(name, watch)
 
     def _attach(self, step: Attach) -> None:
         session = self._session(step.session)
-        handle = (self._listening.handle(step.watch) or step.watch) if step.by_handle else step.watch
-        self._hold(step, step.watch, step.expected, lambda: session.attach(handle))
+        handle = (self._watches.handle(step.watch) or step.watch) if step.by_handle else step.watch
+        self._add_watch(step, step.watch, step.expected, lambda: session.attach(handle))
 
     def _react(self, step: StartReactor) -> None:
         reactor = self._host.react(step.name, step.text, failing=step.failing)
-        self._listening.hold(step.name, reactor)
+        self._watches.add(step.name, reactor)
 
     def _check(self, step: Step, wrong: str | None) -> None:
         if wrong is not None:
@@ -164,7 +164,7 @@ class StoryRunner:
             self._sessions[name] = self._host.session()
         return self._sessions[name]
 
-    def _learn(self, session: HostSession) -> None:
+    def _update_names(self, session: HostSession) -> None:
         self._names.update({id: name for name, id in session.bindings.items()})
 
     def _parameter(self, value: Any) -> Any:
@@ -174,7 +174,7 @@ class StoryRunner:
             return {name: id for id, name in self._names.items()}.get(value[1:], value)
         return value
 
-    # --- comparing --------------------------------------------------------------------------------------------
+    # Comparing
 
     def _attempt(self, step: Step, expected: Expected, act: Callable[[], Any]) -> Any:
         """Run the step. Return None if it raised the expected error."""
@@ -190,17 +190,17 @@ class StoryRunner:
     def _compare_error(self, step: Step, expected: Expected, error: VedetteError) -> None:
         text = str(error)
         if not text.startswith(f"{error.category}: {error.code} {error.name}: "):
-            raise self._failed(step, f"the error does not begin with its class, code and name: {text}")
+            raise self._failed(step, f"the error does not begin with its category, code and name: {text}")
         if expected.code is None or error.code not in expected.code.split("/"):
             raise self._failed(step, f"expected {expected.code or 'success'}, got {text}") from error
-        missing = [
-            words for words in map(self._listening.substitute_ids, expected.words) if words not in text
-        ]
+        missing = [words for words in map(self._watches.substitute_ids, expected.words) if words not in text]
         if missing:
             raise self._failed(step, f"expected the words {missing} in: {text}") from error
-        said = [words for words in expected.absent if words in text or words in str(error.fields)]
-        if said:
-            raise self._failed(step, f"the error must not say {said}: {text} {error.fields}") from error
+        forbidden = [words for words in expected.absent if words in text or words in str(error.fields)]
+        if forbidden:
+            raise self._failed(
+                step, f"the error must not contain {forbidden}: {text} {error.fields}"
+            ) from error
 
     def _compare(self, step: Execute, expected: Expected, result: HostResult) -> None:
         if expected.columns is not None and " | ".join(result.columns) != expected.columns:
@@ -225,7 +225,7 @@ class StoryRunner:
     def _compare_warnings(self, step: Execute, expected: Expected, result: HostResult) -> None:
         text = "\n".join(result.warnings)
         missing = [
-            words for words in map(self._listening.substitute_ids, expected.warnings) if words not in text
+            words for words in map(self._watches.substitute_ids, expected.warnings) if words not in text
         ]
         if missing or (expected.quiet and text):
             raise self._failed(step, f"expected the warnings {expected.warnings}, got {text!r}")

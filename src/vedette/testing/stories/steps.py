@@ -46,7 +46,7 @@ class ExpectEvents:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ExpectErrors:
-    """The error records of a watch: code and words of the text of each."""
+    """The error records of a watch: each has a code and words of its text."""
 
     line: int
     watch: str

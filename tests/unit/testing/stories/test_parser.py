@@ -1,4 +1,4 @@
-"""Stories: what a file of them means, and that a story that goes another way says where."""
+"""Parsing story files, and the messages of stories that fail."""
 
 from __future__ import annotations
 
@@ -18,13 +18,13 @@ HEAD = """
 """
 
 
-def told(text: str) -> None:
-    """Run the story that begins with HEAD and goes on like this."""
+def run(text: str) -> None:
+    """Run HEAD plus the given steps as one story."""
     (story,) = read_stories(HEAD + text, "a.story")
     run_story(story, EmbeddedHost(":memory:", story.settings), persistent=False)
 
 
-def test_a_story_has_rules_a_title_and_steps():
+def test_story_has_rules_title_and_steps():
     text = (
         HEAD
         + '> SPAWN p:\n  Person { name = "x" }\ncreated 1\n\n.advance 300ms\nbob>> KILL #p\n! E3601 not\n'
@@ -52,19 +52,19 @@ def test_a_story_has_rules_a_title_and_steps():
     [
         "=== no bar",
         "=== 1 | x\n.nothing",
-        "=== 1 | x\n.use nobody",
+        "=== 1 | x\n.use missing",
         "=== 1 | x\n.advance soon",
         "=== 1 | x\n.session bob like ann",
         "=== 1 | x\n> MATCH () RETURN 1\n>",
     ],
 )
-def test_what_cannot_be_read_is_refused_with_its_place(text: str):
+def test_invalid_story_is_rejected_with_file_and_line(text: str):
     with pytest.raises(StoryFormatError, match=r"a\.story:\d"):
         read_stories(text, "a.story")
 
 
-def test_a_story_that_goes_as_told():
-    told(
+def test_story_with_correct_results_passes():
+    run(
         '> SPAWN a: Person { name = "A", n = 2 }\ncreated 1\nno warnings\n'
         '> SPAWN b: Person { name = "B" }\n'
         '> MATCH p: Person RETURN p.name, p.n\ncolumns: p.name | p.n\n"B" | null\n"A" | 2\n'
@@ -93,19 +93,19 @@ def test_a_story_that_goes_as_told():
         ("> KILL #x\n", "expected success, got"),
         ("> KILL #x\n! E2001\n", "expected E2001, got"),
         ("> KILL #x\n! E3601 banana\n", "banana"),
-        ("> KILL #x\n! E3601\n!not found\n", "must not say"),
+        ("> KILL #x\n! E3601\n!not found\n", "must not contain"),
     ],
 )
-def test_a_story_that_goes_another_way_says_where(text: str, complaint: str):
+def test_story_with_wrong_results_fails_with_its_place(text: str, complaint: str):
     with pytest.raises(StoryFailed) as failure:
-        told(text)
+        run(text)
     message = str(failure.value)
     assert "a.story:" in message
     assert "9.1,9.2 a title" in message
     assert complaint in message
 
 
-def test_what_is_not_kept_is_noticed(tmp_path: Any):
+def test_data_lost_at_restart_fails_the_story(tmp_path: Any):
     """A host that forgets everything when it is opened again."""
     (story,) = read_stories(HEAD + '> SPAWN p: Person { name = "x" }\n', "a.story")
     with pytest.raises(StoryFailed, match="after"):

@@ -1,4 +1,4 @@
-"""The teller of stories itself: it must notice when a watch is told something else than the story says."""
+"""The story runner reports every difference between the events of a watch and the story."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ BEGIN = """\
 ONE = '> SPAWN a: Task { title = "a" }\n'
 
 
-def told(text: str) -> None:
+def run(text: str) -> None:
     (story,) = read_stories(BEGIN + text)
     run_story(story, EmbeddedHost(":memory:", story.settings), persistent=False)
 
@@ -38,8 +38,8 @@ def told(text: str) -> None:
         f"{ONE}> CANCEL WATCH #w\n",
     ],
 )
-def test_a_story_that_is_true(text: str):
-    told(text)
+def test_story_with_correct_events_passes(text: str):
+    run(text)
 
 
 @pytest.mark.parametrize(
@@ -50,8 +50,8 @@ def test_a_story_that_is_true(text: str):
         (f'{ONE}.events w\ninitial (nothing)\nadded "b" | 0\n', 'added "a" | 0'),
         (f'{ONE}.events w\ninitial (nothing)\nadded "a" | 0 (tick 7)\n', "tick 7"),
         (f'{ONE}.events w\ninitial (nothing)\nadded "a" | 0 (dropped 1)\n', "dropped 1"),
-        (f".events w\ninitial (nothing)\n{ONE}", "told more than the story says"),
-        (".events v\n(nothing)\n", "nobody holds a watch 'v'"),
+        (f".events w\ninitial (nothing)\n{ONE}", "events that the story does not list"),
+        (".events v\n(nothing)\n", "no session has a watch 'v'"),
         (".events w\ninitial (nothing)\n.errors w\nE8005 full\n", "expected the errors"),
         ("> v = WATCH t: Nothing RETURN t\n", "E2001"),
         ("> v = WATCH t: Task RETURN t\n! E8009\n", "but it succeeded"),
@@ -65,9 +65,9 @@ def test_a_story_that_is_true(text: str):
         ),
     ],
 )
-def test_a_story_that_is_not_true(text: str, words: str):
+def test_story_with_wrong_events_fails(text: str, words: str):
     with pytest.raises(StoryFailed) as caught:
-        told(text)
+        run(text)
     assert words in str(caught.value)
 
 
@@ -76,23 +76,23 @@ def test_a_story_that_is_not_true(text: str, words: str):
     [
         (".events w\n", "or (nothing)"),
         (".events\n(nothing)\n", "write `.events watch, watch`"),
-        (".events w\nappeared 1\n", "no event begins with 'appeared'"),
+        (".events w\nappeared 1\n", "unknown event 'appeared'"),
         (".events w\ninitial\n", "initial (nothing)"),
         (".errors w\n", "E8005 words"),
         (".scope everything\n", "`.scope node`"),
-        (".limits bob many\n", "two of its own"),
+        (".limits bob many\n", "two watches in the session"),
         (".reactor WATCH t\n", ".reactor name = WATCH"),
     ],
 )
-def test_a_story_that_cannot_be_read(text: str, words: str):
+def test_invalid_story_text_is_rejected(text: str, words: str):
     with pytest.raises(StoryFormatError, match=words.replace("(", r"\(").replace(")", r"\)")):
-        told(text)
+        run(text)
 
 
 # Events
 
 
-def shown(*events: Event):
+def event_texts(*events: Event):
     return [event_text(event, {}, START) for event in events]
 
 
@@ -100,22 +100,22 @@ def added(n: int, tick: int, dropped: int = 0) -> Event:
     return Event(type="added", tick=tick, position=n, match={"n": n}, dropped=dropped)
 
 
-def test_events_of_one_commit_come_in_any_order_unless_it_matters():
+def test_order_within_one_commit_is_compared_only_in_order():
     expected = [parse_event(f"added {n}", []) for n in (2, 1, 3)]
-    found = shown(added(1, 5), added(2, 5), added(3, 6))
+    found = event_texts(added(1, 5), added(2, 5), added(3, 6))
     assert compare_events(expected, found, in_order=False) == []
     assert len(compare_events(expected, found, in_order=True)) == 2
-    assert compare_events(expected, shown(added(1, 5), added(2, 6), added(3, 6)), in_order=False) != []
+    assert compare_events(expected, event_texts(added(1, 5), added(2, 6), added(3, 6)), in_order=False) != []
 
 
-def test_too_few_and_too_many_events_differ():
+def test_missing_and_surplus_events_are_differences():
     expected = [parse_event("added 1", [])]
     assert len(compare_events(expected, [], in_order=False)) == 1
-    assert len(compare_events([], shown(added(1, 5)), in_order=True)) == 1
+    assert len(compare_events([], event_texts(added(1, 5)), in_order=True)) == 1
 
 
-class Scripted:
-    """A watch that tells what it is made to tell."""
+class ScriptedWatch:
+    """A watch whose `poll` returns the given events."""
 
     id, status = "w", "active"
 
@@ -136,26 +136,26 @@ class Scripted:
     ("events", "words"),
     [
         ([added(1, 5), added(3, 5)], "have a gap"),
-        ([added(1, 5), added(1, 5)], "told twice"),
+        ([added(1, 5), added(1, 5)], "delivered twice"),
         ([Event(type="added", tick=1, position=1)], "has the fields []"),
         ([Event(type="removed", tick=1, position=1, match={}, prev={})], "has the fields ['match', 'prev']"),
     ],
 )
-def test_what_no_watch_may_tell(events: list[Event], words: str):
-    listening = WatchExpectations({})
-    listening.hold("w", Scripted(*events))
+def test_invalid_events_are_reported(events: list[Event], words: str):
+    expectations = WatchExpectations({})
+    expectations.add("w", ScriptedWatch(*events))
     expected = tuple(event_text(event, {}, START) for event in events)
     step = ExpectEvents(line=1, watches=("w",), events=tuple(parse_event(e.head, []) for e in expected))
-    assert words in str(listening.events(step))
+    assert words in str(expectations.events(step))
 
 
-def test_a_gap_that_is_told_is_none():
-    listening = WatchExpectations({})
-    listening.hold("w", Scripted(added(1, 5), added(4, 5, dropped=2)))
+def test_position_gap_equal_to_dropped_is_accepted():
+    expectations = WatchExpectations({})
+    expectations.add("w", ScriptedWatch(added(1, 5), added(4, 5, dropped=2)))
     step = ExpectEvents(
         line=1, watches=("w",), events=(parse_event("added 1", []), parse_event("added 4 (dropped 2)", []))
     )
-    assert listening.events(step) is None
+    assert expectations.events(step) is None
 
 
 # Deliveries
@@ -169,10 +169,10 @@ QUEUE = """\
 initial (nothing)
 consumed "a" (delivery d1, attempt 1)
 """
-AGAIN = '> NACK #d1\n.events w\nconsumed "a" (delivery d2, attempt 2)\n'
+REDELIVERY = '> NACK #d1\n.events w\nconsumed "a" (delivery d2, attempt 2)\n'
 
 
-def consumed(text: str) -> None:
+def run_with_queue(text: str) -> None:
     (story,) = read_stories(QUEUE + text)
     run_story(story, EmbeddedHost(":memory:", story.settings), persistent=False)
 
@@ -183,14 +183,14 @@ def consumed(text: str) -> None:
         "> ACK #d1\ndeleted 1\n",
         '> ACK "{d1}"\n',
         '.params {"id": "#d1"}\n> ACK $id\n> ACK #d1\n! E8004 delivery ID: \'{d1}\'\n',
-        f"{AGAIN}> ACK #d2\n",
-        f'{AGAIN}> NACK #d2\n> MATCH l: _DeadLetter RETURN l.id\n.name l\n> REDRIVE #l\n.events w\nconsumed "a"\n',
+        f"{REDELIVERY}> ACK #d2\n",
+        f'{REDELIVERY}> NACK #d2\n> MATCH l: _DeadLetter RETURN l.id\n.name l\n> REDRIVE #l\n.events w\nconsumed "a"\n',
         "> KILL #a\n.errors w\nWITHDRAWN {d1}\n",
         ".disconnect other\n> ACK #d1\n",
     ],
 )
-def test_a_story_of_deliveries_that_is_true(text: str):
-    consumed(f"other> MATCH t: Task RETURN t\n{text}")
+def test_story_with_correct_deliveries_passes(text: str):
+    run_with_queue(f"other> MATCH t: Task RETURN t\n{text}")
 
 
 @pytest.mark.parametrize(
@@ -199,19 +199,19 @@ def test_a_story_of_deliveries_that_is_true(text: str):
         ('> NACK #d1\n.events w\nconsumed "a" (delivery d1)\n', "delivery d1"),
         ('> NACK #d1\n.events w\nconsumed "a" (attempt 1)\n', "attempt 1"),
         ('> NACK #d1\n.events w\nconsumed "b" (delivery d2)\n', 'consumed "b"'),
-        ("> NACK #d1\n", "told more than the story says"),
+        ("> NACK #d1\n", "events that the story does not list"),
         ("> ACK #d2\n", "E8004"),
         ("> MATCH t: Task RETURN t.id\n.name one, two\n", "2 names for 1 rows"),
         ("> KILL #a\n.errors w\nE8003 {d1}\n", "expected the errors [('E8003', 'd1_1')]"),
     ],
 )
-def test_a_story_of_deliveries_that_is_not_true(text: str, words: str):
+def test_story_with_wrong_deliveries_fails(text: str, words: str):
     with pytest.raises(StoryFailed) as caught:
-        consumed(text)
+        run_with_queue(text)
     assert words in str(caught.value)
 
 
-def test_deliveries_come_in_the_order_of_the_line():
+def test_order_of_deliveries_is_always_compared():
     def event(n: int) -> Event:
         return Event(
             type="consumed",
@@ -223,5 +223,5 @@ def test_deliveries_come_in_the_order_of_the_line():
         )
 
     expected = [parse_event(f"consumed {n}", []) for n in (2, 1)]
-    assert compare_events(expected, shown(event(2), event(1)), in_order=False) == []
-    assert len(compare_events(expected, shown(event(1), event(2)), in_order=False)) == 2
+    assert compare_events(expected, event_texts(event(2), event(1)), in_order=False) == []
+    assert len(compare_events(expected, event_texts(event(1), event(2)), in_order=False)) == 2
