@@ -113,7 +113,7 @@ def test_metrics_include_the_pipeline_status(server: Serving, tmp_path: Path):
     assert b'vedette_pipeline_partition_lag_changes{partition="1",source="shop"} 3.0' in text
 
 
-def test_statements_create_no_cycles(server: Serving):
+def test_statements(server: Serving):
     path = "/v1/databases/default/execute"
     assert (
         post(server, path, {"statement": "SPAWN t: Task { n = $n }", "params": {"n": 3}})[1]["created"] == 1
