@@ -14,7 +14,7 @@ import pyarrow as pa
 from vedette.pipeline.schema import CHANGE_ROWS, journal_rows_to_batch
 from vedette.sources.images import encode_image
 from vedette.sources.records import ChangeRow
-from vedette.subscriptions.index.segment import SegmentEntry, write_segment
+from vedette.subscriptions.index.segment_writer import SegmentEntry, write_segment
 from vedette.subscriptions.index.versions import CollectionFiles, Manifest, SegmentFile
 from vedette.subscriptions.spec import SubscriptionSpec, split_constants
 

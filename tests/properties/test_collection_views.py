@@ -38,7 +38,8 @@ from vedette.subscriptions.index.matcher import (
     match_segments,
     redact_by_mask,
 )
-from vedette.subscriptions.index.segment import Segment, write_segment
+from vedette.subscriptions.index.segment import Segment
+from vedette.subscriptions.index.segment_writer import write_segment
 from vedette.subscriptions.policy_view import TRUSTED_LIMITS
 from vedette.subscriptions.spec import (
     SubscriptionSpec,

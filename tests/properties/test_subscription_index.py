@@ -19,7 +19,8 @@ from vedette.filters.document_filter import compile_filter
 from vedette.filters.inputs import FilterInput
 from vedette.subscriptions.index.change_batch import DocumentChange, ImageBatch
 from vedette.subscriptions.index.matcher import ENTER, LEAVE, match_by_scan, match_segments
-from vedette.subscriptions.index.segment import Segment, SegmentEntry, write_segment
+from vedette.subscriptions.index.segment import Segment
+from vedette.subscriptions.index.segment_writer import SegmentEntry, write_segment
 from vedette.subscriptions.shape import bind, extract_constants
 from vedette.subscriptions.spec import SubscriptionSpec, filter_expression, split_constants
 

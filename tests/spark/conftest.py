@@ -15,7 +15,7 @@ from vedette.pipeline.task import PipelineConfig
 from vedette.sources.images import encode_image
 from vedette.sources.journal.seam import CollectionJournal, open_journal
 from vedette.sources.records import Source, SourceEvent
-from vedette.subscriptions.index.versions import Compactor
+from vedette.subscriptions.index.compactor import Compactor
 from vedette.subscriptions.registry.records import SubscriptionRequest
 from vedette.subscriptions.registry.registry import SubscriptionRegistry
 from vedette.subscriptions.spec import SubscriptionSpec

@@ -18,7 +18,7 @@ from vedette.pipeline.task import PipelineConfig
 from vedette.pipeline.topology import MatchAndDeliver
 from vedette.pipeline.worker_cache import client_cache, close_connections
 from vedette.sources.journal.seam import open_journal
-from vedette.subscriptions.index.versions import Compactor
+from vedette.subscriptions.index.compactor import Compactor
 from vedette.subscriptions.registry.registry import SubscriptionRegistry
 
 __all__ = ["LocalPipeline"]

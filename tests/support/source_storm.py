@@ -1,4 +1,4 @@
-"""What storms over sources have in common: a reader that looks, fails and dies, and a journal whose appends fail."""
+"""Base of the random tests of readers: a reader that polls, fails and is killed, and a journal whose appends fail."""
 
 from __future__ import annotations
 
@@ -11,26 +11,27 @@ from typing import Any
 import pytest
 
 from vedette.errors import SourceError, StoreError, VedetteError
-from vedette.sources import reader as reading
-from vedette.sources.reader import _poll_once
+from vedette.sources import reader as shared
+from vedette.sources import reader_loop
+from vedette.sources.reader_loop import _poll_once
 
 __all__ = ["SourceStorm", "append_in_pieces"]
 
 
 def append_in_pieces(monkeypatch: pytest.MonkeyPatch, reader: ModuleType) -> None:
-    """So small that few changes already are several appends; and nobody waits between two looks."""
-    for module in (reader, reading):
+    """Limit appends to three events, so that a few changes need several appends. Polls do not wait."""
+    for module in (reader, shared):
         monkeypatch.setattr(module, "MAX_APPEND_EVENTS", 3)
-    monkeypatch.setattr(reading, "POLL_SECONDS", 0.0)
+    monkeypatch.setattr(reader_loop, "POLL_SECONDS", 0.0)
 
 
 class SourceStorm(ABC):
-    """One storm over the source of a shop."""
+    """Random writes to one source, with random failures of its reader."""
 
     def __init__(self, shop: Any, rng: Random) -> None:
         self.shop, self.rng = shop, rng
         self.reader: Any = None
-        self.settled = False
+        self.recovered = False
         self._whole_append, self._failing = shop.journal.append, ""
         shop.journal.append = self._append
 
@@ -43,25 +44,25 @@ class SourceStorm(ABC):
             raise SourceError("E6104", "killed")
         return done
 
-    # What happens
+    # --- steps
 
     @abstractmethod
     def write(self) -> None:
-        """Somebody changes something."""
+        """Change something at the source."""
 
     @abstractmethod
     def lose(self) -> None:
-        """The place in the server's log, or the line to it, is gone."""
+        """Delete the reader's position at the server, or break its connection."""
 
     def look(self, failing: str | None = None) -> None:
-        """One look of the loop, as it is or failing."""
+        """Poll once. `failing` is empty, `before` or `after` the append; None chooses at random."""
         if self.reader is None or self.reader_is_cut_off():
-            self.reader, self.settled = self.shop.reader(), False
+            self.reader, self.recovered = self.shop.reader(), False
         self._failing = self.rng.choice(["", "", "before", "after"]) if failing is None else failing
-        self.reader._look_again = 0.0
+        self.reader._next_collection_check = 0.0
         try:
-            _poll_once(self.reader, self.shop.journal, self.shop.source, settled=self.settled)
-            self.settled = True
+            _poll_once(self.reader, self.shop.journal, self.shop.source, recovered=self.recovered)
+            self.recovered = True
         except VedetteError:
             pass
         self._failing = ""
@@ -72,11 +73,11 @@ class SourceStorm(ABC):
     def die(self) -> None:
         self.reader = None
 
-    # What must hold
+    # --- checks
 
     @abstractmethod
     def compare(self) -> None:
-        """The journal says what the source says."""
+        """Check that the journal has the documents of the source."""
 
     def blow(self, acts: Sequence[Callable[[], None]], *, times: int, looks: int) -> None:
         """Anything in any order; then so many looks that nothing disturbs, and the journal is right."""

@@ -18,7 +18,7 @@ from vedette.control.index_health import IndexDecision, IndexHealth
 from vedette.control.lag_policy import LagPolicy, ModeChange
 from vedette.control.status import PartitionSummary, PipelineStatus
 from vedette.sources.journal.seam import CollectionJournal
-from vedette.subscriptions.index.versions import Compactor
+from vedette.subscriptions.index.compactor import Compactor
 from vedette.subscriptions.registry.registry import SubscriptionRegistry
 from vedette.values import timestamp_to_ms
 

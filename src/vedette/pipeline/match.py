@@ -21,8 +21,9 @@ from vedette.subscriptions.collection_watch import CollectionWatch
 from vedette.subscriptions.index.change_batch import DocumentChange, ImageBatch
 from vedette.subscriptions.index.columns import Bools, Ints
 from vedette.subscriptions.index.matcher import ENTER, LEAVE, UPDATE, Matches, match_segments
-from vedette.subscriptions.index.segment import LOW_PRIORITY, Segment
+from vedette.subscriptions.index.segment import Segment
 from vedette.subscriptions.index.versions import open_version
+from vedette.subscriptions.registry.records import LOW_PRIORITY
 from vedette.subscriptions.spec import SubscriptionSpec, shape_of_spec, watch_of_spec
 from vedette.transport.sampled_log import LARGE_MATCH_COUNT, SLOW_FILTER_MS, log_sampled
 from vedette.watch.delta import values_equal

@@ -17,7 +17,8 @@ from vedette.control.partition_status import PartitionStatusPublisher
 from vedette.errors import VedetteError
 from vedette.sources.journal.seam import CollectionJournal
 from vedette.sources.reader_supervisor import ReaderSupervisor
-from vedette.subscriptions.index.versions import Compactor, oldest_version
+from vedette.subscriptions.index.compactor import Compactor
+from vedette.subscriptions.index.versions import oldest_version
 from vedette.subscriptions.registry.registry import SubscriptionRegistry
 from vedette.transport.ingest_messages import Complete
 from vedette.values import timestamp_to_ms

@@ -42,7 +42,7 @@ from vedette.pipeline.task import PipelineConfig
 from vedette.processes.pipeline_maintenance import Maintenance, StatusFeed
 from vedette.sources.journal.seam import open_journal
 from vedette.sources.reader_supervisor import ReaderSupervisor
-from vedette.subscriptions.index.versions import Compactor
+from vedette.subscriptions.index.compactor import Compactor
 from vedette.subscriptions.registry.registry import SubscriptionRegistry
 
 __all__ = ["PipelineProcess"]

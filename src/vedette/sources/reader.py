@@ -1,13 +1,7 @@
-"""The interface of a source reader, and the loop that runs one.
+"""The interface of a source reader, and what readers share: scans, chunks, quarantine and backoff.
 
-    begin    choose a start: a scan of everything and then the stream, or the stream from now on
-    poll     append new changes; the append comes before the acknowledgement to the source
-
-If a source no longer has the changes after our position (E6105), its partitions become *stale*: nothing is delivered
-until a scan has been compared with the journal's last images and the difference appended. Subscribers that follow a
-state lose nothing: the changes in between arrive as one change. With `on_gap: resync` the epoch changes too, and
-clients receive a resync. A source that was not scanned at the start (`start: now`) is not scanned now either, and the
-last images are deleted.
+`reader_loop.py` runs a reader. The usual mistake in a reader: acknowledging changes to the source before `append` has
+returned. A crash between the two would lose them.
 """
 
 from __future__ import annotations
@@ -15,26 +9,22 @@ from __future__ import annotations
 import logging
 from collections.abc import Callable, Iterable, Iterator
 from random import Random
-from threading import Event as Flag
 from typing import NamedTuple, Protocol, TypeVar
 
-from vedette.clock import Clock
 from vedette.errors import SourceError, VedetteError
 from vedette.sources.images import encode_image
 from vedette.sources.journal.seam import CollectionJournal
-from vedette.sources.rate_limit import TokenBucket
-from vedette.sources.records import FIRST_SCAN, QuarantinedChange, Source, SourceEvent
+from vedette.sources.records import QuarantinedChange, SourceEvent
 
 __all__ = [
-    "QuickRetries",
+    "ExponentialBackoff",
     "ScannedDocument",
     "SourceHealth",
     "SourceReader",
     "append_scan_diff",
+    "backoff_seconds",
     "chunks",
     "encode_or_quarantine",
-    "quick_pause",
-    "run_reader",
 ]
 
 log = logging.getLogger(__name__)
@@ -44,24 +34,23 @@ MAX_APPEND_EVENTS = 1_000
 """Maximum number of events of one append."""
 MAX_APPEND_BYTES = 16 * 1024 * 1024
 """Maximum bytes of images of one append; the append ends with the event that exceeds it."""
-POLL_SECONDS = 0.5
-FIRST_PAUSE_SECONDS = 0.2
-LONGEST_PAUSE_SECONDS = 60.0
+FIRST_RETRY_SECONDS = 0.2
+MAX_RETRY_SECONDS = 60.0
 
 
 class SourceReader(Protocol):
     """Reads one source. Raises E6104 (retryable), E6105 (position lost) or E6106 (needs an operator)."""
 
-    def begin(self, *, scan: bool) -> None:
-        """Start with a scan of everything, or from now on."""
+    def start(self, *, scan: bool) -> None:
+        """Scan everything and then follow the stream, or follow the stream from now on."""
         ...
 
     def poll(self, seconds: float) -> tuple[int, int]:
-        """Append new changes, waiting up to the given seconds for the first. Returns the number of events and bytes."""
+        """Append new changes and wait up to `seconds` for the first. Returns the number of events and their bytes."""
         ...
 
-    def forget(self) -> None:
-        """The source was removed: release what the server keeps for this reader."""
+    def release_server_resources(self) -> None:
+        """Release what the server keeps for this reader, such as a replication slot. The source was removed."""
         ...
 
     def close(self) -> None: ...
@@ -77,16 +66,16 @@ class SourceHealth(Protocol):
     def record_success(self) -> None: ...
 
     def record_failure(self, error: VedetteError) -> float:
-        """Record a failure. Returns the seconds to wait."""
+        """Record a failure. Returns the seconds to wait before the next attempt."""
         ...
 
     def unregister(self) -> None:
-        """The source was removed."""
+        """Delete the record of a source that was removed."""
         ...
 
 
-class QuickRetries:
-    """Keeps nothing on disk: delays double up to one minute."""
+class ExponentialBackoff:
+    """Source health in memory: each failure doubles the delay, up to one minute. Implements `SourceHealth`."""
 
     def __init__(self, rng: Random) -> None:
         self._rng, self._failures = rng, 0
@@ -99,7 +88,7 @@ class QuickRetries:
 
     def record_failure(self, _error: VedetteError) -> float:
         self._failures += 1
-        return quick_pause(self._failures, self._rng)
+        return backoff_seconds(self._failures, self._rng)
 
     def unregister(self) -> None:
         pass
@@ -114,17 +103,17 @@ class ScannedDocument(NamedTuple):
 
 
 def chunks(
-    items: Iterable[Item], size: int = MAX_APPEND_EVENTS, weigh: Callable[[Item], int] = lambda _: 0
+    items: Iterable[Item], max_items: int = MAX_APPEND_EVENTS, size_of: Callable[[Item], int] = lambda _: 0
 ) -> Iterator[list[Item]]:
-    """Lists of at most `size` items; an item that brings the list to MAX_APPEND_BYTES ends it."""
+    """Yield lists of at most `max_items` items. The item that brings a list to MAX_APPEND_BYTES is its last."""
     chunk: list[Item] = []
-    weight = 0
+    total_bytes = 0
     for item in items:
         chunk.append(item)
-        weight += weigh(item)
-        if len(chunk) >= size or weight >= MAX_APPEND_BYTES:
+        total_bytes += size_of(item)
+        if len(chunk) >= max_items or total_bytes >= MAX_APPEND_BYTES:
             yield chunk
-            chunk, weight = [], 0
+            chunk, total_bytes = [], 0
     if chunk:
         yield chunk
 
@@ -132,7 +121,7 @@ def chunks(
 def encode_or_quarantine(
     journal: CollectionJournal, source: str, event_id: str, document: object, now_ms: int
 ) -> bytes | None:
-    """Encode a document. An invalid document is quarantined, and the stream continues."""
+    """Encode a document. An invalid document is quarantined, and None is returned."""
     try:
         return encode_image(document)
     except SourceError as error:
@@ -159,30 +148,29 @@ def append_scan_diff(
 ) -> int:
     """Append the difference between a scan and the journal's last images. Returns the number of changes.
 
-    `collections` are those in which documents that were not found count as deleted. Naming a collection of another
-    source has no effect.
+    A document of one of `collections` that the scan did not find is deleted. A collection of another source has no
+    effect.
     """
     scan_id = f"scan:{journal.last_offset()}"  # unique: every append of a scan advances the offset
     missing = {collection: journal.image_keys(source, collection) for collection in collections}
     changed = 0
-    for chunk in chunks(documents, weigh=lambda document: len(document.image)):
+    for chunk in chunks(documents, size_of=lambda document: len(document.image)):
         events: list[SourceEvent] = []
         for collection in {document.collection for document in chunk}:
             keys = [document.key for document in chunk if document.collection == collection]
             known = journal.images(source, collection, keys)
-            gone = missing.setdefault(collection, set())
-            gone.difference_update(keys)
+            missing.setdefault(collection, set()).difference_update(keys)
             events.extend(
-                _scanned(document, scan_id, document.key not in known, now_ms)
+                _scan_event(document, scan_id, document.key not in known, now_ms)
                 for document in chunk
                 if document.collection == collection and known.get(document.key) != document.image
             )
         changed += journal.append(source, events, None).appended
-    for collection, lost in missing.items():
-        for some in chunks(sorted(lost)):
+    for collection, missing_keys in missing.items():
+        for some in chunks(sorted(missing_keys)):
             events = [
                 SourceEvent(
-                    event_id=f"{scan_id}:{collection}:{key}:gone",
+                    event_id=f"{scan_id}:{collection}:{key}:deleted",
                     collection=collection,
                     key=key,
                     after=None,
@@ -194,7 +182,7 @@ def append_scan_diff(
     return changed
 
 
-def _scanned(document: ScannedDocument, scan_id: str, created: bool, now_ms: int) -> SourceEvent:
+def _scan_event(document: ScannedDocument, scan_id: str, created: bool, now_ms: int) -> SourceEvent:
     return SourceEvent(
         event_id=f"{scan_id}:{document.collection}:{document.key}",
         collection=document.collection,
@@ -205,113 +193,7 @@ def _scanned(document: ScannedDocument, scan_id: str, created: bool, now_ms: int
     )
 
 
-def run_reader(
-    reader: SourceReader,
-    journal: CollectionJournal,
-    source: Source,
-    stop: Flag,
-    clock: Clock,
-    care: SourceHealth,
-) -> None:
-    """Read a source until `stop` is set. Transient errors are retried; other errors are reported to the operator."""
-    buckets = TokenBucket.from_options(source.options, clock)
-    settled = False
-    while not stop.is_set():
-        try:
-            pause = POLL_SECONDS if journal.source(source.name).paused else care.seconds_until_allowed()
-            if pause:
-                stop.wait(pause)
-                continue
-            events, size = _poll_once(reader, journal, source, settled=settled)
-            settled = True
-            care.record_success()
-            stop.wait(buckets.pause(events, size))
-        except VedetteError as error:
-            if error.code == "E6103":
-                _release(reader, source)
-                care.unregister()
-                return
-            _log_failure(source, error)
-            stop.wait(care.record_failure(error))
-
-
-def _poll_once(
-    reader: SourceReader, journal: CollectionJournal, source: Source, *, settled: bool
-) -> tuple[int, int]:
-    """Poll once. An unexpected exception is reported as a source error: one document must not end the reader."""
-    try:
-        if journal.resume_token(source.name) is None:
-            _start(reader, journal, source)
-        try:
-            if not settled:
-                _recover_interrupted_start(journal, source)
-            return reader.poll(POLL_SECONDS)
-        except SourceError as error:
-            if error.code != "E6105":
-                raise
-            _recover_from_gap(reader, journal, source, error)
-            return 0, 0
-    except VedetteError:
-        raise
-    except Exception as problem:
-        log.exception(
-            "The reader of source %s failed",
-            source.name,
-            extra={"action": "source.broken", "source": source.name},
-        )
-        text = f"the reader of {source.name} failed ({type(problem).__name__}: {str(problem)[:300]})"
-        raise SourceError("E6104", text, fields={"source": source.name}) from problem
-
-
-def _recover_interrupted_start(journal: CollectionJournal, source: Source) -> None:
-    """Finish what a crash interrupted: an incomplete start, or a gap that must not be bridged."""
-    reasons = {p.reason for p in journal.partitions(source.name) if p.state != "live"}
-    if reasons == {FIRST_SCAN}:
-        journal.set_state(source.name, "live")  # the token is the last write of a start
-    elif reasons:
-        raise SourceError(
-            "E6105", f"a gap was not bridged before the reader ended ({', '.join(sorted(reasons))})"
-        )
-
-
-def _start(reader: SourceReader, journal: CollectionJournal, source: Source) -> None:
-    journal.set_state(source.name, "catching-up", FIRST_SCAN)
-    reader.begin(scan=source.options.get("start", "beginning") == "beginning")
-    journal.set_state(source.name, "live")
-
-
-def _recover_from_gap(
-    reader: SourceReader, journal: CollectionJournal, source: Source, error: VedetteError
-) -> None:
-    extra = {"action": "source.stale", "source": source.name, "code": error.code}
-    log.error("The position in source %s is lost; it is scanned again: %s", source.name, error, extra=extra)
-    journal.set_state(source.name, "stale", error.text)
-    resync = source.options.get("on_gap", "scan") == "resync"
-    scan = not resync or source.options.get("start", "beginning") == "beginning"
-    if scan:
-        journal.set_state(source.name, "catching-up", "a scan bridges the gap")
-    else:
-        journal.delete_images(source.name)  # images from before the gap must not be part of a new snapshot
-    reader.begin(scan=scan)
-    journal.set_state(source.name, "live", new_epoch=resync)
-
-
-def _release(reader: SourceReader, source: Source) -> None:
-    try:
-        reader.forget()
-    except VedetteError as error:
-        extra = {"action": "source.forget", "source": source.name, "code": error.code}
-        log.warning(
-            "The resources of removed source %s could not be released: %s", source.name, error, extra=extra
-        )
-
-
-def _log_failure(source: Source, error: VedetteError) -> None:
-    extra = {"action": "source.failed", "source": source.name, "code": error.code}
-    log.warning("Source %s could not be read and is retried: %s", source.name, error, extra=extra)
-
-
-def quick_pause(failures: int, rng: Random) -> float:
-    """Delay after this number of consecutive failures."""
-    grown = FIRST_PAUSE_SECONDS * 2.0 ** min(failures - 1, 20)
-    return min(grown, LONGEST_PAUSE_SECONDS) * (0.9 + 0.2 * rng.random())
+def backoff_seconds(failures: int, rng: Random) -> float:
+    """Return the delay after this number of consecutive failures: doubled each time, with 10 % jitter."""
+    seconds = FIRST_RETRY_SECONDS * 2.0 ** min(failures - 1, 20)
+    return min(seconds, MAX_RETRY_SECONDS) * (0.9 + 0.2 * rng.random())

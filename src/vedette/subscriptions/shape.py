@@ -32,10 +32,10 @@ from vedette.values import Value
 __all__ = [
     "MAX_LIST_KEYS",
     "Constant",
+    "ConstantSlot",
     "FieldPath",
     "ListSlot",
     "Shape",
-    "Slot",
     "as_path",
     "bind",
     "bind_tree",
@@ -51,7 +51,7 @@ FieldPath: TypeAlias = tuple[str, ...]
 
 
 @dataclass(frozen=True, slots=True)
-class Slot(Parameter):
+class ConstantSlot(Parameter):
     """Placeholder of a scalar constant: a parameter named by its number."""
 
     @property
@@ -66,7 +66,7 @@ class Slot(Parameter):
 class ListSlot(Parameter):
     """Placeholder of a list of scalars."""
 
-    long: bool = False
+    is_too_long_for_keys: bool = False
     """True if the list has too many items to be expanded into keys."""
 
     @property
@@ -74,7 +74,7 @@ class ListSlot(Parameter):
         return int(self.name)
 
     def canonical_form(self) -> list[Any]:
-        return ["constant_list", self.name, self.long]
+        return ["constant_list", self.name, self.is_too_long_for_keys]
 
 
 @dataclass(frozen=True)
@@ -112,12 +112,12 @@ def extract_constants(
         match node:
             case Literal(value=value) if _is_scalar(value):
                 found.append(value)
-                return Slot(str(len(found) - 1))
+                return ConstantSlot(str(len(found) - 1))
             case ListLiteral(items=items) if all(
                 isinstance(i, Literal) and _is_scalar(i.value) for i in items
             ):
                 found.append([item.value for item in items if isinstance(item, Literal)])
-                return ListSlot(str(len(found) - 1), long=len(items) > MAX_LIST_KEYS)
+                return ListSlot(str(len(found) - 1), is_too_long_for_keys=len(items) > MAX_LIST_KEYS)
         return _rebuilt(node, replaced)
 
     tree = replaced(expression)
@@ -135,7 +135,7 @@ def bind_tree(tree: Any, constants: tuple[Constant, ...]) -> Expression:
 
     def replaced(node: Any) -> Any:
         match node:
-            case Slot(index=index):
+            case ConstantSlot(index=index):
                 return Literal(constants[index])
             case ListSlot(index=index):
                 items = constants[index]

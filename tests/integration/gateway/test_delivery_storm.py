@@ -39,7 +39,7 @@ from vedette.pipeline.worker_cache import client_cache, close_connections, gatew
 from vedette.sources.images import encode_image
 from vedette.sources.journal.seam import open_journal
 from vedette.sources.records import Source, SourceEvent
-from vedette.subscriptions.index.versions import Compactor
+from vedette.subscriptions.index.compactor import Compactor
 from vedette.subscriptions.registry.quotas import Quotas
 from vedette.subscriptions.registry.registry import SubscriptionRegistry
 from vedette.testing import ManualClock

@@ -13,7 +13,7 @@ from vedette.control.lag_policy import ModeChange
 from vedette.sources.images import encode_image
 from vedette.sources.journal.seam import CollectionJournal, open_journal
 from vedette.sources.records import QuarantinedChange, Source, SourceEvent
-from vedette.subscriptions.index.versions import Compactor
+from vedette.subscriptions.index.compactor import Compactor
 from vedette.subscriptions.registry.registry import SubscriptionRegistry
 from vedette.testing import ManualClock
 

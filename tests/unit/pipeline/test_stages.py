@@ -24,7 +24,7 @@ from vedette.pipeline.topology import STAGES, fuse
 from vedette.pipeline.worker_cache import close_connections
 from vedette.sources.journal.seam import CollectionJournal, open_journal
 from vedette.sources.records import Source
-from vedette.subscriptions.index.versions import Compactor
+from vedette.subscriptions.index.compactor import Compactor
 from vedette.subscriptions.registry.records import SubscriptionRequest
 from vedette.subscriptions.registry.registry import SubscriptionRegistry
 from vedette.subscriptions.spec import SubscriptionSpec

@@ -15,7 +15,7 @@ from vedette.pipeline.task import COUNTS_COLUMN, Counters, PipelineConfig
 from vedette.pipeline.topology import MatchAndDeliver
 from vedette.pipeline.worker_cache import close_connections
 from vedette.sources.journal.seam import open_journal
-from vedette.subscriptions.index.versions import Compactor
+from vedette.subscriptions.index.compactor import Compactor
 from vedette.subscriptions.registry.records import SubscriptionRequest
 from vedette.subscriptions.registry.registry import SubscriptionRegistry
 from vedette.subscriptions.spec import SubscriptionSpec

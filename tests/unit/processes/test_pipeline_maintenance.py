@@ -11,8 +11,8 @@ import pytest
 
 from vedette.processes.pipeline_maintenance import TRIM_SECONDS
 from vedette.processes.pipeline_process import PipelineProcess
-from vedette.subscriptions.index import versions
-from vedette.subscriptions.index.versions import latest_version, oldest_version
+from vedette.subscriptions.index.compactor import KEEP_MS
+from vedette.subscriptions.index.versions import latest_version, oldest_version, open_version
 from vedette.subscriptions.registry.records import SubscriptionRequest
 from vedette.subscriptions.spec import SubscriptionSpec
 from vedette.testing import ManualClock
@@ -56,7 +56,7 @@ def process(tmp_path: Path) -> Iterator[Process]:
 def test_ended_subscriptions_are_deleted_once_no_kept_version_needs_them(
     process: Process, monkeypatch: pytest.MonkeyPatch
 ):
-    monkeypatch.setattr(versions, "KEEP_VERSIONS", 2)
+    monkeypatch.setattr("vedette.subscriptions.index.compactor.KEEP_VERSIONS", 2)
     index = process.folder / "index"
     process.register("stays")
     process.register("ends")
@@ -66,10 +66,10 @@ def test_ended_subscriptions_are_deleted_once_no_kept_version_needs_them(
     assert oldest_version(index) < latest_version(index)
     assert process.rows() == 2, "the oldest kept version was published before the end"
     for number in range(3):
-        process.clock.advance(versions.KEEP_MS / 1000 + 1)
+        process.clock.advance(KEEP_MS / 1000 + 1)
         process.register(f"later {number}")
         process.maintain()
     assert process.rows() == 4
-    segments, ended = versions.open_version(index, latest_version(index)).collection("t", "shop::orders")
+    segments, ended = open_version(index, latest_version(index)).collection("t", "shop::orders")
     live = {number for segment in segments for number in segment.numbers.tolist()} - set(ended.tolist())
     assert len(live) == 4

@@ -13,9 +13,11 @@ from vedette.clock import SystemClock
 from vedette.errors import SourceError, VedetteError
 from vedette.sources import reader_supervisor as keeping
 from vedette.sources.journal.seam import CollectionJournal, open_journal
-from vedette.sources.reader import MAX_APPEND_BYTES, chunks, run_reader
-from vedette.sources.reader_supervisor import ReaderSupervisor, validate_source
+from vedette.sources.reader import MAX_APPEND_BYTES, chunks
+from vedette.sources.reader_loop import run_reader
+from vedette.sources.reader_supervisor import ReaderSupervisor
 from vedette.sources.records import FIRST_SCAN, Source
+from vedette.sources.source_options import validate_source
 
 SOURCE = Source(name="x", kind="mongodb", address="")
 
@@ -57,14 +59,14 @@ class Steps:
             self.stop.set()
         step()
 
-    def begin(self, *, scan: bool) -> None:
+    def start(self, *, scan: bool) -> None:
         self._step()
 
     def poll(self, seconds: float) -> tuple[int, int]:
         self._step()
         return 0, 0
 
-    def forget(self) -> None: ...
+    def release_server_resources(self) -> None: ...
 
     def close(self) -> None: ...
 
@@ -112,7 +114,7 @@ def test_a_source_that_is_added_anew_gets_a_reader_of_its_own(
             running.wait(0.001)
             return 0, 0
 
-        def begin(self, *, scan: bool) -> None: ...
+        def start(self, *, scan: bool) -> None: ...
 
     def open_idle(source: Source, *_: object) -> Idle:
         opened.append(source.address)
@@ -143,7 +145,7 @@ def test_a_rate_that_is_none_is_refused_when_the_source_is_added(option: str, va
 
 def test_chunks_end_where_they_are_large():
     sizes = [1, MAX_APPEND_BYTES, 1, 1, MAX_APPEND_BYTES - 1, 1]
-    assert list(chunks(sizes, weigh=lambda size: size)) == [
+    assert list(chunks(sizes, size_of=lambda size: size)) == [
         [1, MAX_APPEND_BYTES],
         [1, 1, MAX_APPEND_BYTES - 1],
         [1],

@@ -63,8 +63,8 @@ def add(
       vedette source add mongodb mongodb://localhost/shop --name shop
       vedette source add postgres postgresql://localhost/shop --name shop --option tables=orders,customers
     """
-    from vedette.sources.reader_supervisor import validate_source
     from vedette.sources.records import Source
+    from vedette.sources.source_options import validate_source
 
     options = dict(_pair(text) for text in option or [])
     added = Source(
@@ -160,7 +160,7 @@ def remove(name: NameArgument, data: DataOption = DEFAULT_DATA) -> None:
         if source.kind == "postgres":
             try:
                 reader = open_reader(source, journal, SystemClock())
-                reader.forget()
+                reader.release_server_resources()
                 reader.close()
             except VedetteError as error:
                 print(f"Could not drop the replication slot of {name}: {error}")

@@ -20,7 +20,7 @@ from typing import Any, Generic, TypeVar
 
 from vedette.language.syntax.expressions import Expression
 from vedette.subscriptions.required_keys import KeyAlternative, Range, key_alternatives
-from vedette.subscriptions.shape import Constant, FieldPath, ListSlot, Slot, extract_constants
+from vedette.subscriptions.shape import Constant, ConstantSlot, FieldPath, ListSlot, extract_constants
 
 __all__ = ["FilterIndex"]
 
@@ -150,7 +150,7 @@ def _index_entries(
     combinations: list[list[Any]] = [[]]
     for equality in equalities:
         options: list[Any] = [True]
-        if isinstance(equality.constant, Slot | ListSlot):
+        if isinstance(equality.constant, ConstantSlot | ListSlot):
             value = constants[equality.constant.index]
             options = value if isinstance(value, list) else [value]
         combinations = [[*values, option] for values in combinations for option in options]

@@ -17,7 +17,7 @@ from vedette.handshake.config import HealthConfig, WatchFolderConfig, WatchType
 from vedette.handshake.failures import Failure, FailureKind
 from vedette.handshake.health import HealthStatus, check_admission
 from vedette.handshake.tables.handshake_db import HandshakeTables
-from vedette.sources.reader import quick_pause
+from vedette.sources.reader import backoff_seconds
 from vedette.sources.records import Source
 
 __all__ = ["StoredSourceHealth", "source_watch", "source_watch_id"]
@@ -98,7 +98,7 @@ class StoredSourceHealth:
                 kind=_FAILURE_KIND_BY_CODE.get(error.code, FailureKind.UNKNOWN),
             ),
         )
-        return quick_pause(self._failures, self._rng)
+        return backoff_seconds(self._failures, self._rng)
 
     def unregister(self) -> None:
         with suppress(FolderError):  # E4501: another process removed it

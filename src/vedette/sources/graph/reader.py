@@ -10,6 +10,7 @@ self-describing, so the reader converts them.
 
 from __future__ import annotations
 
+import json
 from functools import lru_cache
 from threading import Event as Flag
 
@@ -29,9 +30,12 @@ from vedette.values import timestamp_to_ms
 
 __all__ = ["GraphLogReader"]
 
+TOKEN_VERSION = 2
+"""Version of the resume token. The reader ignores a token of another version, and the graph is scanned again."""
+
 
 class GraphLogReader:
-    """The address is a data directory, whose database the tenant names, or a database file."""
+    """Reads one graph. The address is a data directory, whose database the tenant selects, or a database file."""
 
     def __init__(self, source: Source, journal: CollectionJournal, clock: Clock) -> None:
         self._source, self._journal, self._clock = source, journal, clock
@@ -41,35 +45,35 @@ class GraphLogReader:
     def close(self) -> None:
         self._graph.close()
 
-    def forget(self) -> None:
+    def release_server_resources(self) -> None:
         """No-op: the graph's log keeps no state per reader."""
 
     @property
     def epoch(self) -> int:
-        """Epoch of the graph's log: offsets of another epoch are meaningless."""
+        """Epoch of the graph's log. Offsets of different epochs are unrelated."""
         with self._graph.snapshot():
             return self._graph.counter("store.epoch")
 
-    def begin(self, *, scan: bool) -> None:
+    def start(self, *, scan: bool) -> None:
         with self._graph.snapshot():
             last, epoch = self._graph.last_offset(), self._graph.counter("store.epoch")
             if scan:
                 images = _ImageTranscoder(self._graph.definitions())
                 documents = (
-                    ScannedDocument(type_, id, images.of(type_, id, data))
+                    ScannedDocument(type_, id, images.transcode(type_, id, data))
                     for id, type_, data in self._graph.nodes()
                 )
                 known = self._journal.collections(self._source.tenant)
-                append_scan_diff(self._journal, self._source.name, documents, known, self._now())
-        self._journal.append(self._source.name, [], f"{epoch}:{last}")
+                append_scan_diff(self._journal, self._source.name, documents, known, self._now_ms())
+        self._journal.append(self._source.name, [], encode_token(epoch, last))
 
     def poll(self, seconds: float) -> tuple[int, int]:
-        epoch, _, last = (self._journal.resume_token(self._source.name) or "0:0").partition(":")
+        epoch, last = decode_token(self._journal.resume_token(self._source.name))
         with self._graph.snapshot():
-            rows = self._graph.rows(int(last), MAX_APPEND_EVENTS)
+            rows = self._graph.rows(last, MAX_APPEND_EVENTS)
             first = self._graph.counter("store.first")
-            if int(epoch) != self._graph.counter("store.epoch") or int(last) + 1 < first:
-                raise SourceError("E6105", "the graph's log no longer reaches back to our place")
+            if epoch != self._graph.counter("store.epoch") or last + 1 < first:
+                raise SourceError("E6105", f"the graph's log no longer has the changes after offset {last}")
             images = _ImageTranscoder(self._graph.definitions()) if rows else None
         if images is None:
             self._pause.wait(min(seconds, 0.02))
@@ -79,29 +83,44 @@ class GraphLogReader:
                 event_id=f"{epoch}:{row.offset}",
                 collection=row.collection,
                 key=row.key,
-                before=images.of(row.collection, row.key, row.before) if row.before is not None else None,
-                after=images.of(row.collection, row.key, row.after) if row.after is not None else None,
+                before=images.transcode(row.collection, row.key, row.before)
+                if row.before is not None
+                else None,
+                after=images.transcode(row.collection, row.key, row.after) if row.after is not None else None,
                 created=row.before is None,
                 time_ms=row.time_ms,
                 transaction=row.transaction,
             )
             for row in rows
         ]
-        done = self._journal.append(self._source.name, events, f"{epoch}:{rows[-1].offset}")
-        return done.appended, sum(len(event.after or b"") for event in events)
+        result = self._journal.append(self._source.name, events, encode_token(epoch, rows[-1].offset))
+        return result.appended, sum(len(event.after or b"") for event in events)
 
-    def _now(self) -> int:
+    def _now_ms(self) -> int:
         return timestamp_to_ms(self._clock.now())
 
 
+def encode_token(epoch: int, offset: int) -> str:
+    """Return the resume token: the epoch of the graph's log and the last offset that is in the journal."""
+    return json.dumps({"version": TOKEN_VERSION, "epoch": epoch, "offset": offset})
+
+
+def decode_token(token: str | None) -> tuple[int, int]:
+    """Return epoch and offset; (0, 0), which no log has, for a missing token and for one of another version."""
+    stored = json.loads(token) if token is not None and token.startswith("{") else {}
+    if stored.get("version") != TOKEN_VERSION:
+        return 0, 0
+    return stored["epoch"], stored["offset"]
+
+
 class _ImageTranscoder:
-    """Converts images with the current ontology. Layouts only grow, so it also decodes older images."""
+    """Converts images of the engine with the current ontology. Layouts only grow, so it also decodes older images."""
 
     def __init__(self, definitions: tuple[str, ...]) -> None:
         self._schema = _schema(definitions)
         self._codec = ElementCodec(self._schema)
 
-    def of(self, type_: str, id: str, image: bytes) -> bytes:
+    def transcode(self, type_: str, id: str, image: bytes) -> bytes:
         element = self._codec.from_image(type_, id, image)
         holder = self._schema.nodes.get(type_) or self._schema.edges[type_]
         fields = {"id": id, "_type": type_, **dict(zip(holder.layout, element.values, strict=True))}

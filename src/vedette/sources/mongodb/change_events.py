@@ -1,4 +1,4 @@
-"""Convert change stream events and documents of MongoDB. No I/O: tested with recorded events."""
+"""Convert change stream events, documents and resume tokens of MongoDB. No I/O."""
 
 from __future__ import annotations
 
@@ -11,10 +11,11 @@ import bson
 from bson import json_util
 from bson.datetime_ms import DatetimeMS
 
+from vedette.errors import SourceError
 from vedette.sources.images import MAX_DEPTH
 from vedette.values import INT_MAX
 
-__all__ = ["MongoChange", "document_key", "parse_change_event", "to_document_value"]
+__all__ = ["MongoChange", "document_key", "parse_change_event", "parse_resume_after", "to_document_value"]
 
 
 class MongoChange(NamedTuple):
@@ -40,14 +41,14 @@ _OPS = {"insert": "create", "update": "update", "replace": "update", "delete": "
 
 
 def parse_change_event(event: Mapping[str, Any]) -> MongoChange | None:
-    """None for events that are not about documents (indexes, sharding, options)."""
+    """Return None for events that are not about documents, such as new indexes or sharding."""
     kind = event["operationType"]
     op = _OPS.get(kind)
     if op is None and kind not in ("drop", "rename", "dropDatabase", "invalidate"):
         return None
     document, before = event.get("fullDocument"), event.get("fullDocumentBeforeChange")
     if document is not None and "_id" not in document:
-        document = None  # form that servers other than MongoDB use for a missing document
+        document = None  # some compatible servers send a document without _id for a missing one
     raw_key = (document or event.get("documentKey") or {}).get("_id")
     return MongoChange(
         event_id=_token_text(event["_id"]),
@@ -83,9 +84,11 @@ def _transaction(event: Mapping[str, Any]) -> str:
 
 
 def document_key(value: Any) -> str:
-    """A key as text: a string as it is, an ObjectId in hex, anything else as JSON. A string that looks like one of
-    the others is quoted: 1 and "1" are two documents. So is a string with a NUL character, which the journal could
-    not look up."""
+    """Return a key as text: a string unchanged, an ObjectId in hex, any other value as JSON.
+
+    A string that looks like one of the other forms is quoted, because 1 and "1" are two documents. A string with a
+    NUL character is quoted too, because PostgreSQL cannot store NUL.
+    """
     if isinstance(value, str) and not _AMBIGUOUS_KEY(value):
         return str(value)
     if isinstance(value, bson.ObjectId):
@@ -124,3 +127,18 @@ def to_document_value(value: Any, depth: int = 0) -> Any:
         case bson.Regex() | bson.Code() | bson.DBRef() | bson.MinKey() | bson.MaxKey() | DatetimeMS():
             return json_util.dumps(value)
     return value
+
+
+def parse_resume_after(text: str) -> dict[str, dict[str, Any]]:
+    """Parse the option `resume_after`: per collection, the token of the last event that another system processed.
+
+    Raises E6101 if the text is invalid.
+    """
+    try:
+        tokens = json.loads(text or "{}")
+    except ValueError:
+        tokens = None
+    if not isinstance(tokens, dict) or not all(isinstance(token, dict) for token in tokens.values()):
+        why = 'resume_after must be a JSON object with one resume token per collection: {"orders": {"_data": "…"}}'
+        raise SourceError("E6101", why, fields={"option": "resume_after"})
+    return tokens

@@ -27,9 +27,9 @@ from vedette.sources.mongodb.change_events import (
     MongoChange,
     document_key,
     parse_change_event,
+    parse_resume_after,
     to_document_value,
 )
-from vedette.sources.mongodb.tokens import resume_tokens
 from vedette.sources.reader import (
     MAX_APPEND_BYTES,
     MAX_APPEND_EVENTS,
@@ -48,24 +48,45 @@ event over 16 MB, which no stream can pass."""
 FATAL_CODES = frozenset({13, 18, 40573, 40324})
 """Unauthorized, AuthenticationFailed, not a replica set."""
 NEW_COLLECTIONS_SECONDS = 10.0
+"""Seconds between two checks for new collections."""
 POSITION_SAVE_SECONDS = 10.0
-"""Seconds between stored positions of idle streams, because the server trims its oplog under them too."""
+"""Seconds between two stored positions of idle streams. An old position may fall out of the server's oplog."""
 IDLE_SECONDS = 0.05
 """Seconds between polls of idle streams."""
 _SERVER_SECONDS = 10
+"""Seconds to wait for a server."""
+TOKEN_VERSION = 2
+"""Version of the resume token. After an update the source is scanned again."""
+
+
+def encode_token(positions: dict[str, Any]) -> str:
+    """Return the resume token of a source: per collection the cluster times of start and end of its scan, as
+    [seconds, increment], and the resume token of its stream if there is one."""
+    return json.dumps({"version": TOKEN_VERSION, "collections": positions})
+
+
+def decode_token(token: str | None) -> dict[str, Any]:
+    """Return the positions by collection; none for a missing token. Raises E6105 for a token of another version."""
+    if token is None:
+        return {}
+    stored = json.loads(token)
+    if stored.get("version") != TOKEN_VERSION:
+        raise SourceError("E6105", f"the resume token has another version than {TOKEN_VERSION}")
+    positions: dict[str, Any] = stored["collections"]
+    return positions
 
 
 class MongodbReader:
-    """Options of the source: `database` (or in the address), `collections` (comma-separated; default all),
+    """Reads one database.
 
-    `pre_images: true` to request before-images from the server, `resume_after` to start after events that another
-    system has already processed.
+    Options: `database` (or in the address), `collections` (comma-separated; default all), `pre_images: true` to request
+    before images from the server, `resume_after` to start after events that another system has already processed.
     """
 
     def __init__(self, source: Source, journal: CollectionJournal, clock: Clock) -> None:
         self._source, self._journal, self._clock = source, journal, clock
         self._chosen = [c.strip() for c in source.options.get("collections", "").split(",") if c.strip()]
-        self._tokens = resume_tokens(source.options.get("resume_after", ""))
+        self._tokens = parse_resume_after(source.options.get("resume_after", ""))
         self._streams: dict[str, CollectionChangeStream[Any]] = {}
         self._positions: dict[str, Any] = {}
         self._next_collection_check = self._next_position_save = 0.0
@@ -75,8 +96,8 @@ class MongodbReader:
                 source.address,
                 serverSelectionTimeoutMS=_SERVER_SECONDS * 1000,
                 tz_aware=True,
-                datetime_conversion="DATETIME_AUTO",  # a date after the year 9999 must not stop the stream,
-                unicode_decode_error_handler="replace",  # nor an invalid string
+                datetime_conversion="DATETIME_AUTO",  # a date after the year 9999 must not stop the stream
+                unicode_decode_error_handler="replace",  # nor may an invalid string
                 appname="vedette",
             )
             name = source.options.get("database")
@@ -84,19 +105,19 @@ class MongodbReader:
                 self._database = self._client[name] if name else self._client.get_default_database()
             except errors.ConfigurationError:
                 self._client.close()
-                text = "which database? Give it in the address, or as the option database"
+                text = "no database is given: add it to the address, or set the option database"
                 raise SourceError("E6101", text, fields={"source": source.name}) from None
 
     def close(self) -> None:
         self._close_streams()
         self._client.close()
 
-    def forget(self) -> None:
+    def release_server_resources(self) -> None:
         """No-op: MongoDB keeps no state for readers of change streams."""
 
-    # --- the beginning --------------------------------------------------------------------------------------
+    # --- start --------------------------------------------------------------------------------------
 
-    def begin(self, *, scan: bool) -> None:
+    def start(self, *, scan: bool) -> None:
         self._close_streams()
         with _translate_errors():
             names = self._names()
@@ -104,44 +125,44 @@ class MongodbReader:
             self._positions = {
                 name: self._position_from_token(known[name])
                 if name in known
-                else self._begin_collection(name, scan=scan)
+                else self._start_collection(name, scan=scan)
                 for name in names
             }
             if scan:
                 self._delete_other_collections(set(names))
-        self._journal.append(self._source.name, [], json.dumps(self._positions))
+        self._journal.append(self._source.name, [], encode_token(self._positions))
 
     def _delete_other_collections(self, names: set[str]) -> None:
-        """Documents of collections that no longer exist or are no longer followed are deleted."""
+        """Delete the documents of collections that no longer exist or are no longer selected."""
         gone = set(self._journal.collections(self._source.tenant)) - set(map(self._collection, names))
-        append_scan_diff(self._journal, self._source.name, (), gone, self._now())
+        append_scan_diff(self._journal, self._source.name, (), gone, self._now_ms())
 
     def _names(self) -> list[str]:
-        """Views and time series have no change streams."""
+        """Return the collections to read. Views and time series have no change streams and are left out."""
         if self._chosen:
             return sorted(self._chosen)
         found = self._database.list_collections(nameOnly=True, authorizedCollections=True)
         names = (each["name"] for each in found if each.get("type", "collection") == "collection")
         return sorted(name for name in names if not name.startswith("system."))
 
-    def _begin_collection(self, name: str, *, scan: bool) -> dict[str, Any]:
+    def _start_collection(self, name: str, *, scan: bool) -> dict[str, Any]:
         start = self._server_time()
         if scan:
             documents = self._documents(name)
             append_scan_diff(
-                self._journal, self._source.name, documents, [self._collection(name)], self._now()
+                self._journal, self._source.name, documents, [self._collection(name)], self._now_ms()
             )
         end = self._server_time()
-        return {"at": [start.time, start.inc], "scanned": [end.time, end.inc] if scan else [0, 0]}
+        return {"start": [start.time, start.inc], "scanned": [end.time, end.inc] if scan else [0, 0]}
 
     def _position_from_token(self, token: dict[str, Any]) -> dict[str, Any]:
         now = self._server_time()
-        return {"at": [now.time, now.inc], "scanned": [0, 0], "token": token}
+        return {"start": [now.time, now.inc], "scanned": [0, 0], "token": token}
 
     def _server_time(self) -> bson.Timestamp:
-        """Current operation time of the server, or our clock if the server does not report it."""
-        told = self._client.admin.command("ping").get("operationTime")
-        return told or bson.Timestamp(self._now() // 1000, 0)
+        """Return the operation time of the server, or the local time if the server does not report it."""
+        reported = self._client.admin.command("ping").get("operationTime")
+        return reported or bson.Timestamp(self._now_ms() // 1000, 0)
 
     def _documents(self, name: str) -> Iterator[ScannedDocument]:
         collection = self._collection(name)
@@ -152,7 +173,7 @@ class MongodbReader:
                 self._source.name,
                 f"scan:{collection}:{key}",
                 to_document_value(raw),
-                self._now(),
+                self._now_ms(),
             )
             if image is not None:
                 yield ScannedDocument(collection, key, image)
@@ -170,17 +191,17 @@ class MongodbReader:
             raise
         if not events and seconds:
             self._pause.wait(min(seconds, IDLE_SECONDS))
-        return appended, _bytes(events)
+        return appended, _image_bytes(events)
 
     def _read_streams(self) -> list[SourceEvent]:
-        """Poll the streams. Streams that were polled come last next time."""
+        """Read each stream once, up to MAX_APPEND_BYTES in total. A stream that was read is the last one next time."""
         events: list[SourceEvent] = []
         for name, stream in list(self._streams.items()):
-            if _bytes(events) >= MAX_APPEND_BYTES:
+            if _image_bytes(events) >= MAX_APPEND_BYTES:
                 break
             self._streams[name] = self._streams.pop(name)
             for event in self._read_stream(name, stream, events):
-                events.append(event)  # noqa: PERF402 - the end of a collection looks at those before it
+                events.append(event)  # noqa: PERF402 - a drop needs the events before it
         return events
 
     def _append(self, events: list[SourceEvent]) -> int:
@@ -188,7 +209,7 @@ class MongodbReader:
         if not events and now < self._next_position_save:
             return 0
         self._next_position_save = now + POSITION_SAVE_SECONDS
-        appended, token = 0, json.dumps(self._positions)
+        appended, token = 0, encode_token(self._positions)
         for start in range(0, len(events) or 1, MAX_APPEND_EVENTS):
             last = start + MAX_APPEND_EVENTS >= len(events)
             chunk = events[start : start + MAX_APPEND_EVENTS]
@@ -197,26 +218,27 @@ class MongodbReader:
 
     def _open_streams(self) -> None:
         if not self._positions:
-            self._positions = json.loads(self._journal.resume_token(self._source.name) or "{}")
+            self._positions = decode_token(self._journal.resume_token(self._source.name))
         now = self._clock.monotonic()
         if now >= self._next_collection_check:
             self._next_collection_check = now + NEW_COLLECTIONS_SECONDS
             names = self._names()
             for name in names:
                 if name not in self._positions:
-                    self._positions[name] = self._begin_collection(name, scan=True)
-            if (
-                not self._streams
-            ):  # a reader may have been killed between the scan of a collection and storing its position
+                    self._positions[name] = self._start_collection(name, scan=True)
+            if not self._streams:
+                # A previous reader may have been killed between a scan and storing the position.
                 self._delete_other_collections({*names, *self._positions})
         for name in self._positions:
             if name not in self._streams:
                 self._streams[name] = self._open_stream(self._database[name], self._positions[name])
 
-    def _open_stream(self, collection: Collection[Any], place: dict[str, Any]) -> CollectionChangeStream[Any]:
-        where: dict[str, Any] = {"start_at_operation_time": bson.Timestamp(*place["at"])}
-        if "token" in place:
-            where = {"resume_after": place["token"]}
+    def _open_stream(
+        self, collection: Collection[Any], position: dict[str, Any]
+    ) -> CollectionChangeStream[Any]:
+        where: dict[str, Any] = {"start_at_operation_time": bson.Timestamp(*position["start"])}
+        if "token" in position:
+            where = {"resume_after": position["token"]}
         before = "whenAvailable" if self._source.options.get("pre_images") == "true" else None
         return collection.watch(
             full_document="updateLookup",
@@ -229,7 +251,7 @@ class MongodbReader:
     def _read_stream(
         self, name: str, stream: CollectionChangeStream[Any], before: Sequence[SourceEvent]
     ) -> Iterator[SourceEvent]:
-        """Read one stream, up to a chunk. Its position moves with the events; `before` are the events read so far."""
+        """Read up to MAX_APPEND_EVENTS of one stream and update its position. `before` are the events read so far."""
         size = 0
         for _ in range(MAX_APPEND_EVENTS):
             event = stream.try_next() if size < MAX_APPEND_BYTES else None
@@ -256,11 +278,11 @@ class MongodbReader:
             now = self._database[name].find_one({"_id": change.raw_key})
             after = to_document_value(now) if now is not None else None
         elif change.op == "update" and after is None:
-            return  # it was deleted since; that deletion has its own event
+            return  # deleted since; the deletion follows in the stream
         image = None
         if after is not None:
             image = encode_or_quarantine(
-                self._journal, self._source.name, change.event_id, after, self._now()
+                self._journal, self._source.name, change.event_id, after, self._now_ms()
             )
             if image is None:
                 return
@@ -269,14 +291,16 @@ class MongodbReader:
             overlaps
             and self._journal.images(self._source.name, collection, [change.key]).get(change.key) == image
         ):
-            return  # the scan has reported it
+            return  # the scan has appended it
         yield self._event(collection, change.key, change, change.event_id, image)
 
     def _drop_collection(
         self, name: str, change: MongoChange, before: Sequence[SourceEvent]
     ) -> Iterator[SourceEvent]:
-        """A collection was dropped or renamed. If a collection of the same name exists again, it is scanned, because
-        a renamed collection appears in no stream."""
+        """Yield the deletions of all documents of a dropped or renamed collection.
+
+        A new collection of the same name is scanned later, because a rename appears in no stream.
+        """
         self._streams.pop(name).close()
         self._positions.pop(name)
         self._next_collection_check = 0.0
@@ -294,7 +318,7 @@ class MongodbReader:
         before = None
         if change.before is not None:
             before = encode_or_quarantine(
-                self._journal, self._source.name, event_id, change.before, self._now()
+                self._journal, self._source.name, event_id, change.before, self._now_ms()
             )
         return SourceEvent(
             event_id=f"{collection}:{event_id}",
@@ -308,7 +332,7 @@ class MongodbReader:
         )
 
     def _close_streams(self) -> None:
-        """Close the streams and forget their positions; the journal has them."""
+        """Close the streams and drop their positions; the journal has the stored ones."""
         for stream in self._streams.values():
             with suppress(errors.PyMongoError):
                 stream.close()
@@ -318,11 +342,11 @@ class MongodbReader:
     def _collection(self, name: str) -> str:
         return f"{self._source.name}::{name}"
 
-    def _now(self) -> int:
+    def _now_ms(self) -> int:
         return timestamp_to_ms(self._clock.now())
 
 
-def _bytes(events: list[SourceEvent]) -> int:
+def _image_bytes(events: list[SourceEvent]) -> int:
     return sum(len(event.after or b"") for event in events)
 
 
@@ -339,7 +363,7 @@ def _translate_errors() -> Iterator[None]:
             if problem.code in FATAL_CODES
             else "E6104"
         )
-        text = f"MongoDB refused ({problem.code}: {str(problem)[:300]})"
+        text = f"MongoDB rejected the request ({problem.code}: {str(problem)[:300]})"
         raise SourceError(code, text, fields={"mongodb": problem.code}) from problem
     except errors.ConfigurationError as problem:
         raise SourceError("E6106", f"MongoDB cannot be used ({str(problem)[:300]})") from problem

@@ -1,8 +1,8 @@
 """Convert the messages of a slot, transaction by transaction, into document changes in the journal.
 
-A large transaction is appended in pieces, each with the number of messages it covers; after a crash those are
-skipped. So every message sees the images of its time: a TRUNCATE the rows that it removed, an unsent large value the
-value that it keeps.
+A large transaction is appended in pieces. The position of each piece has the number of messages it covers, and those
+are skipped after a crash. So the last images are always those before the current message: TRUNCATE deletes exactly the
+rows that existed, and a large value that the server did not send keeps its previous value.
 """
 
 from __future__ import annotations
@@ -25,14 +25,14 @@ from vedette.sources.postgres.pgoutput import (
     read_message,
 )
 from vedette.sources.postgres.position import SlotPosition, WatchedTable
-from vedette.sources.postgres.values import Values, key_text
+from vedette.sources.postgres.values import TextDecoder, key_text
 from vedette.sources.reader import MAX_APPEND_BYTES, MAX_APPEND_EVENTS, encode_or_quarantine
 from vedette.sources.records import Source, SourceEvent
 
 __all__ = ["FetchColumns", "TableChanged", "TransactionAssembler", "collection_of"]
 
 _EPOCH_MS = 946_684_800_000
-"""2000-01-01 in ms, the epoch of PostgreSQL timestamps."""
+"""2000-01-01 in milliseconds: the epoch of PostgreSQL timestamps."""
 _RowMessage: TypeAlias = Inserted | Updated | Deleted
 FetchColumns: TypeAlias = "Callable[[WatchedTable, dict[str, Any], list[str]], dict[str, Any]]"
 """Reads the current values of some columns of the row with this key."""
@@ -50,29 +50,34 @@ def collection_of(source: str, schema: str, table: str) -> str:
 
 
 class TransactionAssembler:
-    """Processes the messages of one peek. `place` is the position of the journal after the last append."""
+    """Processes the messages of one peek. `position` is the stored position after the last append."""
 
     def __init__(
         self,
         source: Source,
         journal: CollectionJournal,
-        place: SlotPosition,
+        position: SlotPosition,
         relations: dict[int, Relation],
-        lookup: FetchColumns,
-        now: Callable[[], int],
+        fetch_columns: FetchColumns,
+        now_ms: Callable[[], int],
     ) -> None:
         """`relations` are the known row formats; the server sends each once per session at most."""
-        self.place = place
+        self.position = position
         self.messages = self.events = self.bytes = 0
-        self._source, self._journal, self._lookup, self._now = source, journal, lookup, now
+        self._source, self._journal, self._fetch_columns, self._now_ms = (
+            source,
+            journal,
+            fetch_columns,
+            now_ms,
+        )
         self._relations = relations
-        self._values = Values()
+        self._decoder = TextDecoder()
         self._pending: list[SourceEvent] = []
-        self._waiting_bytes = 0
+        self._pending_bytes = 0
         self._latest: dict[tuple[str, str], bytes | None] = {}
         self._begin: Begin | None = None
         self._index = 0
-        self._end = place.lsn
+        self._end = position.lsn
 
     def feed(self, data: bytes) -> None:
         message = read_message(data)
@@ -85,17 +90,17 @@ class TransactionAssembler:
             case Relation():
                 self._relations[message.id] = message
             case Inserted() | Updated() | Deleted() | Truncated():
-                self._rows(message)
+                self._feed_rows(message)
 
     def flush(self) -> None:
         """Append the pending changes and the position."""
-        if self._pending or self._place() != self.place:
+        if self._pending or self._position() != self.position:
             self._append()
 
-    def _rows(self, message: _RowMessage | Truncated) -> None:
-        assert self._begin is not None, "rows come inside a transaction"
-        number, done = self.place.partial_transaction
-        known = self.place.covers(self._begin) or (number == self._begin.lsn and self._index < done)
+    def _feed_rows(self, message: _RowMessage | Truncated) -> None:
+        assert self._begin is not None, "row messages come inside a transaction"
+        lsn, done = self.position.partial_transaction
+        known = self.position.covers(self._begin) or (lsn == self._begin.lsn and self._index < done)
         if not known:
             for event in self._events_of(message, self._begin):
                 self._add(event)
@@ -103,26 +108,27 @@ class TransactionAssembler:
 
     def _add(self, event: SourceEvent) -> None:
         self._pending.append(event)
-        self._waiting_bytes += len(event.after or b"")
+        self._pending_bytes += len(event.after or b"")
         self._latest[event.collection, event.key] = event.after
-        if len(self._pending) >= MAX_APPEND_EVENTS or self._waiting_bytes >= MAX_APPEND_BYTES:
+        if len(self._pending) >= MAX_APPEND_EVENTS or self._pending_bytes >= MAX_APPEND_BYTES:
             self._append()
 
-    def _place(self) -> SlotPosition:
-        """Within a transaction: the number of its messages that are processed, in this peek or an earlier one."""
+    def _position(self) -> SlotPosition:
+        """Return the position after the messages so far. Within a transaction it counts the processed messages,
+        including those of earlier peeks."""
         partial = (0, 0)
         if self._begin is not None:
-            number, done = self.place.partial_transaction
-            partial = (self._begin.lsn, max(self._index, done if number == self._begin.lsn else 0))
-        return SlotPosition(lsn=self._end, partial_transaction=partial, tables=self.place.tables)
+            lsn, done = self.position.partial_transaction
+            partial = (self._begin.lsn, max(self._index, done if lsn == self._begin.lsn else 0))
+        return SlotPosition(lsn=self._end, partial_transaction=partial, tables=self.position.tables)
 
     def _append(self) -> None:
-        place = self._place()
-        self.events += self._journal.append(self._source.name, self._pending, place.token).appended
-        self.bytes += self._waiting_bytes
-        self.place = place
-        self._pending, self._waiting_bytes = [], 0
-        self._latest.clear()  # the journal has them now
+        position = self._position()
+        self.events += self._journal.append(self._source.name, self._pending, position.token).appended
+        self.bytes += self._pending_bytes
+        self.position = position
+        self._pending, self._pending_bytes = [], 0
+        self._latest.clear()  # the journal has these images now
 
     # --- messages as events ---------------------------------------------------------------------------------
 
@@ -136,53 +142,53 @@ class TransactionAssembler:
             return
         table = self._table(message.relation, begin)
         if table is not None:
-            yield from self._of_row(message, table, self._relations[message.relation], begin)
+            yield from self._events_of_row(message, table, self._relations[message.relation], begin)
 
     def _table(self, oid: int, begin: Begin) -> WatchedTable | None:
-        """The known table; None if its scan saw this transaction."""
-        table = self.place.tables.get(oid)
+        """Return the known table; None if its scan included this transaction. Raises TableChanged."""
+        table = self.position.tables.get(oid)
         if table is not None and table.scan_included(begin):
             return None
         if table is None or not table.matches_relation(self._relations[oid]):
             raise TableChanged(oid)
         return table
 
-    def _of_row(
+    def _events_of_row(
         self, message: _RowMessage, table: WatchedTable, relation: Relation, begin: Begin
     ) -> Iterator[SourceEvent]:
         collection = self._collection(table)
         row = None if isinstance(message, Deleted) else self._cells(relation, message.new)
         old = None if isinstance(message, Inserted) or message.old is None else message.old
-        told = self._cells(relation, old) if old is not None else row
-        assert told is not None, "a row that is gone was told"
-        was = key_text([told.get(name) for name in table.keys])
+        identity = self._cells(relation, old) if old is not None else row
+        assert identity is not None, "a deletion has the old row"
+        old_key = key_text([identity.get(name) for name in table.keys])
         before = None
         if not isinstance(message, Inserted) and message.full:
             before = _image(
-                {"id": was, **{name: value for name, value in told.items() if value is not UNCHANGED}}
+                {"id": old_key, **{name: value for name, value in identity.items() if value is not UNCHANGED}}
             )
         if row is None:
-            yield self._event(begin, collection, was, None, before=before)
+            yield self._event(begin, collection, old_key, None, before=before)
             return
-        for name in table.keys:  # a large key that did not change may not be sent again
+        for name in table.keys:  # the server may omit a large key that did not change
             if row[name] is UNCHANGED:
-                row[name] = told[name]
+                row[name] = identity[name]
         key = key_text([row[name] for name in table.keys])
-        self._fill_unchanged(table, collection, was, row, told if before is not None else {})
+        self._fill_unchanged(table, collection, old_key, row, identity if before is not None else {})
         image = encode_or_quarantine(
-            self._journal, self._source.name, self._id(begin), {"id": key, **row}, self._now()
+            self._journal, self._source.name, self._event_id(begin), {"id": key, **row}, self._now_ms()
         )
-        if was != key:
-            yield self._event(begin, collection, was, None, before=before, part=":moved")
+        if old_key != key:
+            yield self._event(begin, collection, old_key, None, before=before, part=":moved")
         if image is not None:
-            created = isinstance(message, Inserted) or was != key
+            created = isinstance(message, Inserted) or old_key != key
             yield self._event(
                 begin, collection, key, image, before=None if created else before, created=created
             )
 
     def _cells(self, relation: Relation, row: tuple[Any, ...]) -> dict[str, Any]:
         return {
-            column.name: cell if cell is UNCHANGED else self._values.decode(column.type, cell)
+            column.name: cell if cell is UNCHANGED else self._decoder.decode(column.type, cell)
             for column, cell in zip(relation.columns, row, strict=True)
         }
 
@@ -190,17 +196,17 @@ class TransactionAssembler:
         self, table: WatchedTable, collection: str, key: str, row: dict[str, Any], old: dict[str, Any]
     ) -> None:
         """Fill in large values that the server did not send: from the last image, else from the table."""
-        lacking = [name for name, value in row.items() if value is UNCHANGED]
-        if not lacking:
+        missing = [name for name, value in row.items() if value is UNCHANGED]
+        if not missing:
             return
-        last = old or self._last(collection, key)
-        found = {name: last[name] for name in lacking if name in last and last[name] is not UNCHANGED}
-        asked = [name for name in lacking if name not in found]
-        if asked:
-            found |= self._lookup(table, {name: row[name] for name in table.keys}, asked)
-        row.update({name: found.get(name) for name in lacking})
+        last = old or self._last_image(collection, key)
+        found = {name: last[name] for name in missing if name in last and last[name] is not UNCHANGED}
+        unknown = [name for name in missing if name not in found]
+        if unknown:
+            found |= self._fetch_columns(table, {name: row[name] for name in table.keys}, unknown)
+        row.update({name: found.get(name) for name in missing})
 
-    def _last(self, collection: str, key: str) -> dict[str, Any]:
+    def _last_image(self, collection: str, key: str) -> dict[str, Any]:
         image = self._latest.get((collection, key))
         if image is None:
             image = self._journal.images(self._source.name, collection, [key]).get(key)
@@ -218,7 +224,7 @@ class TransactionAssembler:
         part: str = "",
     ) -> SourceEvent:
         return SourceEvent(
-            event_id=f"{self._id(begin)}{part}",
+            event_id=f"{self._event_id(begin)}{part}",
             collection=collection,
             key=key,
             before=before,
@@ -228,8 +234,8 @@ class TransactionAssembler:
             transaction=str(begin.xid),
         )
 
-    def _id(self, begin: Begin) -> str:
-        """Commit LSN and index of the message in it: stable across repeated peeks."""
+    def _event_id(self, begin: Begin) -> str:
+        """Return commit LSN and message number, which are the same in repeated peeks."""
         return f"{begin.lsn:016x}:{self._index}"
 
     def _collection(self, table: WatchedTable) -> str:
@@ -244,7 +250,7 @@ class TransactionAssembler:
 
 
 def _image(document: dict[str, Any]) -> bytes | None:
-    """The image before the change; if it is not sent, the journal's last image is used."""
+    """Encode the before image. None for an invalid document; the journal then uses its last image."""
     try:
         return encode_image(document)
     except SourceError:

@@ -20,7 +20,7 @@ from psycopg.pq import Format
 from vedette.sources.images import MAX_DEPTH
 from vedette.values import INT_MAX
 
-__all__ = ["SESSION_SETTINGS", "Values", "key_text"]
+__all__ = ["SESSION_SETTINGS", "TextDecoder", "key_text"]
 
 SESSION_SETTINGS = {
     "DateStyle": "ISO",
@@ -34,7 +34,7 @@ _TOO_DEEP: list[Any] = reduce(lambda inner, _: [inner], range(MAX_DEPTH), list[A
 """Placeholder for JSON that is nested too deeply; its document is quarantined."""
 
 
-class Values:
+class TextDecoder:
     """Converts cells. Values without a Python form (`infinity`, a year after 9999, 24:00) stay text."""
 
     def __init__(self) -> None:

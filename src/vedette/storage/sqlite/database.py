@@ -11,7 +11,6 @@ from functools import lru_cache
 from pathlib import Path
 from threading import Event as Flag
 from threading import RLock
-from time import monotonic
 from typing import Any
 
 from vedette.storage.sql_database import TABLE_TYPES, DatabaseSchema, SqlTransaction, wrong_format
@@ -97,14 +96,14 @@ class SqliteDatabase:
             return self._db.execute("PRAGMA data_version").fetchone(), self._db.total_changes
 
     def wait_for_commit(self, counter: object, seconds: float) -> None:
-        end = monotonic() + seconds
+        left = seconds
         while self.change_counter() == counter:
-            left = end - monotonic()
             if left <= 0:
                 return
             self._idle_polls += 1
             pause = POLL_SECONDS if self._idle_polls < POLLS_UNTIL_IDLE else IDLE_POLL_SECONDS
             self._pause.wait(min(pause, left))
+            left -= pause
         self._idle_polls = 0
 
     def close(self) -> None:

@@ -2,10 +2,10 @@
 
     8 bytes   magic, `VEDBLK` and the version as two digits
     8 bytes   length of the header, little-endian
-    header    JSON: {"facts": …, "arrays": {name: [dtype, shape, offset]}}, offsets from the start of the data
+    header    JSON: {"metadata": …, "arrays": {name: [dtype, shape, offset]}}, offsets from the start of the data
     data      the arrays, each at a multiple of 64 bytes from the start of the file
 
-A file gets its name only when it is complete and synced, and is never changed afterwards.
+A file is written under a temporary name, synced and renamed, and never changed afterwards.
 """
 
 from __future__ import annotations
@@ -22,31 +22,31 @@ import numpy.typing as npt
 
 from vedette.errors import StoreError
 
-__all__ = ["Blocks", "open_blocks", "write_blocks"]
+__all__ = ["ArrayFile", "open_array_file", "write_array_file"]
 
-_MAGIC = b"VEDBLK01"
+_MAGIC = b"VEDBLK02"
 _ALIGNMENT = 64
 
 
-class Blocks:
-    """An opened file: `facts` as written, arrays by name."""
+class ArrayFile:
+    """An opened file: its metadata and its arrays by name."""
 
-    def __init__(self, facts: dict[str, Any], arrays: dict[str, npt.NDArray[Any]]) -> None:
-        self.facts = facts
+    def __init__(self, metadata: dict[str, Any], arrays: dict[str, npt.NDArray[Any]]) -> None:
+        self.metadata = metadata
         self.arrays = arrays
 
     def array(self, name: str) -> npt.NDArray[Any]:
         return self.arrays[name]
 
 
-def write_blocks(path: Path, facts: Mapping[str, Any], arrays: Mapping[str, npt.NDArray[Any]]) -> int:
-    """Write the file durably and return its size."""
-    places: dict[str, tuple[str, tuple[int, ...], int]] = {}
+def write_array_file(path: Path, metadata: Mapping[str, Any], arrays: Mapping[str, npt.NDArray[Any]]) -> int:
+    """Write the file and sync it. Returns its size in bytes."""
+    entries: dict[str, tuple[str, tuple[int, ...], int]] = {}
     offset = 0
     for name, array in arrays.items():
-        places[name] = (array.dtype.str, array.shape, offset)
+        entries[name] = (array.dtype.str, array.shape, offset)
         offset += -(-array.nbytes // _ALIGNMENT) * _ALIGNMENT
-    header = msgspec.json.encode({"facts": dict(facts), "arrays": places})
+    header = msgspec.json.encode({"metadata": dict(metadata), "arrays": entries})
     header += b" " * (-(len(_MAGIC) + 8 + len(header)) % _ALIGNMENT)
     draft = path.with_name(f".{path.name}.{os.getpid()}")
     with draft.open("wb") as file:
@@ -61,12 +61,13 @@ def write_blocks(path: Path, facts: Mapping[str, Any], arrays: Mapping[str, npt.
     return size
 
 
-def open_blocks(path: Path) -> Blocks:
+def open_array_file(path: Path) -> ArrayFile:
     """Map the file. Raises StoreError E6004 if it has another format."""
     with path.open("rb") as file:
         mapped = mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ)
     if mapped[: len(_MAGIC)] != _MAGIC:
-        raise StoreError("E6004", f"{path} is no file of the subscription index", fields={"place": str(path)})
+        text = f"{path} has another format than {_MAGIC.decode()}: restart the pipeline, which rebuilds the index"
+        raise StoreError("E6004", text, fields={"place": str(path)})
     start = len(_MAGIC) + 8
     end = start + int.from_bytes(mapped[len(_MAGIC) : start], "little")
     header = msgspec.json.decode(mapped[start:end])
@@ -79,4 +80,4 @@ def open_blocks(path: Path) -> Blocks:
             else np.empty(0, np.dtype(kind))
         )
         arrays[name] = array.reshape(shape)
-    return Blocks(header["facts"], arrays)
+    return ArrayFile(header["metadata"], arrays)

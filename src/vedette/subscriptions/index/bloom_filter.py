@@ -1,7 +1,7 @@
 """A segmented Bloom filter over hashes: k segments of bits, one bit per key in each.
 
 With 10 bits per key and 7 segments the false-positive rate is about 0.8 %. Bit positions come from two independent
-halves of one mixed hash, because equal halves would degenerate.
+mixes of the hash; two dependent ones would set the same bits in all segments.
 """
 
 from __future__ import annotations
@@ -18,28 +18,28 @@ SEGMENTS = 7
 
 
 def build_bloom(hashes: UInts) -> npt.NDArray[np.uint8]:
-    """Build the filter of these hashes: one row of bytes per segment."""
+    """Build the filter: one row of bytes per segment."""
     bits = max(64, -(-len(hashes) * BITS_PER_KEY // SEGMENTS))
-    filled = np.zeros((SEGMENTS, -(-bits // 8)), np.uint8)
-    for segment, places in enumerate(_places(hashes, filled.shape[1] * 8)):
-        np.bitwise_or.at(filled[segment], places >> np.uint64(3), _bit(places))
-    return filled
+    bloom = np.zeros((SEGMENTS, -(-bits // 8)), np.uint8)
+    for segment, positions in enumerate(_bit_positions(hashes, bloom.shape[1] * 8)):
+        np.bitwise_or.at(bloom[segment], positions >> np.uint64(3), _bit(positions))
+    return bloom
 
 
 def may_contain(bloom: npt.NDArray[np.uint8], hashes: UInts) -> Bools:
     """False only if a hash is certainly not in the filter."""
     found = np.ones(len(hashes), np.bool_)
-    for segment, places in enumerate(_places(hashes, bloom.shape[1] * 8)):
-        found &= (bloom[segment][places >> np.uint64(3)] & _bit(places)) != 0
+    for segment, positions in enumerate(_bit_positions(hashes, bloom.shape[1] * 8)):
+        found &= (bloom[segment][positions >> np.uint64(3)] & _bit(positions)) != 0
     return found
 
 
-def _bit(places: UInts) -> npt.NDArray[np.uint8]:
-    return np.uint8(1) << (places & np.uint64(7)).astype(np.uint8)
+def _bit(positions: UInts) -> npt.NDArray[np.uint8]:
+    return np.uint8(1) << (positions & np.uint64(7)).astype(np.uint8)
 
 
-def _places(hashes: UInts, bits: int) -> list[UInts]:
-    """Double hashing; the step is odd, so that it visits all positions."""
+def _bit_positions(hashes: UInts, bits: int) -> list[UInts]:
+    """Return one position per hash and segment, by double hashing. The odd step spreads them over all positions."""
     first = splitmix64(hashes)
     second = splitmix64(hashes ^ np.uint64(0xD6E8FEB86659FD93)) | np.uint64(1)
     with np.errstate(over="ignore"):

@@ -26,15 +26,15 @@ LINEAR_PROBES = 3
 
 def build_hash_table(hashes: UInts) -> dict[str, npt.NDArray[Any]]:
     """Build the arrays of a table from sorted hashes."""
-    different, first = np.unique(hashes, return_index=True)
+    distinct, first = np.unique(hashes, return_index=True)
     arrays: dict[str, npt.NDArray[Any]] = {
-        "hash": different,
+        "hash": distinct,
         "first": np.append(first, len(hashes)).astype(np.uint32),
     }
-    if len(different) >= PREFIX_TABLE_MIN_HASHES:
-        bits = len(different).bit_length() - 1
-        beginnings = np.arange(1 << bits, dtype=np.uint64) << np.uint64(64 - bits)
-        arrays["start"] = np.searchsorted(different, beginnings).astype(np.uint32)
+    if len(distinct) >= PREFIX_TABLE_MIN_HASHES:
+        bits = len(distinct).bit_length() - 1
+        prefixes = np.arange(1 << bits, dtype=np.uint64) << np.uint64(64 - bits)
+        arrays["start"] = np.searchsorted(distinct, prefixes).astype(np.uint32)
     return arrays
 
 
@@ -48,27 +48,27 @@ class HashTable:
         self._last = len(self._hash) - 1
 
     def find_ranges(self, hashes: UInts) -> tuple[Ints, Ints]:
-        """For each hash the range low:high of its keys; empty if it is absent."""
+        """Return for each hash the range low:high of its keys. The range of an absent hash is empty."""
         if self._last < 0:
-            nowhere = np.zeros(len(hashes), np.int64)
-            return nowhere, nowhere
-        places = self._search(hashes) if self._start is None else self._find_by_prefix(self._start, hashes)
-        low = self._first[places].astype(np.int64)
-        return low, np.where(self._hash[places] == hashes, self._first[places + 1], low)
+            empty = np.zeros(len(hashes), np.int64)
+            return empty, empty
+        positions = self._search(hashes) if self._start is None else self._find_by_prefix(self._start, hashes)
+        low = self._first[positions].astype(np.int64)
+        return low, np.where(self._hash[positions] == hashes, self._first[positions + 1], low)
 
     def _search(self, hashes: UInts) -> Ints:
-        """The position of each hash, or any position if it is absent."""
+        """Return the position of each hash by binary search; any position for an absent hash."""
         return np.minimum(np.searchsorted(self._hash, hashes), self._last)
 
     def _find_by_prefix(self, start: npt.NDArray[np.uint32], hashes: UInts) -> Ints:
-        """The same with the prefix table."""
+        """Return the same positions with the prefix table."""
         shift = np.uint64(65 - len(start).bit_length())
-        places = np.minimum(start[hashes >> shift], self._last).astype(np.int64)
-        behind = np.flatnonzero(self._hash[places] < hashes)
+        positions = np.minimum(start[hashes >> shift], self._last).astype(np.int64)
+        behind = np.flatnonzero(self._hash[positions] < hashes)
         for _ in range(LINEAR_PROBES):
-            behind = behind[places[behind] < self._last]
-            places[behind] += 1
-            behind = behind[self._hash[places[behind]] < hashes[behind]]
+            behind = behind[positions[behind] < self._last]
+            positions[behind] += 1
+            behind = behind[self._hash[positions[behind]] < hashes[behind]]
         if len(behind):
-            places[behind] = self._search(hashes[behind])
-        return places
+            positions[behind] = self._search(hashes[behind])
+        return positions

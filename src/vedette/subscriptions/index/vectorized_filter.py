@@ -23,7 +23,7 @@ from vedette.subscriptions.index.columns import (
     compare_ordered,
     equal,
 )
-from vedette.subscriptions.shape import FieldPath, ListSlot, Slot, as_path
+from vedette.subscriptions.shape import ConstantSlot, FieldPath, ListSlot, as_path
 
 __all__ = ["ListColumn", "PairColumns", "Program", "Truth", "compile_vectorized"]
 
@@ -75,7 +75,7 @@ class _NotVectorizable(Exception):
 
 def _program(node: Any) -> Program:
     match node:
-        case Slot(index=index):
+        case ConstantSlot(index=index):
             return lambda pairs: _truth_of(pairs.constant(index))
         case Unary(op="NOT", operand=operand):
             return _negated(_program(operand))
@@ -85,9 +85,9 @@ def _program(node: Any) -> Program:
             return _negated(_both(_negated(_program(left)), _negated(_program(right))))
         case Binary(op="IN", left=left, right=ListSlot(index=index)):
             return _member(_path(left), index)
-        case Binary(op=op, left=left, right=Slot(index=index)) if op in _FLIPPED:
+        case Binary(op=op, left=left, right=ConstantSlot(index=index)) if op in _FLIPPED:
             return _comparison(op, _path(left), index)
-        case Binary(op=op, left=Slot(index=index), right=right) if op in _FLIPPED:
+        case Binary(op=op, left=ConstantSlot(index=index), right=right) if op in _FLIPPED:
             return _comparison(_FLIPPED[op], _path(right), index)
         case Call(name="holds", arguments=(condition,)):
             return _holds(_program(condition))

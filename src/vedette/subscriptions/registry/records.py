@@ -20,6 +20,7 @@ from vedette.subscriptions.shape import Constant
 from vedette.subscriptions.spec import SubscriptionSpec
 
 __all__ = [
+    "LOW_PRIORITY",
     "REDUCED_MODES",
     "REGISTRY_FILE",
     "REGISTRY_SCHEMA",
@@ -30,6 +31,8 @@ __all__ = [
     "SubscriptionRequest",
 ]
 
+LOW_PRIORITY = 1
+"""Flag of a subscription that is skipped while a partition is shedding load."""
 REGISTRY_FILE = "subscriptions.db"
 """Name of the registry's file in a data directory."""
 
@@ -66,7 +69,7 @@ class RegisteredSubscription(NamedTuple):
     """Example of its shape, as stored in `shapes`."""
     constants: tuple[Constant, ...]
     flags: int
-    """1 for low priority, otherwise 0."""
+    """LOW_PRIORITY or 0."""
     boundary: int
     added: int
     """Registry version in which it was added."""

@@ -23,6 +23,7 @@ from vedette.sources.images import decode_image, encode_image
 from vedette.storage.sql_database import SqlTransaction, open_database
 from vedette.subscriptions.registry.quotas import Quotas, charge, refund
 from vedette.subscriptions.registry.records import (
+    LOW_PRIORITY,
     REDUCED_MODES,
     REGISTRY_FILE,
     REGISTRY_SCHEMA,
@@ -140,7 +141,7 @@ class SubscriptionRegistry:
             for request, (fingerprint, constants) in zip(requests, prepared, strict=True):
                 shape = self._shape_id(db, fingerprint, request)
                 owner = (number, request.id, request.tenant, request.collection)
-                flags = int(request.low_priority)
+                flags = LOW_PRIORITY if request.low_priority else 0
                 numbers.append(
                     self._insert(db, (*owner, shape, constants, flags, request.boundary, until_ms, version))
                 )

@@ -15,7 +15,7 @@ from vedette.handshake.priority import effective_priority
 from vedette.handshake.tables import HandshakeTables
 from vedette.handshake.tables.source_health import StoredSourceHealth, source_watch
 from vedette.sources.journal.seam import open_journal
-from vedette.sources.reader import run_reader
+from vedette.sources.reader_loop import run_reader
 from vedette.sources.records import Source
 from vedette.testing import ManualClock
 
@@ -119,7 +119,7 @@ class Flaky:
     def __init__(self, failures: int, stop: Event) -> None:
         self.left, self.stop = failures, stop
 
-    def begin(self, *, scan: bool) -> None:
+    def start(self, *, scan: bool) -> None:
         pass
 
     def poll(self, seconds: float) -> tuple[int, int]:
@@ -129,7 +129,7 @@ class Flaky:
         self.stop.set()
         return 0, 0
 
-    def forget(self) -> None:
+    def release_server_resources(self) -> None:
         pass
 
     def close(self) -> None:

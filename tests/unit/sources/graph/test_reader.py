@@ -17,14 +17,14 @@ import pytest
 import vedette
 from vedette.clock import SystemClock
 from vedette.errors import SourceError
-from vedette.sources.graph.reader import GraphLogReader
+from vedette.sources.graph.reader import GraphLogReader, decode_token, encode_token
 from vedette.sources.images import decode_image, encode_image
 from vedette.sources.journal.seam import open_journal
-from vedette.sources.rate_limit import TokenBucket
-from vedette.sources.reader import QuickRetries, run_reader
-from vedette.sources.reader_supervisor import ReaderSupervisor, validate_source
+from vedette.sources.reader import ExponentialBackoff
+from vedette.sources.reader_loop import run_reader
+from vedette.sources.reader_supervisor import ReaderSupervisor
 from vedette.sources.records import Source, SourceEvent
-from vedette.testing import ManualClock
+from vedette.sources.source_options import validate_source
 
 _NUMBERS = count()
 
@@ -55,7 +55,7 @@ def test_what_the_engine_commits_reaches_the_journal(home: str, tmp_path: Path):
             source = Source(name="board", kind="graph", address=home)
             journal.add_source(source)
             reader = GraphLogReader(source, journal, SystemClock())
-            reader.begin(scan=True)
+            reader.start(scan=True)
             s.execute('SPAWN t: Task { title = "after" }')
             s.execute('MATCH t: Task WHERE t.title = "before" SET t.n = 5')
             s.execute('MATCH t: Task WHERE t.title = "after" KILL t')
@@ -87,11 +87,11 @@ def test_what_was_deleted_in_a_gap_is_told(home: str, tmp_path: Path):
         db.define("node Task { title: String }\nnode Note { text: String }")
         s.run('SPAWN t: Task { title = "a" }; SPAWN t: Task { title = "b" }; SPAWN n: Note { text = "c" }')
     reader = GraphLogReader(source, journal, SystemClock())
-    reader.begin(scan=True)
+    reader.start(scan=True)
     last = journal.last_offset()
     with vedette.open(home) as db, db.session() as s:
         s.run('MATCH t: Task WHERE t.title = "a" KILL t; MATCH n: Note KILL n')
-    reader.begin(scan=True)
+    reader.start(scan=True)
     rows = journal.read(last, journal.last_offset())
     assert sorted((row.op, row.collection) for row in rows) == [("delete", "Note"), ("delete", "Task")]
     reader.close()
@@ -113,7 +113,7 @@ def test_a_log_of_which_nothing_is_left_is_no_gap(tmp_path: Path):
     source = Source(name="board", kind="graph", address=str(home))
     journal.add_source(source)
     reader = GraphLogReader(source, journal, SystemClock())
-    reader.begin(scan=True)
+    reader.start(scan=True)
     assert reader.poll(0) == (0, 0)
     reader.close()
     journal.close()
@@ -127,7 +127,7 @@ def test_a_graph_that_is_not_there(home: str, tmp_path: Path):
         pytest.raises(SourceError) as caught,
         closing(GraphLogReader(source, journal, SystemClock())) as reader,
     ):
-        reader.begin(scan=True)
+        reader.start(scan=True)
     assert caught.value.code == "E6104"
     journal.close()
 
@@ -135,7 +135,7 @@ def test_a_graph_that_is_not_there(home: str, tmp_path: Path):
 def test_one_graph_a_database():
     """Its types carry no name of a source: those of two would be one collection."""
     one, two = (Source(name=name, kind="graph", address=name) for name in ("one", "two"))
-    with pytest.raises(SourceError, match="has the graph one already"):
+    with pytest.raises(SourceError, match="already has the graph source one"):
         validate_source(two, [one])
     validate_source(Source(name="two", kind="graph", address="two", tenant="other"), [one])
     validate_source(Source(name="two", kind="postgres", address="postgresql://two"), [one])
@@ -153,7 +153,7 @@ class Scripted:
         self.forgotten = False
         self.stop = Flag()
 
-    def begin(self, *, scan: bool) -> None:
+    def start(self, *, scan: bool) -> None:
         self.begun.append(scan)
         self._journal.append("x", [], "token")
 
@@ -166,7 +166,7 @@ class Scripted:
             raise step
         return step, step
 
-    def forget(self) -> None:
+    def release_server_resources(self) -> None:
         self.forgotten = True
 
     def close(self) -> None: ...
@@ -183,7 +183,7 @@ class Scripted:
 def test_a_lost_place_is_bridged_or_said(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, options: dict[str, str], begun: list[bool], epochs: str
 ):
-    monkeypatch.setattr("vedette.sources.reader.FIRST_PAUSE_SECONDS", 0.001)
+    monkeypatch.setattr("vedette.sources.reader.FIRST_RETRY_SECONDS", 0.001)
     journal = open_journal(tmp_path)
     source = Source(name="x", kind="mongodb", address="", options=options)
     journal.add_source(source)
@@ -199,7 +199,7 @@ def test_a_lost_place_is_bridged_or_said(
     known = SourceEvent(event_id="1", collection="x::c", key="k", after=encode_image({}), time_ms=0)
     journal.append("x", [known], None)
     reader = Scripted(journal, 1, SourceError("E6104", "away"), SourceError("E6105", "lost"), 2)
-    run_reader(reader, journal, source, reader.stop, SystemClock(), QuickRetries(random.Random(1)))
+    run_reader(reader, journal, source, reader.stop, SystemClock(), ExponentialBackoff(random.Random(1)))
     assert reader.begun == begun
     assert states[:2] == ["catching-up", "live"]
     scanned = begun[-1]
@@ -212,7 +212,7 @@ def test_a_lost_place_is_bridged_or_said(
 def test_a_paused_source_is_not_read_and_a_removed_one_is_let_go(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ):
-    monkeypatch.setattr("vedette.sources.reader.POLL_SECONDS", 0.001)
+    monkeypatch.setattr("vedette.sources.reader_loop.POLL_SECONDS", 0.001)
     journal = open_journal(tmp_path)
     source = Source(name="x", kind="mongodb", address="")
     journal.add_source(source)
@@ -220,7 +220,7 @@ def test_a_paused_source_is_not_read_and_a_removed_one_is_let_go(
     reader = Scripted(journal)
     thread = Thread(
         target=run_reader,
-        args=(reader, journal, source, reader.stop, SystemClock(), QuickRetries(random.Random(1))),
+        args=(reader, journal, source, reader.stop, SystemClock(), ExponentialBackoff(random.Random(1))),
     )
     thread.start()
     assert reader.begun == []
@@ -251,9 +251,9 @@ def test_the_keeper_follows_the_list_of_sources(tmp_path: Path):
 @pytest.mark.parametrize(
     ("change", "words"),
     [
-        ({"name": "a b"}, "is no name"),
-        ({"name": "_x"}, "is no name"),
-        ({"kind": "oracle"}, "there are mongodb, postgres, graph"),
+        ({"name": "a b"}, "is not a valid name"),
+        ({"name": "_x"}, "is not a valid name"),
+        ({"kind": "oracle"}, "known kinds are mongodb, postgres, graph"),
         ({"partitions": 0}, "1 to 256"),
         ({"options": {"tables": "x"}}, "has no option 'tables'"),
         ({"options": {"start": "yesterday"}}, "beginning or now"),
@@ -266,13 +266,11 @@ def test_what_no_source_can_be(change: dict[str, Any], words: str):
     assert caught.value.code == "E6101"
 
 
-def test_rates():
-    clock = ManualClock()
-    bucket = TokenBucket.from_options({"events_per_second": "100"}, clock)
-    assert bucket.pause(50, 10**9) == 0
-    assert bucket.pause(150, 0) == pytest.approx(1.0)
-    clock.advance(1.5)
-    assert bucket.pause(0, 0) == 0
-    assert TokenBucket.from_options({}, clock).pause(10**9, 10**9) == 0
-    with pytest.raises(SourceError):
-        TokenBucket.from_options({"bytes_per_second": "much"}, clock)
+def test_token_format_is_pinned():
+    """A change of this text needs a new TOKEN_VERSION."""
+    assert encode_token(1_767_323_045_000, 42) == '{"version": 2, "epoch": 1767323045000, "offset": 42}'
+    assert decode_token(encode_token(5, 42)) == (5, 42)
+
+
+def test_token_of_another_version_is_ignored():
+    assert decode_token("1767323045000:42") == decode_token(None) == (0, 0)

@@ -21,9 +21,9 @@ from vedette.errors import SourceError, StoreError
 from vedette.sources.images import decode_image
 from vedette.sources.journal.seam import open_journal
 from vedette.sources.mongodb.change_events import document_key, parse_change_event, to_document_value
-from vedette.sources.mongodb.reader import MongodbReader
-from vedette.sources.reader_supervisor import validate_source
+from vedette.sources.mongodb.reader import MongodbReader, decode_token, encode_token
 from vedette.sources.records import Source
+from vedette.sources.source_options import validate_source
 
 __all__ = ["mongodb_uri"]
 _NUMBERS = count()
@@ -78,7 +78,7 @@ def drained(reader: MongodbReader) -> None:
 
 def test_a_scan_and_then_the_stream(shop: Shop):
     reader = shop.reader()
-    reader.begin(scan=True)
+    reader.start(scan=True)
     assert shop.state() == {"1": {"id": 1, "status": "open"}}
     orders = shop.db["orders"]
     orders.insert_one({"_id": "two", "lines": [{"sku": "a"}], "at": datetime(2024, 1, 1, tzinfo=UTC)})
@@ -93,7 +93,7 @@ def test_a_scan_and_then_the_stream(shop: Shop):
 
 def test_another_reader_goes_on_where_the_first_was(shop: Shop):
     reader = shop.reader()
-    reader.begin(scan=True)
+    reader.start(scan=True)
     shop.db["orders"].insert_one({"_id": 2})
     drained(reader)
     last = shop.journal.last_offset()
@@ -109,10 +109,10 @@ def test_another_reader_goes_on_where_the_first_was(shop: Shop):
 def test_a_source_may_begin_after_a_token(shop: Shop, tmp_path: Path):
     """Where somebody else has stopped: without a scan, and only the first time."""
     reader = shop.reader()
-    reader.begin(scan=False)
+    reader.start(scan=False)
     shop.db["orders"].insert_one({"_id": 2})
     drained(reader)
-    token = json.loads(shop.journal.resume_token("shop") or "")["orders"]["token"]
+    token = decode_token(shop.journal.resume_token("shop"))["orders"]["token"]
     shop.db["orders"].insert_one({"_id": 3})
     (tmp_path / "other").mkdir()
     other = open_journal(tmp_path / "other")
@@ -121,10 +121,10 @@ def test_a_source_may_begin_after_a_token(shop: Shop, tmp_path: Path):
     validate_source(source)
     other.add_source(source)
     again = MongodbReader(source, other, SystemClock())
-    again.begin(scan=True)
+    again.start(scan=True)
     drained(again)
     assert [row.key for row in other.read(0, other.last_offset())] == ["3"]
-    again.begin(scan=True)  # a gap is bridged as ever
+    again.start(scan=True)  # a gap is bridged as ever
     assert {row.key for row in other.read(0, other.last_offset())} == {"1", "2", "3"}
     again.close()
     other.close()
@@ -140,11 +140,11 @@ def test_a_token_that_is_none_is_refused(text: str):
 def test_what_the_journal_missed_is_bridged_by_a_scan(shop: Shop):
     reader = shop.reader()
     shop.db["orders"].insert_many([{"_id": 2, "n": 1}, {"_id": 3, "n": 1}])
-    reader.begin(scan=True)
+    reader.start(scan=True)
     last = shop.journal.last_offset()
     shop.db["orders"].update_one({"_id": 2}, {"$set": {"n": 2}})
     shop.db["orders"].delete_one({"_id": 3})
-    reader.begin(scan=True)
+    reader.start(scan=True)
     assert [change[:2] for change in shop.changes(last)] == [("update", "2"), ("delete", "3")]
 
 
@@ -156,7 +156,7 @@ def test_a_server_that_is_not_there(tmp_path: Path):
     reader._client = pymongo.MongoClient("mongodb://127.0.0.1:1/x", serverSelectionTimeoutMS=50)
     reader._database = reader._client["x"]
     with pytest.raises(SourceError) as caught:
-        reader.begin(scan=True)
+        reader.start(scan=True)
     assert caught.value.code == "E6104"
     reader.close()
     with pytest.raises(SourceError) as caught:
@@ -259,7 +259,7 @@ def test_keys_that_look_alike_are_two():
 
 def test_documents_that_a_driver_chokes_on(shop: Shop):
     reader = shop.reader()
-    reader.begin(scan=True)
+    reader.start(scan=True)
     orders = shop.db["orders"]
     orders.insert_one({"_id": 2, "at": DatetimeMS(2**60)})
     orders.insert_one(RawBSONDocument(bson.encode({"_id": 3, "v": "abcd"}).replace(b"abcd", b"ab\xff\xfe")))
@@ -274,13 +274,13 @@ def test_documents_that_a_driver_chokes_on(shop: Shop):
     assert shop.state()["1"]["status"] == "open"
     again = shop.reader()
     last = shop.journal.last_offset()
-    again.begin(scan=True)
+    again.start(scan=True)
     assert shop.changes(last) == [], "a scan says the same as the stream"
 
 
 def test_what_the_journal_refused_is_asked_for_again(shop: Shop, monkeypatch: pytest.MonkeyPatch):
     reader = shop.reader()
-    reader.begin(scan=True)
+    reader.start(scan=True)
     drained(reader)
     shop.db["orders"].insert_one({"_id": 2})
 
@@ -298,7 +298,7 @@ def test_what_the_journal_refused_is_asked_for_again(shop: Shop, monkeypatch: py
 def test_a_collection_that_is_dropped_and_there_again(shop: Shop):
     """Also what was in it for a moment only, and what is in it before we notice."""
     reader = shop.reader()
-    reader.begin(scan=True)
+    reader.start(scan=True)
     drained(reader)
     shop.db["orders"].insert_one({"_id": 2})
     shop.db["orders"].drop()
@@ -328,7 +328,7 @@ class Recorded:
 
 def following(shop: Shop, monkeypatch: pytest.MonkeyPatch, *streams: Recorded) -> MongodbReader:
     reader, left = shop.reader(), list(streams)
-    reader.begin(scan=True)
+    reader.start(scan=True)
     monkeypatch.setattr(reader, "_open_stream", lambda *_: left.pop(0))
     return reader
 
@@ -355,7 +355,7 @@ def test_the_place_of_an_idle_stream_is_noted(shop: Shop, monkeypatch: pytest.Mo
     """As a server says it with postBatchResumeToken: the log may be cut where nothing of ours was in it."""
     reader = following(shop, monkeypatch, Recorded(token={"_data": "99"}))
     reader.poll(0)
-    assert json.loads(shop.journal.resume_token("shop") or "")["orders"]["token"] == {"_data": "99"}
+    assert decode_token(shop.journal.resume_token("shop"))["orders"]["token"] == {"_data": "99"}
 
 
 def test_views_are_not_followed(shop: Shop, monkeypatch: pytest.MonkeyPatch):
@@ -364,8 +364,8 @@ def test_views_are_not_followed(shop: Shop, monkeypatch: pytest.MonkeyPatch):
     ]
     reader = shop.reader()
     monkeypatch.setattr(reader._database, "list_collections", lambda **_: listed, raising=False)
-    reader.begin(scan=True)
-    assert set(json.loads(shop.journal.resume_token("shop") or "")) == {"orders"}
+    reader.start(scan=True)
+    assert set(decode_token(shop.journal.resume_token("shop"))) == {"orders"}
 
 
 def test_a_reader_that_was_killed_after_the_scan_of_a_new_collection(
@@ -373,7 +373,7 @@ def test_a_reader_that_was_killed_after_the_scan_of_a_new_collection(
 ):
     """Its documents are told, its place is not noted, and then it is dropped."""
     reader = shop.reader()
-    reader.begin(scan=True)
+    reader.start(scan=True)
     drained(reader)
     shop.db["lines"].insert_one({"_id": 1})
     reader._next_collection_check = 0.0
@@ -393,8 +393,22 @@ def test_a_reader_that_was_killed_after_the_scan_of_a_new_collection(
 def test_a_collection_that_was_gone_while_nobody_looked(shop: Shop):
     shop.db["lines"].insert_one({"_id": 1})
     reader = shop.reader()
-    reader.begin(scan=True)
+    reader.start(scan=True)
     shop.db["lines"].drop()
     last = shop.journal.last_offset()
-    shop.reader().begin(scan=True)
+    shop.reader().start(scan=True)
     assert [change[:2] for change in shop.changes(last)] == [("delete", "1")]
+
+
+def test_token_format_is_pinned():
+    """A change of this text needs a new TOKEN_VERSION."""
+    positions = {"orders": {"start": [1, 2], "scanned": [3, 4], "token": {"_data": "82"}}}
+    text = '{"version": 2, "collections": {"orders": {"start": [1, 2], "scanned": [3, 4], "token": {"_data": "82"}}}}'
+    assert encode_token(positions) == text
+    assert decode_token(text) == positions
+    assert decode_token(None) == {}
+
+
+def test_token_of_another_version_is_a_lost_position():
+    with pytest.raises(SourceError, match="E6105"):
+        decode_token('{"orders": {"at": [1, 2], "scanned": [0, 0]}}')

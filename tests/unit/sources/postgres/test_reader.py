@@ -19,7 +19,8 @@ from vedette.errors import SourceError, VedetteError
 from vedette.sources.images import decode_image
 from vedette.sources.journal.seam import CollectionJournal, open_journal
 from vedette.sources.postgres.reader import PostgresReader
-from vedette.sources.reader import QuickRetries, run_reader
+from vedette.sources.reader import ExponentialBackoff
+from vedette.sources.reader_loop import run_reader
 from vedette.sources.records import Source
 from vedette.testing import ManualClock
 
@@ -72,7 +73,7 @@ class Shop:
         self.db.close()
         for reader in self.readers:
             with suppress(VedetteError, psycopg.Error):
-                reader.forget()
+                reader.release_server_resources()
             reader.close()
         self.journal.close()
 
@@ -94,7 +95,7 @@ def test_a_scan_and_then_the_stream(shop: Shop):
         "INSERT INTO orders VALUES (1, 'open', 12.5, 'x', '{a,b}', '{\"n\": [1, null]}', '2024-05-01T10:00:00.123456Z')"
     )
     reader = shop.reader()
-    reader.begin(scan=True)
+    reader.start(scan=True)
     assert shop.state() == {
         "1": {
             "id": 1,
@@ -131,7 +132,7 @@ def test_changes_during_the_scan_are_told_once(shop: Shop):
         reader = shop.reader()
 
         def begin() -> None:
-            reader.begin(scan=True)
+            reader.start(scan=True)
             done.set()
 
         thread = Thread(target=begin)
@@ -152,7 +153,7 @@ def test_a_reader_that_died_before_it_confirmed_sees_it_again_and_tells_it_once(
     shop: Shop, monkeypatch: pytest.MonkeyPatch
 ):
     reader = shop.reader()
-    reader.begin(scan=True)
+    reader.start(scan=True)
     shop.db.execute("INSERT INTO orders (id) SELECT generate_series(1, 10)")
     append = shop.journal.append
 
@@ -172,7 +173,7 @@ def test_a_reader_that_died_before_it_confirmed_sees_it_again_and_tells_it_once(
 
 def test_a_large_transaction_keys_and_columns_that_change(shop: Shop):
     reader = shop.reader()
-    reader.begin(scan=True)
+    reader.start(scan=True)
     shop.db.execute(
         "INSERT INTO orders (id, status, notes)"
         " SELECT n, 'bulk', (SELECT string_agg(md5(n::text || m), '') FROM generate_series(1, 400) m)"
@@ -206,7 +207,7 @@ def test_a_large_transaction_keys_and_columns_that_change(shop: Shop):
 def test_a_slot_that_is_gone_is_bridged_by_a_scan(shop: Shop):
     reader = shop.reader()
     shop.db.execute("INSERT INTO orders (id, status) VALUES (1, 'a'), (2, 'b'), (3, 'c')")
-    reader.begin(scan=True)
+    reader.start(scan=True)
     shop.db.execute("SELECT pg_drop_replication_slot(%s)", (shop.name,))
     shop.db.execute("UPDATE orders SET status = 'x' WHERE id = 1")
     shop.db.execute("DELETE FROM orders WHERE id = 2")
@@ -230,14 +231,14 @@ def test_a_slot_that_is_gone_is_bridged_by_a_scan(shop: Shop):
 def run(reader: PostgresReader, journal: CollectionJournal, source: Source, stop: Flag) -> None:
     import random
 
-    run_reader(reader, journal, source, stop, SystemClock(), QuickRetries(random.Random(1)))
+    run_reader(reader, journal, source, stop, SystemClock(), ExponentialBackoff(random.Random(1)))
 
 
 def test_what_a_person_must_mend_is_said(postgres_url: str, tmp_path: Path):
     shop = Shop(postgres_url, tmp_path, tables="nothing")
     try:
         with pytest.raises(SourceError, match="does not exist") as caught:
-            shop.reader().begin(scan=True)
+            shop.reader().start(scan=True)
         assert caught.value.code == "E6106"
     finally:
         shop.close()

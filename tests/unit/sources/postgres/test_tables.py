@@ -30,14 +30,14 @@ def shop(postgres_url: str, tmp_path: Path) -> Iterator[Shop]:
 
 def begun(shop: Shop) -> PostgresReader:
     reader = shop.reader()
-    reader.begin(scan=True)
+    reader.start(scan=True)
     return reader
 
 
 def looking(reader: PostgresReader) -> None:
     """As after ten idle seconds."""
     drained(reader)
-    reader._look_again = 0.0
+    reader._next_collection_check = 0.0
     drained(reader)
 
 
@@ -64,7 +64,7 @@ def test_scan_and_stream_know_a_row_by_the_same_key(shop: Shop, identity: str, k
 def test_who_tells_whole_rows_tells_what_was_before_ever_we_looked(shop: Shop):
     shop.db.execute("ALTER TABLE orders REPLICA IDENTITY FULL")
     shop.db.execute("INSERT INTO orders (id, status) VALUES (1, 'a'), (2, 'b')")
-    shop.reader().begin(scan=False)
+    shop.reader().start(scan=False)
     shop.db.execute("UPDATE orders SET status = 'x' WHERE id = 1")
     shop.db.execute("DELETE FROM orders WHERE id = 2")
     drained(shop.readers[0])
@@ -92,7 +92,7 @@ def test_tables_that_cannot_be_watched(postgres_url: str, tmp_path: Path):
             reader = PostgresReader(source, shop.journal, SystemClock())
             shop.readers.append(reader)
             with pytest.raises(SourceError, match=why) as caught:
-                reader.begin(scan=True)
+                reader.start(scan=True)
             assert caught.value.code == "E6106"
     finally:
         shop.close()
@@ -290,7 +290,7 @@ def test_a_value_that_was_not_sent_and_never_seen_is_asked_for(shop: Shop):
         " SELECT 1, 'a', (SELECT string_agg(md5(m::text), '') FROM generate_series(1, 400) m)"
     )
     reader = shop.reader()
-    reader.begin(scan=False)
+    reader.start(scan=False)
     shop.db.execute("UPDATE orders SET status = 'b'")
     drained(reader)
     assert len(shop.state()["1"]["notes"]) == 32 * 400
@@ -339,11 +339,11 @@ def test_a_slot_that_was_made_anew_without_its_scan_is_lost_again(
 
     monkeypatch.setattr(reader, "_scan", killed)
     with pytest.raises(KeyboardInterrupt):
-        reader.begin(scan=True)
+        reader.start(scan=True)
     again = shop.reader()
     with pytest.raises(SourceError, match="E6105"):
         again.poll(0)
-    again.begin(scan=True)
+    again.start(scan=True)
     assert set(shop.state()) == {"2"}
 
 
@@ -355,7 +355,7 @@ def test_a_slot_that_somebody_else_read_has_lost_changes(shop: Shop):
         " 'publication_names', %s)",
         (shop.name, shop.name),
     )
-    with pytest.raises(SourceError, match="somebody else") as caught:
+    with pytest.raises(SourceError, match="was read by another program") as caught:
         reader.poll(0)
     assert caught.value.code == "E6105"
 
@@ -367,9 +367,9 @@ def test_another_journal_does_not_take_the_slot(shop: Shop, tmp_path: Path):
     other.add_source(shop.source)
     second = PostgresReader(shop.source, other, SystemClock())
     with pytest.raises(SourceError, match="--option slot=NAME") as caught:
-        second.begin(scan=True)
+        second.start(scan=True)
     assert caught.value.code == "E6106"
-    second.forget()
+    second.release_server_resources()
     second.close()
     other.close()
     shop.db.execute("INSERT INTO orders (id) VALUES (1)")
@@ -395,7 +395,7 @@ def test_a_quiet_table_on_a_busy_server_does_not_keep_the_log(shop: Shop):
 
 def test_what_a_scan_saw_is_not_asked_of_numbers_that_came_round_again():
     table = WatchedTable(
-        oid=1, schema="public", name="t", keys=("id",), snapshot="1000:1010:1005,", scanned=500
+        oid=1, schema="public", name="t", keys=("id",), snapshot="1000:1010:1005,", scan_lsn=500
     )
     assert table.scan_included(Begin(lsn=499, time_us=0, xid=999))
     assert not table.scan_included(Begin(lsn=499, time_us=0, xid=1005))

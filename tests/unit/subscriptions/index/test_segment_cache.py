@@ -11,7 +11,8 @@ import numpy as np
 
 from vedette.subscriptions.index.change_batch import DocumentChange, ImageBatch
 from vedette.subscriptions.index.matcher import match_segment
-from vedette.subscriptions.index.segment import SegmentCache, SegmentEntry, write_segment
+from vedette.subscriptions.index.segment import SegmentCache
+from vedette.subscriptions.index.segment_writer import SegmentEntry, write_segment
 from vedette.subscriptions.spec import SubscriptionSpec, split_constants
 
 

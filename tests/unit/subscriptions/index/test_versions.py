@@ -1,38 +1,45 @@
-"""How far back a batch must read for those who came since: never too little, and not everything without need."""
+"""Boundaries of a manifest: how far back a batch must read for new subscriptions. The format of manifests."""
 
 from __future__ import annotations
 
 from itertools import accumulate
 from pathlib import Path
 
+import msgspec
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from vedette.subscriptions.index import versions as index_files
-from vedette.subscriptions.index.versions import Compactor, Manifest
+from vedette.errors import SubscriptionError
+from vedette.subscriptions.index import versions
+from vedette.subscriptions.index.compactor import Compactor
+from vedette.subscriptions.index.versions import (
+    CollectionFiles,
+    Manifest,
+    SegmentFile,
+    decode_manifest,
+    open_version,
+)
 from vedette.subscriptions.registry.records import SubscriptionRequest
 from vedette.subscriptions.registry.registry import SubscriptionRegistry
 from vedette.subscriptions.spec import SubscriptionSpec
 
 
-def test_many_who_come_while_a_source_is_quiet_are_remembered(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-):
-    monkeypatch.setattr(index_files, "MAX_BOUNDARIES", 3)
+def test_subscriptions_at_one_offset_need_one_boundary(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setattr(versions, "MAX_BOUNDARIES", 3)
     registry = SubscriptionRegistry(tmp_path)
     registry.acquire_lease("g1", "here:1", 60)
     compactor = Compactor(registry, tmp_path / "index")
 
-    def come(id: str, boundary: int) -> Manifest:
+    def register(id: str, boundary: int) -> Manifest:
         spec = SubscriptionSpec(kind="cel", source="doc.a == 1")
-        wish = SubscriptionRequest(id=id, tenant="t", collection="c", boundary=boundary, spec=spec)
-        registry.register("g1", [wish], 60)
+        request = SubscriptionRequest(id=id, tenant="t", collection="c", boundary=boundary, spec=spec)
+        registry.register("g1", [request], 60)
         return compactor.publish()
 
-    first = come("first", 2)
+    first = register("first", 2)
     for n in range(8):
-        come(str(n), 7)
+        register(str(n), 7)
     assert compactor.manifest.lowest_boundary(first.version) == 7
     assert compactor.manifest.lowest_boundary(0) == 2
     assert compactor.manifest.lowest_boundary(compactor.manifest.version) is None
@@ -40,7 +47,7 @@ def test_many_who_come_while_a_source_is_quiet_are_remembered(
 
 
 def manifest_of(boundaries: list[tuple[int, int]]) -> Manifest:
-    """As it is after publications one by one."""
+    """Return the manifest after one publication per boundary."""
     manifest = Manifest(version=0, published_ms=0)
     for version, boundary in boundaries:
         manifest = Manifest(
@@ -55,35 +62,61 @@ publications = st.lists(st.tuples(st.integers(1, 3), st.integers(0, 30)), max_si
 
 
 @given(publications, st.integers(1, 40))
-def test_the_answer_is_never_higher_than_the_truth_and_true_while_there_is_room(
-    boundaries: list[tuple[int, int]], room: int
+def test_lowest_boundary_is_exact_while_there_is_room_and_never_too_high(
+    boundaries: list[tuple[int, int]], max_boundaries: int
 ):
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(index_files, "MAX_BOUNDARIES", room)
+        patch.setattr(versions, "MAX_BOUNDARIES", max_boundaries)
         manifest = manifest_of(boundaries)
-    assert len(manifest.boundaries) <= room
+    assert len(manifest.boundaries) <= max_boundaries
     for after in range(100):
-        truth = min((low for version, low in boundaries if version > after), default=None)
+        expected = min((low for version, low in boundaries if version > after), default=None)
         answer = manifest.lowest_boundary(after)
-        assert (answer is None) == (truth is None)
-        if answer is not None and truth is not None:
-            assert answer <= truth
-            assert answer == truth or len({low for _, low in boundaries}) > room
+        assert (answer is None) == (expected is None)
+        if answer is not None and expected is not None:
+            assert answer <= expected
+            assert answer == expected or len({low for _, low in boundaries}) > max_boundaries
 
 
-def test_what_must_be_given_up_costs_little(monkeypatch: pytest.MonkeyPatch):
-    monkeypatch.setattr(index_files, "MAX_BOUNDARIES", 20)
+def test_merged_boundaries_stay_close_to_the_exact_ones(monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setattr(versions, "MAX_BOUNDARIES", 20)
     manifest = manifest_of([(version, 10 * version) for version in range(1, 201)])
-    worst = max(10 * (after + 1) - (manifest.lowest_boundary(after) or 0) for after in range(200))
-    assert worst < 2_000 / 5
-
-
-def test_an_earlier_release_has_forgotten_what_came_first():
-    old = Manifest(
-        version=2_000, published_ms=0, boundaries=[(version, 9) for version in range(1_000, 2_001)]
+    largest_difference = max(
+        10 * (after + 1) - (manifest.lowest_boundary(after) or 0) for after in range(200)
     )
-    new = Manifest(version=2_001, published_ms=0, boundaries=old.with_boundary(2_001, 12))
-    for manifest in (old, new):
-        assert manifest.lowest_boundary(500) == 0
-        assert manifest.lowest_boundary(1_500) == 9
-    assert new.lowest_boundary(2_000) == 12
+    assert largest_difference < 2_000 / 5
+
+
+MANIFEST = Manifest(
+    version=42,
+    published_ms=1_767_323_045_000,
+    boundaries=[(40, 7), (42, 9)],
+    collections={
+        "default": {
+            "shop::orders": CollectionFiles(
+                segments=[SegmentFile("segment-000000000.blk", 0, 42, 10, 4_096, 1)],
+                tombstones="ended-000000001.blk",
+                ended_rows=2,
+                built_ms=1_767_323_000_000,
+            )
+        }
+    },
+)
+GOLDEN = (
+    b'{"format":3,"version":42,"published_ms":1767323045000,"boundaries":[[40,7],[42,9]],"collections":{"default":'
+    b'{"shop::orders":{"segments":[{"file":"segment-000000000.blk","after":0,"upto":42,"rows":10,"bytes":4096,'
+    b'"windowed":1}],"tombstones":"ended-000000001.blk","ended_rows":2,"built_ms":1767323000000}}}}'
+)
+
+
+def test_manifest_format_is_pinned():
+    """A change of these bytes needs a new INDEX_FORMAT."""
+    assert msgspec.json.encode(MANIFEST) == GOLDEN
+    assert decode_manifest(GOLDEN) == MANIFEST
+
+
+def test_manifest_of_another_format_is_refused(tmp_path: Path):
+    (tmp_path / "v000000000042.json").write_bytes(b'{"version":42,"making":2,"collections":[]}')
+    with pytest.raises(SubscriptionError, match="has another format than 3: restart the pipeline") as error:
+        open_version(tmp_path, 42)
+    assert error.value.code == "E6205"

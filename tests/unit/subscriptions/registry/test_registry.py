@@ -17,8 +17,9 @@ from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, 
 
 from vedette.errors import FilterError, StoreError, SubscriptionError
 from vedette.subscriptions.index.change_batch import DocumentChange, ImageBatch
+from vedette.subscriptions.index.compactor import KEEP_MS, Compactor
 from vedette.subscriptions.index.matcher import match_segments
-from vedette.subscriptions.index.versions import KEEP_MS, Compactor, latest_version, open_version
+from vedette.subscriptions.index.versions import latest_version, open_version
 from vedette.subscriptions.registry.quotas import Quotas
 from vedette.subscriptions.registry.records import SubscriptionRequest
 from vedette.subscriptions.registry.registry import SubscriptionRegistry
@@ -185,12 +186,12 @@ def test_a_version_stays_what_it_was(registry: SubscriptionRegistry, tmp_path: P
     assert again.publish().version == third == latest_version(folder)
 
 
-def test_segments_of_an_older_making_are_made_anew(registry: SubscriptionRegistry, tmp_path: Path):
+def test_index_of_another_format_is_rebuilt(registry: SubscriptionRegistry, tmp_path: Path):
     folder = tmp_path / "index"
     registry.register("g1", [wish("1"), wish("2", collection="d")], 60)
     before = Compactor(registry, folder).publish()
     path = folder / f"v{before.version:012d}.json"
-    path.write_bytes(msgspec.json.encode(msgspec.structs.replace(before, making=0)))
+    path.write_bytes(msgspec.json.encode(msgspec.structs.replace(before, format=0)))
     compactor = Compactor(registry, folder)
     after = compactor.publish()
     files = [

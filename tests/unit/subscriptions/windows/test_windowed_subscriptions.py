@@ -6,8 +6,9 @@ from datetime import UTC, datetime
 from pathlib import Path
 
 from vedette.subscriptions.index.change_batch import DocumentChange, ImageBatch
+from vedette.subscriptions.index.compactor import Compactor
 from vedette.subscriptions.index.matcher import match_segments
-from vedette.subscriptions.index.versions import Compactor, open_version
+from vedette.subscriptions.index.versions import open_version
 from vedette.subscriptions.registry.records import SubscriptionRequest
 from vedette.subscriptions.registry.registry import SubscriptionRegistry
 from vedette.subscriptions.spec import SubscriptionSpec
