@@ -240,7 +240,7 @@ class QueueMatcher:
         if queue.excluded_identities is None or identity not in queue.excluded_identities:
             lazy = queue.lazy_matches is not None
             match = None if lazy else self._queued_match(queue, identity, delta.match or {}, delta.order)
-            element = identity[queue.feed.shape.leading]
+            element = identity[queue.feed.shape.claimed_position]
             self._consuming.dispatcher.add_match(
                 queue, element, match, sequence=commit.sequence, tick=commit.tick, now=now
             )
@@ -249,7 +249,7 @@ class QueueMatcher:
         """Remove one match."""
         if queue.excluded_identities is not None:
             queue.excluded_identities.discard(delta.identity)
-        self._withdraw(queue, delta.identity[queue.feed.shape.leading], delta.identity)
+        self._withdraw(queue, delta.identity[queue.feed.shape.claimed_position], delta.identity)
 
     def _withdraw(self, queue: MatchQueue, element: str, identity: Any) -> None:
         dispatcher = self._consuming.dispatcher
@@ -276,7 +276,7 @@ class QueueMatcher:
 
     def matches_of(self, shape: WatchShape, elements: Sequence[str]) -> list[Mapping[str, Any]]:
         """The projected rows of the elements' current matches."""
-        return [shape.projected(row) for row in self._rows(shape, elements)]
+        return [shape.project_row(row) for row in self._rows(shape, elements)]
 
     def _row(self, shape: WatchShape, element: str) -> Row:
         return self._rows(shape, (element,))[0]
@@ -294,7 +294,7 @@ class QueueMatcher:
 
     def _match_of_row(self, queue: MatchQueue, identity: Any, row: Row) -> QueuedMatch:
         shape = queue.feed.shape
-        return self._queued_match(queue, identity, shape.projected(row), shape.order_values(row))
+        return self._queued_match(queue, identity, shape.project_row(row), shape.order_values(row))
 
     def _queued_match(
         self, queue: MatchQueue, identity: Any, match: Any, order: tuple[Any, ...]
@@ -310,10 +310,10 @@ class QueueMatcher:
         context = self._watching.watch_context(source, self._database.state.graph)
         rows = {shape.identity(row): row for row in shape.full_query.run(context)}
         for identity in sorted(
-            rows, key=lambda ids: [_creation_order(id) for id in (ids[shape.leading], *ids)]
+            rows, key=lambda ids: [_creation_order(id) for id in (ids[shape.claimed_position], *ids)]
         ):
             row = rows[identity]
-            yield identity, shape.projected(row), shape.order_values(row)
+            yield identity, shape.project_row(row), shape.order_values(row)
 
     def _identities(self, source: Watch) -> Iterable[Any]:
         return (identity for identity, _, _ in self._current_matches(source))
@@ -344,10 +344,10 @@ class QueueMatcher:
             new_match = None if lazy else self._queued_match(queue, identity, match, order)
             if lazy or stored.get(identity) != new_match:
                 dispatcher.add_match(
-                    queue, identity[shape.leading], new_match, sequence=sequence, tick=tick, now=now
+                    queue, identity[shape.claimed_position], new_match, sequence=sequence, tick=tick, now=now
                 )
         for identity in known.keys() - found.keys():
-            self._withdraw(queue, identity[shape.leading], identity)
+            self._withdraw(queue, identity[shape.claimed_position], identity)
 
     def refresh_all(self, shapes: Iterable[WatchShape] | None = None) -> None:
         """Re-evaluate queues after a schema change, a reload of the state, or a Layer 0 change."""
@@ -379,7 +379,7 @@ class QueueMatcher:
                 continue
             fresh = set(self._identities(queue.feed)) - (queue.excluded_identities or set())
             assert {identity for entry in queue.entries for identity in entry.identities()} == fresh
-            assert {identity[shape.leading] for identity in fresh} == {
+            assert {identity[shape.claimed_position] for identity in fresh} == {
                 entry.element for entry in queue.entries
             }
 

@@ -155,7 +155,7 @@ def _serial(key: ResolvedExpression) -> str:
 
 
 def _claim(shape: WatchShape) -> str:
-    element = shape.first_element
+    element = shape.claimed_element
     assert element is not None
     if isinstance(element, ResolvedNode):
         return f"{element.name}: {_ONE_HOLDER}; ACK kills it"

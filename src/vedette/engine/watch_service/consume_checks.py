@@ -17,8 +17,8 @@ def check_consumable(shape: WatchShape, options: WatchOptions, *, acts: bool) ->
         raise invalid_option("mode", "a consumer receives matches; add RETURN")
     if acts:
         raise invalid_option("mode", "ON MATCH DO delivers nothing; remove one of the two")
-    element = shape.first_element
-    if element is None or shape.first is None:
+    element = shape.claimed_element
+    if element is None or not shape.has_claimed_element:
         raise invalid_option("mode", "the pattern must begin with a node or an edge: it is what ACK deletes")
     types = element.types if isinstance(element, ResolvedNode) else element.edge_types
     if any(name.startswith("_") for name in types):

@@ -77,7 +77,7 @@ def _denied(session: Session, compiled: CompiledWatch) -> str | None:
 
 def _deletion_denied(database: Database, compiled: CompiledWatch, context: ExecutionContext) -> str | None:
     """ACK deletes the first element, so some policy must allow that for at least one of its types."""
-    element = compiled.shape.first_element
+    element = compiled.shape.claimed_element
     if isinstance(element, ResolvedNode):
         allowed = any(_may_ever(database, "KILL", name, None, context) for name in element.types)
         return None if allowed else f"KILL on {element.type}"

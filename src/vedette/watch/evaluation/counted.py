@@ -98,7 +98,7 @@ def count_row(watch: Watch, row: Row, sign: int) -> Any:
     shape, details = watch.shape, watch.details
     if shape.strategy == "groups":
         return details.start_groups(shape).change(shape.contribution(row), sign)
-    projected = shape.projected(row)
+    projected = shape.project_row(row)
     identity = value_key(projected)
     details.distinct_counts[identity] = details.distinct_counts.get(identity, 0) + sign
     if sign > 0 or identity not in details.group_rows:

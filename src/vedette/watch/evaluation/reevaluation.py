@@ -25,7 +25,7 @@ def current_rows(watch: Watch, context: ExecutionContext) -> dict[Any, dict[str,
     shape = watch.shape
     rows = shape.full_query.run(context)
     if not shape.aggregates:
-        found = {shape.identity(row): shape.projected(row) for row in rows}
+        found = {shape.identity(row): shape.project_row(row) for row in rows}
         return {value_key(row): row for row in found.values()} if shape.distinct else found
     assert shape.returns is not None
     return shape.evaluate_groups(rows, context)
@@ -46,7 +46,7 @@ def order_values_by_identity(watch: Watch, context: ExecutionContext) -> dict[An
         return {}
     found: dict[Any, tuple[Any, ...]] = {}
     for row in shape.full_query.run(context):
-        identity = value_key(shape.projected(row)) if shape.distinct else shape.identity(row)
+        identity = value_key(shape.project_row(row)) if shape.distinct else shape.identity(row)
         found.setdefault(identity, shape.order_values(row))
     return found
 

@@ -211,7 +211,7 @@ def row_for_watch(shape: WatchShape, watch: Watch, row: Row | None, context: Exe
 
 def _delta(type: str, shape: WatchShape, identity: Any, row: Row | None) -> Delta:
     assert row is not None
-    return Delta(type, shape.projected(row), None, identity, shape.order_values(row) if shape.order else ())
+    return Delta(type, shape.project_row(row), None, identity, shape.order_values(row) if shape.order else ())
 
 
 class _DeltaCache:
@@ -240,7 +240,7 @@ class _DeltaCache:
         assert after is not None
         if self._changed is None:
             shape = self.shape
-            old, new = shape.projected(before), shape.projected(after)
+            old, new = shape.project_row(before), shape.project_row(after)
             equal = values_equal(old, new) and not shape.changes_queue_order(before, after)
             self._changed = (
                 None if equal else Delta(CHANGED, new, old, self.identity, shape.order_values(after)),

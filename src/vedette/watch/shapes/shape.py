@@ -85,30 +85,36 @@ class WatchShape:
         self.resolved = watch
         self.schema = context.schema
         self.register_count = watch.register_count
-        closed = tuple(
+        shared_conditions = tuple(
             c for c in watch.pattern.where if not mentions_constant(c) and can_be_shared(c, guarded, masked)
         )
-        opened = sorted((c for c in watch.pattern.where if c not in closed), key=can_raise)
-        shared = [c for c in opened if can_be_shared(c, guarded, masked)]
-        self.keys, self.range, self.residual = classify_conditions(opened, shared)
+        watch_conditions = sorted(
+            (c for c in watch.pattern.where if c not in shared_conditions), key=can_raise
+        )
+        indexable = [c for c in watch_conditions if can_be_shared(c, guarded, masked)]
+        self.keys, self.range, self.residual = classify_conditions(watch_conditions, indexable)
         self._compared = [index for _, index in self.keys] + [r[2] for r in (self.range,) if r is not None]
         self._make_key_indexes(context)
         compiler = PatternCompiler(context)
         self.key_expressions = [compiler.compile_element_id(side) for side, _ in self.keys]
         self.range_expression = compiler.compile_expression(self.range[0]) if self.range is not None else None
         self.residual_tests = [compiler.compile_expression(c) for c in self.residual]
-        self.shared_pattern = ResolvedPattern(watch.pattern.elements, closed)
+        self.shared_pattern = ResolvedPattern(watch.pattern.elements, shared_conditions)
         self.returns = watch.returns
-        self.has_symmetric_choice = bool(opened or guarded) and bool(
+        self.has_symmetric_choice = bool(watch_conditions or guarded) and bool(
             symmetric_pairs(watch.pattern, frozenset())
         )
         """True if a symmetric edge can match in either order: which one depends on each watch's conditions."""
         projections = watch.returns.projections if watch.returns is not None else ()
-        looked_at = (*opened, *computed_expressions(watch.returns, watch.order), *watch.policy_conditions)
+        per_watch_expressions = (
+            *watch_conditions,
+            *computed_expressions(watch.returns, watch.order),
+            *watch.policy_conditions,
+        )
         self._set_visibility(watch, projections, guarded)
         self.finder = AffectedMatchFinder(
             self.shared_pattern,
-            [with_wildcard_targets(c) for c in looked_at],
+            [with_wildcard_targets(c) for c in per_watch_expressions],
             compiler,
             watch.register_count,
             identify_unnamed=self.identify_unnamed,
@@ -116,7 +122,7 @@ class WatchShape:
             full_scan_types=watch.full_scan_types,
             relevant_attributes=None
             if guarded or watch.is_consume or self.reads_layer0
-            else relevant_attributes(self.shared_pattern, self.computed(opened)),
+            else relevant_attributes(self.shared_pattern, self.computed(watch_conditions)),
         )
         self.columns = watch.returns.columns if watch.returns is not None else ()
         self.project = [compiler.compile_expression(p) for p in projections]
@@ -141,10 +147,12 @@ class WatchShape:
         )
         """True if each watch found by key must be checked individually."""
         self.actor_finder = (
-            self._verifier(compiler) if self.depends_on_actor or self.has_symmetric_choice else self.finder
+            self._visible_match_finder(compiler)
+            if self.depends_on_actor or self.has_symmetric_choice
+            else self.finder
         )
-        self._prepare_rows(self._single_element(looked_at, closed))
-        self.shared_tests = [compiler.compile_expression(c) for c in closed]
+        self._prepare_rows(self._single_element(per_watch_expressions, shared_conditions))
+        self.shared_tests = [compiler.compile_expression(c) for c in shared_conditions]
         self._prepare_groups(watch.returns, compiler)
         self._classify(watch, projections)
 
@@ -155,10 +163,10 @@ class WatchShape:
         self.empty_row: Row = [None] * self.register_count
         """The row of a single-node pattern before its element is set."""
 
-    def computed(self, opened: Sequence[ResolvedExpression]) -> tuple[ResolvedExpression, ...]:
+    def computed(self, watch_conditions: Sequence[ResolvedExpression]) -> tuple[ResolvedExpression, ...]:
         """Everything computed from a match, except for shared conditions."""
         keys = self.returns.group_keys if self.returns is not None else ()
-        return (*opened, *computed_expressions(self.returns, self.resolved.order), *keys)
+        return (*watch_conditions, *computed_expressions(self.returns, self.resolved.order), *keys)
 
     def _set_visibility(
         self, watch: ResolvedWatch, projections: Sequence[ResolvedExpression], guarded: bool
@@ -236,9 +244,6 @@ class WatchShape:
         """True if an aggregating shape has a group key. Without one there is always exactly one row."""
         return self.returns is not None and bool(self.returns.group_keys)
 
-    def touches(self, type_name: str) -> bool:
-        return type_name in self.finder.anchors or type_name in self.finder.full_scan_types
-
     @property
     def types(self) -> frozenset[str]:
         """Types whose changes affect this shape."""
@@ -274,27 +279,26 @@ class WatchShape:
         bound = (e for e in self.written_pattern.elements if isinstance(e, (ResolvedNode, ResolvedEdge)))
         return tuple(e.register for e in bound if self.identify_unnamed or e.name is not None)
 
-    @property
-    def leading(self) -> int:
-        """`first`, where it has been checked that it is not None."""
-        assert self.first is not None
-        return self.first
-
     @cached_property
-    def first(self) -> int | None:
-        """The position of the first element of the pattern in an identity; None if the pattern begins with a path."""
-        element = self.first_element
-        known = element is not None and element.register in self._identifying
-        return self._identifying.index(element.register) if known and element is not None else None
-
-    @cached_property
-    def first_element(self) -> ResolvedNode | ResolvedEdge | None:
-        """The element that a consumer claims; None if the pattern begins with a path."""
+    def claimed_element(self) -> ResolvedNode | ResolvedEdge | None:
+        """The element that a consumer claims: the first of the pattern. None if the pattern begins with a path."""
         for element in self.written_pattern.elements:
             if isinstance(element, ResolvedNode) and element.implicit:
                 continue
             return element if isinstance(element, (ResolvedNode, ResolvedEdge)) else None
         return None
+
+    @property
+    def has_claimed_element(self) -> bool:
+        """True if identities contain the claimed element: a consume watch requires it."""
+        element = self.claimed_element
+        return element is not None and element.register in self._identifying
+
+    @cached_property
+    def claimed_position(self) -> int:
+        """The position of the claimed element in an identity, for shapes that have one."""
+        assert self.claimed_element is not None
+        return self._identifying.index(self.claimed_element.register)
 
     def identity(self, row: list[Any]) -> tuple[str, ...]:
         """The identity of a match: the ids of its named elements, or of all elements if rows are counted."""
@@ -303,7 +307,7 @@ class WatchShape:
     def range_of_constants(self, constants: Sequence[Any]) -> Any:
         return constants[self.range[2]] if self.range is not None else None
 
-    def projected(self, row: list[Any]) -> dict[str, Any]:
+    def project_row(self, row: list[Any]) -> dict[str, Any]:
         """The row as delivered: a dict by column name, elements as images."""
         values = [closure(row) for closure in self.project]
         if self._exporting:
@@ -429,20 +433,22 @@ class WatchShape:
 
     # --- building ---------------------------------------------------------------------------------------------
 
-    def _verifier(self, compiler: PatternCompiler) -> AffectedMatchFinder:
+    def _visible_match_finder(self, compiler: PatternCompiler) -> AffectedMatchFinder:
         """The finder that checks one match with one watch's constants and its actor's view."""
         return AffectedMatchFinder(
             self.written_pattern, (), compiler, self.register_count, identify_unnamed=self.identify_unnamed
         )
 
     def _single_element(
-        self, looked_at: Sequence[ResolvedExpression], closed: Sequence[ResolvedExpression]
+        self,
+        per_watch_expressions: Sequence[ResolvedExpression],
+        shared_conditions: Sequence[ResolvedExpression],
     ) -> ResolvedNode | None:
         """The node of a single-node pattern without nested patterns: the most common and fastest case."""
         elements = self.shared_pattern.elements
         nested = any(
             isinstance(part, (resolved.ResolvedExists, resolved.ResolvedPatternAggregate))
-            for condition in (*looked_at, *closed)
+            for condition in (*per_watch_expressions, *shared_conditions)
             for part in walk_expression(condition)
         )
         if (
