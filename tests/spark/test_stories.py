@@ -14,7 +14,7 @@ import pytest
 
 from tests.spark.conftest import Shop
 from tests.spark.story_log import Recorded, RecordedWatch, record
-from tests.stories.test_watch_stories import STORIES
+from tests.stories.catalogue import STORIES
 from vedette.clock import SystemClock
 from vedette.errors import SourceError, SubscriptionError
 from vedette.pipeline.queries.changes import drain_and_stop, start_changes_query
@@ -30,7 +30,7 @@ from vedette.transport.receiver import ChangeReceiver, MatchedChange
 from vedette.watch.delta import value_key
 
 MEMORY = next((path for path in ("/dev/shm",) if Path(path).is_dir()), None)
-SINGLE = [story for story in STORIES if story.scope == "node"]
+SINGLE = [story for story in STORIES["watch"] if story.scope == "node"]
 ENGINE_ONLY = (
     "an expression of the kind",  # now() and computed values
     "an aggregate without a window",

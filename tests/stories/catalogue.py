@@ -1,4 +1,4 @@
-"""A folder of stories and its `rules.txt`: what every catalogue of stories must hold."""
+"""The story files by folder, and the checks that every folder must pass."""
 
 from __future__ import annotations
 
@@ -10,36 +10,41 @@ import pytest
 
 from vedette.testing.stories import Story, read_stories
 
-__all__ = ["check_rules", "check_titles", "marked", "stories_of"]
+__all__ = ["FOLDERS", "STORIES", "check_rules", "check_titles", "marked"]
+
+FOLDERS = ("language", "watch", "queue")
 
 
-def stories_of(folder: Path) -> list[Story]:
+def _read(folder: str) -> list[Story]:
     return [
         story
-        for file in sorted(folder.glob("*.story"))
-        for story in read_stories(file.read_text(encoding="utf-8"), f"{file.name}")
+        for file in sorted((Path(__file__).parent / folder).glob("*.story"))
+        for story in read_stories(file.read_text(encoding="utf-8"), file.name)
     ]
 
 
+STORIES = {folder: _read(folder) for folder in FOLDERS}
+
+
 def marked(stories: Iterable[Story]) -> list[Any]:
-    """Stories that wait for a feature are expected to fail: the run lists them, and complains when they do not."""
+    """Return pytest parameters. A story with `.xfail` is expected to fail, and fails the run if it passes."""
     return [
-        pytest.param(story, id=str(story), marks=_waiting(story.xfail) if story.xfail else ())
+        pytest.param(story, id=str(story), marks=_expected_failure(story.xfail) if story.xfail else ())
         for story in stories
     ]
 
 
-def _waiting(feature: str) -> pytest.MarkDecorator:
+def _expected_failure(feature: str) -> pytest.MarkDecorator:
     return pytest.mark.xfail(reason=f"pending: {feature}", strict=True)
 
 
-def check_rules(folder: Path, stories: Sequence[Story]) -> None:
-    """Every rule has a story, and every story is about a rule that there is."""
-    lines = (folder / "rules.txt").read_text(encoding="utf-8").splitlines()
+def check_rules(folder: str) -> None:
+    """Check that every rule of `rules.txt` has a story, and that stories name listed rules only."""
+    lines = (Path(__file__).parent / folder / "rules.txt").read_text(encoding="utf-8").splitlines()
     rules = {line.split(maxsplit=1)[0] for line in lines if line and not line.startswith("--")}
-    told = {rule for story in stories for rule in story.rules}
-    assert sorted(rules - told) == [], "rules without a story"
-    assert sorted(told - rules) == [], "stories about rules that rules.txt does not know"
+    covered = {rule for story in STORIES[folder] for rule in story.rules}
+    assert sorted(rules - covered) == [], "rules without a story"
+    assert sorted(covered - rules) == [], "rules of stories that rules.txt does not list"
 
 
 def check_titles(stories: Sequence[Story]) -> None:

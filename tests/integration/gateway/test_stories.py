@@ -1,8 +1,8 @@
 """The stories of watches and queues over a socket: the same events as in an embedded session.
 
-Three ways to read. Pulled: when the story asks, so that everything is as inside a program, also how full a buffer is
-and who claims which job. Pushed: as clients do it, told at once; most stories cannot tell the difference. Shared: like
-browsers, so that equal watches of several sessions are one; of those, stories that do not look at watches as nodes.
+There are three ways to read. Pulled: the client polls when the story does, so that buffers and claims are the same as
+in an embedded session. Pushed: events are sent at once, as to ordinary clients; stories with `.reader pull` are skipped.
+Shared: equal watches of several sessions are one stream, as for browsers; stories that read watches as nodes are skipped.
 """
 
 from __future__ import annotations
@@ -13,21 +13,14 @@ from typing import Any
 
 import pytest
 
-from tests.stories.catalogue import marked, stories_of
+from tests.stories.catalogue import STORIES as BY_FOLDER
+from tests.stories.catalogue import marked
 from tests.support.gateway_host import GatewayHost
 from vedette.testing.stories import Story, run_story
 from vedette.testing.stories.parser import Execute
 from vedette.testing.stories.steps import Attach, ExpectEvents, SetLimits, StartReactor, named_watch
 
-FOLDER = Path(__file__).parents[2] / "stories"
-STORIES = [*stories_of(FOLDER / "watch"), *stories_of(FOLDER / "queue")]
-
-LATE_READERS = frozenset(
-    line
-    for line in (Path(__file__).parent / "late_readers.txt").read_text(encoding="utf-8").splitlines()
-    if line and not line.startswith("--")
-)
-"""Titles of stories that depend on when a reader takes what waits for it."""
+STORIES = [*BY_FOLDER["watch"], *BY_FOLDER["queue"]]
 
 
 def delivered(story: Story, folder: Path, way: str) -> None:
@@ -48,8 +41,8 @@ def some(stories: Iterable[Story], every: int, first: int = 0) -> list[Any]:
 
 
 def is_plain(story: Story) -> bool:
-    """Whether its watches are only listened to: no handle is asked for, nothing is managed, no session is special."""
-    if story.needs_restart or story.settings or story.title in LATE_READERS:
+    """True if the story only polls its watches: no handles, no management statements, no special sessions."""
+    if story.needs_restart or story.settings or story.reader == "pull":
         return False
     for step in story.steps:
         if isinstance(step, Attach | SetLimits | StartReactor) or (
@@ -68,7 +61,7 @@ def test_pulled(story: Story, tmp_path: Path):
     delivered(story, tmp_path, "pulled")
 
 
-@pytest.mark.parametrize("story", some((s for s in STORIES if s.title not in LATE_READERS), every=6, first=1))
+@pytest.mark.parametrize("story", some((s for s in STORIES if s.reader != "pull"), every=6, first=1))
 def test_pushed(story: Story, tmp_path: Path):
     delivered(story, tmp_path, "pushed")
 
@@ -76,7 +69,3 @@ def test_pushed(story: Story, tmp_path: Path):
 @pytest.mark.parametrize("story", some(filter(is_plain, STORIES), every=6, first=2))
 def test_shared(story: Story, tmp_path: Path):
     delivered(story, tmp_path, "shared")
-
-
-def test_the_late_reader_list_names_existing_stories():
-    assert {story.title for story in STORIES} >= LATE_READERS

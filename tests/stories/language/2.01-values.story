@@ -141,7 +141,7 @@ Infinity | -Infinity | NaN | false | Infinity
 > MATCH () RETURN 30.seconds = 30s, 1.minute = 1m, 2.hours = 2h, 7.days = 7d, 1.week = 7d, 16.ms = 16ms, 5.min = 5m
 true | true | true | true | true | true | true
 
-=== 2.1.5 | a subtype stands wherever its parent is asked for
+=== 2.1.5 | a subtype is accepted where its supertype is declared
 .define
     node Animal { name: String }
     node Dog: Animal

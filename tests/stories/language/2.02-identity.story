@@ -92,7 +92,7 @@ other> MATCH p: Person WHERE p.id = $id RETURN p.name
 > MATCH p: Person WHERE p = #"a" RETURN p.name
 (nothing)
 
-=== 2.2.3 | what is not found: an error for writers, no match for comparisons, found: false for INSPECT
+=== 2.2.3 | an unknown id is an error for writes, no match in comparisons, and found: false for INSPECT
 .use people
 > SPAWN a: Person { name = "Ann" }
 > LINK knows(#a, #nobody)
@@ -181,7 +181,7 @@ modified 1
 > KILL #q
 ! E3601 not found
 
-=== 2.2.6 | so does ROLLBACK TO a savepoint, and a statement that fails
+=== 2.2.6 | ROLLBACK TO and failing statements restore bindings
 .use people
 > BEGIN
 > SPAWN p: Person { name = "one" }

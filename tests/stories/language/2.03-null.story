@@ -56,7 +56,7 @@ null | null | null | null | null | null | null
 > MATCH t: Thing OPTIONAL MATCH after(t, u) RETURN u.key, u.s ++ "x"
 null | null
 
-=== 2.3.2 | the first that is not null, and no further
+=== 2.3.2 | coalesce stops at the first value that is not null
 .use things
 > SPAWN a: Thing { key = 1 }
 > MATCH t: Thing RETURN COALESCE(t.n, t.m, 3, 1 / 0), t.n ?? t.m ?? 4, t.key ?? 1 / 0, COALESCE(t.n, t.m)
@@ -92,7 +92,7 @@ true | true | null | null
 > MATCH t: Thing RETURN t.key != 0 AND 10 / t.key > 1, t.key = 0 OR 10 / t.key > 1
 false | true
 
-=== 2.3.4 | also when the guard is the dearer of the two
+=== 2.3.4 | short circuit applies also when the guard is more expensive
 .use things
 > SPAWN a: Thing { key = 0 }
 > MATCH t: Thing WHERE EXISTS(after(t, _)) AND 10 / t.key > 1 RETURN t
@@ -102,7 +102,7 @@ false | true
 > MATCH t: Thing WHERE t.key != 0 MATCH u: Thing WHERE u.key = 10 / t.key RETURN u
 (nothing)
 
-=== 2.3.4 | what is not Bool has no place where a Bool is asked for
+=== 2.3.4 | conditions must be Bool
 .use things
 > MATCH t: Thing WHERE t.key RETURN t
 ! E2003 Bool

@@ -18,7 +18,7 @@ true | false | true | true | null
 > MATCH () RETURN "abc" STARTS WITH "a", "abc" ENDS WITH "c", "abc" CONTAINS "z", "a" IN ["a", "b"]
 true | true | false | true
 
-=== 2.4.substring | substring counts from 0 and forgives what lies outside
+=== 2.4.substring | substring counts from 0 and ignores positions outside the text
 > MATCH () RETURN substring("hello", 1, 3), substring("hello", 2), substring("hello", -5, 2), substring("hello", 9), substring("hello", 1, -1), substring("hello", 5)
 "ell" | "llo" | "he" | "" | "" | ""
 > MATCH () RETURN substring(null, 1), substring("a", null), substring("a🙂b", 1, 1)
@@ -81,7 +81,7 @@ true | true | false | null
 > MATCH () RETURN is_null(null), is_null(1), is_not_null(null), is_not_null("x"), coalesce(null, 2), coalesce(null, null)
 true | false | false | true | 2 | null
 
-=== 2.4.now | now() is one moment for a whole transaction, wall_time() is the present one
+=== 2.4.now | now() is constant within a transaction, wall_time() is the current time
 .define node E { at: Timestamp? = now() }
 > MATCH () RETURN now(), wall_time()
 @2024-01-01T00:00:00.000Z | @2024-01-01T00:00:00.000Z
@@ -135,7 +135,7 @@ true | false | false | true | 2 | null
 > MATCH () RETURN type_of("x"), type_of(1), type_of(1.5), type_of(true), type_of(@2024-01-01), type_of(1s), type_of([1]), type_of(null)
 "String" | "Int" | "Float" | "Bool" | "Timestamp" | "Duration" | "List" | null
 
-=== 2.4.context | current_actor() and current_session() tell who asks; the rest is for policies
+=== 2.4.context | current_actor() and current_session() are available in queries, the other context functions in policies
 .define node User { name: String }
 > SPAWN u: User { name = "Ann" }
 > MATCH () RETURN current_actor(), current_session() = null

@@ -139,7 +139,7 @@ null | [#p, #a]
 > MATCH x: edge<likes>(a, b) RETURN a.key, b.key
 "p" | "a"
 
-=== 2.5.4, 5.C2 | a target that nobody declared is bound to the type of the edge's parameter
+=== 2.5.4, 5.C2 | an undeclared target has the type of the edge's parameter
 .use world
 >> SPAWN p: Person { key = "p", age = 30 } SPAWN h: Place { key = "h" } LINK lives(#p, #h)
 > MATCH lives(who, place) RETURN who.age, place.key
@@ -149,7 +149,7 @@ null | [#p, #a]
 > MATCH lives(who, place) WHERE place.age = 1 RETURN who
 ! E2002 Unknown attribute 'age' on type 'Place'
 
-=== 2.5.5 | elements come in any order; a node element for a bound variable is a check of its type
+=== 2.5.5 | pattern elements may be in any order; a node pattern for a bound variable checks its type
 .use world
 >> SPAWN p: Person { key = "p" } SPAWN s: Student { key = "s", school = "x" } SPAWN d: Dog { key = "d" }
    LINK likes(#p, #d) LINK likes(#p, #s)
@@ -203,7 +203,7 @@ null | [#p, #a]
 > MATCH parent*(#c, #c) RETURN COUNT(*)
 1
 
-=== 2.5.7 | each pair once, and cycles come to an end
+=== 2.5.7 | paths return each pair once and terminate on cycles
 .use world
 >> SPAWN a: Dog { key = "a" } SPAWN b: Dog { key = "b" } SPAWN c: Dog { key = "c" } SPAWN d: Dog { key = "d" }
    LINK likes(#a, #b) LINK likes(#b, #a) LINK likes(#a, #b) LINK likes(#b, #c) LINK likes(#d, #d)
@@ -220,7 +220,7 @@ null | [#p, #a]
 "b"
 "d"
 
-=== 2.5.7 | a path of no edges joins only what may stand at both ends
+=== 2.5.7 | a path of length zero needs a type that is allowed at both ends
 .use world
 >> SPAWN p: Person { key = "p" } SPAWN h: Place { key = "h" } LINK lives(#p, #h)
 > MATCH lives*(x, y) RETURN x.key, y.key

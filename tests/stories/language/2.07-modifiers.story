@@ -295,7 +295,7 @@ linked 1
 > LINK why(#b)
 ! E3501 type mismatch
 
-=== 2.7.9, 2.12.E3010 | the most edges are checked at LINK
+=== 2.7.9, 2.12.E3010 | maximum cardinality is checked at LINK
 .define
     node Task
     node Person
@@ -312,7 +312,7 @@ linked 1
 > LINK assigned(#t, #q)
 linked 1
 
-=== 2.7.9, 5.C4 | the least are checked at COMMIT, not at auto-commit
+=== 2.7.9, 5.C4 | minimum cardinality is checked at COMMIT, not at auto-commit
 .define
     node Order
     node Item
@@ -343,7 +343,7 @@ created 1
 > MATCH o: Order RETURN COUNT(*)
 1
 
-=== 2.7.9, 5.C4 | strict_cardinality checks the least at every commit
+=== 2.7.9, 5.C4 | strict_cardinality checks the minimum at every commit
 .settings strict_cardinality = true
 .define
     node Order

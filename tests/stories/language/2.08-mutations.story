@@ -72,7 +72,7 @@ linked 1
 > LINK assigned({ MATCH t: Task RETURN t.title }, #p)
 ! E2009 element
 
-=== 2.8.2 | when LINK fails, what it spawned is gone
+=== 2.8.2 | a failing LINK undoes its inline SPAWN
 .use tasks
 > LINK assigned(SPAWN Task AS t, #nobody)
 ! E3601 not found
@@ -328,7 +328,7 @@ modified 4
 12 | 11
 13 | 12
 
-=== 2.8.6 | what a row spawns is there for its later actions
+=== 2.8.6 | later actions of a row see elements spawned by earlier actions
 .use tasks
 >> SPAWN p: Person { name = "P" } SPAWN q: Person { name = "Q" }
 > MATCH p: Person SPAWN t: Task { title = p.name } LINK assigned(t, p) SET t.n = 3
@@ -344,7 +344,7 @@ created 2, linked 2, modified 2
 > MATCH t: Task RETURN t.n, t.m
 5 | 5
 
-=== 2.8.6 | a later row sees what an earlier one did
+=== 2.8.6 | later rows see the writes of earlier rows
 .use tasks
 >> SPAWN t: Task SPAWN p: Person SPAWN q: Person LINK assigned(#t, #p) LINK assigned(#t, #q)
 > MATCH assigned(t, _) SET t.n = t.n + 1
@@ -357,7 +357,7 @@ created 2, linked 2, modified 2
 > MATCH t: Task OPTIONAL MATCH assigned(t, p) SET p.name = "x"
 modified 1
 
-=== 2.8.6 | RETURN has no place behind actions
+=== 2.8.6 | RETURN after actions is rejected
 .use tasks
 > MATCH t: Task SET t.n = 1 RETURN t
 ! E1001
@@ -387,7 +387,7 @@ modified 1
 > MATCH e(a, b) AS x UNLINK x KILL a KILL b
 unlinked 1, deleted 2
 
-=== 2.8.8 | RETURNING gives rows about what the statement touched
+=== 2.8.8 | RETURNING returns rows about the written elements
 .use tasks
 > SPAWN t: Task { title = "x" } RETURNING id
 columns: id

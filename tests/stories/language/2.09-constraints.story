@@ -16,7 +16,7 @@
 > MATCH t: Task RETURN t.n
 1
 
-=== 2.9.hard | it is checked at COMMIT: what is wrong in between does not matter
+=== 2.9.hard | a constraint is checked at COMMIT, not within the transaction
 .use tasks
 .define constraint positive: t: Task => t.n >= 0
 > BEGIN
@@ -59,7 +59,7 @@ no warnings
 > LINK assigned(#t, SPAWN Person)
 ! E3001 two
 
-=== 2.9.match | a condition about what is not there: deleting is checked too
+=== 2.9.match | a constraint about missing elements is also checked at deletion
 .use tasks
 .define
     constraint staffed: t: Task WHERE t.status = "open" => EXISTS(assigned(t, p) WHERE p.name = "boss")
@@ -101,7 +101,7 @@ deleted 1, unlinked 2
 .define constraint c: t: Task => t.n >= 1
 ! E2011 constraint 'c'
 
-=== 2.9.now, 2.12.E9034, 5.C5 | now() has no place in the condition, but in WHERE
+=== 2.9.now, 2.12.E9034, 5.C5 | now() is rejected in the condition of a constraint and accepted in its WHERE
 .use tasks
 .define constraint late: t: Task => t.due > now()
 ! E9034 now()
@@ -113,12 +113,12 @@ deleted 1, unlinked 2
 > SPAWN a: Task { due = @2024-06-01 }
 created 1
 
-=== 2.9.actor | who asks has no place in a constraint
+=== 2.9.actor | current_actor() is rejected in a constraint
 .use tasks
 .define constraint mine: t: Task => current_actor() != null
 ! E2009 current_actor()
 
-=== 2.9.data | a constraint declared later must hold for what is there
+=== 2.9.data | a constraint defined later must hold for existing data
 .use tasks
 > SPAWN a: Task { n = -1 }
 .define constraint positive: t: Task => t.n >= 0

@@ -25,7 +25,7 @@ null
 > END SESSION
 ! E5008 SESSION_NOT_STARTED
 
-=== 2.10.1 | the actor that a session was opened for cannot be put off or exchanged
+=== 2.10.1 | the actor of a session cannot be changed
 .use users
 .define policy all: ON * ALLOW IF current_actor() = #"nobody"
 >> SPAWN ann: User { name = "Ann" } SPAWN bob: User { name = "Bob" }
@@ -86,7 +86,7 @@ linked 1
 .define node X { a: ID = current_actor() }
 ! E2010
 
-=== 2.10.3 | operation() and its kin belong to policies
+=== 2.10.3 | operation() and related functions are allowed in policies only
 .use users
 .define rule r: u: User WHERE operation() = "SPAWN" => SET u.name = "x"
 ! E2009 policy
@@ -94,7 +94,7 @@ linked 1
 ! E2009 policy
 .define policy p: ON SPAWN(u: User) ALLOW IF operation() = "SPAWN" AND target_type() = "User"
 
-=== 2.10.4 | what a policy's condition can ask for
+=== 2.10.4 | context functions in the condition of a policy
 .use users
 .define
     policy see: ON MATCH(_) ALLOW IF true

@@ -22,7 +22,7 @@
 > KILL #_tick
 ! E2012 protected
 
-=== 2.11.protected | nor declared by users
+=== 2.11.protected | Layer 0 types cannot be declared
 .define node _Mine
 ! E2012 reserved
 .define

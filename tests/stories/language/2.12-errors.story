@@ -1,11 +1,11 @@
--- Codes, names and texts. Each story below is a code that this release can raise and that no other
--- story is about; the teller itself checks that every error reads "class words: CODE NAME: text".
+-- Error codes, names and texts that no other file covers. The story runner checks that every error text has the
+-- form "category: CODE NAME: text".
 
 .ontology tasks
     node Task { title: String = "?", n: Int = 0 }
     edge next(a: Task, b: Task)
 
-=== 2.12.E1001 | a text that is no statement, with the place underlined
+=== 2.12.E1001 | a syntax error underlines its place
 > MATCH t Task RETURN t
 ! E1001 parse error: E1001 UNEXPECTED_TOKEN
 ! MATCH t Task RETURN t
@@ -39,7 +39,7 @@
 > -- nothing but a comment
 ! E1101 empty
 
-=== 2.12.E1102 | a statement that has no place here
+=== 2.12.E1102 | a statement that is not available here
 .use tasks
 > EXPLAIN COMMIT
 ! E1102 invalid statement type
@@ -88,7 +88,7 @@
 > LINK next(#a)
 ! E2007 arity
 
-=== 2.12.E2009 | an expression that has no place here
+=== 2.12.E2009 | an expression that is not allowed here
 .use tasks
 > MATCH t: Task WHERE COUNT(*) > 1 RETURN t
 ! E2009
@@ -97,7 +97,7 @@
 .define node N { a: Int [format: email] }
 ! E2010
 
-=== 2.12.E2011 | a declaration that would break what is there: refused with the list
+=== 2.12.E2011 | a declaration that conflicts with existing data is rejected with a list
 .use tasks
 .define node Task { title: Int, n: Int [required] = 0, extra: Int? }
 ! E2011

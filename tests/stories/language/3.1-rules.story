@@ -31,7 +31,7 @@ modified 1
 > MATCH l: Log RETURN COUNT(*)
 1
 
-=== 3.1.1, 5.C6 | what a rule does is checked by constraints, and both fall together
+=== 3.1.1, 5.C6 | constraints check the effects of rules, and a violation rolls back both
 .use tasks
 .define
     rule count: t: Task WHERE t.status = "done" => SPAWN l: Log { text = t.title, n = t.n }
@@ -62,7 +62,7 @@ modified 1
 > MATCH a: A RETURN a.on, a.n
 false | 0
 
-=== 3.1.2 | a match that went away and comes back still fires
+=== 3.1.2 | a match that disappears and reappears still fires
 .define
     node T { n: Int = 0 }
     node X
@@ -143,7 +143,7 @@ modified 1
 > MATCH l: Log RETURN l.text
 "a"
 
-=== 3.1.5 | unless they inherit the authority of whoever acts
+=== 3.1.5 | a rule may inherit the authority of the acting session
 .use tasks
 .define
     node User
@@ -202,7 +202,7 @@ columns: fired
 > TRIGGER reset WHERE t.n = $n
 1
 
-=== 3.1.7 | a rule may repair what a constraint would reject
+=== 3.1.7 | a rule may repair a constraint violation
 .use tasks
 .define
     constraint titled: t: Task => t.title != ""
@@ -212,7 +212,7 @@ created 1
 > MATCH t: Task RETURN t.title
 "untitled"
 
-=== 3.1.8 | referential actions come before what a rule sees
+=== 3.1.8 | referential actions run before rules
 .define
     node A { n: Int = 0 }
     node B

@@ -28,7 +28,7 @@ created 1
 > MATCH t: Task RETURN t.title
 "a"
 
-=== 3.2.1 | policy comes before the other checks
+=== 3.2.1 | policies are checked before other errors
 .use work
 .define
     policy look: ON MATCH(_) ALLOW IF true
@@ -51,7 +51,7 @@ modified 1
 > SET #ann.name = "Anne"
 modified 1
 
-=== 3.2.3 | the highest priority wins, DENY wins ties, nobody voting denies
+=== 3.2.3 | the highest priority wins, DENY wins ties, and without a vote access is denied
 .use work
 .define
     policy look: ON MATCH(_) ALLOW IF true
@@ -74,7 +74,7 @@ modified 1
 > KILL #x
 ! E7001 Permission denied
 
-=== 3.2.3 | a condition that fails denies, and tells nothing
+=== 3.2.3 | a condition that raises an error denies without details
 .use work
 .define
     policy look: ON MATCH(_) ALLOW IF true
@@ -88,7 +88,7 @@ modified 1
 > MATCH t: Task RETURN COUNT(*)
 1
 
-=== 3.2.3 | a condition that fails hides what is read, also when it would deny
+=== 3.2.3 | a condition that raises an error hides the element, also in a DENY policy
 .use work
 .define
     policy look: ON MATCH(t: Task) ALLOW IF true
@@ -215,7 +215,7 @@ false
 ann> INSPECT #$a RETURN title
 "a"
 
-=== 3.2.5 | a type that no policy lets through is empty, not an error
+=== 3.2.5 | reading a hidden type returns no rows
 .use work
 .define policy users: ON MATCH(u: User) ALLOW IF true
 >> SPAWN ann: User { name = "Ann" } SPAWN t: Task { title = "t" }
@@ -282,7 +282,7 @@ root> MATCH t: Task WHERE t.title = "a" RETURN t.secret, t.n
 > MATCH c: Card, d: Card WHERE c.number = d.number RETURN COUNT(*)
 1
 
-=== 3.2.5 | aggregates and EXPLAIN see only what the actor sees
+=== 3.2.5 | aggregates and EXPLAIN use visible elements only
 .use work
 .define policy users: ON MATCH(u: User) ALLOW IF true
 >> SPAWN ann: User { name = "Ann" } SPAWN t: Task { title = "t" } SPAWN u: Task { title = "u" }
@@ -308,7 +308,7 @@ root> MATCH t: Task WHERE t.title = "a" RETURN t.secret, t.n
 > MATCH e: assigned RETURN COUNT(*)
 1
 
-=== 3.2.6 | unless a policy about the edge type itself says otherwise
+=== 3.2.6 | a policy on the edge type overrides the visibility of targets
 .use work
 .define
     policy users: ON MATCH(u: User) ALLOW IF true
@@ -346,7 +346,7 @@ root> MATCH t: Task WHERE t.title = "a" RETURN t.secret, t.n
 > KILL #t
 deleted 1
 
-=== 3.2.disclosure | what the session made or bound itself is no secret to it, and may be named
+=== 3.2.disclosure | errors may name elements that the session created or bound
 .use work
 .define policy write: ON SPAWN(t: Task) | LINK(e: assigned) ALLOW IF true
 >> SPAWN ann: User { name = "Ann" } SPAWN old: Task { title = "old" }
@@ -367,7 +367,7 @@ linked 1
 other> SET #$old.title = "x"
 ! E3601 not found
 
-=== 3.2.disclosure | what is denied and hidden is answered like what is not there
+=== 3.2.disclosure | a hidden element gives the same error as a missing one
 .use work
 .use own
 >> SPAWN ann: User { name = "Ann" } SPAWN b: Task { title = "b", n = 2 } SPAWN mine: Task { title = "m" } LINK assigned(#mine, #ann)
@@ -389,7 +389,7 @@ ann> SET #$x.title = "x"
 ann> KILL { MATCH t: Task WHERE t.title = "b" RETURN t }
 deleted 0
 
-=== 3.2.disclosure | LINK to what is hidden, whatever its type
+=== 3.2.disclosure | LINK to a hidden element of any type
 .use work
 .define
     policy users: ON MATCH(u: User) ALLOW IF true
@@ -418,7 +418,7 @@ ann> LINK assigned(#$x, #$x)
 ann> LINK tags(#$x)
 ! E7001 Permission denied
 
-=== 3.2.disclosure | a reference to what is hidden
+=== 3.2.disclosure | a reference to a hidden element
 .define
     node User
     node Secret
@@ -477,7 +477,7 @@ u> SPAWN d: Config
 ! E3001 only one
 !not n1_
 
-=== 3.2.disclosure | nor does a cardinality
+=== 3.2.disclosure | a violated cardinality does not name hidden elements
 .define
     node User
     node Order
@@ -495,7 +495,7 @@ u> COMMIT
 ! E3010 an element needs at least 1
 !not n1_
 
-=== 3.2.disclosure | UNLINK by endpoints takes what the actor sees
+=== 3.2.disclosure | UNLINK by endpoints removes visible edges only
 .use work
 .use own
 .define policy drop: ON UNLINK(e: assigned) ALLOW IF true
@@ -510,7 +510,7 @@ unlinked 1
 > MATCH assigned(t, u) RETURN t.title
 "b"
 
-=== 3.2.disclosure | RETURNING shows the pre-image of what the actor saw
+=== 3.2.disclosure | RETURNING shows the visible pre-image
 .use work
 .use own
 .define policy drop: ON KILL(t: Task) ALLOW IF true
@@ -519,7 +519,7 @@ unlinked 1
 > KILL #a RETURNING title
 "a"
 
-=== 3.2.disclosure | the edge that LINK finds there already is not shown to those who may not see it
+=== 3.2.disclosure | LINK IF NOT EXISTS does not show an existing hidden edge
 .use work
 .define
     policy users: ON MATCH(u: User) ALLOW IF true

@@ -132,7 +132,7 @@ b> MATCH before(x, y) RETURN x.n, y.n
 ! E5006 Savepoint 'one' does not exist
 > ROLLBACK
 
-=== 4.1 | a savepoint named again stands for the later place
+=== 4.1 | reusing a savepoint name moves the savepoint
 .use tasks
 > BEGIN
 > SAVEPOINT s
@@ -190,7 +190,7 @@ b> SET #$b.n = 2
 > MATCH t: Task RETURN t.n
 2
 
-=== 4.1 | both delete
+=== 4.1 | two transactions delete the same element
 .use tasks
 > SPAWN a: Task
 > BEGIN
@@ -200,7 +200,7 @@ b> KILL #$a
 > COMMIT
 ! E5002
 
-=== 4.1 | a link to what was deleted meanwhile
+=== 4.1 | a link to a concurrently deleted element
 .use tasks
 >> SPAWN a: Task SPAWN p: Person
 > BEGIN
@@ -212,7 +212,7 @@ b> KILL #$p
 > MATCH assigned(t, p) RETURN COUNT(*)
 0
 
-=== 4.1 | deleting what was linked meanwhile
+=== 4.1 | deleting a concurrently linked element
 .use tasks
 >> SPAWN a: Task SPAWN p: Person
 > BEGIN
@@ -268,7 +268,7 @@ b> LINK before(#$b, #$a)
 > COMMIT
 ! E3011 acyclic
 
-=== 4.1 | two last edges of a least cardinality
+=== 4.1 | two transactions remove the last edges of a minimum cardinality
 .define
     node Order
     node Item
@@ -298,7 +298,7 @@ b> SET #$b.n = 5
 > COMMIT
 ! E3001 one
 
-=== 4.1 | READ COMMITTED reads what others committed meanwhile
+=== 4.1 | READ COMMITTED reads concurrent commits
 .use tasks
 > SPAWN a: Task { n = 1 }
 > BEGIN READ COMMITTED
@@ -327,7 +327,7 @@ b> SPAWN b: Task { n = 2 }
 5
 2
 
-=== 4.1 | SERIALIZABLE: what was read and changed meanwhile is a conflict at COMMIT
+=== 4.1 | SERIALIZABLE: a concurrent change of a read element is a conflict at COMMIT
 .use tasks
 >> SPAWN a: Task { n = 1 } SPAWN b: Task { n = 1 }
 > BEGIN SERIALIZABLE
@@ -399,7 +399,7 @@ b> COMMIT
 > MATCH t: Task RETURN SUM(t.n)
 1
 
-=== 4.1 | SERIALIZABLE: rules run at COMMIT, on what is committed by then
+=== 4.1 | SERIALIZABLE: rules run at COMMIT on the then committed state
 .use tasks
 .define
     node Order { ok: Bool = false }
@@ -411,7 +411,7 @@ b> SPAWN t: Task { n = 1 }
 > MATCH o: Order RETURN o.ok
 false
 
-=== 4.1 | READ COMMITTED: rules see what is committed when they run
+=== 4.1 | READ COMMITTED: rules see the state committed when they run
 .use tasks
 .define
     node Order { ok: Bool = false }
@@ -432,7 +432,7 @@ false
 ! E5005 ontology
 > ROLLBACK
 
-=== 4.1 | what was written and taken back within the transaction conflicts with nobody
+=== 4.1 | writes undone within the transaction cause no conflict
 .use tasks
 > SPAWN a: Task { n = 1 }
 > BEGIN

@@ -1,5 +1,5 @@
 -- Decisions for cases that the language reference leaves open.
--- What watches do is told in stories of their own; these show that the ruled syntax is read and refused as ruled.
+-- The behaviour of watches is covered in ../watch; these stories cover which syntax is accepted and rejected.
 
 .ontology tasks
     node Task { title: String = "?", n: Int = 0 }
@@ -29,7 +29,7 @@
 5
 5
 
-=== 5.A3 | WHERE stands before the options, and nothing else of MATCH
+=== 5.A3 | WHERE precedes the options; other MATCH clauses are rejected
 .use tasks
 > WATCH t: Task WHERE t.n > 1 [buffer: 5] RETURN t
 > WATCH t: Task [buffer: 5] WHERE t.n > 1 RETURN t
@@ -106,7 +106,7 @@ true | 3 | true | 7 | 6 | 5
 > WATCH t: Task [filter: t.nothing < 5] RETURN t
 ! E2002 nothing
 
-=== 5.A13 | words of options in any number; an unknown option is no parse error
+=== 5.A13 | an unknown option is not a parse error
 .use tasks
 > WATCH t: Task [colour: blue] RETURN t
 ! E8009 colour
@@ -142,7 +142,7 @@ b> MATCH s: _Session RETURN COUNT(*)
 ann> MATCH s: _Session RETURN COUNT(*)
 1
 
-=== 5.C10 | _Watch has the attributes of watch-statement, on_full among them
+=== 5.C10 | _Watch has an attribute for every option
 > MATCH a: _AttributeDef WHERE a.owner = "_Watch" AND a.name IN ["on_full", "buffer_size", "status", "session"] RETURN COUNT(*)
 4
 > MATCH c: _ConstraintDef WHERE c.name = "_watch_valid_on_full" RETURN COUNT(*)
@@ -162,7 +162,7 @@ bob> RESUME WATCH #$w
 .params {"w": "#w"}
 > RESUME WATCH #$w
 
-=== 5.C12 | branches are read from the first day
+=== 5.C12 | branch syntax is parsed and rejected
 .use tasks
 > WATCH t: Task [branch: #main] RETURN t
 ! E8009 branching is not available

@@ -3,7 +3,7 @@
 .ontology jobs
     node Job { name: String, status: String = "pending" }
 
-=== seed.events, seed.protocol, ack.ack, ack.forms, B12 | take a job, do it, acknowledge it: it is gone
+=== queue.events, queue.protocol, ack.ack, ack.forms, queue.snapshot | an acknowledged element is deleted
 .use jobs
 > SPAWN a: Job { name = "a" }
 > work = WATCH j: Job WHERE j.status = "pending" [mode: consume] RETURN j
@@ -19,7 +19,7 @@ deleted 1
 .events work
 (nothing)
 
-=== ack.workflow, ack.pattern, ack.forms | success, a failure to be tried again, a failure for good
+=== ack.workflow, ack.pattern, ack.forms | ACK, NACK and NACK [no_retry]
 .use jobs
 > SPAWN failed_jobs: Job { name = "where letters go", status = "n/a" }
 > work = WATCH j: Job WHERE j.status = "pending"
@@ -51,7 +51,7 @@ consumed "flaky" (delivery d4, attempt 2)
 > MATCH _dead_letter_in(#failed_jobs, l) RETURN l.failure_reason, l.delivery_attempts
 "no_retry" | 1
 
-=== ack.id, ack.errors, E8004, B13 | an id is good for one answer only
+=== ack.id, ack.errors, E8004, queue.late-ack | a delivery id can be answered once
 .use jobs
 >> SPAWN a: Job { name = "a" }
    SPAWN b: Job { name = "b" }
@@ -75,7 +75,7 @@ consumed "b" (delivery d2)
 .events work
 consumed "b" (delivery d3, attempt 2)
 
-=== ack.id, ack.forms | what is no id is refused as such
+=== ack.id, ack.forms | invalid delivery ids are rejected
 .use jobs
 > ACK 7
 ! E1001
@@ -101,7 +101,7 @@ consumed "b" (delivery d3, attempt 2)
 > EXTEND "d_1" [for: 5s]
 ! E8009 allowed are by: Duration
 
-=== ack.timeout, ack.errors, E8003, B14, B35, surface.attempts | whoever says nothing in time is taken to have failed
+=== ack.timeout, ack.errors, E8003, queue.timeout-report, queue.clock, queue.attempts | a delivery without an answer times out
 .use jobs
 > SPAWN a: Job { name = "a" }
 > work = WATCH j: Job [mode: consume, ack_timeout: 10s] RETURN j.name
@@ -124,7 +124,7 @@ consumed "a" (delivery d2, attempt 2)
 > MATCH j: Job RETURN COUNT(*)
 0
 
-=== B13, ack.id | a late ACK neither deletes nor ends the delivery that came after
+=== queue.late-ack, ack.id | a late ACK has no effect on the next delivery
 .use jobs
 > SPAWN a: Job { name = "a" }
 > work = WATCH j: Job [mode: consume, ack_timeout: 10s] RETURN j.name
@@ -144,7 +144,7 @@ consumed "a" (delivery d2, attempt 2)
 ! E8004
 > ACK #d2
 
-=== surface.extend | more time for a long job
+=== queue.extend | EXTEND prolongs a lease
 .use jobs
 > SPAWN a: Job { name = "a" }
 > work = WATCH j: Job [mode: consume, ack_timeout: 10s] RETURN j.name
@@ -169,7 +169,7 @@ consumed "a" (delivery d2, attempt 2)
 ! E8004
 > ACK #d2
 
-=== surface.extend, ack.forms | the new lease counts from now: it can be shorter, too
+=== queue.extend, ack.forms | EXTEND counts from now and may shorten the lease
 .use jobs
 > SPAWN a: Job { name = "a" }
 > work = WATCH j: Job [mode: consume, ack_timeout: 1h] RETURN j.name
@@ -184,7 +184,7 @@ E8003
 .events work
 consumed "a" (attempt 2)
 
-=== surface.delay | not again before half a minute has passed
+=== queue.delay | NACK [delay] postpones redelivery
 .use jobs
 >> SPAWN a: Job { name = "a" }
    SPAWN b: Job { name = "b" }
@@ -206,7 +206,8 @@ consumed "b" (delivery d2)
 consumed "a" (delivery d3, attempt 2)
 > ACK #d3
 
-=== ack.nack, B32 | back at once, to where it stood in line
+=== ack.nack, queue.requeue-order | NACK requeues at the former rank
+.reader pull
 .use jobs
 >> SPAWN a: Job { name = "a" }
    SPAWN b: Job { name = "b" }
@@ -223,7 +224,7 @@ consumed "a" (attempt 2)
 consumed "b" (attempt 2)
 consumed "c" (attempt 1)
 
-=== B4, surface.first | ACK deletes the first element of the pattern, and edges with it, nothing else
+=== queue.ack-deletes, queue.first-element | ACK deletes the first element of the pattern and its edges only
 .define
     node Message { text: String }
     node Channel { name: String }
@@ -242,7 +243,7 @@ deleted 1, unlinked 1
 > MATCH m: Message RETURN COUNT(*)
 0
 
-=== B4 | when the first element is an edge, it is unlinked
+=== queue.ack-deletes | ACK unlinks a first element that is an edge
 .define
     node User { name: String }
     edge invited(by: User, whom: User) { at: Int = 0 }
@@ -260,7 +261,7 @@ unlinked 1
 > MATCH invited(a, b) RETURN COUNT(*)
 0
 
-=== surface.first, B9 | an element with several matches is one delivery
+=== queue.first-element, queue.global-claim | an element with several matches is one delivery
 .define
     node Message { text: String }
     node Tag { name: String, weight: Int }
@@ -280,7 +281,7 @@ deleted 1, unlinked 2
 .events work
 (nothing)
 
-=== B10 | a job in somebody's hands is hidden from consumers, not from anybody else
+=== queue.visible-to-others | a delivered element is hidden from consumers only
 .use jobs
 > all = WATCH j: Job RETURN j.name
 .events all
@@ -302,7 +303,8 @@ added "a"
 .events all
 removed "a"
 
-=== B34, surface.withdrawn | a waiting job that does not match any more is withdrawn
+=== queue.withdrawn | a waiting element that stops matching is not delivered
+.reader pull
 .use jobs
 > work = WATCH j: Job WHERE j.status = "pending" [mode: consume] RETURN j.name
 >> SPAWN a: Job { name = "a" }
@@ -317,7 +319,7 @@ consumed "c"
 .events work
 consumed "a" (attempt 1)
 
-=== B34, surface.withdrawn | the holder of a job that does not match any more is told; NACK does not bring it back
+=== queue.withdrawn | the holder of an element that stops matching is informed, and NACK does not requeue it
 .use jobs
 > SPAWN a: Job { name = "a" }
 > work = WATCH j: Job WHERE j.status = "pending" [mode: consume] RETURN j.name
@@ -336,7 +338,7 @@ WITHDRAWN delivery '{d1}' does not match any more
 .events work
 consumed "a" (attempt 1)
 
-=== B34, surface.withdrawn | ACK still deletes what was withdrawn, and is nothing for what is gone
+=== queue.withdrawn | ACK deletes a withdrawn element, and succeeds if it no longer exists
 .use jobs
 >> SPAWN a: Job { name = "a" }
    SPAWN b: Job { name = "b" }
@@ -359,7 +361,7 @@ deleted 0
 > MATCH j: Job RETURN COUNT(*)
 0
 
-=== B34, ack.timeout | time runs out for what was withdrawn, and nothing comes of it
+=== queue.withdrawn, ack.timeout | the timeout of a withdrawn delivery has no effect
 .use jobs
 > SPAWN a: Job { name = "a" }
 > work = WATCH j: Job WHERE j.status = "pending" [mode: consume, ack_timeout: 10s, max_redeliveries: 0] RETURN j.name
@@ -379,7 +381,7 @@ E8003 {d1}
 > MATCH l: _DeadLetter RETURN COUNT(*)
 0
 
-=== B34 | withdrawn and wanted again while it is held: a NACK brings it back
+=== queue.withdrawn | an element that matches again while held is requeued by NACK
 .use jobs
 > SPAWN a: Job { name = "a" }
 > work = WATCH j: Job WHERE j.status = "pending" [mode: consume] RETURN j.name
@@ -396,7 +398,7 @@ WITHDRAWN {d1}
 .events work
 consumed "a" (attempt 2)
 
-=== seed.rules | what a rule makes can be consumed
+=== queue.rules | an element created by a rule can be consumed
 .define
     node Order { total: Int }
     node Review { total: Int }
@@ -407,7 +409,7 @@ consumed "a" (attempt 2)
 initial (nothing)
 consumed 500
 
-=== seed.trigger, E8009 | what cannot be handed out one by one is refused
+=== queue.trigger, E8009 | aggregates, DISTINCT, actions and Layer 0 types are rejected
 .use jobs
 > w = WATCH j: Job [mode: consume] RETURN COUNT(*)
 ! E8009 aggregate
@@ -444,7 +446,7 @@ consumed 500
 > MATCH w: _Watch RETURN COUNT(*)
 0
 
-=== seed.window, seed.visibility, B26 | drafts are not work: a claim is for what is committed
+=== queue.window, queue.visibility, queue.committed-only | only committed elements are delivered, also with visibility: immediate
 .use jobs
 > w = WATCH j: Job [mode: consume, visibility: immediate, window: none] RETURN j.name
 .events w
@@ -458,7 +460,7 @@ bob> COMMIT
 .events w
 consumed "final"
 
-=== seed.transactions | a job that came and went in one transaction was never there
+=== queue.transactions | an element created and deleted in one transaction is never delivered
 .use jobs
 > w = WATCH j: Job [mode: consume] RETURN j.name
 .events w
@@ -472,7 +474,7 @@ initial (nothing)
 .events w
 consumed "c"
 
-=== seed.timing | handed out at the tick
+=== queue.deliver-on | deliver_on: tick delivers elements at the tick
 .settings tick = "manual"
 .use jobs
 > SPAWN early: Job { name = "early" }

@@ -1,10 +1,10 @@
--- What cannot be consumed: attempts, limits, letters, destinations, and the way back.
+-- Attempts, limits, dead letters, their destinations, and REDRIVE.
 
 .ontology jobs
     node Job { name: String, status: String = "pending", n: Int = 0 }
     node Dlq { name: String }
 
-=== ack.limits, B6, B7, ack.layer0 | one delivery and three more, then a dead letter
+=== ack.limits, queue.max-redeliveries, queue.dead-letters, ack.layer0 | an element becomes a dead letter after three redeliveries
 .use jobs
 > SPAWN a: Job { name = "a" }
 > work = WATCH j: Job WHERE j.status = "pending" [mode: consume, max_redeliveries: 3] RETURN j.name
@@ -31,7 +31,7 @@ consumed "a" (delivery d4, attempt 4)
 > NACK #d4
 ! E8004
 
-=== B6, ack.limits | without redeliveries the first failure is the last
+=== queue.max-redeliveries, ack.limits | max_redeliveries: 0 dead-letters the first failure
 .use jobs
 > SPAWN a: Job { name = "a" }
 > work = WATCH j: Job [mode: consume, max_redeliveries: 0] RETURN j.name
@@ -44,7 +44,7 @@ consumed "a" (delivery d1)
 > MATCH l: _DeadLetter RETURN l.failure_reason, l.delivery_attempts
 "max_redeliveries_exceeded" | 1
 
-=== ack.timeout, ack.limits, surface.attempts | failures and timeouts are counted apart, and limited together
+=== ack.timeout, ack.limits, queue.attempts | failures and timeouts are counted separately and limited together
 .use jobs
 > SPAWN a: Job { name = "a" }
 > work = WATCH j: Job [mode: consume, max_redeliveries: 2, ack_timeout: 10s] RETURN j.name
@@ -66,7 +66,7 @@ consumed "a" (attempt 3)
 E8003 within 10s
 E8003 within 10s
 
-=== ack.no_retry, B8, surface.cause | nobody shall try it again
+=== ack.no_retry, queue.no-retry, queue.cause | NACK [no_retry] dead-letters at once
 .use jobs
 > SPAWN a: Job { name = "a", n = 7 }
 > work = WATCH j: Job [mode: consume] RETURN j.name, j
@@ -84,7 +84,7 @@ consumed "a" | Job #a {name: "a", status: "pending", n: 7} (delivery d2, attempt
 > MATCH l: _DeadLetter WHERE l.original_match CONTAINS "\"n\": 7" RETURN COUNT(*)
 1
 
-=== surface.cause | the last failure says why, also of what was tried too often
+=== queue.cause | a dead letter records the cause of the last failure
 .use jobs
 > SPAWN a: Job { name = "a" }
 > work = WATCH j: Job [mode: consume, max_redeliveries: 1] RETURN j.name
@@ -99,7 +99,7 @@ consumed "a" (delivery d2)
 > MATCH l: _DeadLetter RETURN l.cause
 "twice"
 
-=== B7 | letters are kept where the watch says
+=== queue.dead-letters | dead_letter links letters to a destination
 .use jobs
 >> SPAWN dlq: Dlq { name = "failed" }
    SPAWN a: Job { name = "a" }
@@ -111,7 +111,7 @@ consumed "a" (delivery d1)
 > MATCH d: Dlq, _dead_letter_in(d, l) RETURN d.name, l.original_match
 "failed" | "{\"j.name\": \"a\"}"
 
-=== B7, E8007, ack.errors | a destination that is gone loses nothing: the job is kept, parked, and said so
+=== queue.dead-letters, E8007, ack.errors | a deleted destination parks the element and reports E8007
 .use jobs
 >> SPAWN dlq: Dlq { name = "failed" }
    SPAWN a: Job { name = "a" }
@@ -138,7 +138,7 @@ E8007 Dead letter failed: could not move delivery '{d1}' to '{destination}' - th
 .events work
 (nothing)
 
-=== B7, E8007, surface.redrive | what is parked is handed out again when the watch is redriven
+=== queue.dead-letters, E8007, queue.redrive | REDRIVE of a watch delivers parked elements again
 .use jobs
 > SPAWN a: Job { name = "a" }
 > work = WATCH j: Job [mode: consume, max_redeliveries: 0, dead_letter: #nowhere] RETURN j.name
@@ -158,7 +158,7 @@ consumed "a" (delivery d2, attempt 1)
 > MATCH j: Job RETURN COUNT(*)
 0
 
-=== B7, E8007 | a job that cannot be deleted cannot be moved either
+=== queue.dead-letters, E8007 | an element that cannot be deleted is parked
 .define
     node Job { name: String }
     node Report { name: String }
@@ -186,7 +186,7 @@ consumed "a" (delivery d2)
 > MATCH l: _DeadLetter RETURN l.delivery_attempts
 1
 
-=== surface.redrive, ack.layer0 | a letter is sent back: the job is there again, with all that hung on it
+=== queue.redrive, ack.layer0 | REDRIVE restores the element and its edges
 .define
     node Job { name: String, n: Int }
     node Person { name: String }
@@ -212,7 +212,8 @@ consumed Job #a {name: "a", n: 5} (delivery d2, attempt 1)
 > REDRIVE #letter
 ! E3601 was not found
 
-=== surface.redrive, E8002 | all letters of a watch
+=== queue.redrive, E8002 | REDRIVE of all dead letters of a watch
+.reader pull
 .use jobs
 >> SPAWN a: Job { name = "a" }
    SPAWN b: Job { name = "b" }
@@ -244,7 +245,7 @@ created 2
 consumed "a" (attempt 1)
 consumed "b" (attempt 1)
 
-=== surface.redrive, surface.restart | letters outlive their watch and the process, and can be sent back then
+=== queue.redrive, queue.restart | dead letters survive their watch and a restart
 .use jobs
 > SPAWN a: Job { name = "a" }
 > work = WATCH j: Job [mode: consume] RETURN j.name
@@ -269,7 +270,7 @@ created 1
 initial (nothing)
 consumed "a" (attempt 1)
 
-=== surface.redrive | what is there again is not written over
+=== queue.redrive | REDRIVE does not overwrite an existing element
 .use jobs
 > SPAWN a: Job { name = "a" }
 > work = WATCH j: Job [mode: consume] RETURN j.name
@@ -286,7 +287,7 @@ consumed "a" (delivery d2)
 ! E3601
 > ACK #d2
 
-=== surface.redrive | an edge that joined what is gone cannot be sent back
+=== queue.redrive | REDRIVE of an edge with a deleted target is rejected
 .define
     node User { name: String }
     edge invited(by: User, whom: User)
@@ -306,7 +307,7 @@ consumed "Ann" | "Bob" (delivery d1)
 > MATCH l: _DeadLetter RETURN COUNT(*)
 1
 
-=== B40, ack.layer0 | dead letters can be watched
+=== queue.watching-dead-letters, ack.layer0 | dead letters can be watched
 .use jobs
 > SPAWN a: Job { name = "a" }
 > work = WATCH j: Job [mode: consume] RETURN j.name
@@ -333,7 +334,7 @@ changed 1 -> 0
 .events work
 consumed "a"
 
-=== B33, surface.attempts | attempts are forgotten when the job stops matching
+=== queue.attempts-per-group, queue.attempts | attempts are reset when the element stops matching
 .use jobs
 > SPAWN a: Job { name = "a" }
 > work = WATCH j: Job WHERE j.status = "pending" [mode: consume, max_redeliveries: 1] RETURN j.name
@@ -352,7 +353,7 @@ WITHDRAWN {d2}
 consumed "a" (delivery d3, attempt 1)
 > ACK #d3
 
-=== B33, surface.attempts, surface.restart | attempts and delays survive a restart, claims do not and count no attempt
+=== queue.attempts-per-group, queue.attempts, queue.restart | attempts and delays survive a restart, claims do not
 .use jobs
 >> SPAWN a: Job { name = "a" }
    SPAWN b: Job { name = "b" }
@@ -381,7 +382,7 @@ consumed "c" (delivery d5, attempt 1)
 .events work
 consumed "b" (delivery d6, attempt 2)
 
-=== surface.restart, E8007 | parked is still parked after a restart
+=== queue.restart, E8007 | a parked element is still parked after a restart
 .use jobs
 > SPAWN a: Job { name = "a" }
 > work = WATCH j: Job [mode: consume, dead_letter: #nowhere] RETURN j.name

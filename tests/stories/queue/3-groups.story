@@ -1,9 +1,10 @@
--- Several consumers: groups, fair shares, leaving and being lost.
+-- Several consumers: groups, fair shares, closed and lost consumers.
 
 .ontology jobs
     node Job { name: String, account: String = "", status: String = "pending" }
 
-=== ack.competing, seed.groups, seed.work-queue | each job goes to one worker of the group
+=== ack.competing, queue.groups, queue.work-queue | each element is delivered to one consumer of the group
+.reader pull
 .use jobs
 a> one = WATCH j: Job WHERE j.status = "pending" [mode: consume] [group: "workers"] [ack_timeout: 60s] RETURN j.name
 b> two = WATCH j: Job WHERE j.status = "pending" [mode: consume] [group: "workers"] [ack_timeout: 60s] RETURN j.name
@@ -25,7 +26,8 @@ a> ACK #d_a2
 > MATCH j: Job RETURN COUNT(*)
 0
 
-=== surface.fair, seed.load | a poll hands out a fair part of what is there
+=== queue.fair-share, queue.load | a poll returns at most the fair share
+.reader pull
 .use jobs
 a> one = WATCH j: Job [mode: consume, group: "g"] RETURN j.name
 b> two = WATCH j: Job [mode: consume, group: "g"] RETURN j.name
@@ -57,7 +59,8 @@ a> ACK #d1
 consumed "7"
 consumed "8"
 
-=== surface.fair | whoever asks alone is always given something
+=== queue.fair-share | a single poll always returns an element
+.reader pull
 .use jobs
 a> one = WATCH j: Job [mode: consume, group: "g"] RETURN j.name
 b> two = WATCH j: Job [mode: consume, group: "g"] RETURN j.name
@@ -73,7 +76,8 @@ consumed "2"
 .events two
 consumed "3"
 
-=== surface.buffer, B16 | buffer is what one consumer may hold; nothing is dropped
+=== queue.buffer, queue.no-drop | buffer limits the deliveries of a consumer and drops nothing
+.reader pull
 .use jobs
 > slow = WATCH j: Job [mode: consume, buffer: 2, on_full: drop] RETURN j.name
 .events slow
@@ -96,7 +100,7 @@ consumed "d"
 > MATCH j: Job RETURN COUNT(*)
 3
 
-=== surface.buffer, surface.fair | a full consumer leaves its part to the others
+=== queue.buffer, queue.fair-share | a full consumer does not reduce the share of others
 .use jobs
 a> small = WATCH j: Job [mode: consume, group: "g", buffer: 1] RETURN j.name
 b> large = WATCH j: Job [mode: consume, group: "g"] RETURN j.name
@@ -113,7 +117,8 @@ consumed "2"
 consumed "3"
 consumed "4"
 
-=== surface.in-flight | at most so many of a group at a time
+=== queue.in-flight | max_in_flight limits a whole group
+.reader pull
 .use jobs
 a> one = WATCH j: Job [mode: consume, group: "g", max_in_flight: 3] RETURN j.name
 b> two = WATCH j: Job [mode: consume, group: "g", max_in_flight: 3] RETURN j.name
@@ -134,7 +139,8 @@ a> ACK #d1
 .events two
 consumed "4"
 
-=== B9, seed.groups | a claim is global: two groups over the same jobs share them, too
+=== queue.global-claim, queue.groups | a claim is global: two groups over the same elements share them
+.reader pull
 .use jobs
 > SPAWN a: Job { name = "a" }
 a> mail = WATCH j: Job [mode: consume, group: "mail"] RETURN j.name
@@ -153,7 +159,8 @@ b> ACK #d2
 > MATCH j: Job RETURN COUNT(*)
 0
 
-=== B33, surface.attempts | every group counts its own attempts
+=== queue.attempts-per-group, queue.attempts | every group counts its own attempts
+.reader pull
 .use jobs
 > SPAWN a: Job { name = "a" }
 a> one = WATCH j: Job [mode: consume, group: "one", max_redeliveries: 1] RETURN j.name
@@ -173,7 +180,8 @@ b> NACK #d3
 > MATCH l: _DeadLetter, _watch_dead_letter(w, l) RETURN w.group, l.delivery_attempts
 "two" | 2
 
-=== B39 | the member that holds a job says how long, how often, and where it goes
+=== queue.group-options | timeout, redeliveries and destination are those of the holding consumer
+.reader pull
 .define
     node Job { name: String, n: Int = 0 }
     node Dlq { name: String }
@@ -196,7 +204,8 @@ E8003 within 5s
 > MATCH _dead_letter_in(d, l) RETURN d.name, l.failures, l.timeouts
 "dlq" | 1 | 1
 
-=== B39, B9 | different patterns in one group
+=== queue.group-options, queue.global-claim | different patterns in one group
+.reader pull
 .define node Job { name: String, n: Int = 0 }
 a> low = WATCH j: Job WHERE j.n < 5 [mode: consume, group: "g"] RETURN j.name
 b> all = WATCH j: Job [mode: consume, group: "g"] RETURN j.name, j.n
@@ -209,7 +218,8 @@ consumed "y"
 .events all
 consumed "x" | 9
 
-=== seed.load, surface.leave, B11 | a consumer that goes in good order leaves its jobs to the others, and no attempt counts
+=== queue.load, queue.leave, queue.claim-at-delivery | closing a consumer requeues its deliveries without counting an attempt
+.reader pull
 .use jobs
 a> one = WATCH j: Job [mode: consume, group: "g", max_redeliveries: 0] RETURN j.name
 b> two = WATCH j: Job [mode: consume, group: "g", max_redeliveries: 0] RETURN j.name
@@ -231,7 +241,7 @@ a> ACK #d1
 b> ACK #d3
 b> ACK #d2
 
-=== surface.leave | cancelling is good order as well
+=== queue.leave | cancelling a consumer counts no attempt
 .use jobs
 > SPAWN x: Job { name = "x" }
 a> one = WATCH j: Job [mode: consume, group: "g"] RETURN j.name
@@ -246,7 +256,7 @@ a> ACK #d1
 initial (nothing)
 consumed "x" (attempt 1)
 
-=== surface.leave, surface.attempts | a consumer that is lost counts a failure for each of its jobs
+=== queue.leave, queue.attempts | losing a consumer counts a failure for each delivery
 .use jobs
 > SPAWN x: Job { name = "x" }
 a> one = WATCH j: Job [mode: consume, group: "g", max_redeliveries: 1] RETURN j.name
@@ -264,7 +274,7 @@ consumed "x" (delivery d2, attempt 2)
 > MATCH l: _DeadLetter RETURN l.failure_reason, l.failures, l.timeouts, l.cause
 "max_redeliveries_exceeded" | 2 | 0 | "the consumer was lost"
 
-=== surface.leave | what waits is for whoever comes
+=== queue.leave | waiting elements are delivered to a later consumer
 .use jobs
 a> one = WATCH j: Job [mode: consume] RETURN j.name
 .events one
@@ -276,7 +286,7 @@ b> two = WATCH j: Job [mode: consume] RETURN j.name
 initial (nothing)
 consumed "x"
 
-=== B31, E8004 | only who received a job may answer for it
+=== queue.delivery-ids, E8004 | only the receiving session may answer a delivery
 .define
     node User { name: String }
     node Job { name: String }
@@ -303,7 +313,7 @@ ann> EXTEND #d1
 > ACK #d1
 deleted 1
 
-=== seed.groups | in watch mode a group means nothing: all see all
+=== queue.groups | a group has no effect in watch mode
 .use jobs
 a> one = WATCH j: Job [mode: watch, group: "g", ack_timeout: 5s, max_in_flight: 1, serialize_by: j.account] RETURN j.name
 b> two = WATCH j: Job [group: "g"] RETURN j.name

@@ -1,9 +1,10 @@
--- Who comes first: arrival, attributes, keys.
+-- Order of delivery: arrival, attributes, keys.
 
 .ontology jobs
     node Job { name: String, priority: Int?, at: Int = 0, account: String? }
 
-=== seed.ordering, B32 | without more said, first come, first served
+=== queue.ordering, queue.requeue-order | the default order is the order of arrival
+.reader pull
 .use jobs
 > work = WATCH j: Job [mode: consume, ordering: arrival] RETURN j.name
 > same = WATCH j: Job [mode: consume, ordering: causal] RETURN j.name
@@ -24,7 +25,7 @@ consumed "d"
 .events work
 consumed "a" (attempt 2)
 
-=== seed.ordering | a strict priority over everything that waits
+=== queue.ordering | attribute order is a strict priority over all waiting elements
 .use jobs
 >> SPAWN a: Job { name = "low", priority = 1 }
    SPAWN b: Job { name = "high, later", priority = 9, at = 2 }
@@ -55,7 +56,7 @@ consumed "low" (delivery d6)
 .events work
 (nothing)
 
-=== seed.ordering | ascending: nulls last, ties as they came
+=== queue.ordering | ascending attribute order puts nulls last and keeps arrival order among ties
 .use jobs
 >> SPAWN a: Job { name = "none" }
    SPAWN b: Job { name = "two", priority = 2 }
@@ -71,7 +72,7 @@ consumed "two again"
 consumed "none"
 consumed "none again"
 
-=== seed.ordering | three keys, of texts, moments and numbers, up and down
+=== queue.ordering | attribute order by three keys of different types
 .define node Job { name: String, queue: String, due: Timestamp?, n: Float }
 >> SPAWN a: Job { name = "1", queue = "b", due = @2024-01-02T00:00:00Z, n = 1.5 }
    SPAWN b: Job { name = "2", queue = "a", due = @2024-01-02T00:00:00Z, n = -1.0 }
@@ -87,7 +88,7 @@ consumed "1"
 consumed "5"
 consumed "2"
 
-=== seed.ordering, B32 | priority is kept across redelivery
+=== queue.ordering, queue.requeue-order | priority is kept across redelivery
 .use jobs
 >> SPAWN a: Job { name = "low", priority = 1 }
    SPAWN b: Job { name = "high", priority = 9 }
@@ -110,7 +111,7 @@ consumed "high" (delivery d4, attempt 3)
 .events work
 consumed "low"
 
-=== seed.ordering | a priority that changes while the job waits counts at once
+=== queue.ordering | a changed priority takes effect at once
 .use jobs
 >> SPAWN a: Job { name = "a", priority = 1 }
    SPAWN b: Job { name = "b", priority = 2 }
@@ -131,7 +132,8 @@ consumed "b" (delivery d3)
 .events work
 consumed "c" (attempt 2)
 
-=== seed.ordering | the order may depend on more than the job itself
+=== queue.ordering | the order may depend on other elements of the match
+.reader pull
 .define
     node Job { name: String }
     node Customer { name: String, rank: Int }
@@ -154,7 +156,7 @@ consumed "a" | "iron" (delivery d2)
 .events work
 consumed "b" | "gold"
 
-=== seed.total-order | one consumer, one job at a time: a total order
+=== queue.total-order | buffer: 1 gives a total order
 .define node Event { n: Int, at: Int }
 >> SPAWN a: Event { n = 1, at = 10 }
    SPAWN b: Event { n = 2, at = 20 }
@@ -176,7 +178,8 @@ consumed 3 (delivery d3)
 consumed 2 (delivery d4)
 > ACK #d4
 
-=== seed.total-order, surface.in-flight | a total order with a spare consumer: one in flight for the group
+=== queue.total-order, queue.in-flight | max_in_flight: 1 gives a total order with a standby consumer
+.reader pull
 .define node Event { n: Int }
 a> one = WATCH e: Event [mode: consume, group: "log", max_in_flight: 1] RETURN e.n
 b> two = WATCH e: Event [mode: consume, group: "log", max_in_flight: 1] RETURN e.n
@@ -201,7 +204,7 @@ a> ACK #d2
 .events one
 consumed 3
 
-=== surface.serial | of each account one at a time, in order; accounts side by side
+=== queue.serialize-by | serialize_by delivers one element per key at a time
 .use jobs
 >> SPAWN a1: Job { name = "a1", account = "a" }
    SPAWN a2: Job { name = "a2", account = "a" }
@@ -226,7 +229,7 @@ consumed "a2" (delivery a2)
 .events work
 consumed "a3"
 
-=== surface.serial, surface.delay | what is delayed holds back what stands behind it under its key
+=== queue.serialize-by, queue.delay | a delayed element blocks later elements of its key
 .use jobs
 >> SPAWN a1: Job { name = "a1", account = "a" }
    SPAWN a2: Job { name = "a2", account = "a" }
@@ -246,7 +249,8 @@ consumed "a1" (delivery d2, attempt 2)
 .events work
 consumed "a2"
 
-=== surface.serial | per key in the order of the queue, over a group
+=== queue.serialize-by | serialize_by keeps the order per key across a group
+.reader pull
 .use jobs
 a> one = WATCH j: Job [mode: consume, group: "g", serialize_by: j.account, ordering: attribute(j.at)] RETURN j.name
 b> two = WATCH j: Job [mode: consume, group: "g", serialize_by: j.account, ordering: attribute(j.at)] RETURN j.name
@@ -270,7 +274,7 @@ b> ACK #d2
 .events one
 consumed "x3"
 
-=== surface.serial | null is a key like any other
+=== queue.serialize-by | null is a key like any other
 .use jobs
 >> SPAWN a: Job { name = "a" }
    SPAWN b: Job { name = "b" }
@@ -281,7 +285,7 @@ initial (nothing)
 consumed "a"
 consumed "c"
 
-=== surface.serial | a job that changes its account goes over to the other line
+=== queue.serialize-by | an element that changes its key moves to the other key
 .use jobs
 >> SPAWN a1: Job { name = "a1", account = "a" }
    SPAWN a2: Job { name = "a2", account = "a" }

@@ -1,6 +1,6 @@
--- The four channels of the seeds, and an inbox as a node.
+-- Inbox, topic, work queue and request-reply as patterns of consumers.
 
-=== seed.inbox, seed.full-options | point to point: everybody has an inbox, and reads it once
+=== queue.inbox, queue.full-options | point to point: each message is consumed once by its recipient
 .define
     node Actor { name: String }
     node Message { content: String, sent_at: Timestamp }
@@ -35,7 +35,7 @@ bob> ACK #d2
 > MATCH a: Actor RETURN COUNT(*)
 2
 
-=== seed.channel | a channel is a node that anybody may send to
+=== queue.channel | a channel is a node that any actor may send to
 .define
     node Actor { name: String }
     node Inbox { owner: Actor }
@@ -56,7 +56,7 @@ consumed Message #m {content: "hello", sent_at: @2024-01-01T00:00:00.000Z} (deli
 > MATCH i: Inbox RETURN COUNT(*)
 1
 
-=== seed.topic | a topic: all who watch see all, whoever consumes takes one each
+=== queue.topic | a topic: watches receive all messages, consumers one each
 .define
     node Topic { name: String }
     node Publication { content: String, published_at: Timestamp }
@@ -77,7 +77,8 @@ consumed "news!" (delivery d1)
 .events one, two
 removed "news!"
 
-=== seed.work-queue, ack.competing | a work queue: higher priority first, first in first out within, one worker each
+=== queue.work-queue, ack.competing | a work queue: higher priority first, first in first out within, one worker each
+.reader pull
 .define
     node Job { payload: String, priority: Int, created_at: Timestamp }
     edge pending_job(job: Job)
@@ -115,7 +116,7 @@ b> ACK #d4
 > MATCH j: Job RETURN j.payload
 "not enqueued"
 
-=== seed.request-reply | a request goes to the service, its reply to whoever waits for it
+=== queue.request-reply | a request goes to the service, its reply to the requester
 .define
     node Actor { name: String }
     node Request { payload: String, correlation_id: String }

@@ -1,10 +1,10 @@
--- ACK and the worker's own writes: both or neither.
+-- ACK and other writes in one transaction.
 
 .ontology jobs
     node Job { name: String, status: String = "pending" }
     node Done { name: String [unique] }
 
-=== B5 | the result and the ACK commit together
+=== queue.ack-in-transaction | the result and the ACK commit together
 .use jobs
 > SPAWN a: Job { name = "a" }
 > all = WATCH j: Job RETURN j.name
@@ -36,7 +36,7 @@ added "a"
 > ACK #d1
 ! E8004
 
-=== B5 | a rollback restores the delivery: it can be acknowledged after all
+=== queue.ack-in-transaction | a rollback restores the delivery, which can be acknowledged again
 .use jobs
 > SPAWN a: Job { name = "a" }
 > work = WATCH j: Job [mode: consume] RETURN j.name
@@ -58,7 +58,7 @@ deleted 1
 > MATCH j: Job RETURN COUNT(*)
 0
 
-=== B5 | back to a savepoint: only what was acknowledged since is pending again
+=== queue.ack-in-transaction | ROLLBACK TO restores only later acknowledgements
 .use jobs
 >> SPAWN a: Job { name = "a" }
    SPAWN b: Job { name = "b" }
@@ -83,7 +83,7 @@ consumed "b" (delivery d2)
 .events work
 consumed "b" (delivery d3, attempt 2)
 
-=== B5, B13 | time runs out during the transaction: the COMMIT is refused, nobody has the job twice
+=== queue.ack-in-transaction, queue.late-ack | a timeout during the transaction rejects the COMMIT
 .use jobs
 > SPAWN a: Job { name = "a" }
 > work = WATCH j: Job [mode: consume, ack_timeout: 10s] RETURN j.name
@@ -105,7 +105,7 @@ E8003 {d1}
 .events work
 consumed "a" (attempt 2)
 
-=== B5 | a delete that is prevented leaves the delivery pending
+=== queue.ack-in-transaction | a prevented deletion leaves the delivery open
 .define
     node Job { name: String }
     node Report { name: String }
@@ -126,7 +126,7 @@ consumed "a" (delivery d1)
 > ACK #d1
 deleted 1
 
-=== B5, ack.timeout | the lease of a blocked ACK goes on
+=== queue.ack-in-transaction, ack.timeout | the lease continues after a rejected ACK
 .define
     node Job { name: String }
     node Tally { n: Int }
@@ -150,7 +150,7 @@ E8003 {d1}
 .events work
 consumed "a" (attempt 2)
 
-=== B5 | an ACK that fails inside a transaction aborts it, and the delivery stays
+=== queue.ack-in-transaction | a failing ACK aborts its transaction and keeps the delivery
 .define
     node Job { name: String }
     node Report { name: String }
@@ -171,7 +171,7 @@ consumed "a" (delivery d1)
 > ACK #d1
 deleted 1
 
-=== B24 | NACK and EXTEND act at once, a rollback does not take them back
+=== queue.not-transactional | NACK and EXTEND take effect at once and are not rolled back
 .use jobs
 > SPAWN a: Job { name = "a" }
 > work = WATCH j: Job [mode: consume] RETURN j.name
@@ -187,7 +187,7 @@ consumed "a" (delivery d2, attempt 2)
 ! E8004
 > ACK #d2
 
-=== B5 | a conflict with somebody who changed the job meanwhile
+=== queue.ack-in-transaction | an ACK conflicts with a concurrent change of the element
 .use jobs
 > SPAWN a: Job { name = "a" }
 > work = WATCH j: Job [mode: consume] RETURN j.name
@@ -204,7 +204,7 @@ eve> MATCH j: Job SET j.status = "changed"
 > ACK #d1
 deleted 1
 
-=== B5, surface.leave | a session that ends with an open ACK gives the job back
+=== queue.ack-in-transaction, queue.leave | a session that ends with an uncommitted ACK requeues the element
 .use jobs
 > SPAWN x: Job { name = "x" }
 a> one = WATCH j: Job [mode: consume, group: "g"] RETURN j.name
@@ -222,7 +222,7 @@ consumed "x" (attempt 1)
 > MATCH j: Job RETURN COUNT(*)
 1
 
-=== B5, ack.ack | a chain: one job done, the next one made, in one commit
+=== queue.ack-in-transaction, ack.ack | ACK and the creation of the next element in one commit
 .define node Step { n: Int }
 > SPAWN s: Step { n = 1 }
 > work = WATCH s: Step [mode: consume] RETURN s.n

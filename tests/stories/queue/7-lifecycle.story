@@ -1,9 +1,9 @@
--- How consumers begin, pause, change, go away and come back.
+-- Life cycle of a consumer: create, pause, alter, detach, attach.
 
 .ontology jobs
     node Job { name: String, status: String = "pending", n: Int = 0 }
 
-=== seed.initial, B12 | full: an empty snapshot, then what is there; none: only what comes
+=== queue.initial, queue.snapshot | initial: full delivers existing elements, none only new ones
 .use jobs
 > SPAWN a: Job { name = "old" }
 > later = WATCH j: Job [mode: consume, initial: none] RETURN j.name
@@ -17,7 +17,7 @@ consumed "new" (position 1)
 initial (nothing)
 consumed "old"
 
-=== seed.initial | none: what was there is new when it stops matching and matches again
+=== queue.initial | initial: none delivers an existing element that matches again
 .use jobs
 > SPAWN a: Job { name = "old" }
 > later = WATCH j: Job WHERE j.status = "pending" [mode: consume, initial: none] RETURN j.name
@@ -29,14 +29,15 @@ consumed "old"
 .events later
 consumed "changed"
 
-=== seed.initial, E8009 | a reliable consumer takes what is there
+=== queue.initial, E8009 | a reliable consumer needs initial: full
 .use jobs
 > w = WATCH j: Job [mode: consume, delivery: reliable, initial: none] RETURN j.name
 ! E8009 full
 > w = WATCH j: Job [mode: consume, delivery: reliable, on_full: drop] RETURN j.name
 ! E8009 on_full
 
-=== B15 | a paused consumer claims nothing; what it holds stays its own
+=== queue.paused | a paused consumer claims nothing and keeps its deliveries
+.reader pull
 .use jobs
 a> one = WATCH j: Job [mode: consume, group: "g", ack_timeout: 10s] RETURN j.name
 b> two = WATCH j: Job [mode: consume, group: "g"] RETURN j.name
@@ -62,7 +63,7 @@ a> RESUME WATCH #one
 .events one
 consumed "v"
 
-=== B15, ack.timeout | a lease runs out also while its watch is paused
+=== queue.paused, ack.timeout | leases expire while the consumer is paused
 .use jobs
 > SPAWN x: Job { name = "x" }
 > one = WATCH j: Job [mode: consume, ack_timeout: 10s] RETURN j.name
@@ -79,7 +80,7 @@ E8003 {d1}
 .events one
 consumed "x" (attempt 2)
 
-=== E8002, surface.leave | a cancelled consumer is over; its statements say so
+=== E8002, queue.leave | a cancelled consumer rejects further statements
 .use jobs
 > SPAWN x: Job { name = "x" }
 > one = WATCH j: Job [mode: consume] RETURN j.name
@@ -101,7 +102,7 @@ consumed "x" (delivery d1)
 > MATCH w: _Watch RETURN w.status, w.mode
 "cancelled" | "consume"
 
-=== surface.alter, E8008 | what may be altered, and what may not
+=== queue.alter, E8008 | options of a consumer that may be altered
 .use jobs
 > one = WATCH j: Job [mode: consume, group: "g"] RETURN j.name
 > ALTER WATCH #one SET [mode: watch]
@@ -119,7 +120,7 @@ consumed "x" (delivery d1)
 > ALTER WATCH #one SET [buffer: 0]
 ! E8009 positive integer
 
-=== surface.alter | another filter: what does not pass any more is withdrawn, what does now is work
+=== queue.alter | an altered filter withdraws and adds elements
 .use jobs
 >> SPAWN a: Job { name = "a", n = 1 }
    SPAWN b: Job { name = "b", n = 2 }
@@ -141,7 +142,7 @@ consumed "c" (delivery d2)
 > MATCH j: Job RETURN j.name
 "b"
 
-=== seed.reliable, surface.attach | a reliable consumer that comes back in time keeps its deliveries, under the same ids
+=== queue.reliable, queue.attach | a reliable consumer that reattaches in time keeps its delivery ids
 .use jobs
 >> SPAWN a: Job { name = "a" }
    SPAWN b: Job { name = "b" }
@@ -160,7 +161,7 @@ deleted 1
 .events q
 consumed "b"
 
-=== surface.attach, ack.timeout | too late: the job is somebody else's by then
+=== queue.attach, ack.timeout | a consumer that reattaches too late has lost its deliveries
 .use jobs
 > SPAWN a: Job { name = "a" }
 bob> q = WATCH j: Job [mode: consume, delivery: reliable, group: "g", ack_timeout: 30s] RETURN j.name
@@ -184,7 +185,7 @@ E8003 {d1}
 eve> ACK #d1
 ! E8004
 
-=== surface.attach, surface.leave | while its owner is away, a reliable consumer claims nothing new
+=== queue.attach, queue.leave | a detached reliable consumer claims nothing
 .use jobs
 bob> q = WATCH j: Job [mode: consume, delivery: reliable, group: "g"] RETURN j.name
 rival> r = WATCH j: Job [mode: consume, group: "g"] RETURN j.name
@@ -197,7 +198,7 @@ initial (nothing)
 consumed "a"
 consumed "b"
 
-=== seed.reliable, surface.restart, surface.attach | after a restart every job that was not acknowledged comes again, and no other
+=== queue.reliable, queue.restart, queue.attach | after a restart exactly the unacknowledged elements are delivered again
 .use jobs
 >> SPAWN a: Job { name = "a" }
    SPAWN b: Job { name = "b" }
@@ -222,7 +223,7 @@ consumed "c" (delivery d4, attempt 1)
 .events q
 (nothing)
 
-=== surface.restart | a reliable consumer is what it was: its destination, its order, its pause
+=== queue.restart | a reliable consumer keeps its options and pause after a restart
 .define
     node Job { name: String, n: Int }
     node Dlq { name: String }
@@ -247,7 +248,7 @@ consumed "b" (delivery d1)
 .events q
 consumed "a"
 
-=== E8010, surface.attach | a consumer of somebody else cannot be taken up or managed
+=== E8010, queue.attach | another actor cannot attach to or manage a consumer
 .define
     node User { name: String }
     node Job { name: String }
@@ -268,7 +269,7 @@ bob> CANCEL WATCH #$q
 bob> REDRIVE WATCH #$q
 ! E8010
 
-=== surface.attach, surface.leave | a best-effort consumer cannot be taken up again
+=== queue.attach, queue.leave | a best-effort consumer cannot be attached again
 .use jobs
 bob> q = WATCH j: Job [mode: consume] RETURN j.name
 .events q

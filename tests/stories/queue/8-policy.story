@@ -1,4 +1,4 @@
--- Who may consume what.
+-- Permissions of consumers.
 
 .ontology desk
     node User { name: String, role: String = "worker" }
@@ -10,7 +10,7 @@
     policy notes: ON MATCH(n: Note) ALLOW IF true
     policy about: ON MATCH(about) ALLOW IF true
 
-=== seed.policy, E8001 | consuming needs the right to see and the right to delete
+=== queue.policy, E8001 | consuming needs permission to see and to delete
 .use desk
 > SPAWN ann: User { name = "Ann" }
 .session ann as #ann
@@ -28,7 +28,7 @@ consumed "x" (delivery d1)
 ann> ACK #d1
 deleted 1
 
-=== seed.policy, E8001 | the right to delete without the right to see is not enough
+=== queue.policy, E8001 | permission to delete alone is not enough
 .define
     node User { name: String }
     node Job { name: String }
@@ -39,7 +39,7 @@ deleted 1
 ann> c = WATCH j: Job [mode: consume] RETURN j.name
 ! E8001 Watch pattern denied
 
-=== seed.policy, E8001 | only the first element is deleted: only for it the right is needed
+=== queue.policy, E8001 | delete permission is needed for the first element only
 .use desk
 .define policy kills: ON KILL(n: Note) ALLOW IF true
 > SPAWN ann: User { name = "Ann" }
@@ -50,7 +50,7 @@ ann> d = WATCH j: Job, about(n, j), n: Note [mode: consume] RETURN n.text
 .events c
 initial (nothing)
 
-=== seed.policy, E8001, B4 | for an edge it is the right to unlink
+=== queue.policy, E8001, queue.ack-deletes | consuming an edge needs permission to unlink
 .use desk
 >> SPAWN ann: User { name = "Ann" }
    SPAWN n: Note { text = "n" }
@@ -67,7 +67,7 @@ consumed "n" (delivery d1)
 ann> ACK #d1
 unlinked 1
 
-=== seed.policy, E8001 | who may not watch may not consume
+=== queue.policy, E8001 | consuming needs permission to watch
 .define
     node User { name: String }
     node Job { name: String }
@@ -77,7 +77,7 @@ unlinked 1
 ann> c = WATCH j: Job [mode: consume] RETURN j.name
 ! E8001
 
-=== seed.policy | what an actor may not see is not handed out to it, and what it may not see any more is withdrawn
+=== queue.policy | hidden elements are not delivered, and elements that become hidden are withdrawn
 .use desk
 .define policy kills: ON KILL(j: Job) ALLOW IF true
 > SPAWN ann: User { name = "Ann" }
@@ -102,7 +102,7 @@ ann> NACK #d1
 initial (nothing)
 consumed "open" (attempt 1)
 
-=== seed.policy, B5 | an ACK that a policy denies leaves the delivery pending
+=== queue.policy, queue.ack-in-transaction | an ACK denied by a policy leaves the delivery open
 .use desk
 .define policy kills: ON KILL(j: Job) ALLOW IF j.name != "precious"
 >> SPAWN ann: User { name = "Ann" }
@@ -119,7 +119,7 @@ ann> ACK #d1
 > ACK #d1
 deleted 1
 
-=== seed.policy | hidden attributes are null in what is handed out
+=== queue.policy | hidden attributes are null in deliveries
 .use desk
 .define
     policy kills: ON KILL(j: Job) ALLOW IF true
@@ -132,7 +132,7 @@ ann> c = WATCH j: Job [mode: consume] RETURN j
 initial (nothing)
 consumed Job #x {name: "x", team: "all"}
 
-=== seed.policy, surface.redrive | dead letters belong to the actor of their watch
+=== queue.policy, queue.redrive | dead letters belong to the actor of their watch
 .use desk
 .define policy kills: ON KILL(j: Job) ALLOW IF true
 >> SPAWN ann: User { name = "Ann" }
@@ -156,7 +156,7 @@ created 1
 .events c
 consumed "x"
 
-=== seed.policy, E8007, B7 | a destination that the actor does not see is none for it
+=== queue.policy, E8007, queue.dead-letters | a destination hidden from the actor is treated as missing
 .use desk
 .define policy kills: ON KILL(j: Job) ALLOW IF true
 >> SPAWN ann: User { name = "Ann" }
@@ -184,7 +184,7 @@ no warnings
 > MATCH _dead_letter_in(n, l) RETURN n.text
 "shown"
 
-=== seed.policy, E8007 | what stands in the way of a dead letter is not named to who may not see it
+=== queue.policy, E8007 | E8007 does not name elements hidden from the actor
 .define
     node User { name: String }
     node Job { name: String }

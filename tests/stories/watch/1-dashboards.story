@@ -1,4 +1,4 @@
--- Live queries: what a dashboard, a monitor or a derived view asks for.
+-- Live queries of dashboards, monitors and derived views.
 
 .ontology board
     node Project { name: String }
@@ -13,7 +13,7 @@
 .ontology tasks
     node Task { title: String, status: String = "todo", n: Int = 0 }
 
-=== seed.events, B2, B3, surface.position | a board shows tasks as they come, change and go
+=== watch.events, watch.changed, watch.snapshot, watch.position | a watch sends added, changed and removed
 .scope node
 .use board
 > SPAWN old: Task { title = "old" }
@@ -32,7 +32,7 @@ removed "old" | "todo" (position 4)
 .events board
 (nothing)
 
-=== seed.simple, B38 | only what is done: entering and leaving the condition
+=== watch.condition, watch.dependencies | a match is added and removed when the condition changes
 .scope node
 .use board
 > done = WATCH t: Task WHERE t.status = "done" RETURN t
@@ -51,7 +51,7 @@ changed Task #a {title: "a", status: "done", priority: 0} -> Task #a {title: "a"
 .events done
 removed Task #a {title: "a", status: "done", priority: 3}
 
-=== seed.dashboard | the dashboard of one project among many
+=== watch.dashboard | the dashboard of one project among many
 .scope pattern
 .use board
 >> SPAWN p: Project { name = "house" }
@@ -80,7 +80,7 @@ removed #a | "walls" | "todo" | 0
 .events board
 removed #b | "beam" | "todo" | 0
 
-=== B2 | a change of something that is not returned is no event
+=== watch.changed | a change of an attribute that is not returned sends no event
 .scope node
 .use board
 > SPAWN a: Task { title = "a" }
@@ -96,7 +96,7 @@ initial
 .events titles
 removed "a"
 
-=== B2 | setting what is there already is no event
+=== watch.changed | setting an equal value sends no event
 .scope node
 .use board
 > SPAWN a: Task { title = "a" }
@@ -107,7 +107,7 @@ removed "a"
 .events board
 (nothing)
 
-=== seed.transactions, 4.4 | the net effect of a transaction, never what was in between
+=== watch.transactions, 4.4 | a transaction sends its net effect only
 .scope node
 .use board
 > done = WATCH t: Task WHERE t.status = "done" [initial: none] RETURN t.title, t.status
@@ -129,7 +129,7 @@ added "x" | "done"
 .events done, all
 changed "x" | "done" -> "z" | "done"
 
-=== 4.4 | made and removed in one transaction is nothing
+=== 4.4 | an element created and deleted in one transaction sends no event
 .scope node
 .use board
 > all = WATCH t: Task [initial: none] RETURN t.title
@@ -140,7 +140,7 @@ changed "x" | "done" -> "z" | "done"
 .events all
 (nothing)
 
-=== 4.4 | out of the condition and back in one transaction is a change at most
+=== 4.4 | leaving and reentering the condition in one transaction sends at most changed
 .scope node
 .use board
 > SPAWN t: Task { title = "x" }
@@ -158,7 +158,7 @@ changed "x" | "done" -> "z" | "done"
 .events todo
 changed "x" -> "y"
 
-=== 4.4 | what is rolled back, or refused at COMMIT, was never there
+=== 4.4 | a rolled back or rejected transaction sends no event
 .scope node
 .use board
 .define constraint no_zero: t: Task => t.priority < 10
@@ -177,7 +177,7 @@ changed "x" -> "y"
 .events all
 added "a"
 
-=== B3, seed.initial | nothing but what is new from now on
+=== watch.snapshot, watch.initial | initial: none sends new matches only
 .scope node
 .use board
 > SPAWN t: Task { title = "old" }
@@ -190,7 +190,7 @@ added "a"
 removed "old" (position 1)
 added "new" (position 2)
 
-=== seed.modes | all who watch see all, and the graph is as it was
+=== watch.mode | every watch receives every event, and the graph is unchanged
 .scope node
 .use board
 > SPAWN t: Task { title = "x" }
@@ -206,7 +206,7 @@ changed "x" -> "y"
 > MATCH t: Task RETURN t.title
 "y"
 
-=== wish.threshold | an alarm when a value crosses its threshold, once each way
+=== example.threshold | an alarm is sent once each time a value crosses its threshold
 .scope node
 .define node Sensor { name: String, degrees: Float }
 > SPAWN s: Sensor { name = "boiler", degrees = 60.0 }
@@ -230,7 +230,7 @@ added "boiler"
 .events hot, hotter
 removed "boiler"
 
-=== wish.tags | one watch for several tags
+=== example.tags | one watch for several tags
 .scope pattern
 .define
     node Note { text: String }
@@ -268,7 +268,7 @@ removed "hello" | "blue"
 .events any
 removed "hello"
 
-=== pattern.types, wish.union | a union of types and subtypes, each told as what it is
+=== pattern.types, example.union | a union of types and subtypes sends each element with its own type
 .scope node
 .define
     abstract node Doc { title: String }
@@ -289,7 +289,7 @@ added Invoice #i {title: "i", total: 5}
 added "l"
 added "p"
 
-=== seed.audit | an audit of what is deleted, with its last values
+=== watch.audit | removed carries the last values of a deleted element
 .scope node
 .use board
 > SPAWN a: Task { title = "secret plan" }
@@ -303,7 +303,7 @@ changed #a | "secret plan" -> #a | "plan"
 removed #a | "plan"
 removed #b | "other"
 
-=== 4.4 | a cascade of deletes is one commit, whole
+=== 4.4 | a cascade of deletions is sent as one commit
 .scope pattern
 .define
     node Folder { name: String }
@@ -325,7 +325,7 @@ removed "f" | "b"
 .events lonely
 (nothing)
 
-=== seed.rules, B21 | what rules make is told like everything else, as it is at the end
+=== watch.rules, watch.causal-order | effects of rules are part of the commit's events
 .scope node
 .use board
 .define rule stamp: t: Task WHERE t.status = "done" AND t.done_at IS NULL => SET t.done_at = now()
@@ -336,7 +336,7 @@ removed "f" | "b"
 .events all
 changed "x" | "todo" | null -> "x" | "done" | @2024-01-01T00:00:05.000Z
 
-=== seed.rules | a rule that makes something new is told of it, too
+=== watch.rules | an element created by a rule is added
 .scope pattern
 .define
     node Order { total: Int }
@@ -353,7 +353,7 @@ initial (nothing)
 .events billed
 added 7 | 7
 
-=== seed.parameters, B36 | the same watch for every user, each with its own value
+=== watch.parameters, watch.captured-actor | one statement with a different constant for each user
 .scope node
 .use board
 .params {"p": 1}
@@ -372,7 +372,7 @@ removed "x"
 .events high, too
 added "x"
 
-=== B1 | two edges between the same two are one match, told once
+=== watch.identity | parallel unnamed edges are one match
 .scope pattern
 .use board
 >> SPAWN p: Project { name = "house" }
@@ -395,7 +395,7 @@ removed "walls"
 .events both, each
 removed "walls"
 
-=== wish.define | a watch lives on when the ontology grows
+=== example.define | a watch continues when the ontology is extended
 .scope node
 .use board
 > all = WATCH t: Task [initial: none] RETURN t
@@ -408,7 +408,7 @@ removed "walls"
 added Task #t {title: "x", status: "todo", priority: 0, owner: "ann"}
 added Chore #c {title: "sweep", status: "todo", priority: 0}
 
-=== B37 | what is overdue: time alone is no event, the next commit or tick tells
+=== watch.time-conditions | a time condition is evaluated at the next commit or tick
 .scope node
 .define node Bill { name: String, due: Timestamp }
 > SPAWN b: Bill { name = "rent", due = @2024-01-01T00:01:00Z }
@@ -426,7 +426,7 @@ added "rent"
 .events late
 added "gas"
 
-=== seed.parameters, seed.filter | a list as a parameter, and one in a filter
+=== watch.parameters, watch.filter | a list as a parameter, and one in a filter
 .scope node
 .use tasks
 .params {"names": ["a", "b"]}
@@ -436,7 +436,7 @@ added "gas"
 initial (nothing)
 added "b"
 
-=== seed.events | everything of a row
+=== watch.events | every kind of value in a row
 .scope node
 .use tasks
 > w = WATCH t: Task [initial: none] RETURN *
@@ -444,7 +444,7 @@ added "b"
 .events w
 added Task #a {title: "a", status: "todo", n: 0}
 
-=== B38, M4 | a condition that fails ends the watch, and the commit stands
+=== watch.dependencies, watch.cancel | a condition that raises an error ends the watch but not the commit
 .scope node
 .use tasks
 > w = WATCH t: Task WHERE 10 / t.n > 1 [initial: none] RETURN t.title

@@ -1,11 +1,11 @@
--- Every option, every value, and everything that is refused.
+-- Every option, its values, and the values that are rejected.
 
 .ontology tasks
     node Task { title: String = "?", n: Int = 0, at: Timestamp = now() }
     node Person { name: String? }
     edge assigned(task: Task, person: Person)
 
-=== seed.options, 5.A2 | every option of the seeds, in one bracket or in several
+=== watch.options, 5.A2 | every option, in one bracket or in several
 .scope node
 .use tasks
 > a = WATCH t: Task [mode: watch, group: "g", ordering: arrival, delivery: best_effort, visibility: committed, window: none, buffer: 10, on_full: drop, initial: full, deliver_on: commit, filter: t.n > 0] RETURN t.n
@@ -27,7 +27,7 @@
 > MATCH s: _Watch WHERE s.name = "b" RETURN s.group, s.ordering, s.delivery, s.buffer_size
 "group_name" | "attribute" | "reliable" | 10
 
-=== seed.options, wish.parameters | options take parameters
+=== watch.options, example.parameters | options take parameters
 .scope node
 .use tasks
 .params {"size": 7, "from": 2}
@@ -40,14 +40,14 @@
 initial (nothing)
 added 2
 
-=== E8009, B28 | the mode
+=== E8009, watch.option-ranges | the mode
 .scope node
 .use tasks
 > WATCH t: Task [mode: sometimes] RETURN t
 ! E8009 watch error: E8009 INVALID_WATCH_OPTION: Invalid watch option 'mode'
 ! allowed are watch, consume
 
-=== E8009, B28 | words that are not allowed are answered with those that are
+=== E8009, watch.option-ranges | an invalid option value is rejected with the allowed values
 .scope node
 .use tasks
 > WATCH t: Task [ordering: random] RETURN t
@@ -74,7 +74,7 @@ added 2
 ! E8009 'window'
 ! none, tumbling(duration), sliding(duration, interval)
 
-=== E8009, B28 | numbers and spans out of range
+=== E8009, watch.option-ranges | numbers and durations out of range
 .scope node
 .use tasks
 > WATCH t: Task [buffer: 0] RETURN t
@@ -118,7 +118,7 @@ added 2
 ! E8009 'buffer'
 ! twice
 
-=== E8009, 5.C12, seed.branching | branches are not available
+=== E8009, 5.C12, watch.branching | branches are not available
 .scope node
 .use tasks
 > WATCH t: Task [branch: #branch_123] RETURN t
@@ -126,14 +126,14 @@ added 2
 > WATCH t: Task [branches: all] RETURN t
 ! E8009 branching is not available
 
-=== E8009, surface.optional | OPTIONAL MATCH is refused, with advice
+=== E8009, watch.optional-match | OPTIONAL MATCH is rejected with advice
 .scope pattern
 .use tasks
 > WATCH t: Task OPTIONAL MATCH p: Person, assigned(t, p) RETURN t.title, p.name
 ! E8009 OPTIONAL MATCH
 ! EXISTS
 
-=== B28 | a window that is shorter than its interval leaves gaps, and may
+=== watch.option-ranges | a window shorter than its interval is allowed and leaves gaps
 .scope node
 .use tasks
 > w = WATCH t: Task [window: sliding(1s, 10s), initial: none] RETURN t.n
@@ -146,7 +146,7 @@ added 2
 window 9s..10s
   added 2
 
-=== 5.A12, seed.filter | filter and WHERE mean the same, together
+=== 5.A12, watch.filter | filter and WHERE are combined
 .scope node
 .use tasks
 > both = WATCH t: Task WHERE t.n > 1 [filter: t.n < 5] RETURN t.n
@@ -158,7 +158,7 @@ window 9s..10s
 initial (nothing)
 added 3
 
-=== 5.A9 | ORDER BY and LIMIT belong to MATCH
+=== 5.A9 | ORDER BY and LIMIT are rejected
 .scope node
 .use tasks
 > WATCH t: Task RETURN t ORDER BY t.n
@@ -166,7 +166,7 @@ added 3
 > WATCH t: Task RETURN t LIMIT 5
 ! E1001
 
-=== seed.modes | a statement that names what is not there is no watch
+=== watch.mode | unknown types and attributes are rejected
 .scope pattern
 .use tasks
 > WATCH t: Tusk RETURN t
@@ -180,7 +180,7 @@ added 3
 > MATCH s: _Watch RETURN COUNT(*)
 0
 
-=== seed.modes, 2.6.1 | events are told by column, so columns have names of their own
+=== watch.mode, 2.6.1 | column names must be unique
 .scope node
 .use tasks
 > WATCH t: Task RETURN t.n + 1, t.n + 2

@@ -1,11 +1,11 @@
--- Programs that are called, and what EXPLAIN tells about a watch.
+-- Reactors, and EXPLAIN WATCH.
 
 .ontology tasks
     node Task { title: String, status: String = "todo", priority: Int = 0 }
     node Person { name: String }
     edge assigned_to(task: Task, person: Person)
 
-=== seed.reactor, surface.reactor | a program is called for every task that is done
+=== watch.reactor, watch.durable-reactors | a reactor is called for every event
 .scope node
 .use tasks
 .reactor mailer = WATCH t: Task WHERE t.status = "done" [initial: none] RETURN t.title
@@ -19,7 +19,7 @@ added "b"
 "mailer" | "succeeded" | null
 "mailer" | "succeeded" | null
 
-=== seed.invocations, surface.reactor | calls that failed can be watched
+=== watch.invocations, watch.durable-reactors | failed reactor calls can be watched
 .scope node
 .use tasks
 .reactor mailer failing = WATCH t: Task [initial: none] RETURN t.title
@@ -37,7 +37,7 @@ added "b"
 .events failed
 added "mailer" | "RuntimeError: this callback always fails" | @2024-01-01T00:00:00.000Z
 
-=== surface.reactor, surface.restart | a program that starts again goes on where it was
+=== watch.durable-reactors, watch.restart | a restarted reactor continues where it stopped
 .scope node
 .use tasks
 .reactor mailer = WATCH t: Task RETURN t.title
@@ -56,7 +56,7 @@ changed "b" -> "c"
 .events mailer
 added "d"
 
-=== surface.explain | EXPLAIN WATCH says who answers, how, and what is promised
+=== watch.explain | EXPLAIN WATCH shows the strategy and the guarantees
 .scope node
 .use tasks
 > EXPLAIN WATCH t: Task WHERE t.status = "done" AND t.priority > 5 RETURN t.title
@@ -74,7 +74,7 @@ columns: aspect | value
 > MATCH s: _Watch RETURN COUNT(*)
 0
 
-=== surface.explain | what cannot be kept up to date is evaluated anew, and says so
+=== watch.explain | EXPLAIN WATCH shows that a query is reevaluated
 .scope pattern
 .use tasks
 > EXPLAIN WATCH t: Task RETURN COLLECT(t.title)
@@ -86,7 +86,7 @@ rows: 10
 > EXPLAIN WATCH t: Nothing RETURN t
 ! E2001
 
-=== surface.reactor | programs with equal watches, each with its own constants
+=== watch.durable-reactors | reactors with equal statements have their own constants
 .scope node
 .use tasks
 .reactor done = WATCH t: Task WHERE t.status = "done" [initial: none] RETURN t.title

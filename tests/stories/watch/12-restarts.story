@@ -1,9 +1,9 @@
--- Watches that last: over sessions, restarts, and ontologies that grow.
+-- Durable watches across sessions, restarts and extensions of the ontology.
 
 .ontology tasks
     node Task { title: String, status: String = "todo", n: Int = 0 }
 
-=== surface.since, wish.define | looking back over an ontology that has grown
+=== watch.since, example.define | since() across an extension of the ontology
 .scope node
 .use tasks
 > SPAWN a: Task { title = "a" }
@@ -17,7 +17,7 @@ changed "a" | null -> "a" | "nobody"
 changed "b" | null -> "b" | "nobody"
 added "c" | "ann"
 
-=== surface.since, surface.restart, wish.define | looking back over a restart and an ontology that has grown
+=== watch.since, watch.restart, example.define | since() across a restart and an extension of the ontology
 .scope node
 .use tasks
 > SPAWN a: Task { title = "a" }
@@ -32,7 +32,7 @@ changed "a" | null -> "a" | "nobody"
 changed "b" | null -> "b" | "nobody"
 added "c" | "ann"
 
-=== surface.reliable, surface.restart, wish.define | the ontology grows while nobody reads
+=== watch.reliable, watch.restart, example.define | the ontology is extended while a reliable watch is detached
 .scope node
 .use tasks
 > w = WATCH t: Task [delivery: reliable, initial: none] RETURN t
@@ -46,7 +46,7 @@ added Task #a {title: "a", status: "todo", n: 0}
 changed Task #a {title: "a", status: "todo", n: 0} -> Task #a {title: "a", status: "todo", n: 0, owner: "nobody"}
 added Task #b {title: "b", status: "todo", n: 0, owner: "nobody"}
 
-=== surface.reliable, surface.restart, 3.2.7 | a reliable watch sees with its actor's eyes, also after a restart
+=== watch.reliable, watch.restart, 3.2.7 | a reliable watch keeps the permissions of its actor after a restart
 .scope node
 .define
     node User { name: String }
@@ -68,7 +68,7 @@ added "a"
 .events w
 added "b"
 
-=== surface.triggers, surface.restart | a trigger keeps its references and parameters over a restart
+=== watch.durable-triggers, watch.restart | a trigger keeps its references and parameters after a restart
 .scope node
 .use tasks
 .define
@@ -84,7 +84,7 @@ added "b"
 "ops" | "a" | "taken by a"
 "ops" | "b" | "taken by b"
 
-=== surface.windows, surface.reliable, surface.restart | a window that a restart cut off is told with the next one
+=== watch.window-events, watch.reliable, watch.restart | a window interrupted by a restart is part of the next window
 .scope node
 .use tasks
 > w = WATCH t: Task [window: tumbling(10s), delivery: reliable] RETURN t.title
@@ -104,7 +104,7 @@ window 0s..10s
 window 15s..25s
   added "b"
 
-=== surface.aggregates, surface.reliable, surface.restart | counts go on after a restart
+=== watch.aggregates, watch.reliable, watch.restart | counts continue after a restart
 .scope node
 .use tasks
 > w = WATCH t: Task [delivery: reliable] RETURN t.status, COUNT(*)
@@ -124,7 +124,7 @@ changed "todo" | 2 -> "todo" | 1
 added "done" | 1
 removed "todo" | 1
 
-=== M2, surface.reliable, surface.restart | paused is still paused after a restart
+=== watch.pause, watch.reliable, watch.restart | a paused watch is still paused after a restart
 .scope node
 .use tasks
 > w = WATCH t: Task [delivery: reliable, initial: none] RETURN t.title
@@ -141,7 +141,7 @@ removed "todo" | 1
 .events w
 added "a"
 
-=== B22, surface.reliable | a reliable watch that nobody comes for ends after a while
+=== watch.disconnect, watch.reliable | a detached reliable watch expires
 .scope node
 .settings watch_retention_seconds = 60
 .use tasks
@@ -154,7 +154,7 @@ bob> w = WATCH t: Task [delivery: reliable, initial: none] RETURN t.title
 .attach w by fay
 ! E8002
 
-=== B22, surface.reliable, surface.restart | the same when it waits over a restart
+=== watch.disconnect, watch.reliable, watch.restart | a detached reliable watch expires after a restart
 .scope node
 .settings watch_retention_seconds = 60
 .use tasks
@@ -164,7 +164,7 @@ bob> w = WATCH t: Task [delivery: reliable, initial: none] RETURN t.title
 .attach w
 ! E8002
 
-=== B22, surface.reliable | whoever comes in time keeps it alive
+=== watch.disconnect, watch.reliable | attaching in time keeps a reliable watch alive
 .scope node
 .settings watch_retention_seconds = 60
 .use tasks
@@ -179,7 +179,7 @@ bob> w = WATCH t: Task [delivery: reliable, initial: none] RETURN t.title
 .events w
 added "a"
 
-=== surface.ordering, surface.reliable, surface.restart | what was handed out first and not confirmed is told again, in order
+=== watch.match-order, watch.reliable, watch.restart | unconfirmed events are delivered again in their order after a restart
 .scope node
 .use tasks
 > w = WATCH t: Task [delivery: reliable, initial: none, ordering: attribute(t.n DESC)] RETURN t.title
@@ -192,7 +192,7 @@ added "high"
 added "high"
 added "low"
 
-=== surface.ordering, surface.reliable, surface.restart | confirmed out of order, and nothing is lost
+=== watch.match-order, watch.reliable, watch.restart | events confirmed out of order are not lost
 .scope node
 .use tasks
 > w = WATCH t: Task [delivery: reliable, initial: none, ordering: attribute(t.n DESC)] RETURN t.title
@@ -211,7 +211,7 @@ added "low"
 .events w
 (nothing)
 
-=== B37, surface.reliable, surface.restart | what only the time did is told by a fresh snapshot after a restart
+=== watch.time-conditions, watch.reliable, watch.restart | matches changed by time during a restart arrive as a new snapshot
 .scope node
 .define node Bill { name: String, due: Timestamp }
 > w = WATCH b: Bill WHERE b.due < now() [delivery: reliable] RETURN b.name
@@ -235,7 +235,7 @@ initial (position 3)
 .events w
 added "oil"
 
-=== B37, surface.triggers, surface.restart | what fell due while the program was down sets off its trigger
+=== watch.time-conditions, watch.durable-triggers, watch.restart | a match that became due during downtime runs its trigger
 .scope node
 .define
     node Bill { name: String, due: Timestamp }
@@ -258,7 +258,7 @@ added "oil"
 > MATCH n: Note RETURN COUNT(*)
 2
 
-=== surface.alter, surface.reliable, surface.restart | a filter altered and not read before a restart: a fresh snapshot
+=== watch.alter-filter, watch.reliable, watch.restart | a filter altered before a restart and not read gives a new snapshot
 .scope node
 .use tasks
 >> SPAWN a: Task { title = "a", n = 1 } SPAWN b: Task { title = "b", n = 2 }

@@ -12,7 +12,7 @@
     edge published(topic: Topic, pub: Publication)
     edge subscribed(actor: Actor, topic: Topic)
 
-=== seed.inbox, B36 | an inbox shows what is sent to me, and nobody else's
+=== watch.inbox, watch.captured-actor | an inbox receives only messages to its owner
 .scope pattern
 .use mail
 >> SPAWN ann: Actor { name = "Ann" }
@@ -38,7 +38,7 @@ added "hello"
 .events his
 (nothing)
 
-=== seed.inbox | a message that is withdrawn leaves the inbox
+=== watch.inbox | a deleted message is removed from the inbox
 .scope pattern
 .use mail
 >> SPAWN bob: Actor { name = "Bob" }
@@ -53,7 +53,7 @@ initial
 .events his
 removed "oops"
 
-=== seed.channel, wish.self | an inbox is a node with an owner, and a channel of its own
+=== watch.channel, example.self | an inbox is a node with an owner
 .scope pattern
 .define
     node Actor { name: String }
@@ -76,7 +76,7 @@ added Message #m {content: "hello", sent_at: @2024-01-01T00:00:00.000Z}
 .events by_owner
 added "hello"
 
-=== seed.topic | every subscriber of a topic sees every publication
+=== watch.topic | every subscriber of a topic receives every publication
 .scope pattern
 .use news
 >> SPAWN news_topic: Topic { name = "news" }
@@ -93,7 +93,7 @@ added Publication #p {content: "news!", published_at: @2024-01-01T00:00:00.000Z}
 .events three
 (nothing)
 
-=== seed.topic, B38 | subscribing is an edge: the stream follows it
+=== watch.topic, watch.dependencies | linking and unlinking a subscription adds and removes publications
 .scope pattern
 .use news
 >> SPAWN ann: Actor { name = "Ann" }
@@ -116,7 +116,7 @@ added "today"
 removed "yesterday"
 removed "today"
 
-=== seed.request-reply | a client waits for the reply to its own request
+=== watch.request-reply | a client receives the reply to its own request only
 .scope pattern
 .define
     node Actor { name: String }
@@ -150,7 +150,7 @@ added "Ada"
 .events other
 (nothing)
 
-=== seed.priority, B20 | what is urgent comes first, of what waits
+=== watch.attribute-order | pending events are ordered by priority
 .scope node
 .define node Job { name: String, priority: Int?, at: Int = 0 }
 > jobs = WATCH j: Job [ordering: attribute(j.priority DESC, j.at ASC), initial: none] RETURN j.name
@@ -166,7 +166,8 @@ added "high, later" (position 2)
 added "middle" (position 5)
 added "low" (position 1)
 
-=== B20, surface.ordering | ascending, nulls last, ties as they came; what was handed out is not called back
+=== watch.attribute-order, watch.match-order | ascending order puts nulls last and keeps arrival order among ties
+.reader pull
 .scope node
 .define node Job { name: String, priority: Int? }
 > jobs = WATCH j: Job [ordering: attribute(j.priority), initial: none] RETURN j.name
@@ -183,7 +184,7 @@ added "zero"
 added "two again"
 added "none"
 
-=== surface.ordering, B20 | the story of one job is never told backwards
+=== watch.match-order, watch.attribute-order | events of one match are never reordered
 .scope node
 .define node Job { name: String, priority: Int }
 > jobs = WATCH j: Job [ordering: attribute(j.priority DESC), initial: none] RETURN j.name, j.priority
@@ -197,7 +198,7 @@ added "a" | 1
 changed "a" | 1 -> "a" | 9
 removed "a" | 9
 
-=== wish.unread | an unread counter for each reader
+=== example.unread | an unread counter for each reader
 .scope pattern
 .use mail
 >> SPAWN ann: Actor { name = "Ann" }
@@ -217,7 +218,7 @@ changed "Ann" | 1 -> "Ann" | 2
 changed "Ann" | 2 -> "Ann" | 1
 removed "Ann" | 1
 
-=== wish.presence | who is here
+=== example.presence | presence follows an edge
 .scope pattern
 .define
     node User { name: String }

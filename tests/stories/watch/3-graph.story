@@ -8,7 +8,7 @@
 .ontology tasks
     node Task { title: String, status: String = "todo", n: Int = 0 }
 
-=== wish.absence, B38 | tasks that nobody has taken
+=== example.absence, watch.dependencies | tasks without an assignee
 .scope pattern
 .define
     node Task { title: String, done: Bool = false }
@@ -35,7 +35,7 @@ added "t"
 .events free
 removed "t"
 
-=== wish.absence | blocked until the last of its blockers is done
+=== example.absence | a task is blocked until its last blocker is done
 .scope pattern
 .define
     node Task { title: String, done: Bool = false }
@@ -58,7 +58,7 @@ removed "a"
 removed "b"
 added "c"
 
-=== wish.friends | friends of my friends who are not yet mine
+=== example.friends | friends of friends who are not friends
 .scope pattern
 .use people
 >> SPAWN ann: Person { name = "Ann" }
@@ -75,7 +75,7 @@ added "Bob" | "Carl"
 .events maybe
 removed "Bob" | "Carl"
 
-=== wish.orgchart | everybody below a boss, however far down
+=== example.orgchart | a transitive hierarchy of any depth
 .scope pattern
 .use people
 >> SPAWN boss: Person { name = "Boss" }
@@ -102,7 +102,7 @@ removed "Ann"
 removed "Bob"
 removed "Carl"
 
-=== pattern.paths | the boss herself counts with *, and depth has an end
+=== pattern.paths | * includes the start, and depths are bounded
 .scope pattern
 .use people
 >> SPAWN boss: Person { name = "Boss" }
@@ -117,7 +117,7 @@ initial
 .events team
 added "Ann"
 
-=== M7, pattern.edges | edges are watched like nodes, with the variables their targets bind
+=== watch.edge-variables, pattern.edges | an edge pattern binds variables for its targets
 .scope pattern
 .define
     node Event { name: String }
@@ -137,7 +137,7 @@ changed "rain" | "flood" | 1 -> "rain" | "flood" | 3
 changed "rain" | "flood" | 3 -> "storm" | "flood" | 3
 removed "storm" | "flood" | 3
 
-=== pattern.edges | a flag is an edge of one target
+=== pattern.edges | a unary edge
 .scope pattern
 .define
     node Job { name: String }
@@ -172,7 +172,7 @@ added "A" | "B" | "B"
 .events doubts
 removed "A" | "B" | "B"
 
-=== pattern.reference | an attribute that is a node: its values count, too
+=== pattern.reference | attributes of a referenced node are followed
 .scope pattern
 .define
     node User { name: String }
@@ -226,7 +226,7 @@ changed "a" | 0 -> "a" | 1
 .events one
 removed "a" | 1
 
-=== pattern.ids, seed.parameters | targets as parameters
+=== pattern.ids, watch.parameters | targets as parameters
 .scope pattern
 .define
     node Task { title: String }
@@ -247,7 +247,7 @@ added "t"
 .events of_q
 (nothing)
 
-=== wish.chain | a chain of three, where only the last part changes
+=== example.chain | a change of the last element of a chain
 .scope pattern
 .define
     node A { n: Int } node B { n: Int } node C { n: Int }
@@ -294,7 +294,7 @@ added 3
 changed 3 -> 4
 removed 4
 
-=== pattern.types, wish.define | anything at all, also of types that come later
+=== pattern.types, example.define | `any` includes types that are defined later
 .scope node
 .use tasks
 > all = WATCH n: any [initial: none] RETURN n.id

@@ -5,7 +5,7 @@
     node Task { title: String = "?", status: String = "todo", priority: Int = 0, hours: Float? }
     edge belongs_to(task: Task, project: Project)
 
-=== wish.count, B19, surface.aggregates | a live count begins at zero and always has one row
+=== example.count, watch.aggregates-per-commit, watch.aggregates | a live count starts at zero and always has one row
 .scope node
 .use tasks
 > count = WATCH t: Task RETURN COUNT(t) AS total
@@ -27,7 +27,7 @@ changed 1 -> 2
 .events count
 changed 2 -> 0
 
-=== B19, surface.aggregates | totals of a project: all, done, average
+=== watch.aggregates-per-commit, watch.aggregates | totals of a project: all, done, average
 .scope pattern
 .use tasks
 >> SPAWN project_1: Project { name = "house" }
@@ -53,7 +53,7 @@ changed 1 | 1 | 2.0 -> 2 | 1 | 2.5
 .events stats
 changed 2 | 1 | 2.5 -> 0 | 0 | null
 
-=== wish.leaderboard, B1, surface.aggregates | a leaderboard by group: groups come and go
+=== example.leaderboard, watch.identity, watch.aggregates | groups are added and removed
 .scope pattern
 .define
     node Player { name: String }
@@ -82,7 +82,7 @@ removed "Bob" | 4 | 1 | 4
 removed "Ann" | 3 | 1 | 3
 added "Anna" | 3 | 1 | 3
 
-=== surface.aggregates | the smallest and largest are right also when they go
+=== watch.aggregates | MIN and MAX are correct when the extreme value is removed
 .scope node
 .use tasks
 >> SPAWN a: Task { priority = 1, hours = 0.1 }
@@ -99,7 +99,7 @@ changed 1 | 5 | 0.30000000000000004 | 2 -> 1 | 5 | 0.1 | 2
 .events range
 changed 1 | 5 | 0.1 | 2 -> 5 | 5 | null | 1
 
-=== surface.aggregates | parallel edges count as MATCH counts them
+=== watch.aggregates | aggregates count parallel edges as MATCH does
 .scope pattern
 .use tasks
 >> SPAWN p: Project { name = "p" }
@@ -116,7 +116,7 @@ changed "p" | 1 -> "p" | 2
 .events links
 changed "p" | 2 -> "p" | 1
 
-=== 5.A9, surface.identity | distinct values: told when the first comes and the last goes
+=== 5.A9, watch.distinct | DISTINCT sends added for the first and removed for the last occurrence
 .scope node
 .use tasks
 > SPAWN a: Task
@@ -135,7 +135,7 @@ added "done"
 .events states
 removed "done"
 
-=== wish.nested | a count in each row, over a pattern of its own
+=== example.nested | a nested pattern count in each row
 .scope pattern
 .use tasks
 >> SPAWN p: Project { name = "p" }
@@ -162,7 +162,7 @@ changed "p" | 2 -> "p" | 0
 .events busy
 removed "p"
 
-=== wish.collect | a list per group
+=== example.collect | a list per group
 .scope node
 .use tasks
 > SPAWN a: Task { title = "a" }
@@ -178,7 +178,7 @@ added "done" | ["b"]
 changed "todo" | ["a"] -> "todo" | ["a", "b"]
 removed "done" | ["b"]
 
-=== surface.aggregates | an alarm on a computed value
+=== watch.aggregates | an alarm on a computed value
 .scope node
 .define node Stock { name: String, level: Int, wanted: Int }
 > SPAWN s: Stock { name = "nails", level = 100, wanted = 50 }

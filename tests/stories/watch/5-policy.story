@@ -1,4 +1,4 @@
--- Watches of actors: what may be watched, and what is seen of it.
+-- Watches of actors: permission to watch, and visibility of matches.
 
 .ontology office
     node User { name: String, admin: Bool = false }
@@ -7,7 +7,7 @@
     policy watchers: ON META SPAWN(_Watch) ALLOW IF true
     policy people: ON MATCH(u: User) ALLOW IF true
 
-=== seed.policy, 3.2.7 | everyone sees tasks that are assigned to them, in one and the same watch
+=== watch.policy, 3.2.7 | equal watches of several actors each receive visible tasks only
 .scope pattern
 .use office
 .define policy user_sees_own_tasks: ON MATCH(t: Task) ALLOW IF EXISTS(assigned_to(t, current_actor()))
@@ -33,7 +33,7 @@ initial
 .events his
 changed "Bob's" -> "still Bob's"
 
-=== 3.2.7, wish.granted | a permission that is granted or revoked is added or removed
+=== 3.2.7, example.granted | granting or revoking a permission sends added or removed
 .scope pattern
 .use office
 .define policy own: ON MATCH(t: Task) ALLOW IF EXISTS(assigned_to(t, current_actor()))
@@ -53,7 +53,7 @@ changed "t" -> "u"
 .events hers
 removed "u"
 
-=== 3.2.7, wish.granted | an admin who is one no longer sees everything go, and come back
+=== 3.2.7, example.granted | losing and regaining a role removes and adds matches
 .scope pattern
 .use office
 .define policy admins: ON MATCH(t: Task) ALLOW IF EXISTS(me: User WHERE me = current_actor() AND me.admin)
@@ -79,7 +79,7 @@ removed "b"
 added "hidden"
 added "b"
 
-=== seed.policy, wish.hidden | a hidden attribute is null, and its changes are nobody's business
+=== watch.policy, example.hidden | a hidden attribute is null, and its changes send no event
 .scope node
 .use office
 .define
@@ -107,7 +107,7 @@ changed "t" | 3 -> "t" | 4
 .events all
 changed "t" | null -> "t" | 4
 
-=== wish.hidden | a condition on a hidden attribute cannot be used to guess it
+=== example.hidden | a condition on a hidden attribute cannot be used to guess it
 .scope node
 .use office
 .define
@@ -126,7 +126,7 @@ initial (nothing)
 .events good
 added "t"
 
-=== wish.counted | aggregates count what the actor sees
+=== example.counted | aggregates count visible elements only
 .scope pattern
 .use office
 .define policy open: ON MATCH(t: Task) ALLOW IF NOT t.secret
@@ -148,7 +148,7 @@ changed 1 -> 2
 .events all
 (nothing)
 
-=== E8001, 3.2.7, surface.disclosure | a type that no policy shows cannot be watched, and nobody learns why
+=== E8001, 3.2.7, watch.disclosure | watching a hidden type is rejected without disclosing why
 .scope node
 .use office
 >> SPAWN ann: User { name = "Ann" }
@@ -164,7 +164,7 @@ ann> v = WATCH u: User RETURN u.name
 initial
   "Ann"
 
-=== E8001, 3.2.7 | an attribute that no policy shows cannot be watched either
+=== E8001, 3.2.7 | watching a hidden attribute is rejected
 .scope node
 .use office
 .define
@@ -180,7 +180,7 @@ ann> w = WATCH t: Task [filter: t.score > 5] RETURN t.title
 ! E8001 Watch pattern denied
 ann> w = WATCH t: Task RETURN t.title
 
-=== E8001, 5.C15 | who may not make watches makes none
+=== E8001, 5.C15 | creating a watch needs a permission
 .scope node
 .define
     node User { name: String }
@@ -192,7 +192,7 @@ ann> MATCH u: User RETURN u.name
 ann> w = WATCH u: User RETURN u.name
 ! E8001 Watch pattern denied
 
-=== seed.filter, B36 | only mine, filtered on the server; the actor is the one who made the watch
+=== watch.filter, watch.captured-actor | current_actor() is the actor that created the watch
 .scope node
 .define
     node User { name: String }
@@ -214,7 +214,7 @@ added "b"
 added "a"
 removed "b"
 
-=== wish.define, 3.2.7 | a policy that comes later takes away what it hides
+=== example.define, 3.2.7 | a policy defined later removes hidden matches
 .scope node
 .use office
 .define policy tasks: ON MATCH(t: Task) ALLOW IF true
@@ -234,7 +234,7 @@ removed "b"
 .events all
 removed "a"
 
-=== 3.2.6, wish.edges | an edge is told only to those who see its targets
+=== 3.2.6, example.edges | an edge is visible only if its targets are
 .scope pattern
 .use office
 .define policy open: ON MATCH(t: Task) ALLOW IF NOT t.secret

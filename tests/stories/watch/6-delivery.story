@@ -1,9 +1,9 @@
--- How events reach their reader: pausing, buffers, order, reliable delivery, visibility.
+-- Delivery of events: pause, buffers, order, reliable delivery, visibility.
 
 .ontology tasks
     node Task { title: String, n: Int = 0 }
 
-=== seed.management, M2, M3, B15 | pause, and catch up afterwards, with nothing missing
+=== watch.management, watch.pause, watch.resume, watch.paused | a resumed watch delivers the events of the pause
 .scope node
 .use tasks
 > w = WATCH t: Task RETURN t.title
@@ -27,7 +27,7 @@ removed "b"
 > MATCH s: _Watch RETURN s.status, s.events_pending
 "active" | 0
 
-=== seed.buffer, surface.position, B16 | a slow reader loses the oldest events, and is told how many
+=== watch.buffer, watch.position, watch.on-full | drop discards the oldest events and reports their number
 .scope node
 .use tasks
 > slow = WATCH t: Task [buffer: 2, initial: none] RETURN t.title
@@ -43,7 +43,8 @@ added "e" (position 5)
 .events slow
 added "f" (position 6)
 
-=== seed.buffer, M2 | paused for too long, it drops as well; the snapshot is never dropped
+=== watch.buffer, watch.pause | a paused watch drops events but never the snapshot
+.reader pull
 .scope node
 .use tasks
 > SPAWN z: Task { title = "z" }
@@ -60,7 +61,7 @@ initial (position 1)
 added "c" (position 4, dropped 2)
 added "d" (position 5)
 
-=== E8005, B16, seed.buffer | a reader that must not lose anything is cut off instead
+=== E8005, watch.on-full, watch.buffer | on_full: error ends the watch instead of dropping
 .scope node
 .use tasks
 > strict = WATCH t: Task [buffer: 2, on_full: error, initial: none] RETURN t.title
@@ -82,7 +83,8 @@ E8005 Buffer full
 > RESUME WATCH #strict
 ! E8002
 
-=== B16, seed.buffer | with block the writer waits, and is refused when nobody reads
+=== watch.on-full, watch.buffer | on_full: block makes the writer wait until it times out
+.reader pull
 .scope node
 .settings block_timeout_seconds = 0.01
 .use tasks
@@ -100,7 +102,8 @@ added "d"
 > MATCH t: Task RETURN COUNT(*)
 3
 
-=== B16 | who waits for itself is told so at once
+=== watch.on-full | a writer that would wait for its own watch fails at once
+.reader pull
 .scope node
 .use tasks
 > slow = WATCH t: Task [buffer: 1, on_full: block, initial: none] RETURN t.title
@@ -110,7 +113,7 @@ added "d"
 .events slow
 added "a"
 
-=== seed.causal, B21 | causes before effects, across commits
+=== watch.causal-order | causes are delivered before effects across commits
 .scope node
 .use tasks
 > log = WATCH t: Task [ordering: causal, initial: none] RETURN t.title, t.n
@@ -124,7 +127,7 @@ changed "a" | 0 -> "a" | 1 (tick 1)
 added "b" | 0 (tick 2)
 removed "a" | 1 (tick 3)
 
-=== B22, seed.delivery | a best-effort watch ends with its session
+=== watch.disconnect, watch.best-effort | a best-effort watch ends with its session
 .scope node
 .use tasks
 bob> w = WATCH t: Task RETURN t.title
@@ -137,7 +140,7 @@ initial (nothing)
 .attach w
 ! E8002
 
-=== B22, surface.reliable, surface.attach | a reliable watch waits for its reader to come back
+=== watch.disconnect, watch.reliable, watch.attach | a reliable watch keeps events until its reader attaches again
 .scope node
 .use tasks
 bob> w = WATCH t: Task [delivery: reliable] RETURN t.title
@@ -155,7 +158,7 @@ changed "a" -> "b" (position 3)
 .events w
 removed "b" (position 4)
 
-=== surface.reliable, B29 | what was confirmed is not told again, what was not is
+=== watch.reliable, watch.at-least-once | only unconfirmed events are delivered again
 .scope node
 .use tasks
 bob> w = WATCH t: Task [delivery: reliable, initial: none] RETURN t.title
@@ -175,7 +178,7 @@ added "b" (position 2)
 .events w redelivered
 added "b" (position 2)
 
-=== surface.reliable, surface.restart | a reliable watch goes on after a restart, without a hole
+=== watch.reliable, watch.restart | a reliable watch continues after a restart without a gap
 .scope node
 .use tasks
 > w = WATCH t: Task [delivery: reliable] RETURN t.title
@@ -203,7 +206,7 @@ removed "c"
 .events w
 (nothing)
 
-=== surface.reliable, surface.restart | not confirmed is told again after a restart
+=== watch.reliable, watch.restart | unconfirmed events are delivered again after a restart
 .scope node
 .use tasks
 > w = WATCH t: Task [delivery: reliable] RETURN t.title
@@ -217,7 +220,7 @@ added "a" (position 2)
 initial (nothing)
 added "a" (position 2)
 
-=== surface.reliable | memory is bounded, the log is not: a far-behind reader gets everything
+=== watch.reliable | a reliable watch with a full buffer delivers all events from the log
 .scope node
 .use tasks
 > w = WATCH t: Task [delivery: reliable, buffer: 2, initial: none] RETURN t.n
@@ -235,7 +238,7 @@ added 4
 .events w ordered
 added 5 (position 5)
 
-=== E8009, surface.reliable | reliable and drop exclude each other
+=== E8009, watch.reliable | reliable and drop exclude each other
 .scope node
 .use tasks
 > w = WATCH t: Task [delivery: reliable, on_full: drop] RETURN t.title
@@ -243,7 +246,7 @@ added 5 (position 5)
 ! block, error
 > w = WATCH t: Task [delivery: reliable, on_full: error] RETURN t.title
 
-=== E8010, surface.attach | only the same actor, or the system, takes a watch up again
+=== E8010, watch.attach | only the same actor or the system may attach to a watch
 .scope node
 .define
     node User { name: String }
@@ -262,7 +265,7 @@ ann> w = WATCH u: User [delivery: reliable, initial: none] RETURN u.name
 .events w
 added "new"
 
-=== seed.visibility | immediate: drafts are seen while they are written, and taken back when they are
+=== watch.visibility | immediate: uncommitted writes are visible until they are rolled back
 .scope node
 .use tasks
 > w = WATCH t: Task [visibility: immediate] RETURN t.title
@@ -294,7 +297,7 @@ removed "more"
 .events c
 (nothing)
 
-=== seed.visibility, 4.4 | immediate: a savepoint, and a statement of its own
+=== watch.visibility, 4.4 | immediate: savepoints and single statements
 .scope node
 .use tasks
 > w = WATCH t: Task [visibility: immediate, initial: none] RETURN t.title
@@ -315,7 +318,7 @@ added "a"
 .events w
 (nothing)
 
-=== seed.visibility, seed.rules | immediate sees what rules add, at the commit
+=== watch.visibility, watch.rules | immediate: effects of rules are visible at the commit
 .scope node
 .use tasks
 .define rule number: t: Task WHERE t.n = 0 => SET t.n = 7
@@ -328,7 +331,7 @@ added "a" | 0
 .events w
 changed "a" | 0 -> "a" | 7
 
-=== B24 | a watch that is made inside a transaction sees committed state, and outlives a rollback
+=== watch.in-transaction | a watch created inside a transaction sees committed state and survives a rollback
 .scope node
 .use tasks
 > SPAWN a: Task { title = "a" }
@@ -343,7 +346,7 @@ initial
 .events w
 added "c"
 
-=== surface.poll | a reader takes as much as it likes at a time
+=== watch.poll | poll returns at most the requested number of events
 .scope node
 .use tasks
 > w = WATCH t: Task RETURN t.title
@@ -358,7 +361,7 @@ added "b"
 .events w
 added "c"
 
-=== E8005, B16 | one commit with too much is one error
+=== E8005, watch.on-full | a commit that overflows the buffer gives one error
 .scope node
 .use tasks
 >> SPAWN a: Task { title = "a" }
@@ -371,7 +374,7 @@ added "c"
 .errors strict
 E8005 watch cancelled
 
-=== seed.visibility, surface.aggregates | immediate counts follow a rollback
+=== watch.visibility, watch.aggregates | immediate: counts follow a rollback
 .scope node
 .use tasks
 > n = WATCH t: Task [visibility: immediate] RETURN COUNT(*)
@@ -387,7 +390,7 @@ changed 1 -> 2
 .events n
 changed 2 -> 0
 
-=== B24, seed.visibility | a reader sees nothing of another's open transaction
+=== watch.in-transaction, watch.visibility | uncommitted writes of other sessions are not visible
 .scope node
 .use tasks
 bob> w = WATCH t: Task RETURN t.title
@@ -401,7 +404,7 @@ initial (nothing)
 .events w
 added "a"
 
-=== surface.since, seed.visibility | looking back, then drafts
+=== watch.since, watch.visibility | immediate: since() followed by uncommitted writes
 .scope node
 .use tasks
 > SPAWN a: Task { title = "a" }
@@ -418,7 +421,7 @@ added "c"
 (nothing)
 > CANCEL WATCH #w
 
-=== surface.position, M4 | of two equal watches one is cancelled, the other goes on
+=== watch.position, watch.cancel | cancelling one of two equal watches leaves the other active
 .scope node
 .use tasks
 > a = WATCH t: Task [initial: none] RETURN t.title
@@ -430,7 +433,7 @@ added "c"
 .events b
 added "x"
 
-=== E8010, surface.attach | a best-effort watch belongs to its session and is not taken up by another
+=== E8010, watch.attach | another session cannot attach to a best-effort watch
 .scope node
 .use tasks
 bob> w = WATCH t: Task [initial: none] RETURN t.title
@@ -440,7 +443,7 @@ bob> w = WATCH t: Task [initial: none] RETURN t.title
 .events w
 added "x"
 
-=== seed.visibility, B24 | immediate: two drafts of one task, and the later one is taken back
+=== watch.visibility, watch.in-transaction | immediate: the later of two uncommitted writes is rolled back
 .scope node
 .use tasks
 > SPAWN a: Task { title = "plan" }
@@ -459,7 +462,7 @@ ann> COMMIT
 .events w
 (nothing)
 
-=== seed.visibility, 4.4 | immediate: what a savepoint took back may be written by others
+=== watch.visibility, 4.4 | immediate: other sessions may write elements after ROLLBACK TO
 .scope node
 .use tasks
 > SPAWN a: Task { title = "a" }
@@ -478,7 +481,7 @@ changed "a" -> "b"
 .events w
 (nothing)
 
-=== seed.visibility, B3 | immediate: the snapshot has what is being written
+=== watch.visibility, watch.snapshot | immediate: the snapshot includes uncommitted writes
 .scope node
 .use tasks
 bob> BEGIN

@@ -7,7 +7,8 @@
     node User { name: String }
     policy all: ON * ALLOW IF operation() != "META SET" AND operation() != "META MATCH"
 
-=== seed.handle, M1, B25 | a handle is a node that can be asked about
+=== watch.handle, watch.handle-node, watch.counters | the handle of a watch is a node
+.reader pull
 .scope node
 .use tasks
 > w = WATCH t: Task WHERE t.status = "done" [mode: watch] RETURN t
@@ -30,7 +31,7 @@ added Task #a {title: "a", status: "done", n: 0}
 > MATCH s: _Watch RETURN s.events_delivered, s.events_pending
 2 | 0
 
-=== seed.listing, 5.C9 | the watches of my session, and of no other
+=== watch.listing, 5.C9 | a session lists its own watches
 .scope node
 .use tasks
 > a = WATCH t: Task RETURN t
@@ -47,7 +48,8 @@ bob> MATCH s: _Watch, _session_has_watch(current_session(), s) RETURN s.name
 > MATCH s: _Watch RETURN COUNT(*)
 3
 
-=== seed.management, M4, E8002 | cancelled is for good, and is kept for the audit
+=== watch.management, watch.cancel, E8002 | a cancelled watch stays cancelled and remains readable
+.reader pull
 .scope node
 .use tasks
 > w = WATCH t: Task RETURN t.title
@@ -68,7 +70,7 @@ bob> MATCH s: _Watch, _session_has_watch(current_session(), s) RETURN s.name
 .events w
 (nothing)
 
-=== E8002 | handles that lead nowhere
+=== E8002 | unknown handles are rejected
 .scope node
 .use tasks
 > SPAWN a: Task { title = "a" }
@@ -81,7 +83,7 @@ bob> MATCH s: _Watch, _session_has_watch(current_session(), s) RETURN s.name
 > ALTER WATCH #nothing SET [buffer: 5]
 ! E8002
 
-=== M6, 5.A8 | many at once: MATCH … DO
+=== watch.match-do, 5.A8 | MATCH … DO manages many watches
 .scope node
 .use tasks
 > a = WATCH t: Task RETURN t.title
@@ -104,7 +106,7 @@ bob> c = WATCH t: Task RETURN t.title
 > MATCH s: _Watch WHERE s.name = "c" RETURN s.status
 "active"
 
-=== M5, 5.A7, E8008 | four options may change, all others may not
+=== watch.alter, 5.A7, E8008 | ALTER changes four options and rejects the others
 .scope node
 .use tasks
 > w = WATCH t: Task RETURN t
@@ -133,7 +135,7 @@ bob> c = WATCH t: Task RETURN t.title
 > MATCH s: _Watch RETURN s.buffer_size
 2000
 
-=== M5, E8009 | ALTER refuses values as WATCH does
+=== watch.alter, E8009 | ALTER rejects the same values as WATCH
 .scope node
 .use tasks
 > w = WATCH t: Task RETURN t
@@ -145,7 +147,7 @@ bob> c = WATCH t: Task RETURN t.title
 > ALTER WATCH #w SET [filter: t.nothing > 1]
 ! E2002 nothing
 
-=== M5, surface.alter | a smaller buffer counts from now on
+=== watch.alter, watch.alter-filter | a smaller buffer takes effect at once
 .scope node
 .use tasks
 > w = WATCH t: Task [initial: none] RETURN t.title
@@ -155,7 +157,7 @@ bob> c = WATCH t: Task RETURN t.title
 .events w
 added "b" (dropped 1)
 
-=== surface.alter, 5.A12 | another filter is as if the data had changed
+=== watch.alter-filter, 5.A12 | an altered filter sends added and removed
 .scope node
 .use tasks
 >> SPAWN a: Task { title = "a", n = 1 }
@@ -177,7 +179,7 @@ added "c"
 .events w
 added "x"
 
-=== surface.alter, 5.A12 | a filter that comes later
+=== watch.alter-filter, 5.A12 | a filter can be added later
 .scope node
 .use tasks
 >> SPAWN a: Task { title = "a", n = 1 }
@@ -200,7 +202,7 @@ added "a"
 .events same
 (nothing)
 
-=== E8010, 5.C11, surface.management | a watch is managed by its owner, its actor or the system
+=== E8010, 5.C11, watch.permissions | a watch is managed by its owner, its actor or the system
 .scope node
 .use team
 >> SPAWN ann: User { name = "Ann" }
@@ -221,7 +223,7 @@ ann> RESUME WATCH #w
 .params {"w": "#w"}
 > CANCEL WATCH #$w
 
-=== 5.C11, surface.management | an actor with META SET on _Watch manages the watches of others
+=== 5.C11, watch.permissions | META SET on _Watch allows managing watches of others
 .scope node
 .use team
 .define policy ops: ON META SET(_Watch) | META MATCH(_Watch) ALLOW IF EXISTS(me: User WHERE me = current_actor() AND me.name = "Ops")
@@ -237,7 +239,7 @@ ops> CANCEL WATCH #$w
 ann> MATCH s: _Watch RETURN s.status
 "cancelled"
 
-=== surface.management, surface.disclosure | actors see their own watches only
+=== watch.permissions, watch.disclosure | actors see only their own watches as nodes
 .scope node
 .use team
 >> SPAWN ann: User { name = "Ann" }
@@ -260,7 +262,7 @@ bob> MATCH s: _Watch RETURN s.name
 "a"
 "b"
 
-=== B30, surface.layer0 | the latest events are kept as nodes
+=== watch.event-nodes, watch.layer0 | recent events are _WatchEvent nodes
 .scope node
 .use tasks
 > w = WATCH t: Task RETURN t.title
@@ -276,7 +278,7 @@ added "a"
 .events w
 removed "a"
 
-=== B40, wish.watchwatch | watches can be watched: who comes and who goes
+=== watch.watching-watches | a watch over _Watch follows creation and cancellation
 .scope node
 .use tasks
 > watches = WATCH s: _Watch WHERE s.name != "watches" RETURN s.name, s.status
@@ -300,7 +302,7 @@ added "a"
 .events watches
 changed "w" | "active" -> "w" | "cancelled"
 
-=== E8006, B27, surface.limits | clients of a gateway have limits, programs have none
+=== E8006, watch.limits | watch limits apply to gateway clients only
 .scope node
 .use tasks
 .limits bob 2 4
@@ -317,7 +319,7 @@ bob> c = WATCH t: Task RETURN t.status
 eve> f = WATCH t: Task RETURN t.title
 ! E8006 4
 
-=== 5.A5, seed.handle | a trailing AS names the column and the handle
+=== 5.A5, watch.handle | a trailing AS names the column and the handle
 .scope node
 .use tasks
 > WATCH t: Task RETURN t.title AS live_feed
@@ -325,7 +327,8 @@ eve> f = WATCH t: Task RETURN t.title
 > MATCH s: _Watch RETURN s.name, s.status
 "live_feed" | "paused"
 
-=== B25 | counters count what was handed out, the snapshot as one
+=== watch.counters | counters count delivered events, the snapshot as one
+.reader pull
 .scope node
 .use tasks
 >> SPAWN a: Task { title = "a" }
@@ -345,7 +348,7 @@ changed "a" -> "c"
 .events w
 changed "b" -> "c"
 
-=== M5, surface.reliable, surface.restart | what was altered is still so after a restart
+=== watch.alter, watch.reliable, watch.restart | altered options are kept after a restart
 .scope node
 .use tasks
 > SPAWN a: Task { title = "a" }
@@ -378,7 +381,7 @@ added "c" (position 3)
 > MATCH s: _Watch WHERE s.name = "made" RETURN s.buffer_size
 60
 
-=== surface.alter, surface.reliable, surface.restart | a filter that was altered is still so after a restart
+=== watch.alter-filter, watch.reliable, watch.restart | an altered filter is kept after a restart
 .scope node
 .use tasks
 >> SPAWN a: Task { title = "a", n = 1 }
@@ -400,7 +403,7 @@ added "a"
 .events w
 added "c" (position 4)
 
-=== M5, B22 | made reliable no longer: it ends with its session
+=== watch.alter, watch.disconnect | a watch altered to best effort ends with its session
 .scope node
 .use tasks
 bob> w = WATCH t: Task [delivery: reliable, initial: none] RETURN t.title
@@ -409,7 +412,8 @@ bob> ALTER WATCH #w SET [delivery: best_effort]
 .attach w
 ! E8002
 
-=== B40, wish.watchwatch | counters are no news, also when a watch is told whole
+=== watch.watching-watches | changed counters of a watch send no event
+.reader pull
 .scope node
 .use tasks
 > w = WATCH t: Task RETURN t.title
@@ -422,7 +426,7 @@ bob> ALTER WATCH #w SET [delivery: best_effort]
 .events others
 changed "w" | 2 | "active" -> "w" | 2 | "paused"
 
-=== B40, wish.watchwatch, 5.C9 | who is connected, and with how many watches
+=== watch.watching-watches, 5.C9 | a watch over sessions counts their watches
 .scope pattern
 .use tasks
 > here = WATCH s: _Session [initial: none] RETURN COUNT(*) AS sessions
@@ -438,7 +442,7 @@ changed 2 -> 1
 .events load
 removed "b"
 
-=== B40, surface.management | actors watch their own watches only
+=== watch.watching-watches, watch.permissions | actors receive events about their own watches only
 .scope node
 .use team
 >> SPAWN ann: User { name = "Ann" }
@@ -451,7 +455,7 @@ ann> a = WATCH u: User RETURN u.name
 .events mine
 added "a"
 
-=== B40, seed.trigger | a note for every watch that ends
+=== watch.watching-watches, watch.triggers | a trigger on every cancelled watch
 .scope node
 .use tasks
 .define node Note { text: String }

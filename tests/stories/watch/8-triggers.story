@@ -1,4 +1,4 @@
--- ON MATCH DO: actions on the server, with nobody connected.
+-- ON MATCH DO: actions that run on the server without a client.
 
 .ontology ops
     node Team { name: String }
@@ -9,7 +9,7 @@
 .ontology tasks
     node Task { title: String, status: String = "todo", n: Int = 0 }
 
-=== seed.trigger, B23, surface.triggers | a notification for every task of high priority
+=== watch.triggers, watch.durable-triggers | a trigger creates a notification for every match
 .scope node
 .use ops
 > SPAWN ops_team: Team { name = "ops" }
@@ -35,7 +35,7 @@
 "High priority task: leak"
 "High priority task: paint"
 
-=== B23, B21 | a trigger acts after the commit, in a transaction of its own, and its events follow their cause
+=== watch.triggers, watch.causal-order | a trigger runs after the commit in its own transaction, and its events follow their cause
 .scope node
 .use ops
 > w = WATCH x: Task | Notification [initial: none, ordering: causal] RETURN x:Task AS is_task
@@ -45,7 +45,7 @@
 added true (tick 0)
 added false (tick 1)
 
-=== B23 | a trigger that fails leaves the commit that caused it alone
+=== watch.triggers | a failing trigger does not affect the commit that caused it
 .scope node
 .use ops
 .define constraint polite: n: Notification => n.message != "rude"
@@ -59,7 +59,7 @@ added false (tick 1)
 .errors t
 E3001 polite
 
-=== B23, wish.chain100 | triggers that set each other off come to an end
+=== watch.triggers, example.trigger-chain | chains of triggers are bounded
 .scope node
 .define node Counter { n: Int }
 > again = WATCH c: Counter ON MATCH DO SPAWN d: Counter { n = c.n + 1 }
@@ -69,7 +69,7 @@ E3001 polite
 .errors again
 E8009 100
 
-=== surface.triggers | a trigger stays when its session goes, until it is cancelled
+=== watch.durable-triggers | a trigger survives its session until it is cancelled
 .scope node
 .use ops
 bob> t = WATCH t: Task ON MATCH DO SPAWN n: Notification { message = t.title }
@@ -84,7 +84,7 @@ bob> t = WATCH t: Task ON MATCH DO SPAWN n: Notification { message = t.title }
 > MATCH n: Notification RETURN COUNT(*)
 1
 
-=== surface.triggers, surface.restart | a trigger survives restarts, too, and acts once
+=== watch.durable-triggers, watch.restart | a trigger survives a restart and runs once
 .scope node
 .use ops
 > t = WATCH t: Task ON MATCH DO SPAWN n: Notification { message = t.title }
@@ -103,7 +103,7 @@ bob> t = WATCH t: Task ON MATCH DO SPAWN n: Notification { message = t.title }
 > MATCH n: Notification RETURN COUNT(*)
 2
 
-=== B23, wish.authority | a trigger acts with the authority of whoever made it
+=== watch.triggers, example.authority | a trigger runs with the authority of its creator
 .scope node
 .define
     node User { name: String, clerk: Bool = false }
@@ -125,7 +125,7 @@ E7001
 .errors hers
 (nothing)
 
-=== 5.A4, surface.triggers | actions and events of one watch
+=== 5.A4, watch.durable-triggers | actions and events of one watch
 .scope node
 .use ops
 > both = WATCH t: Task WHERE t.priority > 5 ON MATCH DO SPAWN n: Notification { message = t.title } RETURN t.title
@@ -137,7 +137,7 @@ added "a"
 > MATCH n: Notification RETURN n.message
 "a"
 
-=== surface.triggers, M2 | triggers over several elements, with edges and updates
+=== watch.durable-triggers, watch.pause | triggers over several elements, with edges and updates
 .scope pattern
 .use ops
 >> SPAWN team: Team { name = "ops" }
@@ -148,7 +148,7 @@ added "a"
 > MATCH t: Task RETURN t.title, t.priority
 "a (ops)" | 5
 
-=== surface.triggers | a cancelled trigger does nothing more; a paused one neither loses nor acts
+=== watch.durable-triggers | a cancelled trigger stops, a paused trigger keeps its matches
 .scope node
 .use ops
 > t = WATCH t: Task ON MATCH DO SPAWN n: Notification { message = t.title }
@@ -170,7 +170,7 @@ added "a"
 > MATCH n: Notification RETURN COUNT(*)
 3
 
-=== surface.triggers, M2, surface.restart | a paused trigger goes on when it is resumed, also after a restart
+=== watch.durable-triggers, watch.pause, watch.restart | a resumed trigger continues, also after a restart
 .scope node
 .use ops
 > p = WATCH t: Task ON MATCH DO SPAWN n: Notification { message = t.title }
@@ -185,7 +185,7 @@ added "a"
 "a"
 "b"
 
-=== E8005, surface.triggers, M2 | of what came while it was paused as much is acted upon as its buffer holds
+=== E8005, watch.durable-triggers, watch.pause | a paused trigger keeps at most a full buffer of matches
 .scope node
 .use ops
 > p = WATCH t: Task [buffer: 2] ON MATCH DO SPAWN n: Notification { message = t.title }
@@ -198,7 +198,7 @@ added "a"
 .errors p
 E8005 the trigger does not run
 
-=== B37, surface.triggers | a reminder for what is overdue, at the next tick
+=== watch.time-conditions, watch.durable-triggers | a time condition runs its trigger at the next tick
 .scope node
 .define
     node Bill { name: String, due: Timestamp }
@@ -212,7 +212,7 @@ E8005 the trigger does not run
 > MATCH r: Reminder RETURN r.text
 "rent"
 
-=== E8009, surface.triggers | actions are for matches, not for groups
+=== E8009, watch.durable-triggers | actions are rejected for groups
 .scope node
 .use ops
 > WATCH t: Task ON MATCH DO SPAWN n: Notification { message = "x" } RETURN COUNT(*)
@@ -220,7 +220,7 @@ E8005 the trigger does not run
 > WATCH t: Task ON MATCH DO SPAWN n: Notification { message = "x" } RETURN DISTINCT t.title
 ! E8009 ON MATCH DO
 
-=== B23, surface.triggers | a trigger that removes what it matched
+=== watch.triggers, watch.durable-triggers | a trigger that deletes its match
 .scope node
 .use tasks
 > trig = WATCH t: Task WHERE t.status = "done" ON MATCH DO KILL t
@@ -234,7 +234,7 @@ removed "a" | "done"
 > MATCH t: Task RETURN COUNT(*)
 0
 
-=== B23, surface.triggers | a trigger that changes its match, each time anew
+=== watch.triggers, watch.durable-triggers | a trigger that changes its match runs again
 .scope node
 .use tasks
 > SPAWN a: Task { title = "a", n = 1 }
@@ -244,7 +244,7 @@ removed "a" | "done"
 > MATCH t: Task RETURN t.status, t.n
 "went" | 3
 
-=== B23, surface.triggers | two matches of one commit, two actions
+=== watch.triggers, watch.durable-triggers | two matches of one commit, two actions
 .scope node
 .use tasks
 >> SPAWN a: Task { title = "a" } SPAWN b: Task { title = "b" }
@@ -257,14 +257,14 @@ removed "a" | "done"
 1
 1
 
-=== E8009, surface.triggers, seed.visibility | actions need something committed
+=== E8009, watch.durable-triggers, watch.visibility | actions are rejected with visibility: immediate
 .scope node
 .use ops
 > WATCH t: Task [visibility: immediate] ON MATCH DO SPAWN n: Notification { message = "x" }
 ! E8009 visibility
 ! committed
 
-=== surface.triggers, wish.define | what a trigger makes fits the ontology as it is then
+=== watch.durable-triggers, example.define | a trigger uses the current ontology
 .scope node
 .define
     node Order { n: Int }
@@ -278,7 +278,7 @@ removed "a" | "done"
 1 | "trigger"
 2 | "trigger"
 
-=== surface.triggers, surface.reliable, surface.restart | actions are done once, events told again
+=== watch.durable-triggers, watch.reliable, watch.restart | after a restart actions do not run again, events are delivered again
 .scope node
 .define
     node Order { n: Int }

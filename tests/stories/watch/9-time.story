@@ -1,9 +1,9 @@
--- Windows, ticks, and looking back.
+-- Windows, ticks, and since().
 
 .ontology tasks
     node Task { title: String, status: String = "todo", n: Int = 0 }
 
-=== seed.window, B17, surface.windows | events in batches of ten seconds
+=== watch.windows, watch.event-windows, watch.window-events | a tumbling window collects events
 .scope node
 .use tasks
 > w = WATCH t: Task [window: tumbling(10s)] RETURN t.title
@@ -29,7 +29,7 @@ window 0s..10s (position 2)
 window 20s..30s (position 3)
   removed "b"
 
-=== B17, surface.windows, seed.window | sliding windows overlap
+=== watch.event-windows, watch.window-events, watch.windows | sliding windows overlap
 .scope node
 .use tasks
 > w = WATCH t: Task [window: sliding(10s, 5s), initial: none] RETURN t.title
@@ -54,7 +54,7 @@ window 5s..15s
 .events w
 (nothing)
 
-=== seed.windowed, B18, surface.windows | statistics every ten seconds, of what there is then
+=== watch.window-statistics, watch.aggregate-windows, watch.window-events | a tumbling window sends aggregates of the current matches
 .scope pattern
 .use tasks
 .define
@@ -86,7 +86,7 @@ changed 2 | 1 | 3.0 -> 2 | 1 | 3.0 (window 10s..20s)
 .events stats
 changed 2 | 1 | 3.0 -> 1 | 1 | 4.0 (window 20s..30s)
 
-=== B18, surface.windows | a moving count of what was added or changed in the last minute
+=== watch.aggregate-windows, watch.window-events | a sliding window counts recent additions and changes
 .scope node
 .use tasks
 > SPAWN old: Task { title = "old" }
@@ -112,7 +112,7 @@ changed 2 | 6 -> 1 | 5 (window 30s..90s)
 .events rate
 changed 1 | 5 -> 0 | null (window 1m..2m)
 
-=== surface.windows | groups in windows come and go
+=== watch.window-events | groups in windows are added and removed
 .scope node
 .use tasks
 > SPAWN a: Task { title = "a" }
@@ -132,7 +132,7 @@ added "done" | 1 (window 1s..2s)
 changed "done" | 1 -> "done" | 1 (window 2s..3s)
 removed "todo" | 1 (window 2s..3s)
 
-=== seed.timing, B35 | delivered at the tick, not at the commit
+=== watch.deliver-on, watch.clock | deliver_on: tick delivers at the tick
 .scope node
 .settings tick = "manual"
 .use tasks
@@ -153,7 +153,7 @@ added "b"
 added "a"
 added "b"
 
-=== seed.timing, surface.interval | ticks by the clock
+=== watch.deliver-on, watch.tick-interval | ticks by the clock
 .scope node
 .settings tick = "manual"
 .settings tick_interval_seconds = 0.016
@@ -166,7 +166,7 @@ added "b"
 .events w
 added "a"
 
-=== B3, surface.since, seed.initial | what happened since a tick
+=== watch.snapshot, watch.since, watch.initial | since() delivers the events after a tick
 .scope node
 .use tasks
 > SPAWN a: Task { title = "a" }
@@ -185,7 +185,7 @@ removed "b" (tick 3, position 1)
 .events all, late
 added "d"
 
-=== B3, surface.since | since a tick that is yet to come is from now on
+=== watch.snapshot, watch.since | since() with a future tick starts now
 .scope node
 .use tasks
 > SPAWN a: Task { title = "a" }
@@ -196,7 +196,7 @@ added "d"
 .events w
 added "b"
 
-=== surface.since | looking back with counts
+=== watch.since | since() with aggregates
 .scope node
 .use tasks
 > SPAWN a: Task { title = "a" }
@@ -207,7 +207,7 @@ added "b"
 changed 1 -> 2
 changed 2 -> 3
 
-=== surface.since, surface.restart | looking back over a restart
+=== watch.since, watch.restart | since() across a restart
 .scope node
 .use tasks
 > SPAWN a: Task { title = "a" }
@@ -219,7 +219,7 @@ changed 2 -> 3
 added "b"
 added "c"
 
-=== surface.since, E8009 | what the log no longer holds is refused, never skipped
+=== watch.since, E8009 | since() before the start of the log is rejected
 .scope node
 .settings retained_commits = 2
 .use tasks
@@ -231,7 +231,7 @@ added "c"
 .events w
 added "d"
 
-=== B37, seed.window | windows look at the time, too
+=== watch.time-conditions, watch.windows | windows evaluate time conditions
 .scope node
 .define node Bill { name: String, due: Timestamp }
 > SPAWN b: Bill { name = "rent", due = @2024-01-01T00:00:05Z }
@@ -241,7 +241,7 @@ added "d"
 initial (window 0s..10s)
   1
 
-=== seed.window, M4 | a cancelled window tells nothing more
+=== watch.windows, watch.cancel | a cancelled watch sends no more windows
 .scope node
 .use tasks
 > w = WATCH t: Task [window: tumbling(1s), initial: none] RETURN t.title
@@ -251,7 +251,7 @@ initial (window 0s..10s)
 .events w
 (nothing)
 
-=== seed.window, M2 | a paused window is told afterwards
+=== watch.windows, watch.pause | a paused watch delivers its windows after RESUME
 .scope node
 .use tasks
 > w = WATCH t: Task [window: tumbling(1s), initial: none] RETURN t.title
@@ -265,7 +265,7 @@ initial (window 0s..10s)
 window 0s..1s
   added "a"
 
-=== seed.timing, seed.buffer | held for a tick, and too many of them
+=== watch.deliver-on, watch.buffer | deliver_on: tick with a full buffer
 .scope node
 .settings tick = "manual"
 .use tasks
@@ -284,7 +284,7 @@ added "c"
 .events w
 added "d"
 
-=== surface.since, 3.2.7, E8009 | nobody knows what an actor could see before a policy was declared
+=== watch.since, 3.2.7, E8009 | since() before a policy definition is rejected for actors
 .scope node
 .define
     node User { name: String }

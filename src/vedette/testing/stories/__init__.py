@@ -46,6 +46,7 @@ Deliveries of consume watches and rows of a result can be named:
     .disconnect bob                           the owner of session bob disappears; `.close` ends it gracefully
 
     .scope node           each watch reads one node; otherwise `.scope pattern`
+    .reader pull          the result depends on when the reader polls: hosts that push events skip the story
     .xfail windows        the story needs this feature and is expected to fail
 
 The expected answer of a statement follows it. Parts that are not listed are not checked, but an error always fails:

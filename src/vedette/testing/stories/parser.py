@@ -123,6 +123,8 @@ class Story:
     steps: tuple[Step, ...]
     scope: str | None = None
     """`node` if each watch reads one node, which every host supports; otherwise `pattern`."""
+    reader: str | None = None
+    """`pull` if the result depends on when events are polled; hosts that push events skip the story."""
     xfail: str | None = None
     """The missing feature that the story needs. Such a story is expected to fail."""
 
@@ -164,6 +166,7 @@ class _Reader:
             ".advance": lambda rest: self._steps.append(Advance(line=self._at, seconds=self._seconds(rest))),
             ".restart": lambda rest: self._steps.append(Reopen(line=self._at)),
             ".scope": self._scope,
+            ".reader": self._reader,
             ".xfail": lambda rest: self._attributes.update(xfail=rest),
             ".events": self._events,
             ".errors": self._errors,
@@ -269,6 +272,11 @@ class _Reader:
         if rest not in ("node", "pattern"):
             raise self._error("write `.scope node` or `.scope pattern`")
         self._attributes["scope"] = rest
+
+    def _reader(self, rest: str) -> None:
+        if rest != "pull":
+            raise self._error("write `.reader pull`")
+        self._attributes["reader"] = rest
 
     def _events(self, rest: str) -> None:
         line = self._at

@@ -1,9 +1,10 @@
--- Consumers as nodes, and what EXPLAIN says of them.
+-- Consumers as nodes, and EXPLAIN of consumers.
 
 .ontology jobs
     node Job { name: String, status: String = "pending", priority: Int = 0, account: String = "" }
 
-=== B25, ack.layer0 | counters: what was handed out, redeliveries too; what waits
+=== queue.counters, ack.layer0 | counters count deliveries, redeliveries and waiting elements
+.reader pull
 .use jobs
 >> SPAWN a: Job { name = "a" }
    SPAWN b: Job { name = "b" }
@@ -35,7 +36,7 @@ consumed "a" (delivery d1)
 1 | "initial" | null
 2 | "consumed" | #d1
 
-=== surface.explain | EXPLAIN says what a consumer is promised
+=== queue.explain | EXPLAIN shows the guarantees of a consumer
 .use jobs
 > EXPLAIN WATCH j: Job WHERE j.status = "pending" [mode: consume] RETURN j.name
 columns: aspect | value
@@ -55,7 +56,7 @@ columns: aspect | value
 "delivery" | "at least once, acknowledged once; attempts, delays and dead letters survive a restart; its deliveries are released when its session ends"
 "visibility" | "committed, delivered on commit"
 
-=== surface.explain | EXPLAIN of a consumer with everything
+=== queue.explain | EXPLAIN of a consumer with all options
 .use jobs
 > SPAWN dlq: Job { name = "dlq", status = "n/a" }
 > EXPLAIN WATCH j: Job WHERE j.status = "pending"
@@ -79,14 +80,15 @@ columns: aspect | value
 "delivery" | "at least once, acknowledged once; attempts, delays and dead letters survive a restart; so does the watch; attaching within the lease keeps its deliveries"
 "visibility" | "committed, delivered on commit"
 
-=== surface.explain, E8009 | EXPLAIN refuses what WATCH refuses
+=== queue.explain, E8009 | EXPLAIN rejects what WATCH rejects
 .use jobs
 > EXPLAIN WATCH j: Job [mode: consume] RETURN COUNT(*)
 ! E8009
 > EXPLAIN WATCH j: Job [mode: consume, window: tumbling(5s)] RETURN j
 ! E8009
 
-=== B11 | a job is claimed when it is handed out, not while it waits
+=== queue.claim-at-delivery | an element is claimed when it is delivered
+.reader pull
 .use jobs
 > SPAWN a: Job { name = "a" }
 > slow = WATCH j: Job [mode: consume, ack_timeout: 10s] RETURN j.name
@@ -100,7 +102,7 @@ consumed "a" (delivery d1)
 > MATCH w: _Watch WHERE w.name = "slow" RETURN w.events_pending
 1
 
-=== surface.explain, B4 | EXPLAIN of a consumer of edges
+=== queue.explain, queue.ack-deletes | EXPLAIN of a consumer of edges
 .define
     node User { name: String }
     edge invited(by: User, whom: User)

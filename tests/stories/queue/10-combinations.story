@@ -1,9 +1,9 @@
--- Where features meet.
+-- Combinations of features.
 
 .ontology jobs
     node Job { name: String, status: String = "pending", n: Int = 0, due: Timestamp? }
 
-=== B34, ack.no_retry | nobody wants it any more: no_retry lets go of it as well, and there is no letter
+=== queue.withdrawn, ack.no_retry | no_retry of a withdrawn delivery creates no dead letter
 .use jobs
 > SPAWN a: Job { name = "a" }
 > work = WATCH j: Job WHERE j.status = "pending" [mode: consume] RETURN j.name
@@ -19,7 +19,7 @@ WITHDRAWN {d1}
 > MATCH j: Job RETURN j.status
 "cancelled"
 
-=== B35, seed.timing | a job for later: the time is looked at with every commit and tick
+=== queue.clock, queue.deliver-on | a time condition is evaluated at every commit and tick
 .use jobs
 >> SPAWN a: Job { name = "in a minute", due = @2024-01-01T00:01:00Z }
    SPAWN b: Job { name = "now", due = @2024-01-01T00:00:00Z }
@@ -37,7 +37,7 @@ consumed "now" (delivery d1)
 .events work
 consumed "in a minute"
 
-=== B5 | an ACK in a serializable transaction
+=== queue.ack-in-transaction | an ACK in a serializable transaction
 .use jobs
 > SPAWN a: Job { name = "a" }
 > work = WATCH j: Job [mode: consume] RETURN j.name
@@ -53,7 +53,7 @@ deleted 1
 > MATCH j: Job RETURN COUNT(*)
 0
 
-=== B5, B34 | somebody else deletes the job while its ACK waits for the commit
+=== queue.ack-in-transaction, queue.withdrawn | the element is deleted while its ACK waits for the commit
 .use jobs
 > SPAWN a: Job { name = "a" }
 > work = WATCH j: Job [mode: consume] RETURN j.name
@@ -70,7 +70,7 @@ deleted 0
 > ACK #d1
 ! E8004
 
-=== surface.alter, surface.attach, surface.restart | a consumer made reliable lasts from then on
+=== queue.alter, queue.attach, queue.restart | a consumer altered to reliable is durable
 .use jobs
 > SPAWN a: Job { name = "a" }
 > q = WATCH j: Job [mode: consume] RETURN j.name
@@ -84,7 +84,7 @@ consumed "a" (delivery d1)
 consumed "a" (delivery d2, attempt 1)
 > ACK #d2
 
-=== surface.alter, surface.restart | a filter altered and a buffer altered are so after a restart
+=== queue.alter, queue.restart | altered filter and buffer of a consumer are kept after a restart
 .use jobs
 >> SPAWN a: Job { name = "a", n = 1 }
    SPAWN b: Job { name = "b", n = 2 }
@@ -107,7 +107,7 @@ consumed "b" (delivery d2, attempt 1)
 .events q
 consumed "c"
 
-=== B7 | a destination by parameter
+=== queue.dead-letters | a destination by parameter
 .define
     node Job { name: String }
     node Dlq { name: String }
@@ -124,14 +124,14 @@ E8003 within 5s
 > MATCH _dead_letter_in(d, l) RETURN d.name, l.timeouts
 "dlq" | 1
 
-=== B4, E8009 | a path is nothing that could be deleted
+=== queue.ack-deletes, E8009 | a path as first element is rejected
 .define
     node Person { name: String }
     edge knows(one: Person, other: Person)
 > w = WATCH knows+(a, b) [mode: consume] RETURN a.name
 ! E8009 begin with a node or an edge
 
-=== seed.policy, surface.withdrawn | another policy, and what is hidden by it is withdrawn
+=== queue.policy, queue.withdrawn | elements hidden by a new policy are withdrawn
 .define
     node User { name: String }
     node Job { name: String, team: String = "a" }
@@ -153,7 +153,8 @@ ann> NACK #d1
 .events c
 consumed "y"
 
-=== surface.fair, surface.first | the ontology grows under a queue, and the work goes on
+=== queue.fair-share, queue.first-element | a queue continues when the ontology is extended
+.reader pull
 .use jobs
 > SPAWN a: Job { name = "a" }
 > work = WATCH j: Job [mode: consume, group: "g"] RETURN j.name
@@ -171,7 +172,7 @@ consumed "b"
 .events more
 consumed "a" (attempt 2)
 
-=== B9, B32 | a job that another watch gave back is there for all who match it
+=== queue.global-claim, queue.requeue-order | a requeued element is available to every matching consumer
 .use jobs
 > SPAWN a: Job { name = "a", n = 1 }
 a> named = WATCH j: Job WHERE j.name = "a" [mode: consume] RETURN j.name
@@ -189,7 +190,7 @@ a> NACK #d1
 consumed 1 (delivery d2, attempt 1)
 b> ACK #d2
 
-=== B24, seed.transactions | a consumer made inside a transaction takes what is committed, and stays when it is rolled back
+=== queue.not-transactional, queue.transactions | a consumer created inside a transaction consumes committed elements and survives a rollback
 .use jobs
 > SPAWN a: Job { name = "committed" }
 > BEGIN
@@ -204,7 +205,7 @@ deleted 1
 .events work
 (nothing)
 
-=== surface.redrive, B24 | REDRIVE acts at once, whatever becomes of the transaction around it
+=== queue.redrive, queue.not-transactional | REDRIVE takes effect at once and is not rolled back
 .use jobs
 > SPAWN a: Job { name = "a" }
 > work = WATCH j: Job [mode: consume] RETURN j.name
@@ -221,7 +222,7 @@ created 1
 .events work
 consumed "a"
 
-=== surface.delay, B34 | what is put off and withdrawn meanwhile does not come back
+=== queue.delay, queue.withdrawn | a delayed element that stops matching is not delivered again
 .use jobs
 > SPAWN a: Job { name = "a" }
 > work = WATCH j: Job WHERE j.status = "pending" [mode: consume] RETURN j.name
@@ -237,7 +238,8 @@ consumed "a" (delivery d1)
 .events work
 consumed "a" (attempt 1)
 
-=== surface.delay, B33 | a delay holds for every consumer of the job
+=== queue.delay, queue.attempts-per-group | a delay applies to every consumer of the element
+.reader pull
 .use jobs
 > SPAWN a: Job { name = "a" }
 a> one = WATCH j: Job [mode: consume, group: "one"] RETURN j.name
@@ -254,7 +256,7 @@ a> NACK #d1 [delay: 10s]
 .events two
 consumed "a" (attempt 1)
 
-=== ack.timeout, surface.extend | a lease and an ack_timeout of less than a second
+=== ack.timeout, queue.extend | leases and timeouts below one second
 .use jobs
 > SPAWN a: Job { name = "a" }
 > work = WATCH j: Job [mode: consume, ack_timeout: 250ms] RETURN j.name
@@ -272,7 +274,7 @@ E8003 within 250ms
 .events work
 consumed "a" (attempt 2)
 
-=== surface.redrive, B4 | what hangs on a job goes with it, and comes back with it
+=== queue.redrive, queue.ack-deletes | edges and owned elements are deleted and redriven with their element
 .define
     node Job { name: String }
     node Attachment { file: String }
@@ -303,7 +305,7 @@ created 2, linked 3
 > MATCH j: Job, owns(j, f), sent_by(f, p) AS s, doubts(d, s) RETURN j.name, f.file, p.name, s.at, d.name
 "a" | "f" | "Ann" | 1 | "Ann"
 
-=== surface.redrive | a letter that would break a constraint stays a letter
+=== queue.redrive | REDRIVE of a dead letter that violates a constraint is rejected
 .define node Job { name: String [unique] }
 > SPAWN a: Job { name = "a" }
 > work = WATCH j: Job [mode: consume] RETURN j.name
@@ -324,7 +326,7 @@ created 1
 .events work
 consumed "a" (attempt 1)
 
-=== surface.leave | a consumer that cannot be computed any more ends, says why, and lets go of what it held
+=== queue.leave | a consumer whose condition fails ends with an error and requeues its deliveries
 .use jobs
 >> SPAWN a: Job { name = "a", n = 1 }
    SPAWN b: Job { name = "b", n = 2 }
@@ -346,7 +348,7 @@ E2101 Division by zero
 .events other
 consumed "a" (attempt 1)
 
-=== B9, surface.first | a union of types, and their subtypes, in one queue
+=== queue.global-claim, queue.first-element | a union of types, and their subtypes, in one queue
 .define
     node Job { name: String }
     node Urgent: Job { by: Int }
@@ -365,7 +367,7 @@ consumed "job"
 > MATCH u: Urgent RETURN COUNT(*)
 0
 
-=== surface.serial, B34 | a job that is withdrawn while it is held frees its key when it is let go of
+=== queue.serialize-by, queue.withdrawn | a withdrawn delivery releases its key when it ends
 .define node Job { name: String, account: String, status: String = "pending" }
 >> SPAWN a: Job { name = "a1", account = "a" }
    SPAWN b: Job { name = "a2", account = "a" }
@@ -382,7 +384,7 @@ WITHDRAWN {d1}
 .events work
 consumed "a2"
 
-=== surface.serial, surface.restart, surface.delay | a delayed job holds its key back after a restart, too
+=== queue.serialize-by, queue.restart, queue.delay | a delayed element blocks its key after a restart
 .define node Job { name: String, account: String }
 >> SPAWN a: Job { name = "a1", account = "a" }
    SPAWN b: Job { name = "a2", account = "a" }
@@ -402,7 +404,7 @@ consumed "a1" (delivery d2, attempt 2)
 .events work
 consumed "a2"
 
-=== surface.buffer, surface.alter | a buffer made smaller than what is held takes nothing back
+=== queue.buffer, queue.alter | a buffer smaller than the held deliveries revokes none
 .use jobs
 >> SPAWN a: Job { name = "a" }
    SPAWN b: Job { name = "b" }
@@ -420,7 +422,7 @@ consumed "b" (delivery d2)
 .events work
 consumed "c"
 
-=== B32, seed.ordering | an element keeps its arrival, however often it is given back
+=== queue.requeue-order, queue.ordering | an element keeps its arrival order across redeliveries
 .use jobs
 >> SPAWN a: Job { name = "a" }
    SPAWN b: Job { name = "b" }
@@ -440,7 +442,7 @@ consumed "a" (delivery d3, attempt 3)
 .events work
 consumed "b"
 
-=== surface.redrive | of several letters those that can be are sent back, and the others are named
+=== queue.redrive | REDRIVE of several dead letters reports those that failed
 .define node Job { name: String [unique] }
 >> SPAWN a: Job { name = "a" }
    SPAWN b: Job { name = "b" }
