@@ -1,3 +1,3 @@
-"""Readers of external collections and folders. Each reader appends changes to a journal, durably and exactly once."""
+"""Sources of changes. Readers of databases append to a journal, durably and exactly once; `files` watches folders."""
 
 __all__: list[str] = []

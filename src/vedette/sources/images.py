@@ -38,12 +38,12 @@ _TAGS = frozenset({"$timestamp", "$duration", "$float", "$map"})
 
 
 def encode_image(document: object) -> bytes:
-    """Encode a document. Raises SourceError E6102 if it cannot be a document."""
+    """Encode a document. Raises SourceError E6102 for a value that a document cannot have."""
     if not isinstance(document, Mapping):
-        raise _refused(f"a document is an object, and this is a Python {type(document).__name__}")
+        raise _invalid(f"a document must be an object, not a Python {type(document).__name__}")
     data = _encode(_fields(document, 0))
     if len(data) > MAX_IMAGE_BYTES:
-        raise _refused(f"the document has {len(data)} bytes, {MAX_IMAGE_BYTES} is the most")
+        raise _invalid(f"the document has {len(data)} bytes, the maximum is {MAX_IMAGE_BYTES}")
     return data
 
 
@@ -61,17 +61,17 @@ def decode_image(image: bytes) -> dict[str, Any]:
 
 
 def decode_images(images: Sequence[bytes]) -> list[dict[str, Any]]:
-    """Decode many images. Raises SourceError E6102 if one is invalid, without naming it."""
+    """Decode many images. Raises SourceError E6102 if one is invalid; the error does not say which."""
     try:
         documents: list[Any] = list(map(_decode, images))
         if set(map(type, documents)) - {dict}:
-            raise _refused("an image holds an object")
+            raise _invalid("an image must be a JSON object")
         if any(b'"$' in image for image in images):
             return [{name: _untagged(value) for name, value in document.items()} for document in documents]
     except (msgspec.DecodeError, RecursionError) as problem:
-        raise _refused(f"the image is not JSON: {problem}") from None
+        raise _invalid(f"the image is not JSON: {problem}") from None
     except (ArithmeticError, AttributeError, TypeError, ValueError) as problem:
-        raise _refused(f"a tagged value in the image is none: {problem}") from None
+        raise _invalid(f"the image has an invalid tagged value: {problem}") from None
     return documents
 
 
@@ -79,19 +79,19 @@ def _fields(document: Mapping[Any, Any], depth: int) -> dict[str, Any]:
     fields = {}
     for name, value in document.items():
         if not isinstance(name, str):
-            raise _refused(f"the name of a field is a text, and this is {name!r}")
+            raise _invalid(f"the name of a field must be a text, not {name!r}")
         fields[name] = _tagged(value, depth + 1)
     return fields
 
 
 def _tagged(value: Any, depth: int) -> Any:
     if depth > MAX_DEPTH:
-        raise _refused(f"the document is nested more than {MAX_DEPTH} deep")
+        raise _invalid(f"the document is nested more than {MAX_DEPTH} levels deep")
     if value is None or isinstance(value, bool):
         return value
     if isinstance(value, int):
         if not INT_MIN <= value <= INT_MAX:
-            raise _refused("a whole number does not fit into 64 bits")
+            raise _invalid("an integer does not fit into 64 bits")
         return int(value)
     if isinstance(value, float):
         return float(value) if math.isfinite(value) else {"$float": _float_text(value)}
@@ -106,14 +106,14 @@ def _tagged(value: Any, depth: int) -> Any:
         return {"$timestamp": timestamp_to_text(to_canonical(value))}  # type: ignore[arg-type]
     if isinstance(value, timedelta):
         return {"$duration": duration_to_ms(value)}
-    raise _refused(f"a value of Python type {type(value).__name__} has no place in a document")
+    raise _invalid(f"a document cannot have a value of the Python type {type(value).__name__}")
 
 
 def _text(value: str) -> str:
     try:
         value.encode()
     except UnicodeEncodeError:
-        raise _refused("a text holds half of a surrogate pair, which is no character") from None
+        raise _invalid("a text has an unpaired surrogate, which is not a character") from None
     return str(value)
 
 
@@ -142,5 +142,5 @@ def _untagged(value: Any) -> Any:
     return {key: _untagged(item) for key, item in value.items()}
 
 
-def _refused(why: str) -> SourceError:
-    return SourceError("E6102", why)
+def _invalid(text: str) -> SourceError:
+    return SourceError("E6102", text)

@@ -22,11 +22,13 @@ __all__ = [
 ]
 
 PartitionState = Literal["live", "stale", "catching-up", "shedding", "degraded"]
-"""stale: changes were lost between the source and us; nothing is delivered until a scan or a resync has repaired it.
-Gateways receive shedding and degraded for a live partition that lags (`vedette.control.lag_policy`)."""
+"""stale: changes were lost; nothing is delivered until a scan or a resync has repaired the partition.
+
+Gateways receive shedding and degraded for a live partition that lags (`vedette.control.lag_policy`).
+"""
 
 FIRST_SCAN = "the first scan"
-"""Reason of a catch-up without lost changes."""
+"""Reason of the state catching-up during the first scan, in which no changes were lost."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -41,7 +43,7 @@ class Source:
     tenant: str = "default"
     """The database whose watches see the collections."""
     partitions: int = 4
-    """Number of order domains; a change belongs to the one that the hash of its key selects."""
+    """Number of order domains. The hash of its key selects the partition of a document."""
     paused: bool = False
     options: Mapping[str, str] = field(default_factory=dict)
     """Options of the reader, such as `start` or `collections`."""
@@ -93,7 +95,7 @@ class ChangeRow(NamedTuple):
     partition: int
     epoch: int
     seq: int
-    """Per partition, increasing by one."""
+    """Sequence number within the partition, increasing by one."""
     event_id: str
     collection: str
     key: str
@@ -125,7 +127,7 @@ class Partition:
     number: int
     epoch: int
     seq: int
-    """Time of its last change."""
+    """Sequence number of its last change."""
     state: PartitionState = "live"
     reason: str = ""
 

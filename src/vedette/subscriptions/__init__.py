@@ -1,3 +1,6 @@
-"""Find the subscriptions of a change, among millions: shapes, a memory-mapped index, the registry."""
+"""Subscriptions to external collections.
+
+The registry stores them, and a memory-mapped index finds the ones that a change concerns.
+"""
 
 __all__: list[str] = []

@@ -2,16 +2,16 @@
 
     WATCH o: shop::orders WHERE o.total > 100 AND o.coupon = null RETURN o.id, o.total
 
-MEW knows null where CEL knows faults: a missing attribute is null, equality is null-safe and never unknown, an order
-with null is unknown, AND, OR and NOT carry the unknown on. With `holds` (false where CEL has a fault) that is said in
-the shared tree, so that one matcher serves both languages:
+In MEW a missing attribute is null, equality with null is true or false, and an ordering comparison with null is
+unknown. In CEL these operations fail. `holds` turns a failure into false, so MEW conditions become trees of the
+language that both share, and one matcher serves both:
 
     a = c            holds(a == c)                  a != c           NOT holds(a == c)
     a = null         NOT holds(a != null)           a IN [c, null]   holds(a IN [c]) OR NOT holds(a != null)
-    a < c            a < c: null, missing or of another family is unknown
+    a < c            a < c: unknown if a is null, missing or of another family
 
-`[filter: …]` is one more condition. What needs more than one document at a time (several elements, EXISTS, triggers,
-consume mode), or a commit seen from inside, is the engine's, and refused here with E6204: a half answer would be worse.
+The option `filter` is one more condition. Statements that need several documents at once (several elements, EXISTS),
+triggers and consume mode are refused with E6204: only the engine can answer them.
 """
 
 from __future__ import annotations
@@ -66,21 +66,21 @@ _NULL = Literal(None)
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AggregateColumn:
-    """`SUM(o.total) AS sum`: over the documents of a group, at the end of a window."""
+    """`SUM(o.total) AS sum`: an aggregate over the documents of a group, computed at the end of a window."""
 
     column: str
     name: str
-    """Upper-case."""
+    """Name of the aggregate function in upper case."""
     distinct: bool
     operand: FieldPath | None
-    """None for COUNT(*) and COUNT(o)."""
+    """The aggregated field; None for COUNT(*) and COUNT(o)."""
     where: Expression | None
     whole: bool = False
-    """COUNT(o): any change of a document counts as a change in sliding windows."""
+    """True for COUNT(o): any change of a document counts as a change in a sliding window."""
     limit: int | None = None
 
     def canonical_form(self) -> list[Any]:
-        """Part of the shape of a windowed watch."""
+        """Return the canonical form, which is a part of the shape of a windowed watch."""
         fields = (self.column, self.name, self.distinct, self.operand, self.where, self.whole, self.limit)
         return ["aggregate", *map(canonical_form, fields)]
 
@@ -92,10 +92,10 @@ class CollectionWatch:
     """A WATCH that the pipeline can answer."""
 
     collections: tuple[str, ...]
-    """One, or the members of a union."""
+    """One collection, or the members of a union."""
     condition: Expression
     columns: tuple[tuple[str, FieldPath], ...]
-    """Column names and their paths as in `shape`; () for the whole document."""
+    """Column names with their paths, as in `shape.py`. The empty path is the whole document."""
     aggregates: tuple[AggregateColumn, ...] = ()
     """Aggregates at the end of windows; `columns` is then the group key."""
     column_order: tuple[str, ...] = ()
@@ -113,46 +113,53 @@ class CollectionWatch:
         return self.collections[0]
 
     def row(self, key: str, document: Mapping[str, Any], collection: str | None = None) -> dict[str, Any]:
-        """The row that RETURN makes of a document. `collection` may be omitted if there is only one."""
+        """Return the row of a document. `collection` may be omitted if the watch has only one."""
         collection = collection or self.collection
         return {name: field_value(path, key, document, collection) for name, path in self.columns}
 
 
-_parsed = lru_cache(maxsize=256)(parse_statement)
-"""Cached, because thousands subscribe with the same text."""
+_parse_cached = lru_cache(maxsize=256)(parse_statement)
+"""Cached, because many clients subscribe with the same text."""
 
 
 def parse_collection_watch(source: str, params: Mapping[str, Value] | None = None) -> CollectionWatch:
-    """Raises ParseError for an invalid statement, SubscriptionError E6204 for one that the pipeline cannot answer."""
-    statement = _parsed(source)
+    """Parse a WATCH statement.
+
+    Raises ParseError if it is invalid, SubscriptionError E6204 if the pipeline cannot answer it.
+    """
+    statement = _parse_cached(source)
     if not isinstance(statement, Watch):
-        raise _unsupported("this is no WATCH statement")
+        raise _unsupported("a statement other than WATCH")
     if statement.actions:
-        raise _unsupported("ON MATCH DO acts upon the graph")
+        raise _unsupported("ON MATCH DO")
     match statement.pattern.elements:
         case (NodePattern(variable=variable, type=type_),):
-            reader, collections = _Translator(variable, params or {}), _collections(type_)
+            translator, collections = _Translator(variable, params or {}), _collections(type_)
         case _:
             raise _unsupported("a pattern of several elements")
-    options = _options(statement.options, reader)
-    conditions = [reader.condition(part) for part in (statement.where, options.filter) if part is not None]
+    options = _options(statement.options, translator)
+    conditions = [
+        translator.condition(part) for part in (statement.where, options.filter) if part is not None
+    ]
     condition = reduce(partial(Binary, "AND"), conditions) if conditions else Literal(True)
-    aggregates = reader.aggregates(statement.returns)
+    aggregates = translator.aggregates(statement.returns)
     if aggregates and options.window.kind == "none":
         raise _unsupported("an aggregate without a window")
     return CollectionWatch(
         collections=collections,
         condition=Call("holds", (condition,)),
-        columns=reader.columns(statement.returns),
+        columns=translator.columns(statement.returns),
         aggregates=aggregates,
-        column_order=reader.names(statement.returns) if aggregates else (),
+        column_order=translator.names(statement.returns) if aggregates else (),
         options=options,
     )
 
 
 def translate_condition(condition: Expression, variable: str) -> Expression:
-    """Convert a MEW condition over one document, without parameters, to a document filter. Raises E6204 as for a
-    watch."""
+    """Convert a MEW condition over one document, without parameters, to a document filter.
+
+    Raises E6204 if that is impossible.
+    """
     return _Translator(variable, {}).condition(condition)
 
 
@@ -173,26 +180,30 @@ _ENGINE_ONLY = {
 }
 
 
-def _options(given: tuple[WatchOption, ...], reader: _Translator) -> WatchOptions:
-    """An invalid option raises E8009, as in the engine; a valid one that the pipeline does not support raises E6204."""
-    options = read_options(given, reader.constant)
-    for name, words in _ENGINE_ONLY.items():
-        if getattr(options, name) in words:
+def _options(given: tuple[WatchOption, ...], translator: _Translator) -> WatchOptions:
+    """Read the options. Raises E8009 for an invalid option, as the engine does, and E6204 for one that only the engine
+    supports.
+    """
+    options = read_options(given, translator.constant)
+    for name, values in _ENGINE_ONLY.items():
+        if getattr(options, name) in values:
             raise _unsupported(f"the option {name}: {getattr(options, name)}")
     if options.ordering.kind == "attribute":
         raise _unsupported("the option ordering: attribute")
     if options.initial.kind == "since":
-        raise _unsupported("the option initial: since, which counts the engine's ticks,")
+        raise _unsupported("the option initial: since")
     return options
 
 
 class _Translator:
+    """Translates the parts of a WATCH over one document variable to the tree of document filters."""
+
     def __init__(self, variable: str, params: Mapping[str, Value]) -> None:
         self._variable = variable
         self._params = params
 
     def constant(self, node: Expression) -> Any:
-        """Value of an expression without variables, for options and parameters."""
+        """Return the value of an expression without variables, as in options and parameters."""
         match node:
             case Binary(op="*", left=left, right=right):
                 factors = self.constant(left), self.constant(right)
@@ -226,7 +237,7 @@ class _Translator:
             case Binary(op="IN", left=left, right=Parameter() as parameter):
                 given = self.constant(parameter)
                 if not isinstance(given, list):
-                    raise _unsupported("IN with a parameter that is no list")
+                    raise _unsupported("IN with a parameter that is not a list")
                 return self._membership(left, tuple(Literal(item) for item in given))
             case Binary(op=op, left=left, right=right) if op in _ORDER or op in _TEXT_TESTS:
                 return Binary(op, self._operand(left), self._operand(right))
@@ -248,7 +259,7 @@ class _Translator:
         item = self._operand(left)
         constants = [self._operand(part) for part in items]
         if not all(isinstance(constant, Literal) for constant in constants):
-            raise _unsupported("a list of anything but constants")
+            raise _unsupported("a list with values that are not constants")
         known = ListLiteral(tuple(constant for constant in constants if constant != _NULL))
         found: Expression = Call("holds", (Binary("IN", item, known),))
         return Binary("OR", found, _is_null(item)) if _NULL in constants else found
@@ -263,7 +274,9 @@ class _Translator:
                 return Literal(-value)
             case Parameter(name=name, optional=optional):
                 if name not in self._params and not optional:
-                    raise SubscriptionError("E6204", f"the parameter ${name} is not given")
+                    raise SubscriptionError(
+                        "E6204", f"the parameter ${name} is missing: pass it with the subscription"
+                    )
                 return Literal(to_canonical(self._params.get(name)))
             case IdReference(name=str() as name):
                 return Literal(name)
@@ -308,8 +321,8 @@ class _Translator:
             raise _unsupported(f"the aggregate {name}")
         if name == "COLLECT" and not 0 < (node.limit or 0) <= DEFAULT_COLLECT_LIMIT:
             text = (
-                f"COLLECT over an external collection needs a limit of at most {DEFAULT_COLLECT_LIMIT:,}, since a "
-                "window that cannot be told would be lost: say COLLECT(…)[limit: n]"
+                f"COLLECT over an external collection needs a limit of at most {DEFAULT_COLLECT_LIMIT:,}, because an "
+                "event that is too large would be lost: write COLLECT(…)[limit: n]"
             )
             raise SubscriptionError("E6204", text)
         counted = node.operand is None or (name == "COUNT" and node.operand == Variable(self._variable))
@@ -343,7 +356,7 @@ class _Translator:
 
 
 _ID: FieldPath = ("doc", "id")
-"""The key of a document, unless it has a field of that name."""
+"""Return the field `id` of a document, or its key if it has no such field."""
 
 
 def _is_null(operand: Expression) -> Expression:
@@ -351,9 +364,9 @@ def _is_null(operand: Expression) -> Expression:
 
 
 def field_value(path: FieldPath, key: str, document: Mapping[str, Any], collection: str) -> Any:
-    """The value at a path of a document; null if it is missing."""
+    """Return the value at a path of a document; null if it is missing."""
     if len(path) == 2 and path != _ID:
-        return document.get(path[1])  # the usual case
+        return document.get(path[1])  # the most frequent case
     if path == WHOLE_DOCUMENT:
         return {"id": key, "_type": collection, **document}
     if path == ("id",) or (path == _ID and "id" not in document):
@@ -364,9 +377,9 @@ def field_value(path: FieldPath, key: str, document: Mapping[str, Any], collecti
     return value
 
 
-def _unsupported(what: str) -> SubscriptionError:
+def _unsupported(feature: str) -> SubscriptionError:
     text = (
-        f"{what} cannot be answered over an external collection: the pipeline sees one document at a time. "
-        "Watch one collection with a condition on its attributes, or bring the data into the graph"
+        f"{feature} is not supported over an external collection, where each document is evaluated alone: "
+        "watch one collection with a condition on its attributes, or import the data into the graph"
     )
     return SubscriptionError("E6204", text)

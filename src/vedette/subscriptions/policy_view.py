@@ -1,14 +1,14 @@
-"""What an actor sees of the documents of a collection: policies as conditions, in the tree that all filters share.
+"""Policies on a collection as conditions on its documents, in the tree that all filters share.
 
-    visible     some ALLOW is true and no DENY is
-    hidden      of an attribute: a DENY about it is true, or there are ALLOWs about it and none is true
+    visible     at least one ALLOW on documents is true, and no DENY is true
+    hidden      per attribute: a DENY on it is true, or it has ALLOWs and none of them is true
 
-A document that is not visible is not there. A hidden attribute is missing, which MEW reads as null: `through` says what
-a filter says about a document without its hidden attributes, as a filter over the document as it is, so that the index
-and the column code of `evaluation` need not know of policies.
+A document that is not visible does not exist for the actor. A hidden attribute is missing, which MEW reads as null.
+`restrict` rewrites a filter on the visible part of a document into a filter on the whole document, so the index and the
+vectorized filters need no policies.
 
-ALLOW needs a condition that is true. DENY hides also where the condition cannot be evaluated, because a value is of
-another kind than it is compared with; null and missing are no failure, an order with them is just not true (MEW).
+An ALLOW counts only if its condition is true. A DENY also counts if its condition fails because it compares values of
+different kinds. Null and missing values do not fail: an ordering comparison with them is not true.
 """
 
 from __future__ import annotations
@@ -49,25 +49,28 @@ _LOGIC = (Conditional, Call)
 
 
 def compile_view(rules: Sequence[ViewRule]) -> DocumentView:
-    """Raises SubscriptionError E6204 for conditions that the pipeline cannot answer."""
-    about: dict[str | None, list[ViewRule]] = {None: []}
+    """Compile policy rules to conditions.
+
+    Raises SubscriptionError E6204 for a condition that the pipeline cannot evaluate.
+    """
+    by_attribute: dict[str | None, list[ViewRule]] = {None: []}
     for rule in rules:
-        about.setdefault(rule.attribute, []).append(rule)
-    documents = about.pop(None)
+        by_attribute.setdefault(rule.attribute, []).append(rule)
+    documents = by_attribute.pop(None)
     hidden = {
         attribute: condition
-        for attribute, own in sorted(about.items(), key=str)
-        if attribute is not None and (condition := _hidden(own)) != _FALSE
+        for attribute, own_rules in sorted(by_attribute.items(), key=str)
+        if attribute is not None and (condition := _hidden_condition(own_rules)) != _FALSE
     }
     if len(hidden) > MAX_HIDDEN_ATTRIBUTES:
         raise SubscriptionError(
             "E6204", f"policies may hide at most {MAX_HIDDEN_ATTRIBUTES} attributes of a collection"
         )
-    denied, allowed = _sides(documents)
+    denied, allowed = _denied_and_allowed(documents)
     return DocumentView(visible=_all((allowed, _not(denied))), hidden=tuple(hidden.items()))
 
 
-def _sides(rules: Sequence[ViewRule]) -> tuple[Expression, Expression]:
+def _denied_and_allowed(rules: Sequence[ViewRule]) -> tuple[Expression, Expression]:
     conditions = [
         (rule.allow, translate_condition(parse_expression(rule.condition), rule.variable)) for rule in rules
     ]
@@ -76,37 +79,43 @@ def _sides(rules: Sequence[ViewRule]) -> tuple[Expression, Expression]:
     return denied, allowed
 
 
-def _hidden(rules: Sequence[ViewRule]) -> Expression:
-    denied, allowed = _sides(rules)
+def _hidden_condition(rules: Sequence[ViewRule]) -> Expression:
+    denied, allowed = _denied_and_allowed(rules)
     return _any((denied, _not(allowed))) if any(rule.allow for rule in rules) else denied
 
 
 @dataclass(frozen=True)
 class DocumentView:
+    """What one actor sees of the documents of a collection."""
+
     visible: Expression
     hidden: tuple[tuple[str, Expression], ...]
     """Attributes and the conditions under which they are hidden. These conditions and `visible` never fail."""
 
     def restrict(self, condition: Expression) -> Expression:
-        """True if and only if the document is visible and the condition is true of its visible part."""
-        return _all((self.visible, _ViewRewriter(dict(self.hidden)).condition(condition, failing=False)))
+        """Return a condition that is true if the document is visible and the given condition is true of its visible
+        part.
+        """
+        return _all((self.visible, _ViewRewriter(dict(self.hidden)).condition(condition, keeps_errors=False)))
 
     def redact(self, collection: str, key: str, document: Mapping[str, Any]) -> Mapping[str, Any]:
-        """A visible document without its hidden attributes."""
+        """Return a visible document without its hidden attributes."""
         environment = FilterInput(doc=document, id=key, collection=collection)
-        gone = [name for name, hides in self._hides if name in document and hides.matches(environment)]
-        return drop_attributes(document, gone) if gone else document
+        hidden_names = [
+            name for name, hides in self._mask_filters if name in document and hides.matches(environment)
+        ]
+        return drop_attributes(document, hidden_names) if hidden_names else document
 
     @cached_property
-    def _hides(self) -> list[tuple[str, DocumentFilter]]:
+    def _mask_filters(self) -> list[tuple[str, DocumentFilter]]:
         return [(name, compile_filter(condition, limits=TRUSTED_LIMITS)) for name, condition in self.hidden]
 
 
 def drop_attributes(document: Mapping[str, Any], names: Iterable[str]) -> dict[str, Any]:
-    left = dict(document)
+    remaining = dict(document)
     for name in names:
-        left.pop(name, None)
-    return left
+        remaining.pop(name, None)
+    return remaining
 
 
 # --- joining conditions -----------------------------------------------------------------------------------------
@@ -135,7 +144,7 @@ def _not(part: Expression) -> Expression:
 
 
 def _true(condition: Expression) -> Expression:
-    """True if a condition is true; never a fault."""
+    """Return a condition that is true if the given one is true, and false if it is false or fails."""
     match condition:
         case Binary(op="AND", left=left, right=right):
             return _all((_true(left), _true(right)))
@@ -150,27 +159,28 @@ def _true(condition: Expression) -> Expression:
     return Call("holds", (condition,))
 
 
-def _not_false(condition: Expression, *, wanted: bool = True) -> Expression:
-    """Whether a condition is `wanted`, or cannot be evaluated because values are of kinds that do not go together."""
+def _not_false(condition: Expression, *, expected: bool = True) -> Expression:
+    """Return a condition that is true if the given one has the value `expected`, or fails because it compares values of
+    different kinds."""
     match condition:
         case Binary(op="AND" | "OR" as op, left=left, right=right):
-            join = _all if (op == "AND") is wanted else _any
-            return join((_not_false(left, wanted=wanted), _not_false(right, wanted=wanted)))
+            join = _all if (op == "AND") is expected else _any
+            return join((_not_false(left, expected=expected), _not_false(right, expected=expected)))
         case Unary(op="NOT", operand=operand):
-            return _not_false(operand, wanted=not wanted)
+            return _not_false(operand, expected=not expected)
         case Literal(value=value):
-            return Literal(value is wanted)
+            return Literal(value is expected)
         case Call(name="holds"):
-            return condition if wanted else _not(condition)
-    contrary = Call("holds", (_not(condition) if wanted else condition,))
-    return _all((*map(_is_there, _operands(condition)), _not(contrary)))
+            return condition if expected else _not(condition)
+    opposite = Call("holds", (_not(condition) if expected else condition,))
+    return _all((*map(_is_present, _operands(condition)), _not(opposite)))
 
 
 def _operands(condition: Expression) -> tuple[Expression, ...]:
     return (condition.left, condition.right) if isinstance(condition, Binary) else (condition,)
 
 
-def _is_there(operand: Expression) -> Expression:
+def _is_present(operand: Expression) -> Expression:
     match operand:
         case Literal(value=value):
             return Literal(value is not None)
@@ -179,7 +189,7 @@ def _is_there(operand: Expression) -> Expression:
     return Call("holds", (Binary("!=", operand, _FAULT),))
 
 
-# --- a filter through hidden attributes ---------------------------------------------------------------------------
+# --- filters on documents with hidden attributes ----------------------------------------------------------------
 
 
 class _ViewRewriter:
@@ -188,28 +198,33 @@ class _ViewRewriter:
     def __init__(self, hidden: Mapping[str, Expression]) -> None:
         self._hidden = hidden
 
-    def condition(self, node: Expression, *, failing: bool) -> Expression:
-        """`failing`: whether it matters that a condition fails rather than being false."""
+    def condition(self, node: Expression, *, keeps_errors: bool) -> Expression:
+        """Rewrite a condition. `keeps_errors`: a failure must stay a failure, because it differs from false at this
+        place.
+        """
         match node:
             case Binary(op="AND" | "OR" as op, left=left, right=right):
-                sides = self.condition(left, failing=failing), self.condition(right, failing=failing)
+                sides = (
+                    self.condition(left, keeps_errors=keeps_errors),
+                    self.condition(right, keeps_errors=keeps_errors),
+                )
                 return Binary(op, *sides)
             case Unary(op="NOT", operand=operand):
-                return Unary("NOT", self.condition(operand, failing=True))
+                return Unary("NOT", self.condition(operand, keeps_errors=True))
             case Call(name="holds", arguments=(inner,)):
-                return Call("holds", (self.condition(inner, failing=False),))
+                return Call("holds", (self.condition(inner, keeps_errors=False),))
             case Conditional(test=test, then=then, otherwise=otherwise):
                 return Conditional(
-                    self.condition(test, failing=True),
-                    self.condition(then, failing=failing),
-                    self.condition(otherwise, failing=failing),
+                    self.condition(test, keeps_errors=True),
+                    self.condition(then, keeps_errors=keeps_errors),
+                    self.condition(otherwise, keeps_errors=keeps_errors),
                 )
             case Call(name="has", arguments=(Attribute(base=Variable(name="doc"), name=name),)):
                 return _all((_not(self._hidden.get(name, _FALSE)), node))
-        return self._atom(node, failing=failing)
+        return self._atom(node, keeps_errors=keeps_errors)
 
-    def _atom(self, node: Expression, *, failing: bool) -> Expression:
-        """A condition fails if an attribute it names is missing."""
+    def _atom(self, node: Expression, *, keeps_errors: bool) -> Expression:
+        """Rewrite a condition without AND, OR and NOT. It fails if an attribute in it is hidden."""
         self._check(node)
         names = dict.fromkeys(part.name for part in walk(node) if _is_field(part))
         hidden = _any(self._hidden[name] for name in names if name in self._hidden)
@@ -217,14 +232,14 @@ class _ViewRewriter:
             return node
         if any(isinstance(part, _LOGIC) or _is_logic(part) for part in walk(node)):
             return self._replaced(node)
-        if not failing:
+        if not keeps_errors:
             return _all((_not(hidden), node))
         return _FAULT if hidden == _TRUE else Conditional(hidden, _FAULT, node)
 
     def _replaced(self, node: Expression) -> Expression:
         """A nested condition may observe a failure, so each attribute is rewritten separately."""
 
-        def seen(part: Any) -> Any:
+        def rewrite(part: Any) -> Any:
             match part:
                 case Call(name="has", arguments=(Attribute(base=Variable(name="doc"), name=name),)):
                     return _all((_not(self._hidden.get(name, _FALSE)), part))
@@ -232,7 +247,7 @@ class _ViewRewriter:
                     return Conditional(self._hidden[name], Attribute(_FAULT, name), part)
             return None
 
-        replaced: Expression = transform(node, seen)
+        replaced: Expression = transform(node, rewrite)
         return replaced
 
     def _check(self, node: Expression) -> None:
@@ -240,12 +255,14 @@ class _ViewRewriter:
         whole = sum(isinstance(part, Variable) and part.name == "doc" for part in walk(node)) - len(fields)
         if whole and self._hidden:
             text = (
-                "the document as a whole cannot be asked about where policies hide some of its attributes: "
-                "name the attributes"
+                "a filter cannot use the whole document if policies hide some of its attributes: "
+                "use the attributes by name"
             )
             raise SubscriptionError("E6204", text)
         if any(isinstance(part, Variable) and part.name in ("op", "before") for part in walk(node)):
-            text = "op and before cannot be asked about where policies decide what is seen: watch for what is true"
+            text = (
+                "a filter cannot use op or before if policies restrict the collection: use the document alone"
+            )
             raise SubscriptionError("E6204", text)
 
 

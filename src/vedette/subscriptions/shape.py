@@ -47,12 +47,12 @@ MAX_LIST_KEYS = 16
 
 Constant: TypeAlias = "Value | list[Value]"
 FieldPath: TypeAlias = tuple[str, ...]
-"""Path of a value: ("doc", "address", "city"), ("id",), ("op",) …"""
+"""Path of a value, for example ("doc", "address", "city"), ("id",) or ("op",)."""
 
 
 @dataclass(frozen=True, slots=True)
 class ConstantSlot(Parameter):
-    """Placeholder of a scalar constant: a parameter named by its number."""
+    """Placeholder of a scalar constant. Its parameter name is the number of the constant."""
 
     @property
     def index(self) -> int:
@@ -79,7 +79,7 @@ class ListSlot(Parameter):
 
 @dataclass(frozen=True)
 class Shape:
-    """The tree with placeholders for constants. Two filters have one shape if their canonical texts are equal."""
+    """A filter with placeholders for its constants. Filters with the same fingerprint have the same shape."""
 
     tree: Any
     constants: int
@@ -89,23 +89,26 @@ class Shape:
     window: str = ""
     """Window and aggregates of a WATCH as text; part of the shape, because the events differ."""
     attribute_masks: tuple[tuple[str, Any], ...] = ()
-    """Attributes with the conditions under which policies hide them; their constants are in the same row."""
+    """Attributes with the conditions under which policies hide them.
+
+    The constants of these conditions follow those of the filter.
+    """
 
     @cached_property
     def fingerprint(self) -> str:
-        """The canonical text: stored in the registry, and the key under which shapes are grouped in a segment."""
+        """The canonical text of the shape. It is stored in the registry, and segments group subscriptions by it."""
         return canonical_text((self.tree, self.columns, self.window, self.attribute_masks))
 
     @cached_property
     def depends_on_change(self) -> bool:
-        """True if the filter reads the change itself (`op`, `before`), so it says nothing about a document alone."""
+        """True if the filter reads `op` or `before`. Such a filter is evaluated on a change, not on a document."""
         return any(isinstance(node, Variable) and node.name in ("op", "before") for node in _walk(self.tree))
 
 
 def extract_constants(
     expression: Expression, hidden: Sequence[tuple[str, Expression]] = ()
 ) -> tuple[Shape, tuple[Constant, ...]]:
-    """Extract the constants of a filter with a bound request, and of its masks."""
+    """Replace the constants of a filter and of its masks by placeholders. Returns the shape and the constants."""
     found: list[Constant] = []
 
     def replaced(node: Any) -> Any:
@@ -131,7 +134,7 @@ def bind(shape: Shape, constants: tuple[Constant, ...]) -> Expression:
 
 
 def bind_tree(tree: Any, constants: tuple[Constant, ...]) -> Expression:
-    """One tree of a shape with its constants."""
+    """Restore one tree of a shape."""
 
     def replaced(node: Any) -> Any:
         match node:
@@ -148,7 +151,9 @@ def bind_tree(tree: Any, constants: tuple[Constant, ...]) -> Expression:
 
 
 def as_path(node: Any) -> FieldPath | None:
-    """The path of a node, if it is one: fields of `doc` or `before`, or a single variable."""
+    """Return the path of a node that is a field of `doc` or `before`, or one of the variables id, collection and op;
+    else None.
+    """
     match node:
         case Variable(name="id" | "collection" | "op" as name):
             return (name,)

@@ -35,7 +35,7 @@ __all__ = [
 
 
 EPOCH = timestamp_from_ms(0)
-"""Start of windows for a spec without a time."""
+"""Start of windows of a spec without a time."""
 
 
 class SubscriptionSpec(msgspec.Struct, frozen=True, kw_only=True):
@@ -64,7 +64,7 @@ class SubscriptionSpec(msgspec.Struct, frozen=True, kw_only=True):
 def spec_from_query(
     query: Mapping[str, Any], auth: dict[str, Any] | None = None, time: datetime | None = None
 ) -> SubscriptionSpec:
-    """The spec of a query that `vedette.filters.collection_query.parse_query` has accepted."""
+    """Return the spec of a query that `vedette.filters.collection_query.parse_query` has accepted."""
     if query.get("filter") is not None:
         return SubscriptionSpec(kind="cel", source=str(query["filter"]), auth=auth, time=time)
     source = msgspec.json.encode(query.get("filters") or []).decode()
@@ -72,7 +72,10 @@ def spec_from_query(
 
 
 def filter_expression(spec: SubscriptionSpec) -> Expression:
-    """The condition with the request bound and policies applied. Raises FilterError or SubscriptionError E6204."""
+    """Return the condition with the request bound and policies applied.
+
+    Raises FilterError or SubscriptionError E6204.
+    """
     match spec.kind:
         case "filters":
             expression = parse_filters(msgspec.json.decode(spec.source), TRUSTED_LIMITS)
@@ -113,5 +116,5 @@ def split_constants(spec: SubscriptionSpec) -> tuple[Shape, tuple[Constant, ...]
 
 @lru_cache(maxsize=4096)
 def shape_of_spec(spec_json: bytes) -> Shape:
-    """The shape of a spec in its JSON encoding; the same in every process."""
+    """Return the shape of a spec in its JSON encoding. Cached, because many subscriptions share a shape."""
     return split_constants(msgspec.json.decode(spec_json, type=SubscriptionSpec))[0]

@@ -22,23 +22,23 @@ MAX_DEBOUNCES = 10.0
 
 
 class DebouncedPaths:
-    """Paths are relative; times are seconds of the monotonic clock."""
+    """The pending paths of one folder. Paths are relative; times are seconds of the monotonic clock."""
 
     def __init__(self, debounce_seconds: float, most_paths: int = MOST_PATHS) -> None:
-        self._debounce, self._most = debounce_seconds, most_paths
+        self._debounce, self._max_paths = debounce_seconds, most_paths
         self._times: dict[str, tuple[float, float]] = {}
-        """Path to the times of its first and last notification."""
+        """Times of the first and the last notification, by path."""
         self._last_scanned: dict[str, float] = {}
-        """Path to the time when it was last returned, for paths that are or may become busy; oldest first."""
+        """Time when a path was last returned, for paths that are or may become busy; oldest first."""
         self._rescan: tuple[float, float] | None = None
-        self._heard: set[str] = set()
+        self._notified_folders: set[str] = set()
         """Folders with notifications before the rescan. The rescan checks their files first."""
 
     def __len__(self) -> int:
         return len(self._times)
 
     @property
-    def rescan_wanted(self) -> bool:
+    def rescan_requested(self) -> bool:
         return self._rescan is not None
 
     def add(self, path: str, now: float) -> None:
@@ -47,20 +47,22 @@ class DebouncedPaths:
             del self._last_scanned[path]  # the path was idle
         first, _ = self._times.get(path, (now, now))
         self._times[path] = (first, now)
-        if len(self._times) > self._most:
+        if len(self._times) > self._max_paths:
             self.request_rescan(now, self._times)
             self._times.clear()
 
-    def request_rescan(self, now: float, heard: Iterable[str] = ()) -> None:
-        """Notifications were lost or exceed the limit: schedule a rescan for when the folder is quiet. `heard` are
-        known paths."""
+    def request_rescan(self, now: float, notified: Iterable[str] = ()) -> None:
+        """Schedule a rescan for when the folder is quiet, because notifications were lost or exceed the limit.
+
+        The rescan first checks the folders of the paths in `notified`.
+        """
         first, _ = self._rescan or (now, now)
         self._rescan = (first, now)
-        self._heard.update(map(_folder, heard))
-        if len(self._heard) > self._most:
-            self._heard.clear()
+        self._notified_folders.update(map(_folder, notified))
+        if len(self._notified_folders) > self._max_paths:
+            self._notified_folders.clear()
 
-    def take_due(self, now: float, stretch: float = 1.0, most: int = MOST_PATHS) -> list[str]:
+    def take_due(self, now: float, stretch: float = 1.0, max_paths: int = MOST_PATHS) -> list[str]:
         """Remove and return the paths that are due, earliest first. `stretch` multiplies every delay under load."""
         debounce = self._debounce * stretch
         settle = min(SETTLE_SECONDS, self._debounce) * stretch
@@ -74,7 +76,7 @@ class DebouncedPaths:
                 else _is_due(times, now, settle, debounce)
             )
         )
-        ready = list(islice(due, most))
+        ready = list(islice(due, max_paths))
         for path in ready:
             del self._times[path]
             self._last_scanned.pop(path, None)
@@ -87,15 +89,17 @@ class DebouncedPaths:
         debounce = self._debounce * stretch
         if self._rescan is None or not _is_due(self._rescan, now, debounce, MAX_DEBOUNCES * debounce):
             return None
-        heard, self._heard, self._rescan = self._heard, set(), None
-        self._times = {path: times for path, times in self._times.items() if _folder(path) not in heard}
-        return heard
+        notified_folders, self._notified_folders, self._rescan = self._notified_folders, set(), None
+        self._times = {
+            path: times for path, times in self._times.items() if _folder(path) not in notified_folders
+        }
+        return notified_folders
 
     def _forget_quiet(self, before: float) -> None:
         """Remove paths that were returned and have had no notification since."""
         quiet: list[str] = []
         for path, moment in self._last_scanned.items():
-            too_many = len(self._last_scanned) - len(quiet) > self._most
+            too_many = len(self._last_scanned) - len(quiet) > self._max_paths
             if moment > before and not too_many:
                 break
             if path not in self._times or too_many:

@@ -27,15 +27,21 @@ class FileStamp(NamedTuple):
 
     @classmethod
     def never_seen(cls, device: int) -> FileStamp:
-        """Stamp of a file that is about to be reported. If the file is gone after a crash, its deletion is reported."""
+        """Return the stamp of a file that is about to be reported.
+
+        If the file is gone after a crash, its deletion is reported.
+        """
         return cls(-1, -1, -1, 0, device)
 
     def same_content(self, other: FileStamp) -> bool:
-        """The device number is not compared: it may change after a restart."""
+        """True if both stamps describe the same content.
+
+        The device number is not compared, because it may change after a restart.
+        """
         return self[:4] == other[:4]
 
     def same_file(self, other: FileStamp) -> bool:
-        """True if the file was moved: a rename keeps everything except the ctime."""
+        """True if the other stamp may be the same file under a new name: a rename changes only the ctime."""
         return (self.inode, self.size, self.mtime_ns, self.device) == (
             other.inode,
             other.size,

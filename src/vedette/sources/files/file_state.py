@@ -23,7 +23,7 @@ __all__ = ["FILE_NAME", "FileStateStore"]
 
 FILE_NAME = "folders.db"
 _APPLICATION_ID = 0x5644464F
-"""`VDFO`."""
+"""`VDFO`, the application id of the SQLite file."""
 _MIGRATIONS = (
     Migration(
         version=1,
@@ -55,7 +55,7 @@ _ANNOUNCED = "SELECT files FROM announced WHERE watch_id = ? ORDER BY number"
 _END_ANNOUNCED = "DELETE FROM announced WHERE watch_id = ?"
 _DELETE = "DELETE FROM seen_files WHERE watch_id = ? AND path = ?"
 _COLUMNS = "path, size, mtime_ns, ctime_ns, inode, device"
-_ALL = f"SELECT {_COLUMNS} FROM seen_files WHERE watch_id = ?"  # noqa: S608 - names of ours
+_ALL = f"SELECT {_COLUMNS} FROM seen_files WHERE watch_id = ?"  # noqa: S608 - constant names
 # "0" is the character after "/", so this range covers everything below the folder and uses the index.
 _BELOW = f"{_ALL} AND (path = ? OR (path > ? || '/' AND path < ? || '0'))"
 
@@ -69,13 +69,13 @@ class FileStateStore:
         self._file = SharedFile(path, _APPLICATION_ID, _MIGRATIONS)
 
     def known(self, watch_id: str) -> dict[str, FileStamp]:
-        """Files that were announced and not recorded since are returned as placeholders."""
+        """Return the known files of a watch. A file that was announced and not recorded since is a placeholder."""
         with self._file.write_transaction(durable=True) as db:
             _note_announced(db, watch_id)
             return _stamps(db.execute(_ALL, (watch_id,)))
 
     def known_below(self, watch_id: str, path: str) -> dict[str, FileStamp]:
-        """Entries at the path and below it."""
+        """Return the known files at the path and below it."""
         with self._file.read_transaction() as db:
             return _stamps(db.execute(_BELOW, (watch_id, path, path, path)))
 
@@ -112,21 +112,21 @@ class FileStateStore:
 
 
 def _note_announced(
-    db: sqlite3.Connection, watch_id: str, told: frozenset[str] | set[str] = frozenset()
+    db: sqlite3.Connection, watch_id: str, reported: frozenset[str] | set[str] = frozenset()
 ) -> None:
     """Clear the announcements: every announced file that was not reported is now a placeholder in the table."""
     unseen = {
         path: _row(watch_id, path, FileStamp.never_seen(device))
         for (text,) in db.execute(_ANNOUNCED, (watch_id,))
         for path, device in json.loads(text)
-        if path not in told
+        if path not in reported
     }
     insert_rows(db, _PUT, list(unseen.values()))
     db.execute(_END_ANNOUNCED, (watch_id,))
 
 
 def _row(watch_id: str, path: str, stamp: FileStamp) -> tuple[object, ...]:
-    # Inode and device are unsigned 64-bit integers, which exceed SQLite's signed range.
+    # Convert inode and device to signed integers: they are unsigned 64-bit numbers, and SQLite's are signed.
     return watch_id, path, stamp.size, stamp.mtime_ns, stamp.ctime_ns, str(stamp.inode), str(stamp.device)
 
 

@@ -34,7 +34,7 @@ class ScanOutcome:
 
     changes: tuple[FileChange, ...] = ()
     unreadable: Mapping[str, str] = field(default_factory=dict)
-    """Path to error text. The state of files below it is unknown; they are neither changed nor deleted."""
+    """Error text by path. The state of files below such a path is unknown; they are neither changed nor deleted."""
     unavailable_reason: str | None = None
     """Why the folder or a disk below it is missing; None if it is available."""
     unstable: frozenset[str] = frozenset()
@@ -55,7 +55,7 @@ class Folder:
         self._noted: list[FileChange] = []
         """Recorded changes that are not written to disk yet."""
         self._folders: Counter[str] = Counter()
-        """Folder to the number of known files below it."""
+        """Number of known files below each folder."""
         self._count_folders(self._known, 1)
         self._listed: dict[str, Listing] = {}
         """Folders whose files were compared, with their stamps at that time."""
@@ -74,15 +74,15 @@ class Folder:
         self._listed.clear()
         return self.rescan(())
 
-    def rescan(self, heard: Collection[str]) -> ScanOutcome:
-        """Compare the folders in `heard` (relative to the root) and every folder whose entries changed.
+    def rescan(self, notified_folders: Collection[str]) -> ScanOutcome:
+        """Compare the folders in `notified_folders` (relative to the root) and every folder whose entries changed.
 
         Files of other folders are returned in `left`.
         """
         down, began = self._root_problem(), self._now_ms()
         if down is not None:
             return ScanOutcome(unavailable_reason=down)
-        result = rescan(self.root, self.selection, self._listed, heard, self._seen.directory)
+        result = rescan(self.root, self.selection, self._listed, notified_folders, self._seen.directory)
         if "" in result.unreadable:
             return ScanOutcome(unavailable_reason=f"{self.root} may not be read: {result.unreadable['']}")
         self._remember(result, began)
@@ -94,7 +94,7 @@ class Folder:
         return replace(self._compared(known, result, alive), unchecked=tuple(left))
 
     def _remember(self, result: Scan, began: int) -> None:
-        """Folders that changed just now may change again without a visible difference, so they are not remembered."""
+        """A folder that changed just now may change again within the same clock tick, so its stamp is not kept."""
         kept = {path: self._listed[path] for path in result.unchanged_folders}
         settled = 1_000_000 * (began - UNSETTLED_MS)
         kept |= {path: each for path, each in result.listed.items() if each.stamp.ctime_ns < settled}
@@ -137,15 +137,17 @@ class Folder:
             self._know({path: unseen[device] for path, device in new})
 
     def commit(self, changes: Iterable[FileChange]) -> None:
-        """These changes are queued: record them as known. Other announced files stay placeholders."""
+        """Record changes that are now queued. Other announced files stay placeholders."""
         self.record(changes)
         if self._noted or self._announced:
             self._seen.apply(self.watch_id, self._noted)
             self._noted, self._announced = [], False
 
     def record(self, changes: Iterable[FileChange]) -> None:
-        """The same, but written together with the next confirmation. After a crash before that, the changes are
-        reported again."""
+        """Record changes like `commit`, but write them together with the next commit.
+
+        After a crash before that, the changes are reported again.
+        """
         changes = list(changes)
         self._noted += changes
         there: dict[str, FileStamp] = {}
@@ -183,7 +185,7 @@ class Folder:
         """
         root, real_root = str(self.root), os.path.realpath(self.root)
         starts: dict[str, str | None] = {}
-        """Folder to the prefix of our paths in it; None if it is not below the root."""
+        """Prefix of the watched paths in a folder; None if the folder is not below the root."""
         found = set()
         for path in paths:
             folder, _, name = path.rpartition("/")
@@ -199,7 +201,7 @@ class Folder:
         return found
 
     def identity(self) -> tuple[int, int] | None:
-        """Identity of the folder that is at the root now; None if there is none."""
+        """Return the identity of the folder that is now at the root; None if there is none."""
         try:
             status = self.root.stat()
         except OSError:
@@ -241,7 +243,7 @@ class Folder:
     def _possibly_unmounted(
         self, known: Mapping[str, FileStamp], found: Mapping[str, FileStamp], alive: set[int]
     ) -> set[str]:
-        """Missing files whose disk may be unmounted."""
+        """Return the missing files whose disk may be unmounted."""
         devices: dict[str, int | None] = {}
         return {
             path
@@ -252,7 +254,7 @@ class Folder:
         }
 
     def _device_above(self, path: str, devices: dict[str, int | None]) -> int | None:
-        """Device of the nearest existing parent folder."""
+        """Return the device of the nearest existing parent folder."""
         folder = path.rpartition("/")[0]
         missing = list[str]()
         while folder not in devices:
@@ -268,7 +270,7 @@ class Folder:
 
 
 def _below(path: str, root: str) -> str | None:
-    """The path relative to the root, "" for the root itself; None if it is outside."""
+    """Return the path relative to the root, "" for the root itself; None if it is outside."""
     if path == root:
         return ""
     start = root.rstrip("/") + "/"
@@ -279,7 +281,7 @@ def _topmost(paths: Iterable[str]) -> list[str]:
     """Remove paths below another path of the set: scanning a folder covers everything below it."""
     given = set(paths)
     covered: dict[str, bool] = {"": False}
-    """Folder to whether the folder or one of its parents is in the set."""
+    """Whether a folder or one of its parents is in the set, by folder."""
     for folder in {path.rpartition("/")[0] for path in given}:
         for each in reversed(missing_ancestors(folder, covered)):
             covered[each] = each in given or covered[each.rpartition("/")[0]]
@@ -294,7 +296,7 @@ def _below_any(path: str, folders: Mapping[str, str]) -> bool:
 
 
 def _without_ctime(change: FileChange) -> FileChange:
-    """A stamp that differs from any real one, so that the next scan reports a change and the content decides."""
+    """Return a stamp that differs from any real one, so that the next scan reports a change."""
     assert change.stamp is not None
     size, mtime_ns, _, inode, device = change.stamp
     return change._replace(stamp=FileStamp(size, mtime_ns, -1, inode, device))

@@ -16,8 +16,10 @@ __all__ = ["FileEvents"]
 
 
 class FileEvents:
-    """Events are collected from construction on. Raises OSError if the system refuses, FileNotFoundError if the root
-    is gone."""
+    """Collects events from its construction on.
+
+    Raises OSError if the system refuses, FileNotFoundError if the root is gone.
+    """
 
     def __init__(self, root: Path, stopping: Event) -> None:
         require_packages(["watchfiles"], extra="files", feature="a folder watch")
@@ -45,7 +47,7 @@ class FileEvents:
         Waits up to `milliseconds` for the first event, and about as long until a quarter of that time passes without
         an event.
         """
-        told = self._notify.watch(milliseconds, max(1, milliseconds // 4), milliseconds, self._stopping)
-        if isinstance(told, str):
-            return set() if told == "timeout" else None
-        return {path for _, path in told}
+        reported = self._notify.watch(milliseconds, max(1, milliseconds // 4), milliseconds, self._stopping)
+        if isinstance(reported, str):
+            return set() if reported == "timeout" else None
+        return {path for _, path in reported}

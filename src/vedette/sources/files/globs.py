@@ -91,7 +91,7 @@ class Globs:
         return self._state({after for place in places for after in self._step(*place, character)})
 
     def _at(self, number: int, token: int) -> Iterable[_Place]:
-        """This position and all positions reachable from it without a character."""
+        """Return this position and all positions that are reachable from it without a character."""
         tokens = self._globs[number][0]
         yield number, token
         while token < len(tokens) and tokens[token] in (_Wild.STAR, _Wild.ANY, _Wild.FOLDERS):
@@ -121,11 +121,11 @@ class Globs:
 
 
 _Place: TypeAlias = tuple[int, int]
-"""Index of the glob and of its next token; after the last token it matches."""
+"""Index of a glob and of its next token. The glob matches after its last token."""
 
 
 class _State(dict[str, "_State"]):
-    """Character to next state."""
+    """Next state by character."""
 
     __slots__ = ("_globs", "_places", "accepts")
 
@@ -154,7 +154,7 @@ def _tokens(glob: str) -> list[_Token]:
 
 
 def _one(glob: str, position: int) -> tuple[_Token, int]:
-    """A character, or a set in brackets; an unclosed bracket is a literal."""
+    """Parse a character or a set in brackets. An unclosed bracket is a literal."""
     end = glob.find("]", position + 2) if glob[position] == "[" else -1
     if end < 0:
         return glob[position], position + 1

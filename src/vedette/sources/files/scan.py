@@ -88,7 +88,7 @@ def rescan(
     root: Path,
     selection: FolderSelection,
     listed: Mapping[str, Listing],
-    heard: Collection[str],
+    notified_folders: Collection[str],
     never: Path | None = None,
 ) -> Scan:
     """Scan everything except files of folders that are unchanged since they were `listed` and have no hint."""
@@ -98,7 +98,7 @@ def rescan(
         folder, same = waiting.pop()
         before = listed.get(folder.path) if same else None  # listings of another root do not apply
         stamp = None if before is None else _folder_stamp(way, folder)
-        if before is not None and stamp == before.stamp and folder.path not in heard:
+        if before is not None and stamp == before.stamp and folder.path not in notified_folders:
             result.unchanged_folders.add(folder.path)
             below: Iterable[_Folder] = before.folders
         else:
@@ -132,7 +132,7 @@ class _FolderAccess:
         self._through_link: dict[str, bool | None] = {"": None if is_never else False}
 
     def into(self, folder: str) -> bool | None:
-        """Whether the path leads through a link; None if it is excluded."""
+        """Return whether the path leads through a link; None if it is excluded."""
         if folder in self._through_link:
             return self._through_link[folder]
         for each in reversed(missing_ancestors(folder, self._through_link)):
@@ -142,7 +142,7 @@ class _FolderAccess:
         return self._through_link[folder]
 
     def past_link(self, path: str, through_link: bool) -> bool | None:
-        """The same for a link. `through_link` is the value of its folder."""
+        """Return the same for a link. `through_link` is the value of its folder."""
         return None if through_link or self.leads_nowhere(f"{self.root}/{path}") else True
 
     def leads_nowhere(self, link: str) -> bool:
@@ -230,7 +230,7 @@ def _scan_entry(way: _FolderAccess, folder: _Folder, entry: os.DirEntry[str], re
 
 
 def _folder_stamp(way: _FolderAccess, folder: _Folder) -> FolderStamp | None:
-    """None if the folder cannot be read; listing it reports the reason."""
+    """Return the stamp of a folder; None if it cannot be read. Listing the folder then reports the reason."""
     try:
         status = os.stat(f"{way.root}/{folder.path}")  # noqa: PTH116 - of many, and twice as fast
     except OSError:

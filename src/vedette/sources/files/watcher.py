@@ -37,9 +37,9 @@ BURST = 1_000
 PATHS_AFTER_REFUSAL = 500
 """Number of paths scanned together after some were refused; it doubles each time all are accepted."""
 MANY_PATHS = 500
-"""While this many paths are scanned, more events arrive: poll without waiting and continue."""
+"""While at least this many paths are scanned, more events arrive: the next read does not wait."""
 SHORT_READ_MS, SETTLE_READ_MS = 1, 40
-"""Milliseconds to wait for events: after a large scan, and then while none of the next paths is due."""
+"""Milliseconds to wait for events after a large scan, and while no pending path is due."""
 MOST_UNWRITTEN = 50_000
 """Maximum number of accepted changes that are not written to disk; they are written when idle."""
 LEFT_AT_ONCE = 1_000
@@ -74,7 +74,7 @@ class FolderListener(Protocol):
         ...
 
     def mode_changed(self, mode: str, reason: str) -> None:
-        """`native` or `polling`, with the reason."""
+        """Called when the mode changes: `native` or `polling`, with the reason."""
         ...
 
     def availability_changed(self, down: str | None, unreadable: Sequence[tuple[str, str]]) -> None:
@@ -82,13 +82,15 @@ class FolderListener(Protocol):
         ...
 
     def scanned(self, began_at: datetime) -> None:
-        """The whole folder was compared."""
+        """Called after a comparison of the whole folder."""
         ...
 
 
 class FolderWatcher:
-    """Runs from `start` to `stop`. `stretch` is called before every wait and returns the polling multiplier under
-    load."""
+    """Watches one folder in a thread, from `start` to `stop`.
+
+    `stretch` is called before every wait and returns the factor by which load prolongs delays.
+    """
 
     def __init__(
         self,
@@ -115,7 +117,7 @@ class FolderWatcher:
         """Number of paths scanned together. Scanning all pending paths every time would cost more than the work
         itself."""
         self._look_again_at = 0.0
-        """Some changes were refused: do not offer any before this time."""
+        """No changes are offered before this time, because the listener refused some."""
         self._reading = timing.tick_milliseconds
         """Duration of the next wait."""
         self._burst_paths: set[str] = set()
@@ -129,7 +131,7 @@ class FolderWatcher:
         self._thread.start()
 
     def stop(self) -> None:
-        """Returns when the thread has ended. Changes that were not reported are found at the next start."""
+        """Stop the thread and wait for its end. Changes that were not reported are found at the next start."""
         self._stopping.set()
         if self._thread.ident is not None:
             self._thread.join()
@@ -142,7 +144,7 @@ class FolderWatcher:
     def alive(self) -> bool:
         return self._thread.is_alive()
 
-    # ---- the thread
+    # ---- thread
 
     def _run(self) -> None:
         while not self._stopping.is_set():
@@ -150,7 +152,8 @@ class FolderWatcher:
                 self._watch_once()
                 self._folder.commit(())
             except Exception:
-                # A folder never stays unwatched silently: the reason is logged and watching restarts with a scan.
+                # Run the watcher until it is stopped. After an unexpected error it logs the reason and starts again
+                # with a scan.
                 log.exception(
                     "Watching a folder failed; it restarts with a scan",
                     extra={"action": "folder.failed", "watch_id": self._folder.watch_id},
@@ -158,7 +161,7 @@ class FolderWatcher:
                 self._stopping.wait(self._timing.retry_seconds)
 
     def _watch_once(self) -> None:
-        """Runs until the watcher is stopped or the folder must be opened again."""
+        """Watch until the watcher is stopped or the folder must be opened again."""
         self._identity = self._folder.identity()
         if self._identity is None:
             self._reconcile()  # reports that the folder is unavailable
@@ -174,18 +177,18 @@ class FolderWatcher:
         """Watch with events. Returns None if stopped or if the root was replaced, or the reason why events are
         unavailable."""
         try:
-            hearing = FileEvents(self._folder.root, self._stopping)
+            file_events = FileEvents(self._folder.root, self._stopping)
         except FileNotFoundError:
             return None  # the root disappeared just now; opened again when it is back
         except (OSError, RuntimeError) as error:  # a system limit was reached
             return str(error)
-        with hearing:
-            self._listener.mode_changed("native", "the operating system tells")
+        with file_events:
+            self._listener.mode_changed("native", "the operating system sends events")
             self._rescan_requested.set()  # events are collected from here on; a scan finds earlier changes
             while True:
                 reading = self._reading
                 try:
-                    paths = hearing.read(reading)
+                    paths = file_events.read(reading)
                 except (OSError, RuntimeError) as error:  # a name that is not valid text
                     return str(error)
                 if paths is None:
@@ -217,7 +220,7 @@ class FolderWatcher:
             if path and self._might_matter(path):
                 self._pending.add(path, now)
         self._burst_paths |= relatives
-        if len(self._burst_paths) >= BURST or self._pending.rescan_wanted:
+        if len(self._burst_paths) >= BURST or self._pending.rescan_requested:
             self._pending.request_rescan(now, self._burst_paths)
             self._burst_paths.clear()
         return "" in relatives
@@ -236,9 +239,9 @@ class FolderWatcher:
         due = self._last_scan is None or now - self._last_scan >= pause
         if self._rescan_requested.is_set() or due:
             return self._reconcile()
-        heard = self._pending.take_rescan(now, stretch) if self._may_rescan(now) else None
-        if heard is not None:
-            return self._scan(lambda: self._folder.rescan(heard))
+        notified_folders = self._pending.take_rescan(now, stretch) if self._may_rescan(now) else None
+        if notified_folders is not None:
+            return self._scan(lambda: self._folder.rescan(notified_folders))
         if now >= self._look_again_at:
             paths = self._pending.take_due(now, stretch, self._max_paths_per_scan)
             if len(paths) >= MANY_PATHS:
@@ -259,7 +262,7 @@ class FolderWatcher:
         return some
 
     def _may_rescan(self, now: float) -> bool:
-        """While the listener refuses changes, another scan would find the same ones."""
+        """True if a full scan may run. While the listener refuses changes, another scan would find the same ones."""
         refused = self._max_paths_per_scan < MOST_PATHS
         return not refused or now - self._last_rescan >= self._scan_seconds / SCAN_SHARE
 
@@ -291,7 +294,7 @@ class FolderWatcher:
             self._pending.add(path, now)
 
     def _offer_changes(self, changes: Sequence[FileChange], now: float) -> None:
-        """Refused changes stay pending."""
+        """Offer changes to the listener. Refused changes stay pending."""
         self._folder.mark_pending(changes)
         taken = self._listener.accept(changes)
         self._folder.record(taken)
@@ -311,15 +314,17 @@ class FolderWatcher:
 
 
 def polling_reason(root: Path) -> str | None:
-    """Why the operating system sends no events for this folder; None if it does."""
+    """Return why the operating system sends no events for this folder; None if it does."""
     kind = _file_system(root)
     return (
-        f"{root} is on {kind}, where changes of others are not told" if kind in NETWORK_FILE_SYSTEMS else None
+        f"{root} is on {kind}, where changes by other hosts send no events"
+        if kind in NETWORK_FILE_SYSTEMS
+        else None
     )
 
 
 def _file_system(root: Path) -> str | None:
-    """File system type of the folder as Linux lists it; None if unknown."""
+    """Return the file system type of the folder as Linux lists it; None if unknown."""
     try:
         lines = Path("/proc/self/mounts").read_text(encoding="utf-8", errors="replace").splitlines()
         real = root.resolve()

@@ -1,6 +1,7 @@
 """Read the log of a graph from its SQLite file or PostgreSQL schema, beside the engine and without a lock.
 
-Everything read within one `snapshot` is consistent.
+The files belong to the engine's store: this module creates no tables, checks no format and never writes. It therefore
+has its own two read-only connections instead of the seam of `storage/sql_database.py`.
 """
 
 from __future__ import annotations
@@ -34,24 +35,24 @@ class GraphRow(NamedTuple):
 
 
 class GraphLog(Protocol):
-    """Raises E6104."""
+    """The log of one graph. Methods raise E6104 if it cannot be read."""
 
     def snapshot(self) -> Any:
-        """A context manager; call the other methods inside it."""
+        """Return a context manager. Everything read inside it is consistent; the other methods work only inside it."""
         ...
 
     def counter(self, name: str) -> int:
-        """Value of a named counter; 0 if it does not exist."""
+        """Return the value of a named counter; 0 if it does not exist."""
         ...
 
     def last_offset(self) -> int:
-        """Counters and nodes of the committed tables."""
+        """Return the last offset of the committed tables, without pending batches."""
         ...
 
     def definitions(self) -> tuple[str, ...]: ...
 
     def nodes(self) -> Sequence[tuple[str, str, bytes]]:
-        """Id, type and image of each node."""
+        """Return id, type and image of each node."""
         ...
 
     def rows(self, after: int, limit: int) -> list[GraphRow]: ...
@@ -70,7 +71,11 @@ def open_graph_log(address: str, database: str) -> GraphLog:
 class SqliteGraph:
     def __init__(self, path: Path) -> None:
         if not path.is_file():
-            raise SourceError("E6104", f"there is no graph at {path}", fields={"place": str(path)})
+            raise SourceError(
+                "E6104",
+                f"{path} does not exist: give the path of a data directory or of a database file",
+                fields={"place": str(path)},
+            )
         self._place = str(path)
         self._db = sqlite3.connect(
             f"{path.absolute().as_uri()}?mode=rw", uri=True, isolation_level=None, check_same_thread=False
@@ -94,7 +99,7 @@ class SqliteGraph:
 
     def last_offset(self) -> int:
         (last,) = self._db.execute('SELECT coalesce(max("offset"), 0) FROM journal').fetchone()
-        return max(int(last), self.counter("store.first") - 1)  # an old log may be empty
+        return max(int(last), self.counter("store.first") - 1)  # the log may be empty after a trim
 
     def definitions(self) -> tuple[str, ...]:
         return tuple(text for (text,) in self._db.execute("SELECT text FROM definitions ORDER BY position"))
@@ -105,7 +110,9 @@ class SqliteGraph:
         ).fetchall()
 
     def rows(self, after: int, limit: int) -> list[GraphRow]:
-        """Rows of the log, then batches that are durable but not applied yet (`storage/sqlite/pending.py`)."""
+        """Return rows of the log, then those of batches that are durable but not applied yet
+        (`storage/sqlite/pending.py`).
+        """
         found = self._db.execute(
             'SELECT "offset", collection, key, CAST(before AS BLOB), CAST(after AS BLOB), time_ms, "transaction"'
             ' FROM journal WHERE "offset" > ? ORDER BY "offset" LIMIT ?',
@@ -156,12 +163,12 @@ class PostgresGraph:
         """Select the schema of the database for the duration of the transaction."""
         found = self._rows("SELECT schema FROM vedette.databases WHERE name = %s", self._database)
         if not found:
-            text = f"there is no graph {self._database} at {self._place}"
+            text = f"{self._place} has no graph database {self._database}"
             raise SourceError("E6104", text, fields={"place": self._place})
         self._rows("SELECT set_config('search_path', quote_ident(%s), true)", found[0][0])
 
     def _rows(self, statement: str, *values: Any) -> list[tuple[Any, ...]]:
-        assert self._db is not None, "asked while reading"
+        assert self._db is not None, "call only inside a snapshot"
         return self._db.execute(sql.SQL(statement), values).fetchall()
 
     def counter(self, name: str) -> int:

@@ -1,4 +1,4 @@
-"""Which tables of a PostgreSQL database can be watched, and which columns identify their rows."""
+"""Find the tables of a PostgreSQL database that can be watched, and the columns that identify their rows."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ _TABLES = """
 
 
 def list_tables(db: psycopg.Connection[Any]) -> dict[int, tuple[WatchedTable, str]]:
-    """The tables by OID, each with the reason why it cannot be watched, or an empty text."""
+    """Return the tables by OID, each with the reason why it cannot be watched; the reason is empty if it can."""
     return {
         oid: (WatchedTable(oid=oid, schema=schema, name=name, keys=tuple(keys)), _problem(identity, keys))
         for oid, schema, name, identity, keys in db.execute(_TABLES).fetchall()
@@ -37,8 +37,10 @@ def list_tables(db: psycopg.Connection[Any]) -> dict[int, tuple[WatchedTable, st
 
 
 def select_tables(db: psycopg.Connection[Any], chosen: Collection[str]) -> dict[int, WatchedTable]:
-    """The selected tables, or all watchable tables of `public`. Raises E6106 for a selected table that cannot be
-    watched."""
+    """Return the selected tables, or all watchable tables of `public`.
+
+    Raises E6106 for a selected table that cannot be watched.
+    """
     there = list_tables(db)
     if not chosen:
         return {

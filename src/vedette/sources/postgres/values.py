@@ -1,7 +1,7 @@
 """Convert PostgreSQL values from the server's text form to document values. No I/O.
 
 Scan and stream use the same conversion, so a scanned row equals the same row in the stream. The session must use
-SETTINGS, because servers may have other defaults (`DateStyle = German`).
+SESSION_SETTINGS, because servers may have other defaults (`DateStyle = German`).
 """
 
 from __future__ import annotations
@@ -29,19 +29,22 @@ SESSION_SETTINGS = {
     "bytea_output": "hex",
     "extra_float_digits": "1",
 }
-"""Output settings of a session that is read."""
+"""Output settings of the session, which `TextDecoder` needs."""
 _TOO_DEEP: list[Any] = reduce(lambda inner, _: [inner], range(MAX_DEPTH), list[Any]())
 """Placeholder for JSON that is nested too deeply; its document is quarantined."""
 
 
 class TextDecoder:
-    """Converts cells. Values without a Python form (`infinity`, a year after 9999, 24:00) stay text."""
+    """Converts values of a row from text.
+
+    Values without a Python equivalent (`infinity`, a year after 9999, 24:00) stay text.
+    """
 
     def __init__(self) -> None:
         self._types = Transformer()
 
     def decode(self, type_: int, cell: bytes | None) -> Any:
-        """`type_` is the OID of the column type."""
+        """Convert one value. `type_` is the OID of the column type."""
         if cell is None:
             return None
         try:
@@ -53,7 +56,7 @@ class TextDecoder:
 
 
 def key_text(values: list[Any]) -> str:
-    """The key of a document: the value, or a JSON list if there are several columns."""
+    """Return the key of a document: the key value, or a JSON list of the values if the key has several columns."""
     if len(values) == 1:
         return values[0] if isinstance(values[0], str) else json.dumps(values[0], default=str)
     return json.dumps(values, default=str)

@@ -1,4 +1,4 @@
-"""Changes of one collection as rows to look up: the image before and the image after are one row each."""
+"""A batch of changes of one collection. The before image and the after image of a change are one row each."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ class DocumentChange(NamedTuple):
 
 
 class ImageBatch:
-    """Rows of images; columns are built when a shape first needs a field."""
+    """The images of a batch. Columns are built when a shape first needs a field."""
 
     def __init__(self, tenant: str, collection: str, changes: Sequence[DocumentChange]) -> None:
         self.tenant, self.collection = tenant, collection
@@ -68,7 +68,7 @@ class ImageBatch:
         return [self.collection] * len(self._numbers)
 
     def filter_environment(self, row: int) -> FilterInput:
-        """The same row as input of a compiled filter."""
+        """Return a row as the input of a compiled filter."""
         change = self.changes[self._numbers[row]]
         return FilterInput(
             doc=self._documents[row],

@@ -83,7 +83,7 @@ class Column:
     kinds: npt.NDArray[np.uint8]
     bits: Ints
     text_offsets: Ints
-    """One more than the number of values; empty if no value is text."""
+    """Start of each text in the data, and the end of the last one; empty if no value is text."""
     text_data: npt.NDArray[np.uint8]
 
     def __len__(self) -> int:
@@ -91,7 +91,7 @@ class Column:
 
     @cached_property
     def texts(self) -> pa.LargeStringArray:
-        """The texts; empty where the value is not text."""
+        """Return the texts; an empty text where the value is not text."""
         count = len(self.kinds)
         offsets = self.text_offsets if len(self.text_offsets) else np.zeros(count + 1, np.int64)
         buffers = [None, pa.py_buffer(offsets), pa.py_buffer(self.text_data)]
@@ -99,7 +99,10 @@ class Column:
 
     @cached_property
     def hashes(self) -> UInts:
-        """Equal values have equal hashes, stable across processes and releases. Only meaningful where `keyed`."""
+        """Return a hash per value.
+
+        Equal values have equal hashes, in every process and release. Valid where `is_hashable`.
+        """
         numbers = (self.kinds == INT) | (self.kinds == FLOAT)
         words = self.bits.view(np.uint64) ^ (self.kinds.astype(np.uint64) << np.uint64(56))
         if numbers.any():
@@ -117,11 +120,11 @@ class Column:
 
     @cached_property
     def doubles(self) -> npt.NDArray[np.float64]:
-        """Numbers as doubles (large integers rounded), timestamps as milliseconds."""
+        """Return numbers as doubles (large integers are rounded) and timestamps as milliseconds."""
         return np.where(self.kinds == FLOAT, self.bits.view(np.float64), self.bits.astype(np.float64))
 
     def value(self, row: int) -> Any:
-        """One value as a Python object; None for lists, maps and missing values."""
+        """Return one value as a Python object; None for lists, maps and missing values."""
         bits = self.bits[row : row + 1]
         match int(self.kinds[row]):
             case 2:
@@ -156,7 +159,7 @@ def _column(kinds: npt.NDArray[np.uint8], bits: Ints, texts: Any) -> Column:
 
 
 def build_column(values: Sequence[Any]) -> Column:
-    """The column of canonical values (`vedette.values`), including MISSING_FIELD and NO_PARENT_FIELD."""
+    """Build a column from canonical values (`vedette.values`), including MISSING_FIELD and NO_PARENT_FIELD."""
     count = len(values)
     types = set(map(type, values))
     if len(types) == 1:
@@ -195,7 +198,7 @@ _BITS: tuple[tuple[int, Callable[[Sequence[Any]], Ints]], ...] = (
 
 
 def extract_field(documents: Sequence[dict[str, Any] | None], path: Sequence[str]) -> list[Any]:
-    """The values at a path of each document."""
+    """Return the value at a path of each document."""
     first, *rest = path
     try:
         values = [document[first] for document in documents]  # type: ignore[index]
@@ -209,11 +212,11 @@ def extract_field(documents: Sequence[dict[str, Any] | None], path: Sequence[str
 # --- hashes -----------------------------------------------------------------------------------------------------
 
 HASHED_TEXT_BYTES = 64
-"""Bytes; of a longer text only this many first and last bytes and its length are hashed."""
+"""Of a text longer than twice this number of bytes, only the first and last bytes and the length are hashed."""
 
 
 def splitmix64(words: UInts) -> UInts:
-    """The finalizer of splitmix64: every input bit affects every output bit."""
+    """Apply the finalizer of splitmix64: every input bit affects every output bit."""
     with np.errstate(over="ignore"):
         words = (words ^ (words >> np.uint64(30))) * np.uint64(0xBF58476D1CE4E5B9)
         words = (words ^ (words >> np.uint64(27))) * np.uint64(0x94D049BB133111EB)
@@ -221,20 +224,20 @@ def splitmix64(words: UInts) -> UInts:
 
 
 def text_hashes(column: Column) -> UInts:
-    """Hashes of the texts of a column, eight bytes at a time over all rows."""
+    """Return the hashes of the texts of a column. Processes eight bytes of all rows at a time."""
     starts, ends = column.text_offsets[:-1], column.text_offsets[1:]
     lengths = ends - starts
     heads = _words(column.text_data, starts, np.minimum(lengths, HASHED_TEXT_BYTES))
     found = _fold(heads, splitmix64(lengths.astype(np.uint64) + np.uint64(1)))
     if lengths.max(initial=0) > HASHED_TEXT_BYTES:
-        # A short text has no tail, whatever the other rows have.
+        # The hash of a short text must not depend on the other rows.
         tails = np.where(lengths > HASHED_TEXT_BYTES, HASHED_TEXT_BYTES, 0)
         found = _fold(_words(column.text_data, ends - tails, tails), found)
     return found
 
 
 def _words(data: npt.NDArray[np.uint8], starts: Ints, lengths: Ints) -> UInts:
-    """The bytes of each row, padded with zeros, as rows of 64-bit words."""
+    """Return the bytes of each row, padded with zeros, as 64-bit words."""
     width = int(-(-lengths.max(initial=0) // 8) * 8)
     padded = np.zeros((len(starts), width), np.uint8)
     if width:
@@ -246,7 +249,7 @@ def _words(data: npt.NDArray[np.uint8], starts: Ints, lengths: Ints) -> UInts:
 
 def _fold(words: UInts, found: UInts) -> UInts:
     for place in range(words.shape[1]):
-        # Trailing zero words change nothing, so a row's hash does not depend on the length of other rows.
+        # Trailing zero words change nothing, so the hash of a row does not depend on the length of other rows.
         column = words[:, place]
         folded = splitmix64(found * np.uint64(0x9E3779B97F4A7C15) ^ column)
         found = np.where(column == 0, found, folded)
@@ -261,7 +264,7 @@ def _numeric(kinds: npt.NDArray[np.uint8]) -> Bools:
 
 
 def equal(left: Column, right: Column) -> Bools:
-    """Row by row; false where a side is a list or a map."""
+    """Compare row by row. False where a side is a list or a map."""
     same_kind = left.kinds == right.kinds
     simple = same_kind & (left.kinds != FLOAT) & (left.kinds != TEXT) & (left.kinds < LIST)
     found = simple & (left.bits == right.bits)
@@ -283,8 +286,9 @@ _ORDERS: dict[str, tuple[Any, Any]] = {
 
 
 def compare_ordered(op: str, left: Column, right: Column) -> tuple[Bools, Bools]:
-    """Where `left op right` is true, and where the values are not comparable: different families, lists, maps,
-    missing."""
+    """Return where `left op right` is true, and where the values are not comparable: different families, lists, maps,
+    missing.
+    """
     compare, compare_texts = _ORDERS[op]
     same_kind = left.kinds == right.kinds
     bits = same_kind & ((left.kinds == INT) | (left.kinds == TIMESTAMP) | (left.kinds == DURATION))
@@ -304,7 +308,7 @@ def _arrow(compare: Any, left: Column, right: Column) -> Bools:
 
 
 def _compare_numbers(compare: Any, left: Column, right: Column, where: Bools) -> Bools:
-    """As doubles; integers too large for a double are compared exactly in Python."""
+    """Compare as doubles. Integers too large for a double are compared exactly in Python."""
     found: Bools = compare(left.doubles, right.doubles)
     large = (left.kinds == INT) & (np.abs(left.doubles) >= MAX_EXACT_INT)
     large |= (right.kinds == INT) & (np.abs(right.doubles) >= MAX_EXACT_INT)

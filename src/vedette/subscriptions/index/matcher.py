@@ -43,17 +43,17 @@ LEAVE, ENTER, UPDATE = 1, 2, 3
 
 @dataclass(slots=True, kw_only=True)
 class MatchCounts:
-    """Counters of matching."""
+    """Counters of one matching call."""
 
     candidates: int = 0
     matched: int = 0
     faults: int = 0
     absent_keys: int = 0
-    """Looked-up keys that no subscription has."""
+    """Number of looked-up keys that no subscription has."""
     false_positives: int = 0
-    """Of those, keys that passed a Bloom filter."""
+    """Number of absent keys that passed a Bloom filter."""
     times: list[tuple[float, bytes]] = field(default_factory=list)
-    """Milliseconds of the exact check, and the spec, of each shape with candidates."""
+    """For each shape with candidates, the milliseconds of the exact check and its spec."""
 
     def add(self, other: MatchCounts) -> None:
         self.candidates += other.candidates
@@ -74,7 +74,7 @@ class Match(NamedTuple):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Matches:
-    """Arrays, one row per match: change, subscription, gateway and transition. Sorted by change."""
+    """All matches of a batch as parallel arrays, sorted by change."""
 
     change: Ints
     number: Ints
@@ -82,7 +82,7 @@ class Matches:
     transition: npt.NDArray[np.uint8]
     flags: npt.NDArray[np.uint8]
     shape: npt.NDArray[np.int32]
-    """Into `specs`."""
+    """Index of the shape in `specs`."""
     hidden_before: UInts
     """Attributes that policies hide from the subscriber, as bits in the order of the shape's masks."""
     hidden_after: UInts
@@ -201,7 +201,7 @@ def match_segment(
 
 
 def match_by_scan(segments: Sequence[Segment], tombstones: Ints, images: ImageBatch) -> Matches:
-    """`match_segments` without the index: slow, the reference for tests."""
+    """Do the same as `match_segments` without the index. Slow; the reference for tests."""
     return match_segments(segments, tombstones, images, indexed=False)
 
 
@@ -225,7 +225,7 @@ def _merge_before_and_after(
     return keys[firsts], np.bitwise_or.reduceat(sides, firsts) if len(keys) else sides
 
 
-# --- what policies hide -----------------------------------------------------------------------------------------
+# --- hidden attributes ------------------------------------------------------------------------------------------
 
 
 def _mask(
@@ -268,7 +268,7 @@ def _drop_hidden_updates(found: Matches, images: ImageBatch, segment: Segment) -
 
 
 def _visible_value(shape: Shape, key: str, image: Mapping[str, Any] | None, bits: int) -> Any:
-    """The visible part of an image for this shape: the row of a WATCH, else the document."""
+    """Return the visible part of an image for this shape: the row of a WATCH, else the document."""
     document = redact_by_mask(shape, image or {}, bits)
     if shape.columns is None or shape.window:
         return document
@@ -276,7 +276,7 @@ def _visible_value(shape: Shape, key: str, image: Mapping[str, Any] | None, bits
 
 
 def redact_by_mask(shape: Shape, image: Mapping[str, Any], bits: int) -> Mapping[str, Any]:
-    """An image without the attributes whose bits are set."""
+    """Return an image without the attributes whose bits are set."""
     if not bits:
         return image
     return drop_attributes(
@@ -291,7 +291,7 @@ def _transition_of_change(images: ImageBatch) -> npt.NDArray[np.uint8]:
 def _check_candidates(
     segment: Segment, images: ImageBatch, pairs: Ints, rows: Ints, counts: MatchCounts
 ) -> Bools:
-    """Select the candidates that match the whole filter."""
+    """Return the candidates that match the whole filter."""
     found = np.zeros(len(rows), np.bool_)
     shapes = np.searchsorted(segment.shape_starts, rows, "right") - 1
     order = np.argsort(shapes, kind="stable")

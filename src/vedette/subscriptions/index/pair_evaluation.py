@@ -21,13 +21,13 @@ from vedette.subscriptions.spec import shape_of_spec
 __all__ = ["CONDITION", "evaluate_pairs"]
 
 CONDITION = -1
-"""The tree of the condition; the other trees, from 0 on, mask attributes."""
+"""Index of the condition of a shape. The trees from 0 on are the masks of its attributes."""
 
 
 def evaluate_pairs(
     segment: Segment, part: ShapeGroup, tree: int, images: ImageBatch, pairs: Ints, rows: Ints
 ) -> Truth:
-    """Result of a tree of a shape for pairs of images and rows of that shape, numbered from its first."""
+    """Evaluate one tree of a shape for pairs of images and rows. Rows are counted from the first row of the shape."""
     program = _program(part.spec, tree)
     if program is not None:
         return program(_SegmentPairs(segment, part, images, pairs, rows))
@@ -35,7 +35,7 @@ def evaluate_pairs(
 
 
 def _tree(spec: bytes, tree: int) -> Any:
-    """The condition of a shape, or of one of its masks."""
+    """Return the condition of a shape, or one of its masks."""
     shape = shape_of_spec(spec)
     return shape.tree if tree == CONDITION else shape.attribute_masks[tree][1]
 
@@ -46,7 +46,7 @@ def _program(spec: bytes, tree: int) -> Program | None:
 
 
 class _SegmentPairs:
-    """Pairs of images and rows of one shape; columns are gathered once."""
+    """Pairs of images and rows of one shape. Each column is gathered once."""
 
     def __init__(
         self, segment: Segment, part: ShapeGroup, images: ImageBatch, pairs: Ints, rows: Ints
@@ -77,7 +77,7 @@ class _SegmentPairs:
 def _evaluate_one_by_one(
     segment: Segment, part: ShapeGroup, tree: int, images: ImageBatch, pairs: Ints, rows: Ints
 ) -> Truth:
-    """Pair by pair, for filters without a vectorized form."""
+    """Evaluate pair by pair, for filters that cannot be vectorized."""
     true, fault = np.zeros(len(rows), np.bool_), np.zeros(len(rows), np.bool_)
     for place, (image, row) in enumerate(zip(pairs.tolist(), rows.tolist(), strict=True)):
         closure = _closure(part.spec, tree, _RowConstants(segment, part, row))
@@ -88,7 +88,7 @@ def _evaluate_one_by_one(
 
 
 class _RowConstants:
-    """The constants of one row as a cache key of its compiled filter."""
+    """The constants of one row, as the cache key of its compiled filter."""
 
     __slots__ = ("_part", "_segment", "_where")
 

@@ -1,9 +1,10 @@
-"""The shape of a filter as column code: one call answers for a million pairs of a document and a subscription.
+"""Compile the shape of a filter to numpy operations that evaluate a million pairs of document and subscription in one
+call.
 
-The meaning is that of vedette.filters.evaluator, node by node: an operation that has no result is a *fault*,
-AND and OR absorb faults, `holds` makes them false, and a filter that ends in a fault does not match. A property test
-holds the two against each other. What has no column code here (arithmetic, text functions, `contains`: all that is
-metered) is evaluated by the closures, pair by pair.
+The semantics are those of `vedette.filters.evaluator`, node by node: an operation without a result is a *fault*, AND
+and OR absorb faults, `holds` turns them into false, and a filter that ends in a fault does not match. A property test
+compares the two. Arithmetic, text functions and `contains` cannot be vectorized, because their cost is metered; such
+filters are evaluated pair by pair.
 """
 
 from __future__ import annotations
@@ -29,7 +30,7 @@ __all__ = ["ListColumn", "PairColumns", "Program", "Truth", "compile_vectorized"
 
 
 class Truth(NamedTuple):
-    """Per pair: true, or a fault, or, when neither, false."""
+    """The result per pair: true, fault, or false if it is neither."""
 
     true: Bools
     fault: Bools
@@ -40,15 +41,15 @@ class Truth(NamedTuple):
 
 
 class ListColumn(NamedTuple):
-    """Lists of scalars, one per pair, laid end to end."""
+    """One list of scalars per pair, with the items of all lists in one column."""
 
     items: Column
     pairs: Any
-    """For each item, the pair that it belongs to."""
+    """For each item, the index of its pair."""
 
 
 class PairColumns(Protocol):
-    """Documents beside constants, row by row."""
+    """Fields of documents and constants of subscriptions, one row per pair."""
 
     @property
     def size(self) -> int: ...
@@ -62,7 +63,7 @@ _FLIPPED = {"<": ">", "<=": ">=", ">": "<", ">=": "<=", "==": "==", "!=": "!="}
 
 
 def compile_vectorized(tree: Any) -> Program | None:
-    """The column code of a tree with slots for constants; None when some part of it has none."""
+    """Compile a tree with constant slots. Returns None if a part of it cannot be vectorized."""
     try:
         return _program(tree)
     except _NotVectorizable:
@@ -110,7 +111,7 @@ def _path(node: Any) -> FieldPath:
 
 
 def _truth_of(column: Column) -> Truth:
-    """A value where a condition is expected: only a Boolean is one."""
+    """Convert a value in the place of a condition. A value that is not a boolean is a fault."""
     flags = column.kinds == BOOL
     return Truth(flags & (column.bits == 1), ~flags)
 

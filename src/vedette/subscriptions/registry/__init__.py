@@ -1,4 +1,4 @@
-"""The registry of subscriptions."""
+"""The registry: which gateway has which subscriptions. Any process may open it."""
 
 from __future__ import annotations
 

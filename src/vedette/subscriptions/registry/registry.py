@@ -44,7 +44,7 @@ _PAGE_ROWS = 50_000
 
 
 class SubscriptionRegistry:
-    """Subscriptions of all gateways. Any process may open it."""
+    """The subscriptions of all gateways, in a SQLite file or a PostgreSQL schema. Threads may share it."""
 
     def __init__(
         self, address: str | Path, *, clock: Clock | None = None, quotas: Quotas | None = None
@@ -63,7 +63,7 @@ class SubscriptionRegistry:
     # --- gateways -------------------------------------------------------------------------------------------
 
     def acquire_lease(self, name: str, address: str, seconds: float) -> Gateway:
-        """Add a gateway, or extend its lease; it is removed when the lease expires."""
+        """Add a gateway, or extend its lease. A gateway whose lease expires is no longer listed."""
         until = self._now_ms() + int(seconds * 1000)
         with self._database.write() as db:
             ((number,),) = db.execute(
@@ -74,7 +74,7 @@ class SubscriptionRegistry:
         return Gateway(number, name, address, until)
 
     def gateways(self) -> list[Gateway]:
-        """Gateways with a valid lease, by number."""
+        """Return the gateways with a valid lease, by number."""
         with self._database.read() as db:
             rows = db.execute(
                 "SELECT number, name, address, expires_ms FROM gateways WHERE expires_ms > ? ORDER BY number",
@@ -83,7 +83,7 @@ class SubscriptionRegistry:
         return [Gateway._make(row) for row in rows]
 
     def set_fan_out(self, count: int) -> None:
-        """Number of gateways that receive unfiltered changes while the index is unreliable; 0 is none."""
+        """Set the number of gateways that receive unfiltered changes while the index is unreliable; 0 for none."""
         with self._database.write() as db:
             db.execute(
                 "INSERT INTO meta VALUES ('fan_out', ?) ON CONFLICT (key) DO UPDATE SET value = excluded.value",
@@ -96,26 +96,29 @@ class SubscriptionRegistry:
         return int(rows[0][0]) if rows else 0
 
     def set_mode(self, partition: int, mode: PartitionMode) -> None:
-        """Set the mode of a lagging partition: shedding or degraded; normal ends it."""
+        """Set the mode of a partition."""
         with self._database.write() as db:
             db.execute("DELETE FROM meta WHERE key = ?", (f"mode:{partition}",))
             if mode != "normal":
                 db.execute("INSERT INTO meta VALUES (?, ?)", (f"mode:{partition}", REDUCED_MODES.index(mode)))
 
     def modes(self) -> dict[int, ReducedMode]:
-        """Partitions whose mode is not normal."""
+        """Return the partitions whose mode is not normal."""
         with self._database.read() as db:
             rows = db.execute("SELECT key, value FROM meta WHERE key LIKE ?", ("mode:%",))
         return {int(key.removeprefix("mode:")): REDUCED_MODES[value] for key, value in rows}
 
     def release_lease(self, name: str) -> None:
-        """A gateway leaves gracefully: its subscriptions end immediately."""
+        """Remove a gateway that stops, and end its subscriptions."""
         with self._database.write() as db:
             for (number,) in db.execute("SELECT number FROM gateways WHERE name = ?", (name,)):
                 self._remove(db, number)
 
     def evict(self, number: int) -> None:
-        """Deliveries for a gateway were dropped. If it is alive, it gets another number when it joins again."""
+        """Remove a gateway that missed deliveries, and end its subscriptions.
+
+        If it is still alive, it gets a new number when it acquires a lease again, and its clients resync.
+        """
         with self._database.write() as db:
             self._remove(db, number)
 
@@ -201,7 +204,7 @@ class SubscriptionRegistry:
             raise SubscriptionError("E6202", text, fields={"id": id})
 
     def unregister(self, gateway: str, ids: Sequence[str]) -> None:
-        """End subscriptions. Idempotent."""
+        """End subscriptions. Unknown ids are ignored."""
         with self._database.write() as db:
             owner = self._gateway(db, gateway)
             for id in ids:
@@ -213,7 +216,7 @@ class SubscriptionRegistry:
             return self._end_where(db, "expires_ms <= ?", (self._now_ms(),))
 
     def count(self, scope: str = "all") -> int:
-        """Number of active subscriptions: `all`, `tenant:NAME`, `collection:TENANT/NAME` or `gateway:NUMBER`."""
+        """Return the number of active subscriptions in a scope, see `quotas.py`."""
         with self._database.read() as db:
             rows = db.execute("SELECT subscriptions FROM counts WHERE scope = ?", (scope,))
         return int(rows[0][0]) if rows else 0
@@ -225,22 +228,22 @@ class SubscriptionRegistry:
             return self._version(db)
 
     def version_of(self, number: int) -> int:
-        """The version with which a subscription was added; the latest if it has ended and was deleted."""
+        """Return the version in which a subscription was added; the latest version if its row was deleted."""
         with self._database.read() as db:
             rows = db.execute("SELECT added FROM subscriptions WHERE number = ?", (number,))
             return int(rows[0][0]) if rows else self._version(db)
 
     def bump_version(self) -> int:
-        """Create a new version with the same subscriptions, for a rebuilt index."""
+        """Create a new version with the same subscriptions, for a rebuilt index. Returns the version."""
         with self._database.write() as db:
             return self._next_version(db)
 
     def change_counter(self) -> object:
-        """A value that changes after any write; cheap to read."""
+        """Return a value that changes when subscriptions change; cheap to read."""
         return self._database.change_counter()
 
     def collections(self, after: int = 0) -> list[tuple[str, str]]:
-        """Tenants and collections whose subscriptions changed after that version."""
+        """Return tenants and collections whose subscriptions changed after a version."""
         with self._database.read() as db:
             rows = db.execute(
                 "SELECT DISTINCT tenant, collection FROM subscriptions WHERE added > ? OR ended > ? ORDER BY 1, 2",
@@ -251,7 +254,9 @@ class SubscriptionRegistry:
     def added_between(
         self, tenant: str, collection: str, after: int, upto: int
     ) -> Iterator[RegisteredSubscription]:
-        """Subscriptions of a collection that were added in these versions and are active in the last."""
+        """Yield the subscriptions of a collection that were added in versions after < v ≤ upto and are active in
+        `upto`.
+        """
         number = 0
         while True:
             with self._database.read() as db:
@@ -270,7 +275,7 @@ class SubscriptionRegistry:
                 return
 
     def ended_between(self, tenant: str, collection: str, after: int, upto: int) -> list[int]:
-        """Numbers of subscriptions that ended in these versions."""
+        """Return the numbers of subscriptions that ended in versions after < v ≤ upto, sorted."""
         with self._database.read() as db:
             rows = db.execute(
                 "SELECT number FROM subscriptions WHERE tenant = ? AND collection = ? AND ended > ? AND ended <= ?",
@@ -279,14 +284,14 @@ class SubscriptionRegistry:
         return sorted(number for (number,) in rows)
 
     def delete_ended(self, upto: int) -> None:
-        """Delete the rows of subscriptions that ended in or before that version; no index file has them."""
+        """Delete the rows of subscriptions that ended in or before a version. No kept index version may need them."""
         with self._database.write() as db:
             db.execute("DELETE FROM subscriptions WHERE ended <= ?", (upto,))
 
     def close(self) -> None:
         self._database.close()
 
-    # --- inside ---------------------------------------------------------------------------------------------
+    # --- shared parts ---------------------------------------------------------------------------------------
 
     def _now_ms(self) -> int:
         return timestamp_to_ms(self._clock.now())

@@ -1,4 +1,4 @@
-"""Windowed subscriptions."""
+"""Subscriptions with windows: their state, its encoding, and which ones an index version has."""
 
 from __future__ import annotations
 

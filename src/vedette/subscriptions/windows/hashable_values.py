@@ -25,12 +25,12 @@ class HashableValue(NamedTuple):
 
 
 def to_hashable(value: Any) -> Any:
-    """The value, or its hashable form if it contains a map."""
+    """Return the value, or a hashable wrapper if it contains a map."""
     return _wrap(value) if _holds_map(value) else value
 
 
 def from_hashable(value: Any) -> Any:
-    """The original of `hashable`; also for a list of values."""
+    """Undo `to_hashable`, also for each item of a list."""
     if isinstance(value, list):
         return [from_hashable(item) for item in value]
     if not isinstance(value, HashableValue):

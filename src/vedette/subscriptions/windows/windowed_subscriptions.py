@@ -1,4 +1,4 @@
-"""The windowed subscriptions of an index version, with what is needed to start and end their windows."""
+"""The windowed subscriptions of an index version: what the windows query needs to start and end their windows."""
 
 from __future__ import annotations
 
@@ -24,14 +24,17 @@ class WindowedSubscription(NamedTuple):
     tenant: str
     collection: str
     spec: str
-    """An example of its shape, in JSON: window and aggregates, without its own constants."""
+    """Example of its shape in JSON.
+
+    It has the window and the aggregates, but not the constants of this subscription.
+    """
     created: datetime
     """Start of its windows."""
     boundary: int
     added: int
     union: str
     state_owner: int
-    """The number under which its windows are delivered: its own, or the smallest of its union."""
+    """Number under which its windows are delivered: its own, or the smallest number in its union."""
 
     @property
     def watch(self) -> CollectionWatch:
@@ -40,7 +43,7 @@ class WindowedSubscription(NamedTuple):
 
 @lru_cache(maxsize=1024)
 def watch_of_json(spec: str) -> CollectionWatch:
-    """The watch of a form that is known to be one."""
+    """Return the watch of a spec in JSON. The spec must be of kind `watch`."""
     watch = watch_of_spec(msgspec.json.decode(spec, type=SubscriptionSpec))
     assert watch is not None, "a windowed subscription is a WATCH"
     return watch
@@ -48,7 +51,7 @@ def watch_of_json(spec: str) -> CollectionWatch:
 
 @lru_cache(maxsize=8)
 def windowed_subscriptions(folder: Path, version: int) -> dict[int, WindowedSubscription]:
-    """By number. Opens only collections with windows; most versions have none and cost nothing."""
+    """Return the windowed subscriptions by number. Opens only collections with windows, and most versions have none."""
     index = open_version(folder, version)
     found: dict[int, WindowedSubscription] = {}
     for tenant, held in index.manifest.collections.items():

@@ -71,7 +71,7 @@ class WindowEvent(NamedTuple):
     matches: list[dict[str, Any]] | None = None
     events: list[dict[str, Any]] | None = None
     dropped: int = 0
-    """Events of the window above its limit."""
+    """Number of events of the window that were dropped because of its limit."""
 
 
 MAX_WINDOW_EVENTS = 100_000
@@ -106,7 +106,7 @@ class WindowedState:
 
 
 class AggregateSpec(NamedTuple):
-    """An accumulator of a group (`watch.aggregates.AggregateKind`)."""
+    """Description of one accumulator of a group (`watch.aggregates.AggregateKind`)."""
 
     name: str
     distinct: bool
@@ -120,7 +120,7 @@ def new_state(watch: CollectionWatch, created: datetime) -> WindowedState:
 
 
 class WindowedWatch:
-    """One subscription. Its `state` outlives this object; everything else is rebuilt from the watch."""
+    """One windowed subscription. Its `state` is stored between batches; everything else follows from the watch."""
 
     def __init__(self, watch: CollectionWatch, created: datetime, state: WindowedState | None = None) -> None:
         self._watch = watch
@@ -131,7 +131,7 @@ class WindowedWatch:
     def late(self) -> int:
         return self.state.late
 
-    # --- in
+    # --- input
 
     def load_snapshot(self, collection: str, offset: int, documents: Iterable[tuple[str, Document]]) -> None:
         """Load the matching documents (key, image) of a collection at a journal offset."""
@@ -155,10 +155,10 @@ class WindowedWatch:
         else:
             insort(state.pending, (moment, change.offset, change), key=lambda each: each[:2])
 
-    # --- out
+    # --- output
 
     def advance(self, watermark: datetime) -> list[WindowEvent]:
-        """End the windows that are due."""
+        """Return the events of the windows that end up to the watermark."""
         found: list[WindowEvent] = []
         while self.state.window.end <= watermark:
             self._apply(self.state.window.end)
@@ -166,7 +166,7 @@ class WindowedWatch:
         return found
 
     def _apply(self, end: datetime) -> None:
-        """Changes before the window's end, in order."""
+        """Yield the changes before the end of the window, in order."""
         state = self.state
         count = 0
         for moment, _, change in state.pending:
@@ -226,7 +226,7 @@ class WindowedWatch:
         return [WindowEvent(self._next(), "window", start, end, events=events, dropped=dropped)]
 
     def _grouped(self) -> list[WindowEvent]:
-        """Every group has an event at every window end; the first time all of them as `initial`."""
+        """Return one event per group. The first window end reports all groups as `initial`."""
         state, window = self.state, self.state.window
         groups = state.groups
         if self._sliding:
@@ -275,8 +275,10 @@ class WindowedWatch:
     # --- aggregates
 
     def _taken(self, collection: str, key: str, document: Document) -> tuple[Contribution, list[Document]]:
-        """The values that groups and aggregates read from a document; if they are equal, the document has not
-        changed."""
+        """Return the values that groups and aggregates read from a document.
+
+        A document whose values stay equal counts as unchanged.
+        """
         parts = self._contribution(collection, key, document)
         whole = [
             document
@@ -294,7 +296,7 @@ class WindowedWatch:
 
 
 def _accumulators(aggregates: Sequence[AggregateColumn]) -> tuple[AggregateSpec, ...]:
-    """Accumulators of a group: SUM and AVG have two, for numbers and for durations."""
+    """Return the accumulators of a group. SUM and AVG have two, one for numbers and one for durations."""
     found: list[AggregateSpec] = []
     for column in aggregates:
         found += [AggregateSpec(column.name, column.distinct, column.limit)] * (
@@ -304,7 +306,7 @@ def _accumulators(aggregates: Sequence[AggregateColumn]) -> tuple[AggregateSpec,
 
 
 def _values(aggregates: Sequence[AggregateColumn], results: Iterable[Any]) -> dict[str, Any]:
-    """By column, the accumulators of `_accumulators`."""
+    """Return the accumulators of `_accumulators` by column."""
     left = iter(results)
     return {
         column.column: merge_sums(next(left), next(left))
@@ -323,7 +325,7 @@ def _parts(column: AggregateColumn, collection: str, key: str, document: Documen
 
 
 def _part(column: AggregateColumn, collection: str, key: str, document: Document) -> tuple[bool, Any]:
-    """Whether a document counts for an aggregate, and its value."""
+    """Return whether a document counts for an aggregate, and its value."""
     if column.where is not None:
         environment = FilterInput(doc=document, id=key, collection=collection)
         if not _compiled(column.where).matches(environment):
@@ -340,7 +342,10 @@ _SUMS = ("SUM", "AVG")
 
 
 def _fits(name: str, value: Any) -> bool:
-    """Values that cannot be summed or compared with the others are skipped, like null."""
+    """Return the value for SUM, AVG, MIN and MAX.
+
+    A value that cannot be combined with the others is skipped, like null.
+    """
     number = isinstance(value, int | float) and not isinstance(value, bool)
     if name in _SUMS:
         return number or isinstance(value, timedelta)
