@@ -93,25 +93,25 @@ def test_keys_are_read_from_a_url(provider: Provider):
 
 
 @pytest.mark.parametrize(
-    "answer",
+    ("answer", "reason"),
     [
-        Provider.gives(b"no json"),
-        Provider.gives(b"[]"),
-        Provider.gives(b'{"keys": []}'),
-        Provider.gives(b'{"keys": [{"kty": "oct", "k": 7}]}'),
-        Provider.gives(b'{"keys": [{"kty": "oct", "k": "eA", "kid": {}}]}'),
-        Provider.gives(b"[" * 100_000),
-        Provider.gives(b" " * 1_100_000 + SET),
-        Provider.gives(b"", 404),
-        Provider.gives(b"", 302, Location="http://elsewhere.example/keys"),
-        Provider.gives(b"", 302, Location="ftp://127.0.0.1/keys"),
-        Provider.gives(b"", 302, Location="file:///etc/passwd"),
-        Provider.gives(b"", 302, Location="http://127.0.0.1.elsewhere.example/"),
+        (Provider.gives(b"no json"), "the response is not valid JSON"),
+        (Provider.gives(b"[]"), "must be an object"),
+        (Provider.gives(b'{"keys": []}'), "no key for"),
+        (Provider.gives(b'{"keys": [{"kty": "oct", "k": 7}]}'), "key 0 is invalid"),
+        (Provider.gives(b'{"keys": [{"kty": "oct", "k": "eA", "kid": {}}]}'), "the kid of key 0"),
+        (Provider.gives(b"[" * 100_000), "the response is not valid JSON"),
+        (Provider.gives(b" " * 1_100_000 + SET), "exceeds 1048576 bytes"),
+        (Provider.gives(b"", 404), "Not Found"),
+        (Provider.gives(b"", 302, Location="http://elsewhere.example/keys"), "without https"),
+        (Provider.gives(b"", 302, Location="ftp://127.0.0.1/keys"), "without https"),
+        (Provider.gives(b"", 302, Location="file:///etc/passwd"), "file:///etc/passwd|without https"),
+        (Provider.gives(b"", 302, Location="http://127.0.0.1.elsewhere.example/"), "without https"),
     ],
 )
-def test_an_invalid_key_set_stops_the_start_with_the_reason(provider: Provider, answer: Any):
+def test_an_invalid_key_set_stops_the_start_with_the_reason(provider: Provider, answer: Any, reason: str):
     provider.answer = answer
-    with pytest.raises(SettingsError, match="auth_keys"):
+    with pytest.raises(SettingsError, match=f"auth_keys.*({reason})"):
         keys_of(provider, ManualClock())
 
 
