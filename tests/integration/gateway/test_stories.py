@@ -1,8 +1,9 @@
 """The stories of watches and queues over a socket: the same events as in an embedded session.
 
 There are three ways to read. Pulled: the client polls when the story does, so that buffers and claims are the same as
-in an embedded session. Pushed: events are sent at once, as to ordinary clients; stories with `.reader pull` are skipped.
-Shared: equal watches of several sessions are one stream, as for browsers; stories that read watches as nodes are skipped.
+in an embedded session. Pushed: events are sent at once, as to ordinary clients, without stories that have
+`.reader pull`. Shared: equal watches of several sessions are one stream, as for browsers, without stories that read
+watches as nodes.
 """
 
 from __future__ import annotations
