@@ -29,7 +29,7 @@ def free_port() -> int:
 def _program(name: str, *places: str) -> str:
     found = shutil.which(name, path=os.pathsep.join([*places, os.environ.get("PATH", os.defpath)]))
     if found is None:
-        raise RuntimeError(f"{name} is not installed: scripts/ensure-queue-servers")
+        raise RuntimeError(f"{name} is not installed: scripts/ensure-benchmark-peers")
     return found
 
 
@@ -124,7 +124,7 @@ def beanstalkd(folder: Path) -> Iterator[int]:
 def rabbitmq(folder: Path) -> Iterator[str]:
     """RabbitMQ on one node; its name server (epmd) is ours too, or one would stay behind."""
     if not _RABBITMQ.exists():
-        raise RuntimeError("rabbitmq-server is not installed: scripts/ensure-queue-servers")
+        raise RuntimeError("rabbitmq-server is not installed: scripts/ensure-benchmark-peers")
     port, distribution, names = free_port(), free_port(), free_port()
     environment = os.environ | {
         "HOME": str(folder),  # holds the cookie

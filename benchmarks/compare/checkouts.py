@@ -72,8 +72,7 @@ def _set_up(checkout: Checkout) -> None:
     """Install the locked packages and compile the core; a core that does not compile is an error."""
     for command in (
         ["scripts/setup", _VENV, _LOCK],
-        ["scripts/ensure-compiled", _VENV],
-        [str(checkout.python), "scripts/compile_core.py", "--fits"],
+        _build_core_command(checkout),
     ):
         done = subprocess.run(
             command,
@@ -90,6 +89,16 @@ def _set_up(checkout: Checkout) -> None:
             raise RuntimeError(
                 f"`{words}` failed in the {checkout.name} checkout {checkout.commit[:12]}:\n{end}"
             )
+
+
+def _build_core_command(checkout: Checkout) -> list[str]:
+    """Return the command that compiles the core. With CI set it fails if the core cannot be compiled.
+
+    Commits before the script was renamed have it as `ensure-compiled`.
+    """
+    names = ("build-core", "ensure-compiled")
+    name = next(name for name in names if (checkout.folder / "scripts" / name).exists())
+    return [f"scripts/{name}", _VENV]
 
 
 def environment() -> dict[str, str]:

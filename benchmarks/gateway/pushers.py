@@ -48,9 +48,9 @@ class Pusher:
     def missing(self) -> str | None:
         """What is not installed."""
         if self.name == "nchan" and not (_NGINX.exists() and _NCHAN.exists()):
-            return "scripts/ensure-push-servers"
+            return "scripts/ensure-benchmark-peers"
         if self.name in ("ws", "Socket.IO") and not (_NODE / "node_modules" / "ws").exists():
-            return "scripts/ensure-node"
+            return "scripts/ensure-benchmark-peers"
         if self.name == "socketify" and find_spec("socketify") is None:
             return "make setup-bench"
         return None

@@ -29,7 +29,9 @@ class NodeLive:
     def __init__(self, workload: Workload, *, engine: str) -> None:
         node = shutil.which("node")
         if node is None or not (NODE_FOLDER / "node_modules").is_dir():
-            raise RuntimeError("no Node.js, or its packages are not installed: scripts/ensure-node")
+            raise RuntimeError(
+                "no Node.js, or its packages are not installed: scripts/ensure-benchmark-peers"
+            )
         self._process = subprocess.Popen(
             [node, "live.mjs", engine],
             cwd=NODE_FOLDER,

@@ -1,4 +1,4 @@
-"""Loads the compiled core, if `scripts/compile_core.py` has built one from exactly these sources.
+"""Loads the compiled core, if `scripts/build_core.py` has built one from exactly these sources.
 
 The code on the path of every commit is typed Python that mypyc compiles to machine code, which takes about half the
 time. There is one source. After any edit, under another Python, without a compiler or with VEDETTE_COMPILED=0 the

@@ -251,7 +251,7 @@ def test_commands_work_without_the_demo(tmp_path: Path, ports: dict[str, str], s
         type_readme(terminal, stack, with_spark=False)
 
 
-@pytest.mark.skipif(CHROMIUM is None, reason="there is no Chromium: scripts/ensure-chromium")
+@pytest.mark.skipif(CHROMIUM is None, reason="no Chromium: scripts/ensure-test-services installs it")
 def test_the_browser_client(tmp_path: Path, ports: dict[str, str]) -> None:
     terminal = Terminal(tmp_path, ports)
     (script,) = (block.text for block in blocks_of(README) if block.language == "js")

@@ -49,7 +49,7 @@ class Project:
         self.index = folder / "index"
         self.index.mkdir()
         (self.root / "scripts").mkdir(parents=True)
-        for script in ("setup", "find-python", "install-debian"):
+        for script in ("setup", "find-python", "apt-install"):
             shutil.copy(ROOT / "scripts" / script, self.root / "scripts")
         (self.root / "pyproject.toml").write_text(PYPROJECT)
         (self.root / "NAME").write_text("app")

@@ -27,7 +27,7 @@ def mongodb_uri() -> Iterator[str]:
         yield given
         return
     if not list(JARS.glob("mongo-java-server-*.jar")) or shutil.which("java") is None:
-        pytest.skip("no MongoDB server: scripts/ensure-mongodb fetches one; Java is needed, too")
+        pytest.skip("no MongoDB server: scripts/ensure-test-services downloads one, which needs Java")
     _accept_an_older_protocol()
     import pyspark
     from py4j.java_gateway import GatewayParameters, JavaGateway, launch_gateway

@@ -99,18 +99,18 @@ def test_the_fingerprint_covers_subfolders_and_paths(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize(("ci", "code"), [(None, 0), ("", 0), ("0", 0), ("false", 0), ("1", 1), ("true", 1)])
 def test_a_core_that_does_not_compile_is_an_error_in_ci(tmp_path: Path, ci: str | None, code: int) -> None:
-    script = ROOT / "scripts" / "ensure-compiled"
+    script = ROOT / "scripts" / "build-core"
     (tmp_path / "scripts").mkdir()
     shutil.copy(script, tmp_path / "scripts")
     python = tmp_path / "venv" / "bin" / "python"
     python.parent.mkdir(parents=True)
     python.write_text(
-        f'#!/bin/sh\ncase "$1" in *compile_core.py) echo "no"; exit 1 ;; *) exec {sys.executable} "$@" ;; esac\n'
+        f'#!/bin/sh\ncase "$1" in *build_core.py) echo "no"; exit 1 ;; *) exec {sys.executable} "$@" ;; esac\n'
     )
     python.chmod(0o755)
     inherited = {key: value for key, value in os.environ.items() if key not in {"CI", "VEDETTE_COMPILED"}}
     ran = subprocess.run(
-        [tmp_path / "scripts" / "ensure-compiled", "venv"],
+        [tmp_path / "scripts" / "build-core", "venv"],
         env=inherited | ({} if ci is None else {"CI": ci}),
         capture_output=True,
         text=True,

@@ -13,7 +13,9 @@ import pytest
 from tests.support.browser import CHROMIUM, Browser
 from tests.support.gateway_server import Serving
 
-pytestmark = pytest.mark.skipif(CHROMIUM is None, reason="there is no Chromium: scripts/ensure-chromium")
+pytestmark = pytest.mark.skipif(
+    CHROMIUM is None, reason="no Chromium: scripts/ensure-test-services installs it"
+)
 
 
 @pytest.fixture(scope="module")

@@ -1,7 +1,7 @@
-"""Compile the core: machine code of the modules that `vedette.compiled` names, into src/vedette/_compiled.
+"""Compile the modules that `vedette.compiled` lists to machine code, into src/vedette/_compiled.
 
-compile_core.py            make it of the present sources
-compile_core.py --fits     only say, by exit code, whether what is there was made of them
+build_core.py            compile the current sources
+build_core.py --check    exit with 0 if the compiled core was built from the current sources, else with 1
 """
 
 import shutil
@@ -16,21 +16,21 @@ WORK = ROOT / "build" / "core"
 
 def main() -> int:
     fingerprint = source_fingerprint()
-    if sys.argv[1:] == ["--fits"]:
-        present = Manifest.read()
-        return 0 if present is not None and present.fingerprint == fingerprint else 1
-    made = compile_modules()
+    if sys.argv[1:] == ["--check"]:
+        manifest = Manifest.read()
+        return 0 if manifest is not None and manifest.fingerprint == fingerprint else 1
+    files = compile_modules()
     shutil.rmtree(Manifest.DIRECTORY, ignore_errors=True)
     Manifest.DIRECTORY.mkdir()
-    for module, file in made.items():
+    for module, file in files.items():
         shutil.copy(file, Manifest.DIRECTORY / f"{module}.so")
-    Manifest(fingerprint, {module: f"{module}.so" for module in made}).write()
+    Manifest(fingerprint, {module: f"{module}.so" for module in files}).write()
     return 0
 
 
 def compile_modules() -> dict[str, Path]:
-    """The files made, by the name of the extension module in each."""
-    # Heavy, and not needed to say that there is nothing to do.
+    """Return the compiled files by the name of their extension module."""
+    # Imported here, because they are slow to import and `--check` does not need them.
     from mypyc.build import mypycify
     from setuptools import Distribution
     from setuptools.command.build_ext import build_ext
@@ -39,7 +39,7 @@ def compile_modules() -> dict[str, Path]:
     extensions = mypycify(
         [f"--config-file={ROOT / 'pyproject.toml'}", f"--cache-dir={WORK / 'types'}", *sources],
         group_name=LIBRARY,
-        multi_file=True,  # a C file for each module: they are compiled side by side, and again only when changed
+        multi_file=True,  # one C file per module: compiled in parallel, and only after a change
         opt_level="2",
         debug_level="0",
         target_dir=str(WORK),
@@ -49,7 +49,7 @@ def compile_modules() -> dict[str, Path]:
     command.parallel = 2
     command.ensure_finalized()
     command.run()
-    return {e.name: Path(command.get_ext_fullpath(e.name)) for e in extensions}
+    return {extension.name: Path(command.get_ext_fullpath(extension.name)) for extension in extensions}
 
 
 if __name__ == "__main__":
