@@ -1,3 +1,3 @@
-"""Folders to vectors: the five cases of step 6, beside raw `watchfiles`, `cocoindex` and `llama-index-core`."""
+"""Benchmarks of folders and search, compared with raw `watchfiles`, `cocoindex` and `llama-index-core`."""
 
 __all__: list[str] = []

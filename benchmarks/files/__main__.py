@@ -1,4 +1,4 @@
-"""python -m benchmarks.files [--quick] [CASE …]: the cases of step 6, each in a process of its own."""
+"""python -m benchmarks.files [--quick] [CASE …]: run each case in a process of its own."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ SIZES = {
     "waiting": (100_000, 5_000),
 }
 CASE_SECONDS = 7_200
-"""Limit for one case."""
+"""Time limit of one case."""
 GOALS = {
     "burst": "ratio at most 1.5, none missed",
     "edit": "searchable p99 under 2,000 ms, detected under 300 ms",

@@ -1,4 +1,4 @@
-"""One case each, run in a process of its own by `benchmarks.files.__main__`; prints a line of JSON."""
+"""The cases. `benchmarks.files.__main__` runs each in a process of its own, which prints one line of JSON."""
 
 from __future__ import annotations
 
@@ -28,17 +28,18 @@ __all__ = ["CASES"]
 Figures = Mapping[str, float | str]
 _ROUNDS = 3
 _SILENCE = 5.0
-"""Seconds after which nothing more is expected."""
+"""A burst has ended when nothing happens for this time, in seconds."""
 _LIMIT_SECONDS = 1_800.0
-"""For one phase of a case, as the ingestion of all files."""
+"""Time limit in seconds for one phase of a case, for example the ingestion of all files."""
 _EDIT_SECONDS = 60.0
-"""For the effect of one edit."""
+"""Time limit in seconds for the effect of one edit."""
 
 
 def burst(base: Path, count: int) -> Figures:
-    """So many new files at once: until raw `watchfiles` has told of all, and until all are tasks in our queue.
+    """Create `count` files at once: seconds until raw `watchfiles` has reported all, and until all are tasks in the
+    queue.
 
-    In turns, and the middle one of each side: making the files is most of it, and how long that takes varies.
+    Both sides run in turns, and the median of each counts: most of the time goes into creating the files, and varies.
     """
     rounds = range(_ROUNDS)
     told, queued = zip(*(_one_burst(base / str(number), count) for number in rounds), strict=True)
@@ -53,13 +54,16 @@ def burst(base: Path, count: int) -> Figures:
 
 
 def _one_burst(base: Path, count: int) -> tuple[float, tuple[float, float, int]]:
-    """Seconds of raw watchfiles; seconds and CPU seconds until all were queued, and how many never were."""
+    """Return the seconds of raw watchfiles, and for Vedette the seconds and CPU seconds until all files were queued,
+    and the number of files that never were.
+    """
     root = base / "root"
     root.mkdir(parents=True)
     raw = _seen_by_watchfiles(base / "raw", count)
     with parts(base / "data", root) as made:
-        made.store.count_by_collection()  # it opens while the daemon starts: this one has been running for a while
-        made.tables.pause_watch(WATCH)  # until it is watched
+        # the store opens while the daemon starts; measure a daemon that has been running
+        made.store.count_by_collection()
+        made.tables.pause_watch(WATCH)  # until the folder is watched
         with _watching(made):
             wait_until(
                 lambda: made.tables.watch(WATCH).last_scan is not None, "the first scan", _LIMIT_SECONDS
@@ -67,13 +71,13 @@ def _one_burst(base: Path, count: int) -> tuple[float, tuple[float, float, int]]
             made.tables.resume_watch(WATCH)
             with _Writer(root, count) as writer, _Puts(made, count) as puts:
                 began, cpu = writer.start(), time.process_time()
-                puts.complete.wait(_LIMIT_SECONDS)  # what is missing then is counted
+                puts.complete.wait(_LIMIT_SECONDS)  # files that are missing then are counted
                 ours, cpu = time.perf_counter() - began, time.process_time() - cpu
             return raw, (ours, cpu, count - made.queue.depth())
 
 
 def edit(base: Path, count: int) -> Figures:
-    """One edit among so many watched files: until its task is there, and until a search finds it."""
+    """Edit one of `count` watched files: seconds until its task is queued, and until a search finds the new text."""
     root, edits = base / "root", 40
     copy_sources(root, count)
     detected, found = [], []
@@ -83,7 +87,7 @@ def edit(base: Path, count: int) -> Figures:
         with _Puts(made, edits) as puts:
             for number, path in enumerate(paths):
                 words = f"zanzibar{number} quokka{number} marmalade{number}"
-                time.sleep(0.3)  # nothing of the one before is under way
+                time.sleep(0.3)  # wait until the edit before is processed
                 began = time.perf_counter()
                 path.write_text(f"# {words}\n")
                 name = str(path)
@@ -101,7 +105,7 @@ def edit(base: Path, count: int) -> Figures:
 
 
 def first_ingest(base: Path, count: int) -> Figures:
-    """So many source files into an empty store, with the same embedder on all sides."""
+    """Ingest `count` source files into an empty store, with the same embedder on all sides."""
     root = base / "root"
     size = copy_sources(root, count)
     figures: dict[str, float | str] = {"megabytes": size / 1e6}
@@ -129,7 +133,7 @@ def first_ingest(base: Path, count: int) -> Figures:
 
 
 def backlog(base: Path, count: int) -> Figures:
-    """The same first ingest by the daemon alone and by the daemon with Spark, whose start is part of it."""
+    """The first ingest by the daemon alone, and by the daemon with Spark, including the start of Spark."""
     root = base / "root"
     copy_sources(root, count)
     figures: dict[str, float | str] = {}
@@ -145,12 +149,12 @@ def backlog(base: Path, count: int) -> Figures:
 
 
 def warm_restart(base: Path, count: int) -> Figures:
-    """A daemon starts over so many files that did not change: until it has compared them all."""
+    """Start a daemon over `count` unchanged files: seconds until it has compared them all."""
     root = base / "root"
     copy_sources(root, count)
     with parts(base / "data", root) as made, running(made):
         _all_done(made, count)
-        time.sleep(1.0)  # what was written just now is looked at once more
+        time.sleep(1.0)  # files written just now are scanned once more
     began = time.perf_counter()
     with parts(base / "data", root) as made:
         before = made.tables.watch(WATCH).last_scan
@@ -163,7 +167,7 @@ def warm_restart(base: Path, count: int) -> Figures:
 
 
 def waiting(base: Path, count: int) -> Figures:
-    """The daemon's memory while so many tasks wait."""
+    """Memory of the daemon while `count` tasks are queued."""
     root = base / "root"
     root.mkdir()
     with parts(base / "data", root) as made:
@@ -222,13 +226,13 @@ def _seen_by_watchfiles(root: Path, count: int) -> float:
     took = news - began
     stop.set()
     join_thread(thread, "the end of watchfiles", _EDIT_SECONDS)
-    if not all_seen.is_set():  # inotify's own queue overflowed: it says nothing of that
+    if not all_seen.is_set():  # inotify's queue overflowed, which it does not report
         print(f"raw watchfiles has told of {len(seen):,} of {count:,}", file=sys.stderr)
     return took
 
 
 class _Writer:
-    """Whoever makes the files: a process of its own, as in life, so that neither side waits for its interpreter."""
+    """Creates the files in a process of its own, so that neither side shares an interpreter with it."""
 
     _PROGRAM = """
 import pathlib, sys
@@ -253,7 +257,7 @@ for number in range(count):
         return self
 
     def start(self) -> float:
-        """When it began."""
+        """When the process started to create files."""
         began = time.perf_counter()
         assert self._process.stdin is not None
         self._process.stdin.write("\n")
@@ -269,7 +273,7 @@ for number in range(count):
 
 
 class _watching:
-    """The watchers of the daemon without its drain."""
+    """The watchers of the daemon without its worker."""
 
     def __init__(self, made: Parts) -> None:
         self._daemon = made.daemon
@@ -288,12 +292,13 @@ def _all_done(made: Parts, count: int) -> None:
         _LIMIT_SECONDS,
         pause=0.1,
     )
-    found = len(made.store.paths(COLLECTION))
-    assert found >= 0.95 * count, f"{found} of {count} files are stored"  # some are empty or no text
+    paths = [str(path) for path in Path(made.tables.watch(WATCH).config.path).rglob("*.py")]
+    stored = len(made.store.stored_files(COLLECTION, paths))
+    assert stored >= 0.95 * count, f"{stored} of {count} files are stored"  # some are empty or not text
 
 
 class _Puts:
-    """Which paths are put into the queue, and when that was durable."""
+    """Records which paths are put into the queue, and when each put was durable."""
 
     def __init__(self, made: Parts, count: int) -> None:
         self._queue, self._count = made.queue, count
@@ -315,12 +320,13 @@ class _Puts:
         return self
 
     def __exit__(self, *_: object) -> None:
-        del self._queue.put  # the class has its own
+        del self._queue.put  # the original method of the class
 
 
 def _is_found(made: Parts, words: str) -> bool:
     vector = made.embedder.embed([words])[0]
-    hits = made.store.search(COLLECTION, vector, made.embedder.name, 5)  # 12 and 21 are the same digits to it
+    # five hits, because the embedder gives 12 and 21 the same vector
+    hits = made.store.search(COLLECTION, vector, made.embedder.name, 5)
     return any(words in hit.text for hit in hits)
 
 

@@ -1,4 +1,4 @@
-"""Source files to work on: copies of what is installed here, the same for every side."""
+"""Source files to ingest: copies of installed Python files, the same for every side."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ _SMALLEST, _LARGEST = 200, 40_000
 
 
 def copy_sources(to: Path, count: int) -> int:
-    """Copy so many Python files into folders of a hundred; their bytes."""
+    """Copy `count` Python files into folders of a hundred. Return the total bytes."""
     found = sorted(
         path
         for path in Path(sysconfig.get_paths()["purelib"]).rglob("*.py")
@@ -24,7 +24,7 @@ def copy_sources(to: Path, count: int) -> int:
         target = to / f"{number // 100:04}" / f"{number:06}_{path.name}"
         target.parent.mkdir(parents=True, exist_ok=True)
         shutil.copyfile(path, target)
-        if number >= len(found):  # not the same content twice
+        if number >= len(found):  # so that no two files have the same content
             with target.open("a", encoding="utf-8") as file:
                 file.write(f"\n# copy {number}\n")
         size += target.stat().st_size

@@ -1,4 +1,4 @@
-"""Vedette's side: the parts of the folder daemon, as `vedette.processes.folder_daemon` puts them together."""
+"""The parts of Vedette's folder daemon, wired as in `vedette.processes.folder_daemon`."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ __all__ = ["Parts", "parts", "running"]
 WATCH = "bench"
 COLLECTION = "bench"
 _ROOM = CoordinatorConfig(total_capacity=1_000_000, max_per_watch=1_000_000)
-"""Nobody is held back: what is measured is how fast it goes."""
+"""No watch is refused capacity, because the benchmarks measure throughput."""
 
 _STOP_SECONDS = 120.0
 
@@ -74,7 +74,7 @@ def parts(data: Path, root: Path, *, spark: bool = False) -> Iterator[Parts]:
             preparation = SparkPreparation(desk, recipe, embedder)
             bulk = SparkBulkIngestion(desk, VectorIngestor(embedder, store, clock, preparation=preparation))
         ingestion = VectorIngestor(embedder, store, clock)
-        daemon = FolderDaemon(tables, seen, queue, ingestion, clock, worker_id="bench", bulk=bulk)
+        daemon = FolderDaemon(tables, seen, queue, ingestion, store, clock, worker_id="bench", bulk=bulk)
         yield Parts(tables, queue, store, embedder, seen, daemon, desk)
 
 

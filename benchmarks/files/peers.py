@@ -1,11 +1,11 @@
-"""The peers' side of the first ingest: the same files, the same embedder, the same store (Qdrant in a folder).
+"""The first ingest by other systems: the same files, embedder and store (Qdrant in a folder).
 
-`python -m benchmarks.files.peers NAME ROOT PLACE` prints seconds and points. Each is used as its documentation shows,
-with chunks of about the same size, and embeds all chunks of a file in one call.
+`python -m benchmarks.files.peers NAME ROOT DIRECTORY` prints seconds and points. Each system is used as its
+documentation shows, with chunks of about the same size, and embeds all chunks of a file in one call.
 
-The store syncs the disk for every point unless somebody stops it: nine tenths of the time, the same for everybody, and
-nothing of the peers' doing. We do stop it, and so they get the store as we have it (`QuickClient`), synced once at the
-end: what is compared is the work.
+Qdrant's local mode calls fsync for every point, which would be nine tenths of the time on every side. Vedette disables
+that, so the other systems get a store with the same change (`QuickClient`), synced once at the end. The comparison is
+then about the work of each system.
 """
 
 from __future__ import annotations
@@ -27,11 +27,11 @@ __all__ = ["PEERS"]
 
 CHARACTERS, OVERLAP = 1_600, 200
 WORDS, WORDS_OVERLAP = 160, 20
-"""About the same, for a splitter that counts words."""
+"""About the same size, for a splitter that counts words."""
 
 
 class QuickClient(QdrantClient):  # type: ignore[misc]
-    """With the store's files as ours are."""
+    """A Qdrant client whose files use the write-ahead log, as Vedette's do."""
 
     _files: list[Path]
 
@@ -98,7 +98,7 @@ def with_llama_index(root: Path, place: Path) -> int:
 
 
 def with_cocoindex(root: Path, place: Path) -> int:
-    """walk_dir ▸ RecursiveSplitter ▸ embedding ▸ its Qdrant target; its own record of what was done is in LMDB."""
+    """walk_dir ▸ RecursiveSplitter ▸ embedding ▸ its Qdrant target. It records its progress in LMDB."""
     os.environ["COCOINDEX_DB"] = str(place.with_suffix(".lmdb"))
     os.environ["COCOINDEX_DISABLE_USAGE_TRACKING"] = "1"
     import cocoindex as coco
@@ -145,7 +145,7 @@ PEERS: Mapping[str, Callable[[Path, Path], int]] = {
 
 if __name__ == "__main__":
     name, root, place = sys.argv[1], Path(sys.argv[2]), Path(sys.argv[3])
-    WordLlamaEmbedder()  # what loading costs is not counted for anybody
+    WordLlamaEmbedder()  # the time for imports counts for no side
     began, cpu = time.perf_counter(), time.process_time()
     points = PEERS[name](root, place)
     print(f"result {time.perf_counter() - began} {time.process_time() - cpu} {points}", flush=True)

@@ -1,4 +1,4 @@
-"""One contract for the file queue: the consume-mode WATCH over `FileTask` nodes, and its twin in memory."""
+"""The contract of the file queue, for the queue on an engine and for its in-memory twin."""
 
 from __future__ import annotations
 
@@ -18,20 +18,21 @@ from vedette.testing import ManualClock
 from vedette.testing.file_queue import MemoryFileQueue
 
 
-def on_engine(home: str) -> Callable[[ManualClock, Path], AbstractContextManager[FileQueue]]:
+def on_engine(location: str) -> Callable[[ManualClock, Path], AbstractContextManager[FileQueue]]:
     @contextmanager
-    def opened(clock: ManualClock, place: Path) -> Iterator[FileQueue]:
-        location = home if home == ":memory:" else place / home
+    def open_queue(clock: ManualClock, directory: Path) -> Iterator[FileQueue]:
         with (
-            vedette.open(location, clock=clock) as opened_home,
-            EngineFileQueue(opened_home.database(QUEUE_DATABASE), place / FILE_NAME) as queue,
+            vedette.open(
+                location if location == ":memory:" else directory / location, clock=clock
+            ) as queue_vedette,
+            EngineFileQueue(queue_vedette.database(QUEUE_DATABASE), directory / FILE_NAME) as queue,
         ):
             yield queue
 
-    return opened
+    return open_queue
 
 
-MAKERS: dict[str, Callable[[ManualClock, Path], AbstractContextManager[FileQueue]]] = {
+QUEUES: dict[str, Callable[[ManualClock, Path], AbstractContextManager[FileQueue]]] = {
     "twin": lambda clock, _: nullcontext(MemoryFileQueue(clock)),
     "engine in memory": on_engine(":memory:"),
     "engine on a directory": on_engine("data"),
@@ -43,10 +44,10 @@ def clock() -> ManualClock:
     return ManualClock()
 
 
-@pytest.fixture(params=list(MAKERS))
+@pytest.fixture(params=list(QUEUES))
 def queue(request: pytest.FixtureRequest, clock: ManualClock, tmp_path: Path) -> Iterator[FileQueue]:
-    with MAKERS[request.param](clock, tmp_path) as made:
-        yield made
+    with QUEUES[request.param](clock, tmp_path) as opened:
+        yield opened
 
 
 def task(
@@ -65,7 +66,7 @@ def claimed(queue: FileQueue, limit: int = 10) -> list[str]:
     return [each.task.path for each in queue.claim(limit, "me")]
 
 
-def test_the_ontology_is_one_that_vedette_takes() -> None:
+def test_ontology_is_valid() -> None:
     with vedette.open(":memory:") as db:
         db.define(FILE_TASK_ONTOLOGY)
         with db.session() as session:
@@ -74,10 +75,10 @@ def test_the_ontology_is_one_that_vedette_takes() -> None:
                 " queued_at = now() }"
             )
             with pytest.raises(vedette.ConstraintViolation):
-                session.execute('MATCH t: FileTask SET t.operation = "eat"')
+                session.execute('MATCH t: FileTask SET t.operation = "unknown"')
 
 
-def test_deletes_first_then_priority_then_age(queue: FileQueue, clock: ManualClock) -> None:
+def test_claims_deletions_first_then_by_priority_and_age(queue: FileQueue, clock: ManualClock) -> None:
     for path, operation, priority in [
         ("/low", "ingest", 1),
         ("/first", "ingest", 5),
@@ -88,7 +89,7 @@ def test_deletes_first_then_priority_then_age(queue: FileQueue, clock: ManualClo
         queue.put([task(path, operation, priority)])
         clock.advance(1)
     assert claimed(queue) == ["/gone", "/high", "/first", "/second", "/low"]
-    assert claimed(queue) == [], "each is in one hand only"
+    assert claimed(queue) == [], "a task has one claim"
 
 
 def test_low_priorities_get_their_share(queue: FileQueue) -> None:
@@ -108,20 +109,22 @@ def test_one_task_per_path(queue: FileQueue, clock: ManualClock) -> None:
     assert row.queued_at == clock.now() - timedelta(seconds=5)
 
 
-def test_what_is_put_while_it_is_in_progress_is_not_lost(queue: FileQueue) -> None:
+def test_change_put_while_claimed_is_not_lost(queue: FileQueue) -> None:
     queue.put([task("/a", "ingest")])
     (claim,) = queue.claim(1, "me")
     queue.put([task("/a", "update")])
     queue.put([task("/a", "delete")])
-    assert queue.claim(1, "you") == [], "two workers on one file would race"
+    assert queue.claim(1, "you") == [], "two workers must not process one file"
     queue.ack([claim.claim_id])
-    (again,) = queue.claim(1, "you")
-    assert again.task.operation is FileOperation.DELETE
-    queue.ack([again.claim_id])
+    (second,) = queue.claim(1, "you")
+    assert second.task.operation is FileOperation.DELETE
+    queue.ack([second.claim_id])
     assert queue.depth() == 0
 
 
-def test_a_failed_task_waits_and_dies_after_the_fifth_time(queue: FileQueue, clock: ManualClock) -> None:
+def test_failed_task_is_delayed_and_dead_after_the_fifth_attempt(
+    queue: FileQueue, clock: ManualClock
+) -> None:
     queue.put([task("/a")])
     for attempt in range(5):
         (claim,) = queue.claim(1, "me")
@@ -138,7 +141,7 @@ def test_a_failed_task_waits_and_dies_after_the_fifth_time(queue: FileQueue, clo
     assert queue.claim(1, "me")[0].failed_attempts == 0
 
 
-def test_an_outage_counts_no_attempt(queue: FileQueue) -> None:
+def test_nack_without_counting_an_attempt(queue: FileQueue) -> None:
     queue.put([task("/a")])
     for _ in range(20):
         (claim,) = queue.claim(1, "me")
@@ -146,7 +149,7 @@ def test_an_outage_counts_no_attempt(queue: FileQueue) -> None:
     assert queue.list_tasks()[0].attempts == 0
 
 
-def test_what_cannot_be_retried_is_dead_at_once_until_the_file_changes(queue: FileQueue) -> None:
+def test_permanent_failure_is_dead_until_the_file_changes(queue: FileQueue) -> None:
     queue.put([task("/a")])
     queue.nack(queue.claim(1, "me")[0].claim_id, error="damaged", retry=False)
     assert queue.list_tasks()[0].status is TaskStatus.DEAD
@@ -154,7 +157,7 @@ def test_what_cannot_be_retried_is_dead_at_once_until_the_file_changes(queue: Fi
     assert queue.claim(1, "me")[0].failed_attempts == 0
 
 
-def test_a_lost_worker_gives_its_task_back(queue: FileQueue, clock: ManualClock) -> None:
+def test_task_of_a_lost_worker_is_delivered_again(queue: FileQueue, clock: ManualClock) -> None:
     queue.put([task("/a")])
     (lost,) = queue.claim(1, "me")
     (row,) = queue.list_tasks()
@@ -163,11 +166,11 @@ def test_a_lost_worker_gives_its_task_back(queue: FileQueue, clock: ManualClock)
     clock.advance((row.lease_until - clock.now()).total_seconds())
     (claim,) = queue.claim(1, "you")
     assert claim.failed_attempts == 1
-    assert queue.ack([lost.claim_id, claim.claim_id, "nobody's"]) == [lost.claim_id, "nobody's"]
+    assert queue.ack([lost.claim_id, claim.claim_id, "unknown"]) == [lost.claim_id, "unknown"]
     assert queue.depth() == 0
 
 
-def test_counting_and_forgetting(queue: FileQueue, clock: ManualClock) -> None:
+def test_counts_discard_and_purge(queue: FileQueue, clock: ManualClock) -> None:
     queue.put([task("/a"), task("/b", watch="other"), task("/c", collection="d")])
     queue.nack(queue.claim(1, "me")[0].claim_id, error="x", retry=False)
     assert queue.count_by_status() == {

@@ -1,4 +1,4 @@
-"""SIGKILL of the owner of the file queue at random moments: no task is lost, none that was acknowledged comes again."""
+"""SIGKILL of the queue's owner at random times: no task is lost, and no acknowledged task is delivered again."""
 
 from __future__ import annotations
 
@@ -20,11 +20,11 @@ ROUND = 10_000
 
 
 class Ledger:
-    """What is certain after the lines that were written before the process died."""
+    """Which states of the tasks are possible after the lines that the process wrote before it was killed."""
 
     def __init__(self) -> None:
         self.wanted: dict[int, set[str]] = {}
-        """Task ▸ the operations it may be there with; an empty text for not there."""
+        """By task: the operations that it may have; an empty text if it may be missing."""
 
     def read(self, lines: list[str]) -> None:
         taken: dict[int, str] = {}
@@ -46,13 +46,13 @@ class Ledger:
                 taken.pop(number)
             elif word == "back":
                 taken.pop(number)
-        for number, operation in taken.items():  # of these nobody heard how far they came
+        for number, operation in taken.items():  # operations whose result the process did not report
             if number not in again:
                 self.wanted[number] |= {operation, "", "delete"}
 
 
 @pytest.mark.parametrize("seed", [1, 2])
-def test_killed_again_and_again(tmp_path: Path, seed: int) -> None:
+def test_tasks_survive_repeated_kills(tmp_path: Path, seed: int) -> None:
     rng, ledger = random.Random(seed), Ledger()
     for turn in range(4):
         first = turn * ROUND
@@ -66,7 +66,7 @@ def test_killed_again_and_again(tmp_path: Path, seed: int) -> None:
         assert whole[0] == "started"
         ledger.read(whole[1:])
         last = max((int(line.split()[1]) for line in whole if line.startswith("put")), default=first - 1)
-        # The next put may have returned with nobody to say so
+        # The next put may have returned without being reported.
         ledger.wanted[last + 1] = {"ingest", ""}
         check(tmp_path, ledger)
 

@@ -1,4 +1,4 @@
-"""SIGKILL of the folder daemon in the middle of a storm: no task is lost, no chunk orphaned or doubled."""
+"""SIGKILL of the folder daemon while files change: no task is lost, no chunk is orphaned or duplicated."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ def said(process: subprocess.Popen[str], words: str) -> None:
 
 
 def calmed(root: Path, data: Path) -> None:
-    """No more damaged files, and a daemon that may live until nothing is left to do."""
+    """Stop writing damaged files, and let a daemon run until nothing is left to do."""
     for damaged in root.rglob("*.pdf"):
         damaged.unlink()
     with HandshakeTables(data / "handshake.db") as tables:
@@ -56,7 +56,7 @@ def calmed(root: Path, data: Path) -> None:
         tables.enable_watch("w")
     with started(DAEMON, data) as process:
         said(process, "Watching the folders")
-        for _ in range(2):  # the second finds what was written too recently to be sure of
+        for _ in range(2):  # the second scan finds files that were written too recently for the first one
             subprocess.run(
                 [*DAEMON, "watch", "sync", "--data", str(data)],
                 check=True,
@@ -90,14 +90,14 @@ def places(tmp_path: Path) -> tuple[Path, Path]:
 
 
 @pytest.mark.parametrize("seed", SEEDS)
-def test_the_daemon_is_killed_again_and_again(places: tuple[Path, Path], seed: int, tmp_path: Path) -> None:
+def test_daemon_survives_repeated_kills(places: tuple[Path, Path], seed: int, tmp_path: Path) -> None:
     (root, data), rng = places, random.Random(seed)
     for _ in range(2):
         storm(root, rng, 60)
         with started(DAEMON, data) as process:
             said(process, "Watching the folders")
             storm(root, rng, 60)
-            Event().wait(rng.random() * 0.5)  # by chance: anywhere is a good place to die
+            Event().wait(rng.random() * 0.5)  # kill at a random time
             process.kill()
     calmed(root, data)
     assert content(data / "vectors") == rebuilt(root, tmp_path / "clean")
@@ -106,9 +106,9 @@ def test_the_daemon_is_killed_again_and_again(places: tuple[Path, Path], seed: i
 @pytest.mark.spark
 @pytest.mark.timeout(900)
 @pytest.mark.parametrize("seed", SEEDS)
-def test_the_spark_driver_is_killed(places: tuple[Path, Path], seed: int, tmp_path: Path) -> None:
+def test_kill_of_the_spark_driver(places: tuple[Path, Path], seed: int, tmp_path: Path) -> None:
     (root, data), rng = places, random.Random(seed)
-    for number in range(400):  # more than the daemon does by itself at once
+    for number in range(400):  # more than the daemon processes in one batch without Spark
         (root / f"{number}.txt").write_text(f"text {number}\n" * rng.randrange(1, 200))
     for turn in range(2 if SOAK else 1):
         storm(root, rng, 100)
@@ -116,9 +116,9 @@ def test_the_spark_driver_is_killed(places: tuple[Path, Path], seed: int, tmp_pa
             said(process, "batch")
             if turn == 0:
                 (java,) = [pid for pid in children_of(process.pid) if "java" in command_of(pid)]
-                os.kill(java, signal.SIGKILL)  # Spark alone: the daemon goes on without it
+                os.kill(java, signal.SIGKILL)  # kills Spark only: the daemon continues without it
                 wait_for(data, lambda found: len(found) > 200)
-            Event().wait(rng.random())  # anywhere from the start of a job to the next one's
+            Event().wait(rng.random())  # at any time between the starts of two jobs
             assert process.poll() is None
             process.kill()
             process.communicate()
@@ -129,8 +129,8 @@ def test_the_spark_driver_is_killed(places: tuple[Path, Path], seed: int, tmp_pa
     assert content(data / "vectors") == rebuilt(root, tmp_path / "clean")
 
 
-def test_the_disk_is_full_for_a_while(places: tuple[Path, Path], tmp_path: Path) -> None:
-    """Nothing can be written, then it can again: the daemon goes on by itself, and nothing is missing."""
+def test_disk_that_is_full_for_a_while(places: tuple[Path, Path], tmp_path: Path) -> None:
+    """Writes fail for a while. The daemon recovers without help, and no file is missing."""
     root, data = places
     (root / "before.md").write_text("# before\nwords\n")
     with started(DAEMON, data) as process:
@@ -140,7 +140,7 @@ def test_the_disk_is_full_for_a_while(places: tuple[Path, Path], tmp_path: Path)
         resource.prlimit(process.pid, resource.RLIMIT_FSIZE, (1_000, limits[1]))
         for number in range(30):
             (root / f"{number}.md").write_text(f"# {number}\n" + "many words\n" * 500)
-        Event().wait(3.0)  # it tries, and cannot
+        Event().wait(3.0)  # it tries and fails
         assert process.poll() is None
         resource.prlimit(process.pid, resource.RLIMIT_FSIZE, limits)
         wait_for(data, lambda found: len(found) == 31)
@@ -161,10 +161,10 @@ def command_of(pid: int) -> str:
 
 
 def wait_for(data: Path, condition: Callable[[set[str]], bool]) -> None:
-    """Until the files that can be found are these; the test's own time limit ends it."""
+    """Wait until a search finds exactly these files. The time limit of the test ends the wait."""
     link = connect_daemon(data)
     while True:
-        with suppress(IngestError):  # it is starting over
+        with suppress(IngestError):  # the daemon is restarting
             if condition({Path(hit.path).name for hit in link.search("docs", "words", 10_000)}):
                 return
         Event().wait(0.1)

@@ -1,4 +1,4 @@
-"""Killed at any moment: in the end the vector store is what a clean rebuild is, no chunk orphaned or doubled."""
+"""SIGKILL of a sync at any time: finally the vector store equals a clean rebuild, without orphans or duplicates."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ EMBEDDER = HashingEmbedder(32)
 
 
 class Runner:
-    """`sync_runner.py` on a data directory."""
+    """A process of `sync_runner.py` on a data directory."""
 
     def __init__(self, data: Path) -> None:
         self._process = subprocess.Popen(
@@ -45,7 +45,7 @@ class Runner:
         return self._process.stdout.readline().rstrip()
 
     def end(self, how: str) -> int:
-        """`kill` it or `wait` for it; its code."""
+        """Send `kill` or `wait`. Return the exit code of the sync."""
         self._say(how)
         while not (line := self.line()).startswith("ended "):
             assert line
@@ -81,7 +81,7 @@ def storm(root: Path, rng: random.Random) -> None:
 
 
 @pytest.mark.parametrize("seed", [1, 2])
-def test_killed_again_and_again(tmp_path: Path, runner: Runner, seed: int) -> None:
+def test_sync_survives_repeated_kills(tmp_path: Path, runner: Runner, seed: int) -> None:
     rng, root, data = random.Random(seed), tmp_path / "root", tmp_path / "data"
     root.mkdir()
     with HandshakeTables(data / "handshake.db") as tables:
@@ -89,13 +89,13 @@ def test_killed_again_and_again(tmp_path: Path, runner: Runner, seed: int) -> No
     for _ in range(5):
         storm(root, rng)
         runner.start()
-        for _ in range(rng.randrange(3)):  # a batch further
+        for _ in range(rng.randrange(3)):  # one batch later
             if runner.line() == "done":
                 break
-        Event().wait(rng.random() * 0.05)  # anywhere is a good place to die
+        Event().wait(rng.random() * 0.05)  # kill at a random time
         runner.end("kill")
     storm(root, rng)
-    for _ in range(2):  # the second finds what was written too recently to be sure of
+    for _ in range(2):  # the second scan finds files that were written too recently for the first one
         runner.start()
         assert runner.end("wait") == 0
     clean = QdrantStore(tmp_path / "clean")

@@ -1,4 +1,4 @@
-"""The file queue on an engine and its twin in memory do the same, whatever is done with them."""
+"""The file queue on an engine and its in-memory twin behave the same for any sequence of calls."""
 
 from __future__ import annotations
 
@@ -20,22 +20,22 @@ from vedette.testing.file_queue import MemoryFileQueue
 
 PATHS = st.sampled_from(["/a", "/b", "/c", "/d", "/e"])
 DELAYS = st.sampled_from([0, 2, 40, 90]).map(lambda seconds: timedelta(seconds=seconds))
-MOMENT = 0.5
-"""Between two steps: no two tasks are of the same age. Exact in binary, so that clocks agree about what is over."""
+STEP_SECONDS = 0.5
+"""Seconds between two steps, so that no two tasks have the same age. Exact in binary, so that both clocks agree."""
 
 
 class QueueMachine(RuleBasedStateMachine):
     def __init__(self) -> None:
         super().__init__()
         self.clock, self.closing = ManualClock(), ExitStack()
-        place = Path(self.closing.enter_context(tempfile.TemporaryDirectory()))
-        home = self.closing.enter_context(vedette.open(":memory:", clock=self.clock))
+        directory = Path(self.closing.enter_context(tempfile.TemporaryDirectory()))
+        queue_vedette = self.closing.enter_context(vedette.open(":memory:", clock=self.clock))
         self.engine = self.closing.enter_context(
-            EngineFileQueue(home.database(QUEUE_DATABASE), place / "handshake.db")
+            EngineFileQueue(queue_vedette.database(QUEUE_DATABASE), directory / "handshake.db")
         )
         self.twin = MemoryFileQueue(self.clock)
         self.claims: list[tuple[str, str]] = []
-        """Of the engine and of the twin, also those that have ended."""
+        """Claims of the engine and of the twin, also those that have ended."""
 
     def teardown(self) -> None:
         self.closing.close()
@@ -53,27 +53,29 @@ class QueueMachine(RuleBasedStateMachine):
 
     @rule(limit=st.integers(1, 4))
     def claim(self, limit: int) -> None:
-        mine, other = self.engine.claim(limit, "me"), self.twin.claim(limit, "me")
-        assert [(each.task, each.failed_attempts) for each in mine] == [
-            (each.task, each.failed_attempts) for each in other
+        engine_claims, twin_claims = self.engine.claim(limit, "me"), self.twin.claim(limit, "me")
+        assert [(each.task, each.failed_attempts) for each in engine_claims] == [
+            (each.task, each.failed_attempts) for each in twin_claims
         ]
-        self.claims += [(one.claim_id, two.claim_id) for one, two in zip(mine, other, strict=True)]
+        self.claims += [
+            (one.claim_id, two.claim_id) for one, two in zip(engine_claims, twin_claims, strict=True)
+        ]
 
     @precondition(lambda self: self.claims)
     @rule(data=st.data())
     def ack(self, data: st.DataObject) -> None:
-        mine, other = data.draw(st.sampled_from(self.claims))
-        assert bool(self.engine.ack([mine])) == bool(self.twin.ack([other]))
+        engine_claims, twin_claims = data.draw(st.sampled_from(self.claims))
+        assert bool(self.engine.ack([engine_claims])) == bool(self.twin.ack([twin_claims]))
 
     @precondition(lambda self: self.claims)
     @rule(data=st.data(), delay=DELAYS, retry=st.booleans(), counts=st.booleans())
     def nack(self, data: st.DataObject, delay: timedelta, retry: bool, counts: bool) -> None:
         claims = data.draw(st.sampled_from(self.claims))
 
-        def give_back(queue: FileQueue, claim_id: str) -> None:
+        def nack_claim(queue: FileQueue, claim_id: str) -> None:
             queue.nack(claim_id, error="no", retry=retry, delay=delay, counts_attempt=counts)
 
-        assert _outcome(give_back, self.engine, claims[0]) == _outcome(give_back, self.twin, claims[1])
+        assert _outcome(nack_claim, self.engine, claims[0]) == _outcome(nack_claim, self.twin, claims[1])
 
     @rule(path=st.none() | PATHS)
     def retry(self, path: str | None) -> None:
@@ -93,23 +95,23 @@ class QueueMachine(RuleBasedStateMachine):
         self.clock.advance(seconds)
 
     @invariant()
-    def the_same_is_there(self) -> None:
-        self.clock.advance(MOMENT)
-        shown = [
+    def both_have_the_same_tasks(self) -> None:
+        self.clock.advance(STEP_SECONDS)
+        rows = [
             [
                 (row.task, row.status, row.attempts, row.queued_at, row.due_at, row.lease_until)
                 for row in queue.list_tasks()
             ]
             for queue in (self.engine, self.twin)
         ]
-        assert shown[0] == shown[1]
+        assert rows[0] == rows[1]
         assert self.engine.count_by_status() == self.twin.count_by_status()
         assert self.engine.tasks_per_watch() == self.twin.tasks_per_watch()
         assert self.engine.depth() == self.twin.depth()
 
 
 def _outcome(act: object, *arguments: object) -> object:
-    """What it returned, or the code of its error."""
+    """Return the result of the call, or the code of its error."""
     assert callable(act)
     try:
         return act(*arguments)

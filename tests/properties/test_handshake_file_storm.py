@@ -1,4 +1,4 @@
-"""Any storm over a folder, any loss of hints, any restart: in the end a replica made of the changes is the folder."""
+"""A replica built from the reported changes equals the folder, for any changes, lost events and restarts."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ TEXTS = st.sampled_from(["", "one", "two", "longer text"])
 
 
 class FileStorm(RuleBasedStateMachine):
-    """Looks at any paths, at any moment, in between; what they leave out is found by the last scan."""
+    """Scans any paths at any time. A final scan finds the paths that were left out."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -33,8 +33,8 @@ class FileStorm(RuleBasedStateMachine):
         self._open()
 
     def _open(self) -> None:
-        self.seen = FileStateStore(self.base / "folders.db")
-        self.folder = Folder("w", self.root, FolderSelection(), self.seen, SystemClock())
+        self.file_states = FileStateStore(self.base / "folders.db")
+        self.folder = Folder("w", self.root, FolderSelection(), self.file_states, SystemClock())
 
     @rule(name=NAMES, text=TEXTS, append=st.booleans())
     def write(self, name: str, text: str, append: bool) -> None:
@@ -68,39 +68,39 @@ class FileStorm(RuleBasedStateMachine):
             path.unlink()
 
     @rule(hints=st.sets(NAMES), refused=st.integers(0, 3))
-    def look(self, hints: set[str], refused: int) -> None:
-        self._take(self.folder.scan_paths(hints), refused)
+    def scan_hints(self, hints: set[str], refused: int) -> None:
+        self._accept(self.folder.scan_paths(hints), refused)
 
     @rule(confirmed=st.booleans())
     def restart(self, confirmed: bool) -> None:
-        """Killed between the queue and the note of what was seen, or not."""
-        look = self.folder.full_scan()
-        self.folder.mark_pending(look.changes)
-        for change in look.changes:
+        """Restart, optionally after a kill between the queue and the record of the seen files."""
+        scan = self.folder.full_scan()
+        self.folder.mark_pending(scan.changes)
+        for change in scan.changes:
             self._apply(change)
         if confirmed:
-            self.folder.commit(look.changes)
-        self.seen.close()
+            self.folder.commit(scan.changes)
+        self.file_states.close()
         self._open()
 
     @invariant()
-    def files_are_where_they_are_said_to_be(self) -> None:
-        assert len(self.folder) == len(self.seen.known("w"))
+    def folder_equals_the_stored_states(self) -> None:
+        assert len(self.folder) == len(self.file_states.known("w"))
 
     def teardown(self) -> None:
         try:
             self._compare()
         finally:
-            self.seen.close()
+            self.file_states.close()
             shutil.rmtree(self.base)
 
     def _compare(self) -> None:
-        look = self.folder.full_scan()
-        self._take(look, refused=0)
-        while look.unstable:
-            Event().wait(0.06)  # until a write of just now has a moment of its own
-            look = self.folder.scan_paths(look.unstable)
-            self._take(look, refused=0)
+        scan = self.folder.full_scan()
+        self._accept(scan, refused=0)
+        while scan.unstable:
+            Event().wait(0.06)  # until the last write is old enough to be told from a later one
+            scan = self.folder.scan_paths(scan.unstable)
+            self._accept(scan, refused=0)
         actual = {
             str(path.relative_to(self.root)): path.read_text()
             for path in self.root.rglob("*")
@@ -109,13 +109,13 @@ class FileStorm(RuleBasedStateMachine):
         assert self.replica == actual
         assert self.folder.full_scan() == ScanOutcome()
 
-    def _take(self, look: ScanOutcome, refused: int) -> None:
-        """The first few are not taken now, as when the queue is full."""
-        self.folder.mark_pending(look.changes)
-        taken = look.changes[refused:]
-        for change in taken:
+    def _accept(self, scan: ScanOutcome, refused: int) -> None:
+        """The first few changes are refused, as when the queue is full."""
+        self.folder.mark_pending(scan.changes)
+        accepted = scan.changes[refused:]
+        for change in accepted:
             self._apply(change)
-        self.folder.commit(taken)
+        self.folder.commit(accepted)
 
     def _apply(self, change: FileChange) -> None:
         if change.old_path is not None:

@@ -1,6 +1,6 @@
-"""The storm over the whole way: folder, queue, drain, store; with outages, pauses, damaged files and restarts.
+"""Random changes through folder, queue, worker and store, with outages, pauses, damaged files and restarts.
 
-In the end the vector store is what a clean rebuild is, but for files that are excluded.
+Finally the vector store equals a clean rebuild, except for excluded files.
 """
 
 from __future__ import annotations
@@ -28,13 +28,13 @@ from vedette.testing.file_queue import MemoryFileQueue
 from vedette.testing.vectors import MemoryVectorStore
 
 DATA = st.sampled_from([b"one", b"two", b"\0\1\2\3", None])
-"""Text, what cannot be read as text, and nothing."""
-FEW = st.sampled_from(["a", "b"])
-"""So that several things happen to one file."""
+"""Text, bytes that are not text, and no file."""
+FEW_NAMES = st.sampled_from(["a", "b"])
+"""Few names, so that several changes concern the same file."""
 
 
 class BusyIngestion(VectorIngestor):
-    """Something happens after the files were read and before they are acknowledged."""
+    """Changes files after they were read and before their tasks are acknowledged."""
 
     def __init__(self, storm: IngestStorm) -> None:
         super().__init__(HashingEmbedder(16), storm.store, storm.clock)
@@ -42,40 +42,40 @@ class BusyIngestion(VectorIngestor):
 
     def ingest(self, files: Sequence[IngestRequest]) -> list[FileOutcome]:
         outcomes = super().ingest(files)
-        meanwhile, self._storm.meanwhile = self._storm.meanwhile, []
-        for name, text in meanwhile:
+        changes_during_ingest, self._storm.changes_during_ingest = self._storm.changes_during_ingest, []
+        for name, text in changes_during_ingest:
             self._storm.put_file(name, text)
-        if meanwhile:
+        if changes_during_ingest:
             self._storm.scan()
         return outcomes
 
 
 class IngestStorm(FileStorm):
-    """The queue and the store outlive a restart; the folder, the feed and the drain do not."""
+    """Queue and store survive a restart; folder, intake and worker do not."""
 
     def __init__(self) -> None:
         self.clock, self.store = ManualClock(), MemoryVectorStore()
         self.queue = MemoryFileQueue(self.clock)
-        self.meanwhile: list[tuple[str, bytes | None]] = []
+        self.changes_during_ingest: list[tuple[str, bytes | None]] = []
         super().__init__()
         self.tables.add_watch(WatchFolderConfig(watch_id="w", path=str(self.root), collection="docs"))
 
     def _open(self) -> None:
         super()._open()
         self.tables = HandshakeTables(self.base / "handshake.db", clock=self.clock, rng=Random(1))
-        self.feed = FolderIntake("w", self.tables, self.queue, self.clock)
-        self.drain = IngestWorker(
+        self.intake = FolderIntake("w", self.tables, self.queue, self.clock)
+        self.worker = IngestWorker(
             self.tables,
             self.queue,
             BusyIngestion(self),
             self.clock,
             worker_id="me",
-            batch=3,
+            batch_size=3,
             rng=Random(1),
         )
 
     def put_file(self, name: str, data: bytes | None) -> None:
-        """Write it, or delete it when there is no data."""
+        """Write the file, or delete it if `data` is None."""
         path = self.root / name
         if path.is_dir():
             return
@@ -85,22 +85,22 @@ class IngestStorm(FileStorm):
             path.write_bytes(data)
 
     def put_one(self, name: str, data: bytes | None, followed_up: int) -> None:
-        """Nobody notices; it is put into the queue; it is processed as well."""
+        """Change a file; with `followed_up` 1 also scan it, with 2 also process it."""
         self.put_file(name, data)
         if followed_up > 0:
             self.scan()
         if followed_up > 1:
-            self.drain.step()
+            self.worker.step()
 
     def put_meanwhile(self, name: str, data: bytes | None) -> None:
-        self.meanwhile.append((name, data))
+        self.changes_during_ingest.append((name, data))
 
     def scan(self) -> None:
-        self._take(self.folder.full_scan(), refused=0)
+        self._accept(self.folder.full_scan(), refused=0)
 
     def process(self, steps: int, seconds: int) -> None:
         for _ in range(steps):
-            self.drain.step()
+            self.worker.step()
             self.clock.advance(seconds)
 
     def change_the_sink(self, down: bool) -> None:
@@ -113,51 +113,54 @@ class IngestStorm(FileStorm):
             self.tables.resume_watch("w")
 
     def lose_a_worker(self) -> None:
-        """It claimed, and is never heard of again."""
+        """Claim tasks for a worker that never settles them."""
         self.queue.claim(2, "lost")
 
     def restart(self, confirmed: bool, processed: bool) -> None:
-        """Killed between the queue and the note of what was seen, or not; another process may drain the queue."""
-        look = self.folder.full_scan()
-        self.folder.mark_pending(look.changes)
-        taken = self.feed.accept(look.changes)
+        """Restart, optionally after a kill between the queue and the record of the seen files.
+
+        Another process may work on the queue meanwhile.
+        """
+        outcome = self.folder.full_scan()
+        self.folder.mark_pending(outcome.changes)
+        accepted = self.intake.accept(outcome.changes)
         if confirmed:
-            self.folder.commit(taken)
-        self.seen.close()
+            self.folder.commit(accepted)
+        self.file_states.close()
         self.tables.close()
         self._open()
         if processed:
-            self.drain.step()
+            self.worker.step()
 
-    def _take(self, look: ScanOutcome, refused: int) -> None:
-        self.folder.mark_pending(look.changes)
-        self.folder.commit(self.feed.accept(look.changes[refused:]))
+    def _accept(self, outcome: ScanOutcome, refused: int) -> None:
+        self.folder.mark_pending(outcome.changes)
+        self.folder.commit(self.intake.accept(outcome.changes[refused:]))
 
     def _compare(self) -> None:
         try:
-            self._calm()
+            self._settle()
             assert self._content(self.store) == self._content(self._rebuilt())
         finally:
             self.tables.close()
 
-    def _calm(self) -> None:
-        """No more faults; time passes until nothing is left to do."""
+    def _settle(self) -> None:
+        """Stop all faults and advance the clock until nothing is left to do."""
         self.store.outage = None
-        self.meanwhile = []
+        self.changes_during_ingest = []
         self.tables.resume_watch("w")
-        look = self.folder.full_scan()
+        outcome = self.folder.full_scan()
         for _ in range(1_000):
-            if look.changes:
-                self._take(look, refused=0)
+            if outcome.changes:
+                self._accept(outcome, refused=0)
             elif not self.queue.depth():
                 return
             self.tables.enable_watch("w")
-            self.drain.step()
+            self.worker.step()
             self.clock.advance(400)
-            if look.unstable:
-                Event().wait(0.06)  # until a write of just now has a moment of its own
-            look = self.folder.full_scan()
-        raise AssertionError(f"no end: {look}, {self.queue.list_tasks()}, {self.tables.watch('w').health}")
+            if outcome.unstable:
+                Event().wait(0.06)  # until the last write is old enough to be told from a later one
+            outcome = self.folder.full_scan()
+        raise AssertionError(f"no end: {outcome}, {self.queue.list_tasks()}, {self.tables.watch('w').health}")
 
     def _rebuilt(self) -> MemoryVectorStore:
         clean = MemoryVectorStore()
@@ -182,13 +185,13 @@ def call(name: str, *arguments: st.SearchStrategy[Any]) -> st.SearchStrategy[tup
     return st.tuples(st.just(name), *arguments)
 
 
-PUT = call("put_one", FEW, DATA, st.integers(0, 2))
+PUT = call("put_one", FEW_NAMES, DATA, st.integers(0, 2))
 STEPS = st.one_of(
-    *[PUT] * 4,  # most of what happens happens to files
-    call("put_meanwhile", FEW, DATA),
+    *[PUT] * 4,  # most steps change files
+    call("put_meanwhile", FEW_NAMES, DATA),
     call("restart", st.booleans(), st.booleans()),
     call("process", st.integers(1, 5), st.sampled_from([0, 1, 10, 100])),
-    call("rename", FEW, FEW),
+    call("rename", FEW_NAMES, FEW_NAMES),
     call("change_the_sink", st.booleans()),
     call("pause", st.booleans()),
     call("lose_a_worker"),
@@ -197,7 +200,7 @@ STEPS = st.one_of(
 
 @settings(max_examples=60, suppress_health_check=[HealthCheck.too_slow])
 @given(st.lists(STEPS, min_size=8, max_size=30))
-def test_the_store_is_what_a_clean_rebuild_is(steps: list[tuple[Any, ...]]) -> None:
+def test_store_equals_a_clean_rebuild(steps: list[tuple[Any, ...]]) -> None:
     storm = IngestStorm()
     try:
         for name, *arguments in steps:

@@ -79,12 +79,13 @@ def open_folder_daemon(directory: Path) -> Iterator[FolderDaemon]:
             file_states,
             queue,
             ingestor,
+            store,
             clock,
             worker_id=f"daemon-{os.getpid()}",
             bulk=bulk,
-            tuning=HandshakeSettings.load(directory),
+            settings=HandshakeSettings.load(directory),
         )
-        api = DaemonApi(store, embedder, daemon.remove_watch)
+        api = DaemonApi(daemon, queue, store, embedder)
         stack.enter_context(DaemonServer(daemon_socket(directory), api))
         yield daemon
 

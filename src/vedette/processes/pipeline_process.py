@@ -32,7 +32,7 @@ from vedette.control.controller import PipelineController, ServiceObjectives
 from vedette.control.lag_policy import ModeChange
 from vedette.control.metrics import serve_metrics
 from vedette.control.status import write_status
-from vedette.handshake.tables.settings import HandshakeSettings
+from vedette.handshake.tables.settings import open_handshake_tables
 from vedette.handshake.tables.source_health import StoredSourceHealth
 from vedette.pipeline.checkpoint import delete_other_format, last_committed_offset
 from vedette.pipeline.queries.changes_runner import BatchProgress, ChangesQueryRunner
@@ -90,7 +90,7 @@ class PipelineProcess:
         self._journal = open_journal(store or data_directory, self._clock)
         self._registry = SubscriptionRegistry(store or data_directory, clock=self._clock)
         self._compactor = Compactor(self._registry, data_directory / "index", self._clock)
-        self._handshake = HandshakeSettings.load(data_directory).open(data_directory, self._clock)
+        self._handshake = open_handshake_tables(data_directory, self._clock)
         self._readers = ReaderSupervisor(
             self._journal.address,
             self._clock,

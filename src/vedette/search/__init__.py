@@ -1,10 +1,17 @@
-"""Files to searchable vectors, without Spark. The Spark ingestion query runs the same code on executors.
+"""Search over files: from a changed file to searchable vectors.
 
-    read ▸ detect ▸ extract ▸ chunk ▸ embed ▸ upsert, old chunks removed in the same step
+    file_reader ▸ content_type ▸ extraction ▸ chunking ▸ embedding ▸ vectors
+    └────────────────────── preparation ───────────────────────┘
+    └──────────────────────────────── ingestion ──────────────────────────┘
 
-Each step is a module. `ingestion` combines them and returns one outcome per file. A file that fails never fails the
-others of its batch. The order that makes ingestion durable: announce the change, put the task, store the chunks,
-flush the store, acknowledge the task.
+Theory of operation. `preparation` turns a batch of files into chunks with vectors; it needs no store, so it also runs
+on Spark executors. `ingestion` replaces the chunks of each file in the vector store and returns one outcome per file. A
+file that fails never affects the other files of its batch. `folders` has the daemon that follows watched folders, and
+`file_queue` has the durable queue between its watchers and its worker.
+
+Each step is durable before the next one begins: the watcher announces a new file in `folders.db`, the intake puts a
+task, the worker stores the chunks, flushes the store, and only then acknowledges the task. After a crash between two
+steps the earlier step is repeated, and every step is idempotent.
 """
 
 __all__: list[str] = []

@@ -1,9 +1,8 @@
-"""Split documents into chunks: along their structure, of bounded size, with overlap, each with its position in the
-file.
+"""Split a document into chunks: pieces of bounded size, each embedded as one vector.
 
-Sections (headings, functions, pages) that fit are kept whole; small neighbours share a chunk. A section that is too
-long is split between lines, and the last lines of a chunk are repeated in the next. A line that is too long is split
-at a space if possible. Every non-blank line is in a chunk.
+A section that fits into a chunk is not split, and small neighbouring sections share a chunk. A longer section is split
+between lines, and the next chunk repeats the last lines of the one before. A line that is longer than a chunk is split,
+at a space if possible. Every line that is not blank is in a chunk.
 """
 
 from __future__ import annotations
@@ -35,12 +34,12 @@ class Chunk:
     text: str
     span: SourceSpan
     title: str
-    """Title of the section in which it begins."""
+    """Title of the section in which the chunk begins."""
 
 
 @dataclass(frozen=True, slots=True)
 class _LineRange:
-    """Lines from `start` to before `end`, by index."""
+    """Lines of a document by index. `end` is not included."""
 
     start: int
     end: int
@@ -51,14 +50,14 @@ def split_document(document: Document, config: ChunkingConfig | None = None) -> 
     config = config or ChunkingConfig()
     lengths = [len(line) + 1 for line in document.lines]
     chunks: list[Chunk] = []
-    for span in _merge_small_sections(document, lengths, config):
-        chunks.extend(_split_section(document, lengths, span, config))
+    for section in _merge_small_sections(document, lengths, config):
+        chunks.extend(_split_section(document, lengths, section, config))
     return chunks
 
 
-def _parts(document: Document) -> Iterator[_LineRange]:
-    starts = sorted({part.start for part in document.sections} | {0})
-    titles = {part.start: part.title for part in document.sections}
+def _section_ranges(document: Document) -> Iterator[_LineRange]:
+    starts = sorted({section.start for section in document.sections} | {0})
+    titles = {section.start: section.title for section in document.sections}
     for start, end in zip(starts, [*starts[1:], len(document.lines)], strict=True):
         if end > start:
             yield _LineRange(start, end, titles.get(start, ""))
@@ -68,43 +67,44 @@ def _merge_small_sections(
     document: Document, lengths: list[int], config: ChunkingConfig
 ) -> Iterator[_LineRange]:
     """Merge small neighbouring sections while they fit."""
-    waiting: _LineRange | None = None
+    merged: _LineRange | None = None
     size = 0
-    for part in _parts(document):
-        length = sum(lengths[part.start : part.end])
-        if waiting is not None and size + length - 1 <= config.max_characters:
-            waiting, size = _LineRange(waiting.start, part.end, waiting.title or part.title), size + length
+    for section in _section_ranges(document):
+        length = sum(lengths[section.start : section.end])
+        if merged is not None and size + length - 1 <= config.max_characters:
+            merged = _LineRange(merged.start, section.end, merged.title or section.title)
+            size += length
             continue
-        if waiting is not None:
-            yield waiting
-        waiting, size = part, length
-    if waiting is not None:
-        yield waiting
+        if merged is not None:
+            yield merged
+        merged, size = section, length
+    if merged is not None:
+        yield merged
 
 
 def _split_section(
-    document: Document, lengths: list[int], span: _LineRange, config: ChunkingConfig
+    document: Document, lengths: list[int], section: _LineRange, config: ChunkingConfig
 ) -> Iterator[Chunk]:
-    start = span.start
-    while start < span.end:
+    start = section.start
+    while start < section.end:
         end, size = start, -1
-        while end < span.end and size + lengths[end] <= config.max_characters:
+        while end < section.end and size + lengths[end] <= config.max_characters:
             size += lengths[end]
             end += 1
         if end == start:  # a single line that is too long
-            yield from _split_long_line(document, start, span.title, config)
+            yield from _split_long_line(document, start, section.title, config)
             start += 1
             continue
-        chunk = _chunk(document, start, end, span.title)
+        chunk = _chunk(document, start, end, section.title)
         if chunk is not None:
             yield chunk
-        start = end if end == span.end else _next_start(lengths, start, end, config)
+        start = end if end == section.end else _next_start(lengths, start, end, config)
 
 
 def _next_start(lengths: list[int], start: int, end: int, config: ChunkingConfig) -> int:
-    """Start of the next chunk: some lines back, but always after the start of this one."""
-    room = config.max_characters - lengths[end] + 1  # the next line must fit beside the repeated lines
-    allowed = min(config.overlap_characters, room)
+    """Return the start of the next chunk. It repeats some lines of this one, but always starts after its start."""
+    remaining = config.max_characters - lengths[end] + 1  # the next line must fit after the repeated lines
+    allowed = min(config.overlap_characters, remaining)
     first, repeated = end, 0
     while first - 1 > start and repeated + lengths[first - 1] <= allowed:
         first -= 1
@@ -113,21 +113,22 @@ def _next_start(lengths: list[int], start: int, end: int, config: ChunkingConfig
 
 
 def _chunk(document: Document, start: int, end: int, title: str) -> Chunk | None:
+    """Return the chunk of these lines without leading and trailing blank lines; None if all are blank."""
     while start < end and not document.lines[start].strip():
         start += 1
     while end > start and not document.lines[end - 1].strip():
         end -= 1
     if start == end:
         return None
-    place = SourceSpan(
+    span = SourceSpan(
         start=document.positions[start], end=document.positions[end - 1], unit=document.position_unit
     )
-    return Chunk(text="\n".join(document.lines[start:end]), span=place, title=title)
+    return Chunk(text="\n".join(document.lines[start:end]), span=span, title=title)
 
 
 def _split_long_line(document: Document, index: int, title: str, config: ChunkingConfig) -> Iterator[Chunk]:
     line, position = document.lines[index], 0
-    place = SourceSpan(
+    span = SourceSpan(
         start=document.positions[index], end=document.positions[index], unit=document.position_unit
     )
     while position < len(line):
@@ -137,5 +138,5 @@ def _split_long_line(document: Document, index: int, title: str, config: Chunkin
             end = space + 1 if space > 0 else end
         piece = line[position:end].strip()
         if piece:
-            yield Chunk(text=piece, span=place, title=title)
+            yield Chunk(text=piece, span=span, title=title)
         position = end if end == len(line) else max(end - config.overlap_characters, position + 1)

@@ -1,4 +1,4 @@
-"""Detect the type of a file and decode its bytes."""
+"""Detect the content type of a file, and decode the bytes of a text file."""
 
 from __future__ import annotations
 
@@ -50,11 +50,11 @@ _BOMS = (  # longest first: the BOM of UTF-32 begins with that of UTF-16
     (codecs.BOM_UTF16_BE, "utf-16"),
 )
 SNIFF_BYTES = 4_096
-"""Bytes that are inspected to detect the type."""
+"""Number of leading bytes that are inspected."""
 
 
 def detect_content_type(path: str, data: bytes) -> ContentType:
-    """Detect by the first bytes if they are conclusive, else by the name."""
+    """Detect the type by the first bytes if they identify a PDF, else by the name, else by the first bytes again."""
     head = data[:SNIFF_BYTES]
     if head.startswith(b"%PDF-"):
         return ContentType.PDF
@@ -73,7 +73,7 @@ def decode_text(path: str, data: bytes) -> str:
     if b"\0" in data[:SNIFF_BYTES]:
         wide = _wide_encoding(data[:SNIFF_BYTES])
         if wide is None:
-            raise _not_text_error(path, "it has zero bytes, as programs, pictures and archives do")
+            raise _not_text_error(path, "it contains zero bytes, like a program, an image or an archive")
         return _decode_strict(path, data, wide)
     try:
         return data.decode("utf-8")
@@ -82,7 +82,7 @@ def decode_text(path: str, data: bytes) -> str:
 
 
 def _wide_encoding(head: bytes) -> str | None:
-    """UTF-16 without a byte order mark: nearly every second byte is zero, on one side only."""
+    """Recognize UTF-16 without a byte order mark: most even bytes are zero, or most odd bytes, but not both."""
     even, odd = head[0::2].count(0), head[1::2].count(0)
     half = max(1, len(head) // 2)
     if odd > 0.7 * half and even < 0.1 * half:
@@ -95,7 +95,8 @@ def _decode_strict(path: str, data: bytes, encoding: str) -> str:
         return data.decode(encoding)
     except UnicodeDecodeError as error:
         raise _not_text_error(
-            path, f"it says {encoding} and is not ({error.reason} at byte {error.start})"
+            path,
+            f"its byte order mark says {encoding}, but it is not valid ({error.reason} at byte {error.start})",
         ) from error
 
 
@@ -104,11 +105,13 @@ def _decode_guessed(path: str, data: bytes) -> str:
 
     best = from_bytes(data[:65_536]).best()
     if best is None:
-        raise _not_text_error(path, "no encoding makes sense of its bytes")
+        raise _not_text_error(path, "its encoding cannot be detected")
     return data.decode(best.encoding, errors="replace")
 
 
 def _not_text_error(path: str, why: str) -> IngestError:
     return IngestError(
-        "E4512", f"{path} is no text: {why}; ignore such files with a pattern", fields={"path": path}
+        "E4512",
+        f"{path} is not a text file: {why}; exclude such files with an ignore pattern",
+        fields={"path": path},
     )

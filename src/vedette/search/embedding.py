@@ -1,7 +1,8 @@
-"""Text to vectors: the interface and two embedders that need no network; others are in `remote_embedding`.
+"""Embedders, which turn texts into vectors: the interface, and two that need no network.
 
-`wordllama` (the default) has its weights in its wheel; `hashing` only counts words, gives the same result on every
-machine, and is for tests. Vectors have length 1, or are zero for text without words.
+`wordllama` is the default; its wheel contains the weights. `hashing` counts words and is for tests; its vectors are the
+same on every machine. `remote_embedding` has the other embedders. All vectors have length 1, except the vector of a
+text without words, which is zero.
 """
 
 from __future__ import annotations
@@ -22,26 +23,37 @@ if TYPE_CHECKING:
 
     Vectors = NDArray[np.float32]
 
-__all__ = ["LOCAL_EMBEDDERS", "Embedder", "HashingEmbedder", "WordLlamaEmbedder", "create_embedder"]
+__all__ = [
+    "LOCAL_EMBEDDERS",
+    "Embedder",
+    "HashingEmbedder",
+    "WordLlamaEmbedder",
+    "create_embedder",
+    "normalize_rows",
+]
 
 
 class Embedder(Protocol):
-    """Equal texts have equal vectors. The usual mistake: a result that depends on the rest of the batch."""
+    """Turns texts into vectors. Equal texts must have equal vectors.
+
+    The usual mistake of an implementation: the vector of a text depends on the other texts of its batch.
+    """
 
     name: str
-    """Stored with every vector; vectors of another embedder are not compared."""
+    """Stored with every vector. A search compares only vectors of the same embedder."""
     dimensions: int
 
     def embed(self, texts: Sequence[str]) -> Vectors:
-        """One row per text. Raises E4522 if it fails."""
+        """Return one row per text. Raises E4522 if the embedder fails."""
         ...
 
 
-_TEXTS_AT_ONCE = 256
+BATCH_TEXTS = 256
+"""Texts that are tokenized together."""
 
 
 class WordLlamaEmbedder:
-    """The mean of the word vectors of a text."""
+    """The vector of a text is the mean of its word vectors."""
 
     def __init__(self) -> None:
         require_packages(["numpy", "wordllama"], extra="files", feature="the embedder wordllama")
@@ -56,7 +68,7 @@ class WordLlamaEmbedder:
                 f"the embedder wordllama cannot be loaded ({error}): reinstall it with {install_command('files')}",
                 fields={"embedder": "wordllama"},
             ) from error
-        # WordLlama's own `embed` pads every text of a batch to the longest one, which doubles the time.
+        # `WordLlama.embed` pads every text of a batch to the longest one, which doubles the time.
         self._tokenizer: Any = model.tokenizer
         self._tokenizer.no_padding()
         self._table: Vectors = model.embedding
@@ -65,8 +77,8 @@ class WordLlamaEmbedder:
 
     def embed(self, texts: Sequence[str]) -> Vectors:
         vectors = _zeros(len(texts), self.dimensions)
-        for start in range(0, len(texts), _TEXTS_AT_ONCE):
-            batch = list(texts[start : start + _TEXTS_AT_ONCE])
+        for start in range(0, len(texts), BATCH_TEXTS):
+            batch = list(texts[start : start + BATCH_TEXTS])
             for row, encoded in enumerate(
                 self._tokenizer.encode_batch_fast(batch, add_special_tokens=False), start
             ):
@@ -79,7 +91,7 @@ _WORD = re.compile(r"\w+")
 
 
 class HashingEmbedder:
-    """Words and pairs of adjacent words, counted in a fixed number of buckets."""
+    """Counts words and pairs of adjacent words in a fixed number of buckets."""
 
     def __init__(self, dimensions: int = 256) -> None:
         self.dimensions = dimensions
@@ -90,7 +102,7 @@ class HashingEmbedder:
         for row, text in enumerate(texts):
             words = _WORD.findall(text.lower())
             for feature in [*words, *(f"{one} {two}" for one, two in pairwise(words))]:
-                code = zlib.crc32(feature.encode())  # never hash(): it differs between processes
+                code = zlib.crc32(feature.encode())  # not hash(), which differs between processes
                 vectors[row, code % self.dimensions] += 1.0 if code >> 31 else -1.0
         return normalize_rows(vectors)
 
@@ -102,7 +114,7 @@ LOCAL_EMBEDDERS: Mapping[str, Callable[[], Embedder]] = {
 
 
 def create_embedder(name: str) -> Embedder:
-    """Create the embedder of the setting `embedder`. Raises E4522 if the name is unknown or it cannot be used."""
+    """Create the embedder that the setting `embedder` names. Raises E4522 if it is unknown or cannot be loaded."""
     from vedette.search.remote_embedding import HttpEmbedder, SentenceTransformersEmbedder
 
     require_packages(["numpy"], extra="files", feature=f"the embedder {name}")
@@ -114,7 +126,7 @@ def create_embedder(name: str) -> Embedder:
     if name not in LOCAL_EMBEDDERS:
         known = ", ".join([*LOCAL_EMBEDDERS, "sentence-transformers:MODEL", "http://…#MODEL"])
         raise IngestError(
-            "E4522", f"there is no embedder '{name}'; known are {known}", fields={"embedder": name}
+            "E4522", f"unknown embedder '{name}'; the embedders are {known}", fields={"embedder": name}
         )
     return LOCAL_EMBEDDERS[name]()
 
@@ -126,7 +138,7 @@ def _zeros(rows: int, columns: int) -> Vectors:
 
 
 def normalize_rows(vectors: Any) -> Vectors:
-    """Scale each row to length 1; a zero row stays zero instead of becoming NaN."""
+    """Scale each row to length 1. A zero row stays zero, and NaN values become zero."""
     import numpy as np
 
     rows: Vectors = np.nan_to_num(np.asarray(vectors, dtype=np.float32))

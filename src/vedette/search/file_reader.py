@@ -1,4 +1,4 @@
-"""Read one consistent version of a file."""
+"""Read one consistent version of a file, with its hash."""
 
 from __future__ import annotations
 
@@ -13,6 +13,7 @@ from vedette.errors import IngestError
 __all__ = ["MAX_FILE_BYTES", "FileContent", "read_file"]
 
 MAX_FILE_BYTES = 20 * 1024 * 1024
+"""Default size limit."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -23,14 +24,18 @@ class FileContent:
 
 
 def read_file(path: str, max_bytes: int = MAX_FILE_BYTES) -> FileContent:
-    """Raises FileNotFoundError if it is gone; E4511, E4513 or E4514 if it cannot be used now."""
+    """Read a file.
+
+    Raises FileNotFoundError if it does not exist, E4511 if it cannot be read, E4513 if it is larger than `max_bytes`,
+    and E4514 if it was written while it was read.
+    """
     try:
-        # Do not block if a named pipe has replaced the file.
+        # Non-blocking, because a named pipe may have replaced the file.
         descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK)
         with open(descriptor, "rb") as file:  # noqa: PTH123 - a descriptor has no path
             before = os.fstat(file.fileno())
             if not stat.S_ISREG(before.st_mode):
-                raise IngestError("E4511", f"{path} is no regular file", fields={"path": path})
+                raise IngestError("E4511", f"{path} is not a regular file", fields={"path": path})
             if before.st_size > max_bytes:
                 raise _too_large(path, before.st_size, max_bytes)
             data = file.read(max_bytes + 1)
@@ -40,7 +45,7 @@ def read_file(path: str, max_bytes: int = MAX_FILE_BYTES) -> FileContent:
     except OSError as error:
         raise IngestError(
             "E4511",
-            f"{path} may not be read ({error.strerror or error}): give this user the right to read it",
+            f"{path} cannot be read ({error.strerror or error}): give this user permission to read it",
             fields={"path": path, "errno": error.errno},
         ) from error
     if len(data) > max_bytes:
@@ -55,6 +60,7 @@ def read_file(path: str, max_bytes: int = MAX_FILE_BYTES) -> FileContent:
 def _too_large(path: str, size: int, max_bytes: int) -> IngestError:
     return IngestError(
         "E4513",
-        f"{path} has {size:,} bytes, {max_bytes:,} is the most: raise the limit, or ignore it with a pattern",
+        f"{path} has {size:,} bytes, and the limit is {max_bytes:,}: raise the limit, or exclude the file with "
+        "an ignore pattern",
         fields={"path": path, "bytes": size, "limit": max_bytes},
     )

@@ -1,4 +1,7 @@
-"""A batch of files into the vector store, with an outcome for each. No exception of one file reaches another."""
+"""Ingest a batch of files: prepare them, replace their chunks in the vector store, and return an outcome per file.
+
+A file that fails does not affect the other files of its batch.
+"""
 
 from __future__ import annotations
 
@@ -31,9 +34,9 @@ __all__ = ["FileIngestor", "FileOutcome", "IngestRequest", "OutcomeStatus", "Vec
 class OutcomeStatus(StrEnum):
     INGESTED = "ingested"
     UNCHANGED = "unchanged"
-    """Its content is stored already: nothing was embedded."""
+    """The store has chunks of the same content already; nothing was embedded or written."""
     REMOVED = "removed"
-    """It is gone, and its chunks with it."""
+    """The file does not exist or was to be deleted; its chunks were removed."""
     FAILED = "failed"
 
 
@@ -44,6 +47,7 @@ class IngestRequest:
     watch_id: str
     collection: str
     delete: bool = False
+    """True to remove the file's chunks without reading the file."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -52,12 +56,12 @@ class FileOutcome:
     status: OutcomeStatus
     chunks: int = 0
     failure: Failure | None = None
-    """Of a failed one: what, and whom it is charged to."""
+    """Set if `status` is FAILED."""
 
 
 class FileIngestor(Protocol):
     def ingest(self, files: Sequence[IngestRequest]) -> list[FileOutcome]:
-        """In the order of `files`. What is said to be done is durable."""
+        """Return the outcomes in the order of `files`. The effect of every outcome except FAILED is durable."""
         ...
 
 
@@ -72,35 +76,35 @@ class VectorIngestor:
         max_file_bytes: int = MAX_FILE_BYTES,
         preparation: FilePreparer | None = None,
     ) -> None:
-        """`preparation`: where files become chunks; without, here, with the two options before it."""
+        """Without `preparation`, files are prepared in this process, with `chunking` and `max_file_bytes`."""
         self._embedder, self._store, self._clock = embedder, store, clock
         self._preparation = preparation or LocalPreparer(
             embedder, chunking=chunking, max_file_bytes=max_file_bytes
         )
 
     def ingest(self, files: Sequence[IngestRequest]) -> list[FileOutcome]:
-        """In the order of `files`. What is prepared is stored, while others of the batch may still be prepared."""
+        """A prepared file is stored while the preparation of later files may still be running."""
         try:
-            hashes, refused = self._stored_hashes(files)
+            hashes, rejected = self._stored_hashes(files)
         except IngestError as error:
             return [self._failed(file, error) for file in files]
-        readiness = iter(
+        results = iter(
             self._preparation.prepare(
                 [
                     PrepareRequest(path=file.path, stored_hash=hashes.get((file.collection, file.path)))
                     for file in files
-                    if not file.delete and file.collection not in refused
+                    if not file.delete and file.collection not in rejected
                 ]
             )
         )
         outcomes = [
-            self._failed(file, refused[file.collection])
-            if file.collection in refused
-            else self._apply(file, None if file.delete else next(readiness))
+            self._failed(file, rejected[file.collection])
+            if file.collection in rejected
+            else self._apply(file, None if file.delete else next(results))
             for file in files
         ]
         try:
-            self._store.flush()  # before anybody hears that a file is done
+            self._store.flush()  # a file must be durable before its outcome is returned
         except IngestError as error:
             return [self._failed(file, error) for file in files]
         return outcomes
@@ -108,16 +112,16 @@ class VectorIngestor:
     def _stored_hashes(
         self, files: Sequence[IngestRequest]
     ) -> tuple[dict[tuple[str, str], str], dict[str, IngestError]]:
-        """What is stored of them, by collection and path; and which collections the store refuses, and why.
+        """Return the hashes of stored contents by collection and path, and the collections that the store rejects.
 
-        E4521 when it cannot be asked.
+        Files to be deleted are left out. Raises E4521 if the store cannot be reached.
         """
         by_collection: dict[str, list[str]] = {}
         for file in files:
             if not file.delete:
                 by_collection.setdefault(file.collection, []).append(file.path)
         hashes: dict[tuple[str, str], str] = {}
-        refused: dict[str, IngestError] = {}
+        rejected: dict[str, IngestError] = {}
         for collection, paths in by_collection.items():
             try:
                 for path, stored in self._store.stored_files(collection, paths).items():
@@ -126,23 +130,23 @@ class VectorIngestor:
             except IngestError as error:
                 if error.code != "E4523":
                     raise
-                refused[collection] = error  # the files of other collections must not suffer for it
-        return hashes, refused
+                rejected[collection] = error  # the files of other collections can be ingested
+        return hashes, rejected
 
-    def _apply(self, file: IngestRequest, readiness: PrepareResult | None) -> FileOutcome:
-        """Store what became of a file; None is for one that is to be deleted."""
+    def _apply(self, file: IngestRequest, result: PrepareResult | None) -> FileOutcome:
+        """Store the result of the preparation. None stands for a file that is to be deleted."""
         try:
-            if readiness is None or readiness is NothingToStore.GONE:
+            if result is None or result is NothingToStore.GONE:
                 self._store.remove(file.collection, file.path)
                 return FileOutcome(file=file, status=OutcomeStatus.REMOVED)
-            if isinstance(readiness, NothingToStore):
+            if isinstance(result, NothingToStore):
                 return FileOutcome(file=file, status=OutcomeStatus.UNCHANGED)
-            if isinstance(readiness, PrepareFailure):
-                if readiness.kind is FailureKind.DATA:
-                    # What was stored of the file is of a content that it has no more.
+            if isinstance(result, PrepareFailure):
+                if result.kind is FailureKind.DATA:
+                    # The stored chunks belong to a content that the file no longer has.
                     self._store.remove(file.collection, file.path)
-                return self._unusable(file, readiness)
-            return self._replace_chunks(file, readiness)
+                return self._failure_outcome(file, result)
+            return self._replace_chunks(file, result)
         except Exception as error:
             return self._failed(file, error)
 
@@ -165,14 +169,14 @@ class VectorIngestor:
         return FileOutcome(file=file, status=OutcomeStatus.INGESTED, chunks=len(prepared.chunks))
 
     def _failed(self, file: IngestRequest, error: Exception) -> FileOutcome:
-        return self._unusable(file, classify_exception(error))
+        return self._failure_outcome(file, classify_exception(error))
 
-    def _unusable(self, file: IngestRequest, why: PrepareFailure) -> FileOutcome:
-        failure = to_failure(file, why, self._clock)
+    def _failure_outcome(self, file: IngestRequest, cause: PrepareFailure) -> FileOutcome:
+        failure = to_failure(file, cause, self._clock)
         return FileOutcome(file=file, status=OutcomeStatus.FAILED, failure=failure)
 
 
-def to_failure(file: IngestRequest, why: PrepareFailure, clock: Clock) -> Failure:
+def to_failure(file: IngestRequest, cause: PrepareFailure, clock: Clock) -> Failure:
     return Failure(
-        path=file.path, error_type=why.error_type, message=why.message, at=clock.now(), kind=why.kind
+        path=file.path, error_type=cause.error_type, message=cause.message, at=clock.now(), kind=cause.kind
     )

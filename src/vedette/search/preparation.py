@@ -1,7 +1,7 @@
-"""Files to chunks with vectors: all of ingest that needs no store, and can be done anywhere the files can be read.
+"""Prepare a batch of files: read, detect the type, extract the text, split it into chunks, embed them.
 
-What is known of a file is handed in, what became of it is handed out, and nothing else is touched. So the same code
-runs in the process of the daemon and in a worker of Spark.
+Preparation needs the files and an embedder, but no vector store. So the same code runs in the folder daemon and on
+Spark executors.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ class PrepareRequest:
     path: str
     """Absolute."""
     stored_hash: str | None = None
-    """Of the content that is stored already, by the same embedder."""
+    """Hash of the content whose chunks are stored, if the same embedder made them."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -52,7 +52,7 @@ class PreparedFile:
 
 
 class NothingToStore(StrEnum):
-    """Nothing is to be stored, and that is no failure."""
+    """Why a file needs no chunks to be stored, without being a failure."""
 
     GONE = "gone"
     UNCHANGED = "unchanged"
@@ -60,9 +60,10 @@ class NothingToStore(StrEnum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PrepareFailure:
-    """Why there is nothing of a file, and what kind of failure that is."""
+    """Why a file could not be prepared."""
 
     error_type: str
+    """An error code such as `E4512`, or the name of an exception class."""
     message: str
     kind: FailureKind
 
@@ -71,10 +72,10 @@ PrepareResult: TypeAlias = PreparedFile | NothingToStore | PrepareFailure
 
 
 class FilePreparer(Protocol):
-    """The usual mistake: to let one file's exception reach the others of its batch."""
+    """The usual mistake of an implementation: an exception of one file fails the other files of the batch."""
 
     def prepare(self, files: Sequence[PrepareRequest]) -> Iterable[PrepareResult]:
-        """In the order of `files`, one for each; the first may be there before the last is begun."""
+        """Return one result per file, in the order of `files`. The iterable may yield results before all are ready."""
         ...
 
 
@@ -85,11 +86,12 @@ _FAILURE_KIND_BY_CODE: Mapping[str, FailureKind] = {
     "E4514": FailureKind.RESOURCE,
     "E4521": FailureKind.SINK,
     "E4522": FailureKind.SINK,
-    "E4523": FailureKind.DATA,  # the watch's own collection does not fit; others must not wait for it
+    "E4523": FailureKind.DATA,  # concerns one collection; the sink works for the others
 }
 
 
 def classify_exception(error: Exception) -> PrepareFailure:
+    """Determine the kind of a failure by its error code, or else by class and text of the exception."""
     code = getattr(error, "code", None)
     error_type = code if isinstance(code, str) else type(error).__name__
     message = getattr(error, "text", None) or str(error) or type(error).__name__
@@ -104,7 +106,7 @@ class _ExtractedFile:
 
 
 class LocalPreparer:
-    """In this process."""
+    """Prepares files in this process."""
 
     def __init__(
         self,
@@ -117,39 +119,40 @@ class LocalPreparer:
         self._max_file_bytes = max_file_bytes
 
     def prepare(self, files: Sequence[PrepareRequest]) -> list[PrepareResult]:
-        """All chunks of the batch are embedded together."""
-        read = [self._read(file) for file in files]
-        texts = [each for each in read if isinstance(each, _ExtractedFile)]
-        embedded = iter(self._embedded(texts))
-        return [next(embedded) if isinstance(each, _ExtractedFile) else each for each in read]
+        """The chunks of all files are embedded together."""
+        extracted = [self._extract(file) for file in files]
+        prepared = iter(self._embed([each for each in extracted if isinstance(each, _ExtractedFile)]))
+        return [next(prepared) if isinstance(each, _ExtractedFile) else each for each in extracted]
 
-    def _read(self, file: PrepareRequest) -> _ExtractedFile | NothingToStore | PrepareFailure:
+    def _extract(self, file: PrepareRequest) -> _ExtractedFile | NothingToStore | PrepareFailure:
         try:
-            read = read_file(file.path, self._max_file_bytes)
-            if file.stored_hash == read.content_hash:
+            content = read_file(file.path, self._max_file_bytes)
+            if file.stored_hash == content.content_hash:
                 return NothingToStore.UNCHANGED
-            document = extract(file.path, read.data, detect_content_type(file.path, read.data))
-            return _ExtractedFile(read.content_hash, split_document(document, self._chunking))
+            document = extract(file.path, content.data, detect_content_type(file.path, content.data))
+            return _ExtractedFile(content.content_hash, split_document(document, self._chunking))
         except FileNotFoundError:
             return NothingToStore.GONE
-        except Exception as error:  # whatever a file does to its reader, it does to itself alone
+        except Exception as error:  # a damaged file can raise anything; the others continue
             return classify_exception(error)
 
-    def _embedded(self, texts: Sequence[_ExtractedFile]) -> list[PrepareResult]:
+    def _embed(self, files: Sequence[_ExtractedFile]) -> list[PrepareResult]:
         try:
-            vectors = self._embedder.embed([chunk.text for each in texts for chunk in each.chunks])
-        except IngestError as error:  # the embedder's own: it would refuse each of them
-            return [classify_exception(error) for _ in texts]
-        except Exception as error:
-            if len(texts) == 1:
+            vectors = self._embedder.embed([chunk.text for file in files for chunk in file.chunks])
+        except IngestError as error:  # the embedder is unavailable: it would fail for each file
+            return [classify_exception(error) for _ in files]
+        except (
+            Exception
+        ) as error:  # a text that the embedder cannot process: find the file by embedding one by one
+            if len(files) == 1:
                 return [classify_exception(error)]
-            return [readiness for each in texts for readiness in self._embedded([each])]
+            return [result for file in files for result in self._embed([file])]
         prepared: list[PrepareResult] = []
         start = 0
-        for each in texts:
-            end = start + len(each.chunks)
+        for file in files:
+            end = start + len(file.chunks)
             prepared.append(
-                PreparedFile(content_hash=each.content_hash, chunks=each.chunks, vectors=vectors[start:end])
+                PreparedFile(content_hash=file.content_hash, chunks=file.chunks, vectors=vectors[start:end])
             )
             start = end
         return prepared

@@ -1,10 +1,11 @@
-"""Embedders beyond those that come along: a model of sentence-transformers, or an HTTP endpoint.
+"""Embedders that need more than Vedette installs: an HTTP endpoint, or a model of sentence-transformers.
 
-    sentence-transformers:all-MiniLM-L6-v2        a model on this machine; its package is not among our dependencies
-    http://localhost:11434/v1/embeddings#model    who answers {"model", "input": [texts]} with {"data": [{"embedding"}]}
+    sentence-transformers:all-MiniLM-L6-v2        a model on this machine; the package is not a dependency of Vedette
+    http://localhost:11434/v1/embeddings#model    a server that answers {"model", "input": [texts]} with
+                                                  {"data": [{"embedding": [numbers], "index": n}]}
 
-That form of question and answer is what most servers of embeddings speak. A key goes into the environment, as
-`VEDETTE_EMBEDDER_KEY`, never into a file.
+Most embedding servers understand this HTTP format. An API key is read from the environment variable
+`VEDETTE_EMBEDDER_KEY` and never from a file.
 """
 
 from __future__ import annotations
@@ -19,6 +20,7 @@ from urllib.parse import urldefrag
 from urllib.request import Request, urlopen
 
 from vedette.errors import IngestError
+from vedette.search.embedding import normalize_rows
 
 if TYPE_CHECKING:
     import numpy as np
@@ -27,9 +29,9 @@ if TYPE_CHECKING:
 __all__ = ["HttpEmbedder", "SentenceTransformersEmbedder"]
 
 KEY_VARIABLE = "VEDETTE_EMBEDDER_KEY"
-_AT_ONCE = 128
-"""Texts of one request."""
-_PATIENCE_SECONDS = 60.0
+BATCH_TEXTS = 128
+"""Texts in one request."""
+TIMEOUT_SECONDS = 60.0
 
 
 class HttpEmbedder:
@@ -44,15 +46,12 @@ class HttpEmbedder:
 
         rows = [
             row
-            for start in range(0, len(texts), _AT_ONCE)
-            for row in self._request_embeddings([text or " " for text in texts[start : start + _AT_ONCE]])
+            for start in range(0, len(texts), BATCH_TEXTS)
+            for row in self._request_embeddings([text or " " for text in texts[start : start + BATCH_TEXTS]])
         ]
         if any(len(row) != self.dimensions for row in rows):
-            raise self._unavailable_error(f"its vectors have no longer {self.dimensions} numbers each")
-        vectors = np.asarray(rows, dtype=np.float32).reshape(len(texts), self.dimensions)
-        lengths = np.linalg.norm(vectors, axis=1, keepdims=True)
-        unit: NDArray[np.float32] = np.divide(vectors, lengths, out=np.zeros_like(vectors), where=lengths > 0)
-        return unit
+            raise self._unavailable_error(f"its vectors no longer have {self.dimensions} dimensions")
+        return normalize_rows(np.asarray(rows, dtype=np.float32).reshape(len(texts), self.dimensions))
 
     def _request_embeddings(self, texts: list[str]) -> list[list[float]]:
         body = json.dumps({"model": self._model, "input": texts}).encode()
@@ -60,22 +59,23 @@ class HttpEmbedder:
         if self._key:
             headers["Authorization"] = f"Bearer {self._key}"
         try:
-            request = Request(self._url, body, headers)  # noqa: S310 - the setting says http or https
-            with urlopen(request, timeout=_PATIENCE_SECONDS) as answer:  # noqa: S310
-                data = json.load(answer)["data"]
-            rows = [each["embedding"] for each in sorted(data, key=lambda each: each.get("index", 0))]
+            request = Request(self._url, body, headers)  # noqa: S310 - `create_embedder` has checked the scheme
+            with urlopen(request, timeout=TIMEOUT_SECONDS) as response:  # noqa: S310
+                data = json.load(response)["data"]
+            rows = [item["embedding"] for item in sorted(data, key=lambda item: item.get("index", 0))]
         except HTTPError as error:
-            raise self._unavailable_error(f"it answers {error.code} {error.reason}") from error
+            raise self._unavailable_error(f"it answered {error.code} {error.reason}") from error
         except (OSError, ValueError, KeyError, TypeError, AttributeError) as error:
             raise self._unavailable_error(f"{type(error).__name__}: {error}") from error
         if len(rows) != len(texts):
-            raise self._unavailable_error(f"{len(texts)} texts got {len(rows)} vectors")
+            raise self._unavailable_error(f"it returned {len(rows)} vectors for {len(texts)} texts")
         return rows
 
-    def _unavailable_error(self, why: str) -> IngestError:
+    def _unavailable_error(self, reason: str) -> IngestError:
         return IngestError(
             "E4522",
-            f"the embedder at {self._url} cannot be used ({why}): is it running, and is that its address?",
+            f"the embedder at {self._url} cannot be used ({reason}): check that the server runs and that the address "
+            "is right",
             fields={"embedder": self._url},
         )
 
@@ -85,11 +85,11 @@ class SentenceTransformersEmbedder:
         try:
             package = importlib.import_module("sentence_transformers")
             self._model: Any = package.SentenceTransformer(model)
-        except Exception as error:  # not installed, no such model, no network: whatever it raises
+        except Exception as error:  # not installed, an unknown model, or no network
             raise IngestError(
                 "E4522",
                 f"the model {model} of sentence-transformers cannot be loaded ({error}): "
-                "install sentence-transformers beside Vedette, and have the model on this machine",
+                "install the package sentence-transformers, and download the model to this machine",
                 fields={"embedder": model},
             ) from error
         self.dimensions = int(self._model.get_sentence_embedding_dimension())

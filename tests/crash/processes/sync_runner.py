@@ -1,9 +1,9 @@
-"""`python sync_runner.py DATA`: takes up the watch `w` at every `start`, in a process that is meant to be killed.
+"""`python sync_runner.py DATA`: at every `start`, sync the watch `w` in a child process that may be killed.
 
-Reads `start`, then `kill` or `wait`. Lines: `ready` when all is opened, a number for the files that are done, `done`;
-after `kill` or `wait` `ended CODE`. The processes are forked from one that has loaded everything: what loading takes is
-no place to die at. That one has a single thread (hence OPENBLAS_NUM_THREADS=1): a fork copies no other, and what those
-hold would be held for ever.
+Reads `start`, then `kill` or `wait`. Prints `ready` when everything is open, the number of processed changes after each
+batch, `done`, and after `kill` or `wait` the line `ended CODE`. The children are forked from a process that has
+imported everything, so that no kill hits the imports. The parent has a single thread (hence OPENBLAS_NUM_THREADS=1): a
+fork does not copy other threads, and their locks would stay locked.
 """
 
 from __future__ import annotations
@@ -19,13 +19,13 @@ import qdrant_client  # noqa: F401 - loaded before the fork
 from vedette.clock import SystemClock
 from vedette.handshake.tables import HandshakeTables
 from vedette.search.embedding import HashingEmbedder
-from vedette.search.folders import sync as folder_run
+from vedette.search.folders import sync as sync_module
 from vedette.search.folders.sync import FolderSync
 from vedette.search.ingestion import VectorIngestor
 from vedette.search.vectors.qdrant import QdrantStore
 from vedette.sources.files.file_state import FileStateStore
 
-folder_run.BATCH_FILES = 4  # many places to die at
+sync_module.BATCH_CHANGES = 4  # many points at which the process can be killed
 
 
 def sync(data: Path) -> None:

@@ -13,7 +13,7 @@ from typer.testing import CliRunner
 from vedette.cli.vedette import app
 from vedette.clock import SystemClock
 from vedette.errors import SourceError
-from vedette.handshake.tables.settings import HandshakeSettings
+from vedette.handshake.tables.settings import open_handshake_tables
 from vedette.handshake.tables.source_health import StoredSourceHealth
 from vedette.sources.journal.seam import open_journal
 from vedette.sources.records import QuarantinedChange, Source
@@ -67,7 +67,7 @@ def test_last_error_of_a_source_is_shown(tmp_path: Path):
     data = ("--data", str(tmp_path))
     address = "postgresql://me:secret@nowhere/shop?password=other"
     run("add", "postgres", address, "--name", "shop", *data)
-    tables = HandshakeSettings.load(tmp_path).open(tmp_path, SystemClock())
+    tables = open_handshake_tables(tmp_path, SystemClock())
     source = Source(name="shop", kind="postgres", address=address)
     care = StoredSourceHealth(source, tables, SystemClock(), Random(1))
     care.record_failure(SourceError("E6104", "nowhere does not answer"))

@@ -10,8 +10,9 @@ import sys
 from collections.abc import Iterator
 from datetime import timedelta
 from pathlib import Path
-from threading import Event, Thread
+from threading import Event
 from typing import Any
+from unittest.mock import Mock
 
 import pytest
 from typer.testing import CliRunner, Result
@@ -27,12 +28,15 @@ from vedette.handshake.degradation import LoadObservation
 from vedette.handshake.failures import Failure, FailureKind
 from vedette.handshake.tables import HandshakeTables
 from vedette.handshake.tables.handshake_db import FILE_NAME
+from vedette.search.embedding import HashingEmbedder
 from vedette.search.file_queue.client import FileQueueClient
 from vedette.search.file_queue.engine_queue import QUEUE_DATABASE, EngineFileQueue, queue_directory
 from vedette.search.file_queue.tasks import FileOperation, FileTask
-from vedette.search.folders.daemon_api import connect_daemon
+from vedette.search.folders.daemon import FolderDaemon
+from vedette.search.folders.daemon_api import DaemonApi, DaemonServer, connect_daemon, daemon_socket
 from vedette.testing import ManualClock
 from vedette.testing.file_queue import MemoryFileQueue
+from vedette.testing.vectors import MemoryVectorStore
 
 
 @pytest.fixture(autouse=True)
@@ -381,32 +385,23 @@ def test_empty_queue(wqm: Wqm, folder: Path) -> None:
 
 
 def test_queue_of_a_running_daemon(wqm: Wqm, folder: Path) -> None:
-    """The owner answers for what others want changed, and is the only one who touches the graph."""
+    """The daemon has the queue open and performs the changes that commands request."""
     task = FileTask(path="/a", watch_id="w", collection="c", operation=FileOperation.INGEST, priority=5)
     directory = folder / "data"
     with (
-        vedette.open(queue_directory(directory)) as home,
-        EngineFileQueue(home.database(QUEUE_DATABASE), directory / FILE_NAME) as queue,
+        vedette.open(queue_directory(directory)) as queue_vedette,
+        EngineFileQueue(queue_vedette.database(QUEUE_DATABASE), directory / FILE_NAME) as queue,
     ):
         queue.put([task])
         queue.nack(queue.claim(1, "me")[0].claim_id, error="damaged", retry=False)
         queue.flush_view()
         assert [each["status"] for each in records(wqm("queue", "list", "-f", "json"))] == ["dead"]
-        ended = Event()
-
-        def own() -> None:
-            while not ended.wait(0.01):
-                queue.depth()
-
-        owner = Thread(target=own)
-        owner.start()
-        try:
+        store, daemon = MemoryVectorStore(), Mock(spec=FolderDaemon)
+        with DaemonServer(daemon_socket(directory), DaemonApi(daemon, queue, store, HashingEmbedder(16))):
             assert wqm("queue", "retry", "/a").stdout == "1 returned to the queue\n"
+            assert [each["status"] for each in records(wqm("queue", "list", "-f", "json"))] == ["pending"]
             assert "E4505" in wqm("queue", "retry", "/a", fails=True).stderr
             assert wqm("queue", "dlq", "purge", "--force").stdout == "0 deleted\n"
-        finally:
-            ended.set()
-            owner.join()
         assert queue.claim(1, "me")[0].failed_attempts == 0
 
 
@@ -487,6 +482,6 @@ def test_vectors_locked_by_another_process(docs: Path, folder: Path, wqm: Wqm) -
     from vedette.search.vectors.qdrant import QdrantStore
 
     store = QdrantStore(folder / "data" / "vectors")
-    assert "one process at a time" in wqm("search", "x", "-c", "notes", fails=True).stderr
-    assert "one process at a time" in wqm("admin", "system-stats").stdout
+    assert "another process has the folder open" in wqm("search", "x", "-c", "notes", fails=True).stderr
+    assert "another process has the folder open" in wqm("admin", "system-stats").stdout
     store.close()

@@ -1,4 +1,4 @@
-"""Small files that want much: of time, of memory. Work and text grow with the file, not with its square."""
+"""Small files that are expensive to extract: time and text must grow linearly with the file size."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from vedette.search.extraction import extract
 
 TIMES = 4
 ROOM = 2.5
-"""For what a busy machine adds. TIMES as much text is TIMES the work; were it the square, TIMES * TIMES."""
+"""Tolerance for a busy machine. TIMES as much text takes TIMES as long if linear, TIMES * TIMES if quadratic."""
 
 
 def extracted(path: str, text: str) -> Document:
@@ -25,7 +25,7 @@ def extracted(path: str, text: str) -> Document:
 
 
 def seconds(path: str, text: str) -> float:
-    """CPU time of this thread, the best of a few."""
+    """Return the smallest CPU time of this thread in a few runs."""
     tries = []
     for _ in range(3):
         began = thread_time()
@@ -59,15 +59,15 @@ SLOW: dict[str, tuple[str, int, Callable[[int], str]]] = {
 
 
 @pytest.mark.parametrize(("path", "size", "text"), SLOW.values(), ids=SLOW)
-def test_the_work_grows_with_the_file_and_not_with_its_square(
-    path: str, size: int, text: Callable[[int], str]
-) -> None:
-    least = 0.0005  # what is done sooner has nothing that grows
+def test_extraction_time_is_linear_in_the_file_size(path: str, size: int, text: Callable[[int], str]) -> None:
+    least = 0.0005  # a shorter time is not worth measuring
 
     def is_linear() -> bool:
         return seconds(path, text(TIMES * size)) < ROOM * TIMES * max(seconds(path, text(size)), least)
 
-    assert any(is_linear() for _ in range(5))  # a busy machine disturbs some rounds, the square all of them
+    assert any(
+        is_linear() for _ in range(5)
+    )  # a busy machine disturbs some rounds; quadratic work fails all of them
 
 
 LARGE = {
@@ -87,18 +87,18 @@ LARGE = {
 
 
 @pytest.mark.parametrize(("path", "text"), LARGE.values(), ids=LARGE)
-def test_the_text_of_a_file_is_not_many_times_its_size(path: str, text: str) -> None:
+def test_extracted_text_is_not_many_times_the_file_size(path: str, text: str) -> None:
     document = extracted(path, text)
     found = sum(map(len, document.lines)) + sum(len(part.title) for part in document.sections)
     assert found < 25 * len(text)
 
 
-def test_what_a_title_repeats_is_its_beginning() -> None:
+def test_long_titles_are_truncated() -> None:
     (title,) = [part.title for part in extracted("a.md", f"# {'long ' * 100}\n").sections]
     assert title == ("long " * 100)[:119] + "…"
 
 
-def test_json_that_nests_deep_is_taken_as_it_is_written() -> None:
+def test_deeply_nested_json_is_not_reformatted() -> None:
     text = "[" * 300 + ",".join("1" * 1_000) + "]" * 300
     assert extracted("a.json", text).lines == (text,)
 
@@ -116,12 +116,12 @@ def test_json_that_nests_deep_is_taken_as_it_is_written() -> None:
         ("a<br/>b<svg/>c<svg><p>d</svg>e", ("a", "bc", "e")),
     ],
 )
-def test_odd_html_as_browsers_have_it(text: str, lines: tuple[str, ...]) -> None:
+def test_unusual_html_is_read_as_browsers_do(text: str, lines: tuple[str, ...]) -> None:
     assert extracted("a.html", text).lines == lines
 
 
-def test_a_pdf_that_draws_more_than_its_size_can_have_is_refused() -> None:
-    """Some 2 kB that unpack to a page of 60,000 words, or name one page 3,000 times."""
+def test_pdf_with_excessive_drawing_is_rejected() -> None:
+    """About 2 kB that unpack to a page of 60,000 words, or refer to one page 3,000 times."""
     drawn = zlib.compress(b"BT /F1 12 Tf " + b"(a) Tj " * 60_000 + b"ET", 9)
     page = pdf_of(["text"])
     before, _, after = page.partition(b"<< /Length")
@@ -129,10 +129,10 @@ def test_a_pdf_that_draws_more_than_its_size_can_have_is_refused() -> None:
     dense = before + stream + after.partition(b"endstream")[2]
     repeated = page.replace(b"[4 0 R] /Count 1", b"[" + b"4 0 R " * 3_000 + b"] /Count 3000")
     for data in (dense, repeated):
-        with pytest.raises(IngestError, match=r"E4512.*more to draw"):
+        with pytest.raises(IngestError, match=r"E4512.*more drawing steps"):
             extract("a.pdf", data, ContentType.PDF)
 
 
-def test_a_pdf_of_many_pages_is_read() -> None:
+def test_pdf_with_many_pages_is_read() -> None:
     document = extract("a.pdf", pdf_of([f"page {number}" for number in range(300)]), ContentType.PDF)
     assert len(document.lines) == 300

@@ -1,4 +1,4 @@
-"""Chunks: bounded, complete, in order, with honest places, along the structure."""
+"""Chunks are bounded, complete and in order, have correct spans, and follow the sections."""
 
 from __future__ import annotations
 
@@ -26,7 +26,9 @@ def documents(draw: st.DrawFn) -> Document:
 
 
 @given(documents(), CONFIGS)
-def test_chunks_are_bounded_complete_and_where_they_say(document: Document, config: ChunkingConfig) -> None:
+def test_chunks_are_bounded_and_complete_with_correct_spans(
+    document: Document, config: ChunkingConfig
+) -> None:
     chunks = split_document(document, config)
     covered: set[int] = set()
     for chunk in chunks:
@@ -42,20 +44,20 @@ def test_chunks_are_bounded_complete_and_where_they_say(document: Document, conf
 
 
 @given(st.lists(st.booleans(), min_size=1, max_size=300), CONFIGS)
-def test_a_long_line_is_cut_and_nothing_of_it_is_lost(letters: list[bool], config: ChunkingConfig) -> None:
-    # No letter twice, so that a piece has one place only.
-    line = "".join(chr(0x4E00 + place) if letter else " " for place, letter in enumerate(letters))
+def test_long_line_is_split_without_loss(letters: list[bool], config: ChunkingConfig) -> None:
+    # No character occurs twice, so each piece has one position in the line.
+    line = "".join(chr(0x4E00 + number) if letter else " " for number, letter in enumerate(letters))
     chunks = split_document(Document.from_lines([line], []), config)
     position = 0
     for chunk in chunks:
         assert len(chunk.text) <= config.max_characters
-        found = line.index(chunk.text)
-        assert not line[position:found].strip(), "only blanks between two pieces"
-        position = max(position, found + len(chunk.text))
+        start = line.index(chunk.text)
+        assert not line[position:start].strip(), "only blanks between two pieces"
+        position = max(position, start + len(chunk.text))
     assert not line[position:].strip()
 
 
-def test_parts_are_kept_whole_and_small_neighbours_share() -> None:
+def test_sections_are_not_split_and_small_ones_share_a_chunk() -> None:
     lines = ["# a", "x" * 10, "# b", "y" * 10, "# c", "z" * 25]
     parts = [Section(start=0, title="a"), Section(start=2, title="b"), Section(start=4, title="c")]
     config = ChunkingConfig(max_characters=30, overlap_characters=0)
@@ -66,7 +68,7 @@ def test_parts_are_kept_whole_and_small_neighbours_share() -> None:
     ]
 
 
-def test_a_long_part_is_cut_between_lines_with_overlap() -> None:
+def test_long_section_is_split_between_lines_with_overlap() -> None:
     lines = [f"line {number:03}" for number in range(20)]
     config = ChunkingConfig(max_characters=45, overlap_characters=10)
     places = [(c.span.start, c.span.end) for c in split_document(Document.from_lines(lines, []), config)]
@@ -74,6 +76,6 @@ def test_a_long_part_is_cut_between_lines_with_overlap() -> None:
 
 
 @pytest.mark.parametrize("values", [{"max_characters": 0}, {"max_characters": 10, "overlap_characters": 6}])
-def test_sizes_that_make_no_sense_are_refused(values: dict[str, int]) -> None:
+def test_invalid_sizes_are_rejected(values: dict[str, int]) -> None:
     with pytest.raises(FolderError, match="E4502"):
         ChunkingConfig(**values)

@@ -1,4 +1,4 @@
-"""Embedders: unit vectors, the same for the same text, and the default one knows what words mean."""
+"""Embedders return unit vectors, equal for equal texts; the default one puts similar words close together."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from vedette.search.embedding import LOCAL_EMBEDDERS, create_embedder
 
 
 @pytest.mark.parametrize("name", list(LOCAL_EMBEDDERS))
-def test_contract(name: str) -> None:
+def test_embedder_contract(name: str) -> None:
     embedder = create_embedder(name)
     texts = ["a folder of files", "", "\0\ud7ff", "a folder of files", "x" * 50_000]
     vectors = embedder.embed(texts)
@@ -28,7 +28,7 @@ def test_contract(name: str) -> None:
     assert str(embedder.dimensions) in embedder.name
 
 
-def test_the_default_knows_what_words_mean() -> None:
+def test_default_embedder_puts_similar_words_close_together() -> None:
     embedder = create_embedder("wordllama")
     question, near, far = embedder.embed(
         [
@@ -40,7 +40,7 @@ def test_the_default_knows_what_words_mean() -> None:
     assert question @ near > question @ far
 
 
-def test_hashing_is_the_same_in_every_process() -> None:
+def test_hashing_vectors_are_the_same_in_every_process() -> None:
     code = "from vedette.search.embedding import HashingEmbedder as H; print(H(16).embed(['a b c']).tolist())"
     outputs = {
         subprocess.run(
@@ -55,6 +55,6 @@ def test_hashing_is_the_same_in_every_process() -> None:
     assert len(outputs) == 1
 
 
-def test_an_unknown_one_is_refused() -> None:
-    with pytest.raises(IngestError, match="known are wordllama, hashing"):
+def test_unknown_embedder_is_rejected() -> None:
+    with pytest.raises(IngestError, match="the embedders are wordllama, hashing"):
         create_embedder("gpt")

@@ -1,4 +1,4 @@
-"""Encodings, types, and text out of every type of file, each part with its title and place."""
+"""Encodings, content types, and the text and sections of every type."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from vedette.search.extraction import extract
 
 
 def parts(document: Document) -> list[tuple[int, str]]:
-    """The place and title of each part."""
+    """Return position and title of each section."""
     return [(document.positions[part.start], part.title) for part in document.sections]
 
 
@@ -33,7 +33,7 @@ def parts(document: Document) -> list[tuple[int, str]]:
         ("a.txt", b"%PDF-1.7", ContentType.PDF),
     ],
 )
-def test_types(path: str, data: bytes, kind: ContentType) -> None:
+def test_content_types(path: str, data: bytes, kind: ContentType) -> None:
     assert detect_content_type(path, data) is kind
 
 
@@ -50,7 +50,7 @@ def test_encodings(data: bytes) -> None:
     assert decode_text("f", data) == "Grüße, 你好"
 
 
-def test_utf_16_without_a_mark_and_old_encodings() -> None:
+def test_utf_16_without_a_byte_order_mark_and_legacy_encodings() -> None:
     text = "The quick brown fox jumps over the lazy dog. " * 5
     assert decode_text("f", text.encode("utf-16-le")) == text
     assert decode_text("f", text.encode("utf-16-be")) == text
@@ -59,7 +59,7 @@ def test_utf_16_without_a_mark_and_old_encodings() -> None:
 
 
 @pytest.mark.parametrize("data", [b"\x7fELF\x02\x01\x00\x00\x00\x01", codecs.BOM_UTF16_LE + b"\x00\xd8\x00"])
-def test_what_is_no_text_is_refused(data: bytes) -> None:
+def test_file_that_is_not_text_is_rejected(data: bytes) -> None:
     with pytest.raises(IngestError, match="E4512"):
         decode_text("f", data)
 
@@ -121,7 +121,7 @@ def f(): ...
         ("a.sh", "x=1\ngo() {\n}\nfunction stop {\n", ["go", "stop"]),
     ],
 )
-def test_other_languages_by_their_look(path: str, text: str, titles: list[str]) -> None:
+def test_sections_of_other_languages(path: str, text: str, titles: list[str]) -> None:
     assert [title for _, title in parts(extract(path, text.encode(), ContentType.CODE))] == titles
 
 
@@ -147,13 +147,13 @@ def test_json() -> None:
     laid_out = extract("a.json", packed, ContentType.JSON)
     assert set(laid_out.positions) == {1}
     assert [title for _, title in parts(laid_out)] == ["a", "b"]
-    with pytest.raises(IngestError, match="is no JSON"):
+    with pytest.raises(IngestError, match="is not valid JSON"):
         extract("a.json", b"{", ContentType.JSON)
     with pytest.raises(IngestError, match="E4512"):
         extract("a.json", b"[" * 100_000, ContentType.JSON)
 
 
-def test_json_with_half_a_character_is_text_all_the_same() -> None:
+def test_json_with_a_lone_surrogate() -> None:
     data = b'{"a": "\\ud800 ' + b"words " * 100 + b'"}'
     document = extract("a.json", data, ContentType.JSON)
     "\n".join(document.lines).encode()
@@ -185,7 +185,7 @@ def test_pdf() -> None:
 @pytest.mark.parametrize(
     "data", [b"%PDF-1.7", b"%PDF-1.7\n" + b"\xff" * 1_000, pdf_of(["text"])[:200], pdf_of([""])]
 )
-def test_a_pdf_without_text_is_an_outcome_not_a_crash(data: bytes) -> None:
+def test_pdf_without_text_is_rejected(data: bytes) -> None:
     with pytest.raises(IngestError, match="E4512"):
         extract("a.pdf", data, ContentType.PDF)
 
@@ -196,7 +196,7 @@ def test_a_pdf_without_text_is_an_outcome_not_a_crash(data: bytes) -> None:
 @pytest.mark.parametrize(
     "data", [b"", b"\n", b"   \n\n\t\n", b"one line", b"\r\n\r", b"```", b"<", b"<p", b'"', b"#"]
 )
-def test_odd_texts_are_documents(kind: ContentType, data: bytes) -> None:
+def test_any_text_can_be_extracted(kind: ContentType, data: bytes) -> None:
     document = extract("f", data, kind)
     assert len(document.lines) == len(document.positions)
     assert all(part.start < len(document.lines) for part in document.sections)

@@ -1,4 +1,4 @@
-"""A batch of files: an outcome for each, whatever the others do; an unchanged file costs nothing."""
+"""A batch of files: one outcome per file, independent of the others; an unchanged file is not embedded."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ class CountingEmbedder(HashingEmbedder):
         return super().embed(texts)
 
 
-class Bench:
+class Harness:
     def __init__(self, root: Path) -> None:
         self.root = root
         self.embedder, self.store = CountingEmbedder(), MemoryVectorStore()
@@ -45,20 +45,20 @@ class Bench:
 
 
 @pytest.fixture
-def bench(tmp_path: Path) -> Bench:
-    return Bench(tmp_path)
+def harness(tmp_path: Path) -> Harness:
+    return Harness(tmp_path)
 
 
-def test_a_failing_file_never_fails_its_batch(bench: Bench) -> None:
-    (bench.root / "good.md").write_text("# Title\nwords\n")
-    (bench.root / "bad.pdf").write_bytes(b"%PDF-1.4 broken")
-    (bench.root / "picture.txt").write_bytes(b"\x89PNG\r\n\x00\x00\x00")
-    (bench.root / "large.txt").write_text("x" * 10_001)
-    os.mkfifo(bench.root / "pipe")
-    (bench.root / "paper.pdf").write_bytes(pdf_of(["a page of text"]))
-    (bench.root / "empty.txt").write_text("")
+def test_failing_file_does_not_fail_its_batch(harness: Harness) -> None:
+    (harness.root / "good.md").write_text("# Title\nwords\n")
+    (harness.root / "bad.pdf").write_bytes(b"%PDF-1.4 broken")
+    (harness.root / "picture.txt").write_bytes(b"\x89PNG\r\n\x00\x00\x00")
+    (harness.root / "large.txt").write_text("x" * 10_001)
+    os.mkfifo(harness.root / "pipe")
+    (harness.root / "paper.pdf").write_bytes(pdf_of(["a page of text"]))
+    (harness.root / "empty.txt").write_text("")
     names = ("bad.pdf", "good.md", "picture.txt", "large.txt", "pipe", "gone.txt", "paper.pdf", "empty.txt")
-    outcomes = bench.ingest(*names)
+    outcomes = harness.ingest(*names)
     assert {name: str(outcome.status) for name, outcome in outcomes.items()} == {
         "bad.pdf": "failed",
         "good.md": "ingested",
@@ -76,75 +76,75 @@ def test_a_failing_file_never_fails_its_batch(bench: Bench) -> None:
         "large.txt": ("E4513", FailureKind.DATA),
         "pipe": ("E4511", FailureKind.PERMISSION),
     }
-    assert {Path(path).name for path in bench.store.paths("docs")} == {"good.md", "paper.pdf"}
+    assert {Path(path).name for path in harness.store.paths("docs")} == {"good.md", "paper.pdf"}
 
 
-def test_an_unchanged_file_costs_no_embedding(bench: Bench) -> None:
-    (bench.root / "a.txt").write_text("words")
-    (bench.root / "b.txt").write_text("words")
-    bench.ingest("a.txt", "b.txt")
-    assert (bench.embedder.texts, bench.store.files_written) == (2, 2)
-    os.utime(bench.root / "a.txt")
-    (bench.root / "b.txt").write_text("other words")
-    outcomes = bench.ingest("a.txt", "b.txt")
+def test_unchanged_file_is_not_embedded(harness: Harness) -> None:
+    (harness.root / "a.txt").write_text("words")
+    (harness.root / "b.txt").write_text("words")
+    harness.ingest("a.txt", "b.txt")
+    assert (harness.embedder.texts, harness.store.files_written) == (2, 2)
+    os.utime(harness.root / "a.txt")
+    (harness.root / "b.txt").write_text("other words")
+    outcomes = harness.ingest("a.txt", "b.txt")
     assert [str(each.status) for each in outcomes.values()] == ["unchanged", "ingested"]
-    assert (bench.embedder.texts, bench.store.files_written) == (3, 3)
+    assert (harness.embedder.texts, harness.store.files_written) == (3, 3)
 
 
-def test_another_embedder_makes_all_vectors_anew(bench: Bench) -> None:
-    (bench.root / "a.txt").write_text("words")
-    bench.ingest("a.txt")
-    bench.embedder.name = "newer-32"
-    assert bench.ingest("a.txt")["a.txt"].status == "ingested"
-    assert bench.ingest("a.txt")["a.txt"].status == "unchanged"
+def test_another_embedder_replaces_all_vectors(harness: Harness) -> None:
+    (harness.root / "a.txt").write_text("words")
+    harness.ingest("a.txt")
+    harness.embedder.name = "newer-32"
+    assert harness.ingest("a.txt")["a.txt"].status == "ingested"
+    assert harness.ingest("a.txt")["a.txt"].status == "unchanged"
 
 
-def test_deleting(bench: Bench) -> None:
-    (bench.root / "a.txt").write_text("words")
-    bench.ingest("a.txt")
-    (outcome,) = bench.ingestion.ingest([bench.file("a.txt", delete=True)])
+def test_deletion_removes_the_chunks(harness: Harness) -> None:
+    (harness.root / "a.txt").write_text("words")
+    harness.ingest("a.txt")
+    (outcome,) = harness.ingestion.ingest([harness.file("a.txt", delete=True)])
     assert outcome.status == "removed"
-    assert bench.store.paths("docs") == set()
+    assert harness.store.paths("docs") == set()
 
 
-def test_a_file_that_became_useless_loses_its_chunks(bench: Bench) -> None:
-    (bench.root / "a.txt").write_text("words")
-    bench.ingest("a.txt")
-    (bench.root / "a.txt").write_bytes(b"\0\1\2\3")
-    assert bench.ingest("a.txt")["a.txt"].status == "failed"
-    assert bench.store.paths("docs") == set()
+def test_file_that_became_unusable_loses_its_chunks(harness: Harness) -> None:
+    (harness.root / "a.txt").write_text("words")
+    harness.ingest("a.txt")
+    (harness.root / "a.txt").write_bytes(b"\0\1\2\3")
+    assert harness.ingest("a.txt")["a.txt"].status == "failed"
+    assert harness.store.paths("docs") == set()
 
 
-def test_a_sink_that_is_down_is_nobody_s_fault(bench: Bench) -> None:
-    (bench.root / "a.txt").write_text("words")
-    bench.store.outage = "no route"
+def test_store_outage_is_a_sink_failure(harness: Harness) -> None:
+    (harness.root / "a.txt").write_text("words")
+    harness.store.outage = "no route"
     kinds = {
-        outcome.failure.kind for outcome in bench.ingest("a.txt", "gone.txt").values() if outcome.failure
+        outcome.failure.kind for outcome in harness.ingest("a.txt", "gone.txt").values() if outcome.failure
     }
     assert kinds == {FailureKind.SINK}
-    bench.store.outage = None
-    assert bench.ingest("a.txt")["a.txt"].status == "ingested"
+    harness.store.outage = None
+    assert harness.ingest("a.txt")["a.txt"].status == "ingested"
 
 
-def test_an_embedder_that_fails_fails_what_needs_it(bench: Bench, monkeypatch: pytest.MonkeyPatch) -> None:
-    (bench.root / "a.txt").write_text("words")
-    bench.ingest("a.txt")
-    (bench.root / "b.txt").write_text("words")
+def test_embedder_failure_fails_only_files_that_need_it(
+    harness: Harness, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (harness.root / "a.txt").write_text("words")
+    harness.ingest("a.txt")
+    (harness.root / "b.txt").write_text("words")
 
     def broken(texts: Sequence[str]) -> Any:
         raise IngestError("E4522", "no model")
 
-    monkeypatch.setattr(bench.embedder, "embed", broken)
-    outcomes = bench.ingest("a.txt", "b.txt", "gone.txt")
+    monkeypatch.setattr(harness.embedder, "embed", broken)
+    outcomes = harness.ingest("a.txt", "b.txt", "gone.txt")
     assert [str(each.status) for each in outcomes.values()] == ["unchanged", "failed", "removed"]
     failure = outcomes["b.txt"].failure
     assert failure is not None
     assert (failure.kind, failure.error_type) == (FailureKind.SINK, "E4522")
 
 
-def test_a_file_that_grows_while_it_is_read_is_tried_again(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_file_written_while_it_is_read_is_an_error(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     path = tmp_path / "a"
     path.write_text("one")
     real, calls = os.fstat, []

@@ -1,4 +1,4 @@
-"""Embedders elsewhere: over HTTP, and of a package that is not among our dependencies."""
+"""The HTTP embedder, and sentence-transformers, which is not a dependency."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ INNER = HashingEmbedder(16)
 
 
 class Endpoint:
-    """Answers as servers of embeddings do; what it does wrong is chosen by the test."""
+    """An embedding server. The test chooses what is wrong with its answers."""
 
     def __init__(self) -> None:
         self.requests: list[tuple[Any, str | None]] = []
@@ -60,7 +60,7 @@ def serving(endpoint: Endpoint) -> Iterator[str]:
         server.server_close()
 
 
-def test_over_http() -> None:
+def test_http_embedder() -> None:
     endpoint = Endpoint()
     with serving(endpoint) as address:
         embedder = HttpEmbedder(address, {"VEDETTE_EMBEDDER_KEY": "secret"})
@@ -77,14 +77,14 @@ def test_over_http() -> None:
 @pytest.mark.parametrize(
     ("status", "spoil", "words"),
     [
-        (503, lambda answer: answer, "it answers 503"),
+        (503, lambda answer: answer, "it answered 503"),
         (200, lambda _: {"error": "no such model"}, "KeyError"),
         (200, lambda _: ["?"], "TypeError"),
-        (200, lambda answer: {"data": answer["data"][:1]}, "2 texts got 1 vectors"),
-        (200, lambda answer: {"data": [{"embedding": [1.0]} for _ in answer["data"]]}, "no longer 16"),
+        (200, lambda answer: {"data": answer["data"][:1]}, "returned 1 vectors for 2 texts"),
+        (200, lambda answer: {"data": [{"embedding": [1.0]} for _ in answer["data"]]}, "no longer have 16"),
     ],
 )
-def test_one_that_answers_wrongly_is_the_sinks_trouble(status: int, spoil: Any, words: str) -> None:
+def test_wrong_answer_of_the_server_is_an_error(status: int, spoil: Any, words: str) -> None:
     endpoint = Endpoint()
     with serving(endpoint) as address:
         embedder = HttpEmbedder(address)
@@ -93,18 +93,18 @@ def test_one_that_answers_wrongly_is_the_sinks_trouble(status: int, spoil: Any, 
             embedder.embed(["a", "b"])
 
 
-def test_nobody_there() -> None:
-    with pytest.raises(IngestError, match=r"E4522 .*is it running"):
+def test_server_that_does_not_run() -> None:
+    with pytest.raises(IngestError, match=r"E4522 .*check that the server runs"):
         create_embedder("http://127.0.0.1:9/v1/embeddings")
 
 
-def test_a_package_that_is_not_installed(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_sentence_transformers_not_installed(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "sentence_transformers", None)
-    with pytest.raises(IngestError, match=r"E4522 .*install sentence-transformers"):
+    with pytest.raises(IngestError, match=r"E4522 .*install the package sentence-transformers"):
         create_embedder("sentence-transformers:all-MiniLM-L6-v2")
 
 
-def test_a_model_of_sentence_transformers(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_sentence_transformers_model(monkeypatch: pytest.MonkeyPatch) -> None:
     class SentenceTransformer:
         def __init__(self, model: str) -> None:
             assert model == "tiny"

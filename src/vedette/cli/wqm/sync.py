@@ -131,7 +131,7 @@ def _blocked_reason(row: WatchRow, tables: HandshakeTables) -> str | None:
     """Return why the daemon does not process the watch, or None if it does."""
     if row.unavailable_reason is not None:
         return row.unavailable_reason
-    if row.watch_id in tables.system_state.degradation().paused_watch_ids:
+    if row.watch_id in tables.paused_by_load():
         return "paused because of load, see `wqm admin degradation-status`"
     if row.paused_at is not None:
         return f"paused, use `wqm watch resume {row.watch_id}`"

@@ -91,6 +91,10 @@ class HandshakeTables:
         )
         """Degradation, the sink's breaker and capacity."""
 
+    def paused_by_load(self) -> frozenset[str]:
+        """Return the ids of the watches that the degradation level pauses."""
+        return frozenset(self.system_state.degradation().paused_watch_ids)
+
     @property
     def path(self) -> Path:
         return self._file.path

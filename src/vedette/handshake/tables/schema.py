@@ -11,7 +11,6 @@
                           queue_capacity               queued tasks by watch, and whether throttling is on
     file_tasks            the file queue as its owner last wrote it; the tasks are nodes of a graph
     ingestion_queue       the same as a view, with the current status and age
-    queue_requests        requests of other processes to the owner of the queue, and its answers
 
 Timestamps are UTC text with milliseconds and `Z`, so they sort by time. JSON values are text too
 (docs/design/decisions/0057-handshake-tables.md).
@@ -146,6 +145,14 @@ MIGRATIONS: tuple[Migration, ...] = (
                 argument TEXT,
                 requested_at TEXT NOT NULL,
                 answer TEXT)""",
+        ),
+    ),
+    Migration(
+        version=3,
+        summary="file_tasks.node_id instead of element; no queue_requests: `daemon.sock` has the requests",
+        statements=(
+            "ALTER TABLE file_tasks RENAME COLUMN element TO node_id",
+            "DROP TABLE queue_requests",
         ),
     ),
 )

@@ -47,20 +47,17 @@ class HandshakeSettings:
     def health(self) -> HealthConfig:
         return HealthConfig(backoff=self.backoff)
 
-    def open(self, directory: Path, clock: Clock | None = None) -> HandshakeTables:
-        """Open the tables of a data directory with these settings."""
-        return HandshakeTables(
-            directory / FILE_NAME,
-            clock=clock,
-            health=self.health,
-            degradation=self.degradation,
-            coordinator=self.coordinator,
-        )
-
 
 def open_handshake_tables(directory: Path, clock: Clock | None = None) -> HandshakeTables:
     """Open the tables of a data directory with its settings. Another process sees changes at once."""
-    return HandshakeSettings.load(directory).open(directory, clock)
+    settings = HandshakeSettings.load(directory)
+    return HandshakeTables(
+        directory / FILE_NAME,
+        clock=clock,
+        health=settings.health,
+        degradation=settings.degradation,
+        coordinator=settings.coordinator,
+    )
 
 
 def _record(default: Record, name: str, tables: Mapping[str, Mapping[str, Any]]) -> Record:

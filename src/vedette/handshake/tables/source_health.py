@@ -68,9 +68,7 @@ class StoredSourceHealth:
             return 0.0
         self._next_check = now + _CHECK_INTERVAL_SECONDS
         row = self._tables.refresh_watch(self._id)
-        is_paused = (
-            row.paused_at is not None or self._id in self._tables.system_state.degradation().paused_watch_ids
-        )
+        is_paused = row.paused_at is not None or self._id in self._tables.paused_by_load()
         if is_paused or not check_admission(row.health, self._clock.now(), 0, self._health).is_allowed:
             self._next_check = now
             return _WAITING_CHECK_SECONDS

@@ -1,8 +1,8 @@
-"""HTML as tags and text, in one pass.
+"""Split HTML into tags and texts, in one pass.
 
-Python's own parser is quadratic in unclosed constructs (cpython gh-135462, gh-153030; early 3.11 releases have
-neither fix): a file of 80 kB can keep it busy for minutes. Here an unclosed construct extends to the end of the file,
-as in browsers, so every character is read once.
+`html.parser` of the standard library takes quadratic time for unclosed constructs in early releases of Python 3.11
+(cpython gh-135462, gh-153030), so a file of 80 kB can take minutes. Here an unclosed construct extends to the end of
+the file, as in browsers, and every character is read once.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ _TOKEN = re.compile(
     | <!-- (?: -?> | .*? (?: --!?> | \Z ) )
     | <!\[CDATA\[ .*? (?: \]\]> | \Z )
     | < (?P<end>/?) (?P<tag>[a-zA-Z][^\s/>]*+)
-        (?: [^>=]++ | = \s*+ (?: "[^"]*+" | '[^']*+' )? )*+ (?: > | \Z )  # a quote that nobody closes is none
+        (?: [^>=]++ | = \s*+ (?: "[^"]*+" | '[^']*+' )? )*+ (?: > | \Z )  # an unclosed quote is an ordinary character
     | <[!?/] [^>]*+ (?: > | \Z )
     """,
     re.VERBOSE | re.DOTALL,
@@ -35,37 +35,38 @@ class Tag:
     """In lower case."""
     opens: bool
     closes: bool
-    """Both: `<br/>`."""
+    """`<br/>` opens and closes."""
 
 
 @dataclass(frozen=True, slots=True)
 class Text:
     text: str
-    """Character references are decoded: `&amp;` is `&`."""
+    """With character references decoded: `&amp;` becomes `&`."""
     line: int
     """Line on which it begins, from 1."""
 
 
 def tokenize(source: str) -> Iterator[Tag | Text]:
     position, line = 0, 1
-    while (found := _TOKEN.match(source, position)) is not None:
-        end = found.end()
-        if found["text"] is not None:
-            yield Text(html.unescape(found["text"]), line)
-        elif found["tag"] is not None:
-            tag = _tag(found)
+    while (match := _TOKEN.match(source, position)) is not None:
+        end = match.end()
+        if match["text"] is not None:
+            yield Text(html.unescape(match["text"]), line)
+        elif match["tag"] is not None:
+            tag = _tag(match)
             yield tag
             end = _skip_raw_text(tag, source, end)
         line += source.count("\n", position, end)
         position = end
 
 
-def _tag(found: re.Match[str]) -> Tag:
-    closes = found["end"] == "/"
-    return Tag(found["tag"].lower(), opens=not closes, closes=closes or found[0].endswith("/>"))
+def _tag(match: re.Match[str]) -> Tag:
+    closes = match["end"] == "/"
+    return Tag(match["tag"].lower(), opens=not closes, closes=closes or match[0].endswith("/>"))
 
 
 def _skip_raw_text(tag: Tag, source: str, start: int) -> int:
+    """Return the position of the end tag if the tag starts an element with raw text, else `start`."""
     if tag.closes or tag.name not in _RAW:
         return start
     closing = _RAW[tag.name].search(source, start)

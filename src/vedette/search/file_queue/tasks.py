@@ -1,7 +1,7 @@
-"""The file queue as ingest sees it: what a task is, and what a queue of them must do.
+"""File tasks, and the interface of a file queue.
 
-The queue itself is a consume-mode WATCH over `FileTask` nodes (ONTOLOGY). This is the seam it fills; the twin in memory
-is `vedette.testing.file_queue`, and one contract test holds for both.
+`EngineFileQueue` implements the interface by a consume-mode WATCH over `FileTask` nodes; `vedette.testing.file_queue`
+is its in-memory twin. `tests/contracts/test_file_queue.py` tests both.
 """
 
 from __future__ import annotations
@@ -39,9 +39,9 @@ node FileTask {
     generation: Int = 1
 }
 """
-"""`key` is collection and path: one task per path. `generation` counts the puts of the task. `deletes` repeats
-`operation`, so that the queue order compares with no constant: the engine then ranks a task when it is delivered,
-not when it arrives, and stores nothing for waiting tasks."""
+"""`key` is `FileTask.key`. `generation` counts how often the task was put. `deletes` is true if `operation` is
+`delete`, so that the ordering of the watch is a list of attributes without a comparison. The engine then ranks a task
+when it delivers it, and stores no rank for pending tasks."""
 
 
 class FileOperation(StrEnum):
@@ -52,15 +52,17 @@ class FileOperation(StrEnum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FileTask:
+    """One pending operation on a file. A collection has at most one task per path."""
+
     path: str
     """Absolute."""
     watch_id: str
     collection: str
     operation: FileOperation
     priority: int
-    """Priority of the watch, from 0 to 10. Deletions always come first."""
+    """Priority of the watch, from 0 to 10 (highest). Deletions are claimed before all other tasks."""
     key: str = field(init=False, repr=False, compare=False)
-    """Collection and path; at most one task each."""
+    """Collection and path, separated by a newline. Unique among the tasks."""
 
     def __post_init__(self) -> None:
         if not 0 <= self.priority <= HIGHEST_PRIORITY:
@@ -70,7 +72,7 @@ class FileTask:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ClaimedTask:
-    """A task held by a worker until it is acknowledged, released, or its lease expires."""
+    """A task that a worker holds until it calls `ack` or `nack`, or until the lease expires."""
 
     task: FileTask
     claim_id: str
@@ -81,7 +83,7 @@ class ClaimedTask:
 class TaskStatus(StrEnum):
     PENDING = "pending"
     DELAYED = "delayed"
-    """Failed; waits for its next attempt."""
+    """Failed or deferred; waits for its next attempt."""
     IN_PROGRESS = "in_progress"
     DEAD = "dead"
     """Failed permanently: a dead letter."""
@@ -103,43 +105,52 @@ class TaskView:
 
 
 class QueueAdmin(Protocol):
-    """Administration of a queue, also from other processes."""
+    """Queries and administration, also from processes that do not own the queue."""
 
     def list_tasks(self, *, status: TaskStatus | None = None, limit: int = 100) -> list[TaskView]:
-        """In claim order; dead letters last."""
+        """Return tasks in the order of claims, dead letters last."""
         ...
 
     def count_by_status(self) -> Mapping[str, Mapping[TaskStatus, int]]:
-        """By collection and status."""
+        """Return the number of tasks by collection and status."""
         ...
 
     def retry_dead_letters(self, path: str | None = None) -> int:
-        """Make dead letters pending again, of one path or all. Returns their number. Raises E4505 if that path has
-        none."""
+        """Make the dead letters of one path, or all, pending again. Return their number.
+
+        Raises E4505 if the path has no dead letter.
+        """
         ...
 
     def purge_dead_letters(self, before: datetime) -> int:
-        """Delete dead letters older than that. Returns their number."""
+        """Delete the dead letters that failed before this time. Return their number."""
         ...
 
 
 class FileQueue(QueueAdmin, Protocol):
-    """The usual mistake: acknowledging a task that was put again meanwhile, which would lose the later change."""
+    """A queue of file tasks for one owner process. Methods may be called from any thread.
+
+    The usual mistake of an implementation: `ack` deletes a task that was put again while it was claimed, which loses
+    the later change.
+    """
 
     def put(self, tasks: Sequence[FileTask]) -> None:
-        """Durable when this returns.
+        """Add tasks. They are durable when this returns.
 
-        One task per collection and path: two are merged to the later operation, the higher priority and the age of
-        the first. A task that is put while it is claimed is due again after its acknowledgement.
+        If the path has a task already, both are merged: the result has the later operation, the higher priority and
+        the age of the first. A task that is put while it is claimed is delivered again after its acknowledgement.
         """
         ...
 
     def claim(self, limit: int, worker_id: str) -> list[ClaimedTask]:
-        """Deletions first, then by priority and age; periodically low priorities first (`PriorityRotation`)."""
+        """Claim up to `limit` tasks: deletions first, then by priority and age.
+
+        Some claims take low priorities first (`PriorityRotation`), so that they are not starved.
+        """
         ...
 
     def ack(self, claim_ids: Sequence[str]) -> list[str]:
-        """Acknowledge. Returns the claims that had expired: another worker may have the task."""
+        """Acknowledge claims. Return the ids of those that had expired; another worker may have their tasks."""
         ...
 
     def nack(
@@ -151,21 +162,25 @@ class FileQueue(QueueAdmin, Protocol):
         delay: timedelta = timedelta(0),
         counts_attempt: bool = True,
     ) -> None:
-        """Report a failure. Without `retry`, or after the fifth counted attempt, the task becomes a dead letter."""
+        """Report a failure. The task is delivered again after `delay`.
+
+        Without `retry`, or after the fifth counted attempt, the task becomes a dead letter. Raises E4505 if the claim
+        has expired.
+        """
         ...
 
     def depth(self) -> int:
-        """Number of pending, delayed and claimed tasks."""
+        """Return the number of pending, delayed and claimed tasks."""
         ...
 
     def tasks_per_watch(self) -> Mapping[str, int]:
-        """Number of live tasks by watch."""
+        """Return the number of pending, delayed and claimed tasks by watch id."""
         ...
 
     def flush_view(self) -> None:
-        """Write all tasks put so far to `ingestion_queue`; otherwise this happens a moment later."""
+        """Write all changes to the view `ingestion_queue` now. Otherwise this happens within about two seconds."""
         ...
 
     def discard_watch(self, watch_id: str) -> int:
-        """Delete the tasks of a removed watch. Returns their number."""
+        """Delete all tasks of a removed watch, also claimed ones. Return their number."""
         ...

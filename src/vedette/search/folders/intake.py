@@ -1,6 +1,7 @@
-"""From a folder to the queue: changes become tasks if health, load and capacity allow.
+"""Turn the changes of a watched folder into file tasks, if health, load and queue capacity allow it.
 
-Refused changes stay with the watcher, coalesced by path, and are offered again; nothing is dropped.
+The watcher keeps a change that the intake refuses, merges it with later changes of the same path, and offers it again.
+No change is dropped.
 """
 
 from __future__ import annotations
@@ -11,39 +12,38 @@ from datetime import datetime
 
 from vedette.clock import Clock
 from vedette.handshake.config import HealthConfig
-from vedette.handshake.exclusions import Exclusion, find_exclusion
+from vedette.handshake.exclusions import Exclusion
 from vedette.handshake.health import check_admission
 from vedette.handshake.tables import HandshakeTables
 from vedette.handshake.tables.rows import WatchRow
-from vedette.search.file_queue.tasks import FileOperation, FileQueue, FileTask
+from vedette.search.file_queue.tasks import FileQueue, FileTask
+from vedette.search.folders.changes import plan_change
 from vedette.search.folders.overlapping_watches import OverlappingWatches
-from vedette.sources.files.file_stamp import ChangeKind, FileChange
+from vedette.sources.files.file_stamp import FileChange
 
 __all__ = ["FolderIntake", "deferral_reason"]
 
 log = logging.getLogger(__name__)
 
-CAPACITY_BATCH, SMALL_CAPACITY_BATCH = 1_000, 100
-"""Tasks that request capacity together. After a refusal only few, at most `min_per_watch`, so that a small watch is
-served under load."""
-_OPERATIONS = {
-    ChangeKind.CREATED: FileOperation.INGEST,
-    ChangeKind.CHANGED: FileOperation.UPDATE,
-    ChangeKind.MOVED: FileOperation.INGEST,
-    ChangeKind.DELETED: FileOperation.DELETE,
-}
+CAPACITY_BATCH = 1_000
+"""Tasks that request queue capacity together."""
+SMALL_CAPACITY_BATCH = 100
+"""Tasks that request capacity together after a refusal. At most `min_per_watch`, so that a watch with few tasks gets
+its share under load."""
+MAX_LOGGED_PATHS = 5
+"""Unreadable paths that one log line lists."""
 
 
 def deferral_reason(
     row: WatchRow, paused_by_load: Collection[str], now: datetime, in_flight: int, config: HealthConfig
 ) -> str | None:
-    """Why no file of this watch may be processed now; None if it may."""
+    """Return why no file of this watch may be processed now, or None if it may."""
     if row.paused_at is not None:
         return "paused by hand"
     if row.watch_id in paused_by_load:
         return "paused by load"
-    answer = check_admission(row.health, now, in_flight, config)
-    return None if answer.is_allowed else answer.reason
+    admission = check_admission(row.health, now, in_flight, config)
+    return None if admission.is_allowed else admission.reason
 
 
 class FolderIntake:
@@ -60,70 +60,75 @@ class FolderIntake:
         self._watch_id, self._tables, self._queue, self._clock = watch_id, tables, queue, clock
         self._health = health or HealthConfig()
         self._last_reported: tuple[str | None, int] | None = None
-        """The last reported availability: reason, number of unreadable paths."""
+        """The last stored availability: the reason, and the number of unreadable paths."""
 
     def accept(self, changes: Sequence[FileChange]) -> Collection[FileChange]:
-        """Changes whose tasks are queued now."""
+        """Queue tasks for the changes. Return the changes whose tasks are queued durably."""
         row = self._tables.refresh_watch(self._watch_id)
-        paused = self._tables.system_state.degradation().paused_watch_ids
         in_flight = self._queue.tasks_per_watch().get(self._watch_id, 0)
-        reason = deferral_reason(row, paused, self._clock.now(), in_flight, self._health)
-        asked_for = row.config.auto_ingest or row.rescan_requested_at is not None  # by `wqm watch sync`
-        if reason is not None or not asked_for:
+        reason = deferral_reason(
+            row, self._tables.paused_by_load(), self._clock.now(), in_flight, self._health
+        )
+        # Without `auto_ingest`, changes are queued only after `wqm watch sync` has requested a scan.
+        is_requested = row.config.auto_ingest or row.rescan_requested_at is not None
+        if reason is not None or not is_requested:
             return ()
-        trial = row.health.circuit.state != "closed"
-        taken, tasks = self._admit(row, changes[:1] if trial else changes)
+        is_probe = row.health.circuit.state != "closed"
+        accepted, tasks = self._admit(row, changes[:1] if is_probe else changes)
         self._queue.put(tasks)
-        return taken
+        return accepted
 
     def _admit(self, row: WatchRow, changes: Sequence[FileChange]) -> tuple[list[FileChange], list[FileTask]]:
-        """As many changes as the capacity allows, with their tasks."""
+        """Return the changes for which the queue has capacity, and their tasks."""
         exclusions, now = self._tables.exclusions(self._watch_id), self._clock.now()
-        others = OverlappingWatches(self._tables, row.config, self._clock)
+        overlapping = OverlappingWatches(self._tables, row.config, self._clock)
         depth = self._queue.depth()
-        taken: list[FileChange] = []
+        accepted: list[FileChange] = []
         tasks: list[FileTask] = []
 
-        def granted(block: Sequence[FileChange]) -> bool:
-            more = tasks_for_changes(row, block, exclusions, others, now)
+        def admit_block(block: Sequence[FileChange]) -> bool:
+            block_tasks = tasks_for_changes(row, block, exclusions, overlapping, now)
+            system_state = self._tables.system_state
             if (
-                more
-                and not self._tables.system_state.request_capacity(self._watch_id, len(more), depth).granted
+                block_tasks
+                and not system_state.request_capacity(self._watch_id, len(block_tasks), depth).granted
             ):
                 return False
-            taken.extend(block)
-            tasks.extend(more)
+            accepted.extend(block)
+            tasks.extend(block_tasks)
             return True
 
         for block in _blocks(changes, CAPACITY_BATCH):
-            if not granted(block) and not all(map(granted, _blocks(block, SMALL_CAPACITY_BATCH))):
+            if not admit_block(block) and not all(map(admit_block, _blocks(block, SMALL_CAPACITY_BATCH))):
                 break
-        return taken, tasks
+        return accepted, tasks
 
     def mode_changed(self, mode: str, reason: str) -> None:
         self._tables.set_watch_mode(self._watch_id, mode)
         log.log(
             logging.WARNING if mode == "polling" else logging.INFO,
-            "A folder is watched in %s mode: %s",
+            "The folder of watch %s is watched in %s mode: %s",
+            self._watch_id,
             mode,
             reason,
             extra={"action": "folder.mode", "watch_id": self._watch_id},
         )
 
     def availability_changed(self, down: str | None, unreadable: Sequence[tuple[str, str]]) -> None:
-        """Stored and logged on change only, not after every scan."""
+        """Called after every scan; stores and logs the availability only if it has changed."""
         if (down, len(unreadable)) == self._last_reported:
             return
         self._tables.set_availability(self._watch_id, down)
         self._last_reported = (down, len(unreadable))
         if down is not None or unreadable:
             log.warning(
-                "A folder cannot be read completely: %s",
-                down or "; ".join(f"{path}: {why}" for path, why in unreadable[:5]),
+                "The folder of watch %s cannot be read completely: %s",
+                self._watch_id,
+                down or "; ".join(f"{path}: {why}" for path, why in unreadable[:MAX_LOGGED_PATHS]),
                 extra={"action": "folder.unavailable", "watch_id": self._watch_id},
             )
 
-    def scanned(self, began_at: datetime) -> None:
+    def scan_finished(self, began_at: datetime) -> None:
         """`wqm watch sync` reads `ingestion_queue` after a scan, so flush the view before reporting the scan as
         finished."""
         self._queue.flush_view()
@@ -134,41 +139,22 @@ def tasks_for_changes(
     row: WatchRow,
     changes: Sequence[FileChange],
     exclusions: Sequence[Exclusion],
-    others: OverlappingWatches,
+    overlapping: OverlappingWatches,
     now: datetime,
 ) -> list[FileTask]:
-    """A move is two tasks: delete the old path, ingest the new one. An excluded file has no chunks.
-
-    A file that another watch of the collection covers is not deleted: that watch reports its deletion.
-    """
     config = row.config
-    root, watch_id, collection, priority = (
-        config.path.rstrip("/"),
-        config.watch_id,
-        config.collection,
-        config.watch_priority,
-    )
-    tasks: list[FileTask] = []
-
-    def add(path: str, operation: FileOperation) -> None:
-        if operation is not FileOperation.DELETE or not others.any_needs(path):
-            tasks.append(
-                FileTask(
-                    path=path,
-                    watch_id=watch_id,
-                    collection=collection,
-                    operation=operation,
-                    priority=priority,
-                )
-            )
-
-    for kind, relative, _, old_path in changes:
-        if old_path is not None:
-            add(f"{root}/{old_path}", FileOperation.DELETE)
-        path = f"{root}/{relative}"
-        left = bool(exclusions) and find_exclusion(exclusions, path, now) is not None
-        add(path, FileOperation.DELETE if left else _OPERATIONS[kind])
-    return tasks
+    root = config.path.rstrip("/")
+    return [
+        FileTask(
+            path=path,
+            watch_id=config.watch_id,
+            collection=config.collection,
+            operation=operation,
+            priority=config.watch_priority,
+        )
+        for change in changes
+        for path, operation in plan_change(change, root, exclusions, overlapping.any_needs, now).operations
+    ]
 
 
 def _blocks(changes: Sequence[FileChange], tasks: int) -> Iterator[Sequence[FileChange]]:

@@ -1,4 +1,8 @@
-"""Which watches cover a file: text stays while another watch of the collection covers the file."""
+"""Find out whether another watch of the same collection covers a file.
+
+Two watches may cover the same file, for example a folder and its parent. The chunks of a file stay in the collection as
+long as one of them covers it.
+"""
 
 from __future__ import annotations
 
@@ -22,16 +26,16 @@ def selection_from_config(config: WatchFolderConfig) -> FolderSelection:
 
 
 class OverlappingWatches:
-    """The other watches of a watch's collection, read on first use. For one batch.
+    """The other folder watches of a watch's collection. Create one per batch: they are read once, on first use.
 
-    A disabled watch counts too: its text stays until it is enabled or removed.
+    A disabled watch counts too: the chunks of its files stay until it is removed.
     """
 
     def __init__(self, tables: HandshakeTables, config: WatchFolderConfig, clock: Clock) -> None:
         self._tables, self._config, self._now = tables, config, clock.now()
 
     def any_covers(self, path: str) -> bool:
-        """True if one of them covers this absolute path, whether or not the file exists."""
+        """Return True if one of them covers this absolute path. The file need not exist."""
         return any(
             path.startswith(root)
             and selection.wants(path.removeprefix(root))
@@ -40,23 +44,23 @@ class OverlappingWatches:
         )
 
     def any_needs(self, path: str) -> bool:
-        """The same, if the file exists."""
+        """Return True if one of them covers this absolute path and the file exists."""
         return self.any_covers(path) and os.path.lexists(path)
 
     @cached_property
     def _others(self) -> list[tuple[str, FolderSelection, Sequence[Exclusion]]]:
-        return list(self._looked_up())
+        return list(self._read_others())
 
-    def _looked_up(self) -> Iterator[tuple[str, FolderSelection, Sequence[Exclusion]]]:
-        """Root with a slash, its selection, and its exclusions."""
-        mine = self._config
+    def _read_others(self) -> Iterator[tuple[str, FolderSelection, Sequence[Exclusion]]]:
+        """Yield the folder with a final slash, the selection and the exclusions of each."""
+        own = self._config
         for config in (row.config for row in self._tables.watches()):
-            if config.watch_id == mine.watch_id or config.collection != mine.collection:
+            if config.watch_id == own.watch_id or config.collection != own.collection:
                 continue
             if config.watch_type is WatchType.SOURCE:
                 continue
             try:
                 exclusions = self._tables.exclusions(config.watch_id)
-            except FolderError:  # removed since it was listed
+            except FolderError:  # the watch was removed after `watches` had listed it
                 continue
             yield config.path.rstrip("/") + "/", selection_from_config(config), exclusions

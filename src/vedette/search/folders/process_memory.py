@@ -1,7 +1,6 @@
-"""Resident memory of this process and its children, as a share of the available memory.
+"""Resident memory of this process and its children, as a share of the total memory.
 
-The measure is resident memory divided by total memory: what a daemon can reduce by doing less. Memory of other
-processes does not count.
+Memory of other processes does not count, because the daemon cannot reduce it by doing less work.
 """
 
 from __future__ import annotations
@@ -14,36 +13,38 @@ from pathlib import Path
 
 __all__ = ["MemoryUsage", "memory_usage"]
 
-_LIMIT = Path("/sys/fs/cgroup/memory.max")
+_CGROUP_LIMIT = Path("/sys/fs/cgroup/memory.max")
 _PAGE_BYTES = os.sysconf("SC_PAGE_SIZE")
 
 
 @dataclass(frozen=True, slots=True)
 class MemoryUsage:
     total_bytes: int
-    """Total memory of the machine or of the container; 0 if unknown."""
+    """Memory of the machine, or the limit of the container if it is smaller; 0 if unknown."""
     used_bytes: int
-    """Resident bytes of this process and its children, which belong to Spark."""
+    """Resident memory of the process and its children, for example the JVM of Spark."""
 
     @property
     def used_share(self) -> float:
-        """From 0 to 1; 0 if unknown."""
+        """Used memory divided by total memory, from 0 to 1; 0 if the total is unknown."""
         return min(1.0, self.used_bytes / self.total_bytes) if self.total_bytes else 0.0
 
 
-def memory_usage(process: int | None = None, proc: Path = Path("/proc"), limit: Path = _LIMIT) -> MemoryUsage:
-    """Memory of a process and its children; by default this one."""
-    family = _process_tree(proc, os.getpid() if process is None else process)
-    return MemoryUsage(_total(proc / "meminfo", limit), sum(_resident_bytes(proc, each) for each in family))
+def memory_usage(
+    process: int | None = None, proc: Path = Path("/proc"), limit: Path = _CGROUP_LIMIT
+) -> MemoryUsage:
+    """Return the memory of a process and its children; by default of this process."""
+    tree = _process_tree(proc, os.getpid() if process is None else process)
+    return MemoryUsage(_total_bytes(proc / "meminfo", limit), sum(_resident_bytes(proc, pid) for pid in tree))
 
 
-def _total(meminfo: Path, limit: Path) -> int:
+def _total_bytes(meminfo: Path, limit: Path) -> int:
     bounds = []
     with suppress(OSError, KeyError, ValueError):
         lines = meminfo.read_text(encoding="ascii").splitlines()
         fields = dict(line.split(":", 1) for line in lines)
         bounds.append(int(fields["MemTotal"].split()[0]) * 1024)
-    with suppress(OSError, ValueError):  # `max`: no limit
+    with suppress(OSError, ValueError):  # the file contains `max` if there is no limit
         bounds.append(int(limit.read_text(encoding="ascii")))
     return min(bounds, default=0)
 
@@ -53,7 +54,7 @@ def _process_tree(proc: Path, process: int) -> Iterator[int]:
     try:
         lists = [path.read_text(encoding="ascii") for path in (proc / str(process)).glob("task/*/children")]
     except OSError:
-        return  # it ended meanwhile
+        return  # the process has exited
     for child in {int(word) for text in lists for word in text.split()}:
         yield from _process_tree(proc, child)
 

@@ -1,7 +1,7 @@
-"""From the queue to the vector store: claim a batch, ingest it, acknowledge file by file, tell the handshake.
+"""The ingest worker: claim a batch of file tasks, ingest it, record the outcomes, settle the claims.
 
-The order is what keeps everything: a file is stored and durable before its task is acknowledged. Whoever dies in
-between does it once more, and that is the same as once.
+A file is stored and durable before its task is acknowledged. After a crash in between, the task runs again, which has
+the same result, because replacing a file's chunks is idempotent.
 """
 
 from __future__ import annotations
@@ -18,11 +18,12 @@ from vedette.clock import Clock, system_random
 from vedette.errors import FolderError
 from vedette.handshake.config import BackoffConfig, HealthConfig
 from vedette.handshake.degradation import ThroughputMeter
-from vedette.handshake.failures import Failure, FaultDomain
+from vedette.handshake.failures import Failure
 from vedette.handshake.retry import decide_retry
 from vedette.handshake.tables import HandshakeTables
 from vedette.search.file_queue.tasks import ClaimedTask, FileOperation, FileQueue
 from vedette.search.folders.intake import deferral_reason
+from vedette.search.folders.outcomes import record_file_outcomes
 from vedette.search.ingestion import FileIngestor, FileOutcome, IngestRequest
 
 __all__ = ["BulkIngestor", "IngestWorker", "StepReport"]
@@ -30,26 +31,29 @@ __all__ = ["BulkIngestor", "IngestWorker", "StepReport"]
 log = logging.getLogger(__name__)
 
 DEFER_DELAY = timedelta(seconds=5)
-"""How long a task of a watch that may not go on is put aside."""
+"""Delay of a task whose watch is paused or in backoff."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StepReport:
-    """What one step did."""
+    """The result of one step, in numbers of tasks."""
 
     done: int = 0
     failed: int = 0
     deferred: int = 0
-    """Put aside: their watch is paused or backs off."""
+    """Tasks whose watch is paused or in backoff; they are claimed again after `DEFER_DELAY`."""
     sink_is_down: bool = False
-    """Nothing was claimed: the sink is down."""
+    """True if nothing was claimed because the circuit breaker of the sink is open."""
 
 
 class BulkIngestor(FileIngestor, Protocol):
-    """Where large batches go: quicker for many files, slower for few."""
+    """An ingestor for large batches, for example on Spark: faster for many files, slower for few."""
 
-    def batch_size(self, waiting: int) -> int:
-        """How many files to hand over as one batch when so many wait; 0: do them without. Never waits."""
+    def batch_size(self, backlog: int) -> int:
+        """Return how many files to ingest as one batch when `backlog` tasks are queued. Never blocks.
+
+        0 means that this ingestor is not worth its cost now, or is not ready yet.
+        """
         ...
 
 
@@ -58,131 +62,110 @@ class IngestWorker:
         self,
         tables: HandshakeTables,
         queue: FileQueue,
-        ingestion: FileIngestor,
+        ingestor: FileIngestor,
         clock: Clock,
         *,
         worker_id: str,
-        batch: int = 64,
+        batch_size: int = 64,
         health: HealthConfig | None = None,
         backoff: BackoffConfig | None = None,
         rng: Random | None = None,
         throughput: ThroughputMeter | None = None,
         bulk: BulkIngestor | None = None,
     ) -> None:
+        """`batch_size` is the number of tasks per step without `bulk`. `throughput` counts completed tasks."""
+        self._tables, self._queue, self._ingestor, self._clock = tables, queue, ingestor, clock
         self._bulk = bulk
-        self._tables, self._queue, self._ingestion, self._clock = tables, queue, ingestion, clock
-        self._worker_id, self._batch = worker_id, batch
+        self._worker_id, self._batch_size = worker_id, batch_size
         self._health, self._backoff = health or HealthConfig(), backoff or BackoffConfig()
         self._rng = rng or system_random()
         self._throughput = throughput
 
     def step(self) -> StepReport:
-        """One batch. Nothing waits in here: call it again when there is something to do."""
-        bulk = 0 if self._bulk is None else self._bulk.batch_size(self._queue.depth())
-        flow = self._tables.system_state.admit_sink_tasks(bulk or self._batch, in_flight=0)
-        if flow.max_tasks == 0:
+        """Process one batch. Returns at once if there is nothing to do."""
+        bulk_size = 0 if self._bulk is None else self._bulk.batch_size(self._queue.depth())
+        admission = self._tables.system_state.admit_sink_tasks(bulk_size or self._batch_size, in_flight=0)
+        if admission.max_tasks == 0:
             return StepReport(sink_is_down=True)
-        claims = self._queue.claim(flow.max_tasks, self._worker_id)
+        claims = self._queue.claim(admission.max_tasks, self._worker_id)
         if not claims:
             return StepReport()
-        ready = self._admit(claims)
-        files = [_file(claim) for claim in ready]
-        ingestor = self._bulk if self._bulk is not None and len(files) > self._batch else self._ingestion
-        outcomes = ingestor.ingest(files)
-        failed = self._record(outcomes)
-        self._settle(list(zip(ready, outcomes, strict=True)))
-        done = len(ready) - failed
+        admitted = self._admit(claims)
+        requests = [_ingest_request(claim) for claim in admitted]
+        ingestor = self._ingestor
+        if self._bulk is not None and len(requests) > self._batch_size:
+            ingestor = self._bulk
+        outcomes = ingestor.ingest(requests)
+        record_file_outcomes(self._tables, outcomes)
+        self._settle(list(zip(admitted, outcomes, strict=True)))
+        failed = sum(outcome.failure is not None for outcome in outcomes)
+        done = len(admitted) - failed
         if self._throughput is not None and done:
             self._throughput.add_completed(done, self._clock.now())
-        return StepReport(done=done, failed=failed, deferred=len(claims) - len(ready))
+        return StepReport(done=done, failed=failed, deferred=len(claims) - len(admitted))
 
     def _admit(self, claims: Sequence[ClaimedTask]) -> list[ClaimedTask]:
-        """Those whose watch may go on; the others are put aside, with no attempt counted.
+        """Return the claims whose watch may process files now. The others are deferred without counting an attempt.
 
-        A watch that is paused by load adds nothing, but what it has added is done: how else should the load go down?
+        A watch that is paused by load queues no new tasks, but its queued tasks are processed: that reduces the load.
+        Deletions are processed whatever the health of their watch.
         """
         reasons: dict[str, str | None] = {}
         in_flight: Counter[str] = Counter()
-        ready = []
+        admitted = []
         for claim in claims:
             watch_id = claim.task.watch_id
             if claim.task.operation is FileOperation.DELETE:
-                ready.append(claim)  # what is gone is taken out whatever the health of its watch
+                admitted.append(claim)
                 continue
             try:
                 if watch_id not in reasons or in_flight[watch_id]:
                     reasons[watch_id] = self._deferral_reason(watch_id, in_flight[watch_id])
-            except FolderError:  # removed meanwhile: its text shall not come back
+            except FolderError:  # the watch was removed, so the file must not be ingested
                 self._queue.ack([claim.claim_id])
                 continue
             reason = reasons[watch_id]
             if reason is None:
                 in_flight[watch_id] += 1
-                ready.append(claim)
+                admitted.append(claim)
             else:
                 self._queue.nack(claim.claim_id, error=reason, delay=DEFER_DELAY, counts_attempt=False)
-        return ready
+        return admitted
 
     def _deferral_reason(self, watch_id: str, in_flight: int) -> str | None:
         row = self._tables.refresh_watch(watch_id)
         return deferral_reason(row, (), self._clock.now(), in_flight, self._health)
 
-    def _record(self, outcomes: Sequence[FileOutcome]) -> int:
-        """Tell the handshake, watch by watch; how many failed."""
-        failures = [outcome.failure for outcome in outcomes if outcome.failure is not None]
-        for watch_id in dict.fromkeys(outcome.file.watch_id for outcome in outcomes):
-            mine = [outcome for outcome in outcomes if outcome.file.watch_id == watch_id]
-            fine = [each.file.path for each in mine if each.failure is None and not each.file.delete]
-            failed = [each.failure for each in mine if each.failure is not None]
-            try:
-                recorded = self._tables.record_outcomes(watch_id, succeeded=fine, failed=failed)
-            except FolderError:
-                continue  # removed meanwhile
-            if recorded.circuit_opened:
-                log.warning(
-                    "The circuit breaker of a watch opened; the watch is disabled until the cooldown ends",
-                    extra={"action": "watch.disabled", "watch_id": watch_id},
-                )
-            for exclusion in recorded.new_exclusions:
-                log.warning(
-                    "A file failed repeatedly and is excluded: %s",
-                    exclusion.value,
-                    extra={"action": "file.excluded", "watch_id": watch_id, "path": exclusion.value},
-                )
-        if any(failure.policy.fault_domain is FaultDomain.SINK for failure in failures):
-            self._tables.system_state.record_sink_failure()
-        elif outcomes:
-            self._tables.system_state.record_sink_success()
-        return len(failures)
-
-    def _settle(self, answers: Sequence[tuple[ClaimedTask, FileOutcome]]) -> None:
-        good = {claim.claim_id: claim for claim, outcome in answers if outcome.failure is None}
-        expired = [good.pop(claim_id) for claim_id in self._queue.ack(list(good))]
-        over = list(good.values())
-        for claim, outcome in answers:
+    def _settle(self, results: Sequence[tuple[ClaimedTask, FileOutcome]]) -> None:
+        """Acknowledge successful tasks, return failed ones to the queue, and release the capacity of finished ones."""
+        succeeded = {claim.claim_id: claim for claim, outcome in results if outcome.failure is None}
+        expired = [succeeded.pop(claim_id) for claim_id in self._queue.ack(list(succeeded))]
+        finished = list(succeeded.values())
+        for claim, outcome in results:
             if outcome.failure is None:
                 continue
             try:
                 if not self._nack(claim, outcome.failure):
-                    over.append(claim)
+                    finished.append(claim)
             except FolderError as error:
                 if error.code != "E4505":
                     raise
                 expired.append(claim)
-        for claim in expired:  # the lease expired; another worker repeats the task
+        for claim in expired:
             log.warning(
-                "A claim expired before its task was finished; the task runs again",
+                "A claim expired before its task was finished; the task runs again: %s",
+                claim.task.path,
                 extra={
                     "action": "task.claim_expired",
                     "watch_id": claim.task.watch_id,
                     "path": claim.task.path,
                 },
             )
-        for watch_id, count in Counter(claim.task.watch_id for claim in over).items():
+        for watch_id, count in Counter(claim.task.watch_id for claim in finished).items():
             self._tables.system_state.release_capacity(watch_id, count, self._queue.depth())
 
     def _nack(self, claim: ClaimedTask, failure: Failure) -> bool:
-        """Whether it is tried again."""
+        """Report the failure to the queue. Return True if the task will be retried."""
         decision = decide_retry(failure, claim.failed_attempts + 1, self._backoff, self._rng)
         self._queue.nack(
             claim.claim_id,
@@ -194,7 +177,7 @@ class IngestWorker:
         return decision.retry
 
 
-def _file(claim: ClaimedTask) -> IngestRequest:
+def _ingest_request(claim: ClaimedTask) -> IngestRequest:
     task = claim.task
     return IngestRequest(
         path=task.path,

@@ -1,8 +1,10 @@
-"""A vector store that opens in the background: Qdrant's local mode reads all it has into memory, seconds of it.
+"""A vector store that opens in a background thread.
 
-A daemon that starts over folders that did not change needs no vectors, and compares them meanwhile. Whoever does need
-them waits. When the store cannot be opened, whoever asked hears why, and the next one finds another attempt under way:
-so that the probes of the sink's breaker open it when it can be opened again.
+Qdrant's local mode reads the whole store into memory when it opens, which takes seconds. A daemon that starts over
+unchanged folders compares them meanwhile and needs no vectors. Every method waits until the store is open.
+
+If opening fails, the waiting methods raise the error, and one of them starts another attempt. So a probe of the sink's
+circuit breaker opens the store once that is possible again.
 """
 
 from __future__ import annotations
@@ -24,7 +26,7 @@ __all__ = ["BackgroundVectorStore"]
 
 
 class BackgroundVectorStore:
-    """`VectorStore`, by way of one that `open` makes."""
+    """A `VectorStore` that delegates to the one that `open` returns."""
 
     def __init__(self, open: Callable[[], VectorStore]) -> None:
         self._open = open
@@ -47,9 +49,6 @@ class BackgroundVectorStore:
     def flush(self) -> None:
         self._store().flush()
 
-    def paths(self, collection: str) -> set[str]:
-        return self._store().paths(collection)
-
     def search(
         self, collection: str, vector: NDArray[np.float32], embedder: str, limit: int
     ) -> list[SearchHit]:
@@ -60,7 +59,7 @@ class BackgroundVectorStore:
 
     def close(self) -> None:
         self._pool.shutdown(wait=True)
-        with suppress(IngestError):  # it never opened: nothing to close
+        with suppress(IngestError):  # the store could not be opened, so there is nothing to close
             self._opened.result().close()
 
     def _store(self) -> VectorStore:
@@ -69,6 +68,6 @@ class BackgroundVectorStore:
             return opened.result()
         except IngestError:
             with self._lock:
-                if self._opened is opened:
+                if self._opened is opened:  # no other thread has started the next attempt
                     self._opened = self._pool.submit(self._open)
             raise

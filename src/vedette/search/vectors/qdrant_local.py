@@ -1,8 +1,8 @@
-"""Qdrant's local mode made quick: it commits every point by itself, with a sync each.
+"""Faster writes for Qdrant's local mode, which commits every point separately with one fsync each.
 
-Its SQLite file is put into write-ahead mode, where a commit needs no sync; `fsync_wal` then makes everything so
-far durable at once. That reaches into the client. Where a version of it looks otherwise inside, nothing is changed:
-slow, and right.
+`enable_wal` switches the SQLite file of a collection to write-ahead logging, where a commit needs no fsync. `fsync_wal`
+then makes all commits so far durable at once. Both use private attributes of the Qdrant client. If another version of
+the client does not have them, nothing is changed: writes are then slow and durable.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ __all__ = ["enable_wal", "fsync_wal"]
 
 
 def enable_wal(client: Any, collection: str) -> Path | None:
-    """The file whose log has to be synced from now on; None when the client does that itself."""
+    """Return the SQLite file that needs `fsync_wal` from now on, or None if the client makes commits durable itself."""
     collections = getattr(getattr(client, "_client", None), "collections", {})
     storage = getattr(collections.get(collection), "storage", None)
     connection, location = getattr(storage, "storage", None), getattr(storage, "location", None)
@@ -30,7 +30,7 @@ def enable_wal(client: Any, collection: str) -> Path | None:
 
 
 def fsync_wal(file: Path) -> None:
-    """All that was committed to this file is durable when it returns."""
+    """Make everything durable that was committed to this SQLite file."""
     log = file.with_name(f"{file.name}-wal")
     for path in (log, file.parent):
         descriptor = os.open(path, os.O_RDONLY)

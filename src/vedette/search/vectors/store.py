@@ -1,7 +1,7 @@
-"""The seam to the vector store: what ingest and search ask of it.
+"""The interface of the vector store.
 
-A file's chunks are replaced as one step that can be repeated: whoever dies within it leaves a file that does not count
-as stored, and the next try finds everything that was left.
+Replacing a file's chunks is idempotent. After a crash the file is marked incomplete, and the next attempt overwrites or
+deletes every leftover chunk.
 """
 
 from __future__ import annotations
@@ -21,12 +21,14 @@ __all__ = ["FileVectors", "SearchHit", "StoredFile", "VectorStore", "remove_file
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FileVectors:
-    """All that is to be stored of one file."""
+    """The chunks of one file with their vectors."""
 
     path: str
     watch_id: str
     content_hash: str
+    """Hash of the whole file, as in `FileContent.content_hash`."""
     embedder: str
+    """Name of the embedder that made the vectors."""
     chunks: Sequence[Chunk]
     """At least one."""
     vectors: NDArray[np.float32]
@@ -35,7 +37,7 @@ class FileVectors:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StoredFile:
-    """What chunk 0 says of a file."""
+    """Which content of a file is stored."""
 
     content_hash: str
     embedder: str
@@ -43,61 +45,65 @@ class StoredFile:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SearchHit:
+    """A chunk that a search found."""
+
     path: str
     start: int
+    """First line or page."""
     end: int
+    """Last line or page."""
     unit: str
-    """What start and end count: `line` or `page`."""
+    """`line` or `page`: what `start` and `end` count."""
     title: str
     text: str
     score: float
-    """Cosine: 1 is the same direction."""
+    """Cosine similarity, from -1 to 1 (same direction)."""
 
 
 class VectorStore(Protocol):
-    """E4521 when it cannot be reached or written; nothing else is a reason to pause the queue."""
+    """Chunk collections with vectors.
+
+    Every method raises E4521 if the store cannot be reached or written, and E4523 if it rejects the request. Only E4521
+    counts as a failure of the sink.
+    """
 
     def ensure_collection(self, collection: str, dimensions: int) -> None:
-        """Make the collection if it is not there; E4523 when it has vectors of another size."""
+        """Create the collection if it does not exist. Raises E4523 if it has vectors of another size."""
         ...
 
     def stored_files(self, collection: str, paths: Sequence[str]) -> Mapping[str, StoredFile]:
-        """Those of the paths that are stored whole."""
+        """Return those of the paths whose chunks are stored completely."""
         ...
 
     def replace(self, collection: str, file: FileVectors) -> None:
-        """The file's chunks are these and no others. May be repeated; durable after `flush`."""
+        """Replace all chunks of a file. Idempotent; durable after `flush`."""
         ...
 
     def remove(self, collection: str, path: str) -> None:
-        """The file has no chunks. May be repeated; durable after `flush`."""
+        """Remove all chunks of a file. Idempotent; durable after `flush`."""
         ...
 
     def flush(self) -> None:
-        """All that was replaced and removed is durable when it returns."""
-        ...
-
-    def paths(self, collection: str) -> set[str]:
-        """Every file that has chunks."""
+        """Make all earlier changes durable."""
         ...
 
     def search(
         self, collection: str, vector: NDArray[np.float32], embedder: str, limit: int
     ) -> list[SearchHit]:
-        """The nearest chunks of that embedder, best first; none when there is no such collection."""
+        """Return the nearest chunks of that embedder, best first. Empty if the collection does not exist."""
         ...
 
     def count_by_collection(self) -> Mapping[str, int]:
-        """Name ▸ chunks."""
+        """Return the number of chunks by collection."""
         ...
 
     def close(self) -> None: ...
 
 
 def remove_files(store: VectorStore, collection: str, paths: Sequence[str]) -> int:
-    """Take these files out, durably; how many of them were there."""
-    there = len(store.stored_files(collection, paths))
+    """Remove the chunks of these files durably. Return how many of the files were stored."""
+    stored = len(store.stored_files(collection, paths))
     for path in paths:
         store.remove(collection, path)
     store.flush()
-    return there
+    return stored

@@ -62,10 +62,10 @@ class DebouncedPaths:
         if len(self._notified_folders) > self._max_paths:
             self._notified_folders.clear()
 
-    def take_due(self, now: float, stretch: float = 1.0, max_paths: int = MOST_PATHS) -> list[str]:
-        """Remove and return the paths that are due, earliest first. `stretch` multiplies every delay under load."""
-        debounce = self._debounce * stretch
-        settle = min(SETTLE_SECONDS, self._debounce) * stretch
+    def take_due(self, now: float, multiplier: float = 1.0, max_paths: int = MOST_PATHS) -> list[str]:
+        """Remove and return the paths that are due, earliest first. `multiplier` multiplies every delay under load."""
+        debounce = self._debounce * multiplier
+        settle = min(SETTLE_SECONDS, self._debounce) * multiplier
         self._forget_quiet(now - debounce)
         due = (
             path
@@ -83,10 +83,10 @@ class DebouncedPaths:
             self._last_scanned[path] = now
         return ready
 
-    def take_rescan(self, now: float, stretch: float = 1.0) -> set[str] | None:
+    def take_rescan(self, now: float, multiplier: float = 1.0) -> set[str] | None:
         """Return the folders that a due rescan checks first, or None. Paths inside them are removed: the rescan
         covers them."""
-        debounce = self._debounce * stretch
+        debounce = self._debounce * multiplier
         if self._rescan is None or not _is_due(self._rescan, now, debounce, MAX_DEBOUNCES * debounce):
             return None
         notified_folders, self._notified_folders, self._rescan = self._notified_folders, set(), None

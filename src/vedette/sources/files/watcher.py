@@ -81,16 +81,13 @@ class FolderListener(Protocol):
         """Called after every scan: why the folder is unavailable or None, and the paths that could not be read."""
         ...
 
-    def scanned(self, began_at: datetime) -> None:
-        """Called after a comparison of the whole folder."""
+    def scan_finished(self, began_at: datetime) -> None:
+        """Called after a scan of the whole folder, when its changes were offered."""
         ...
 
 
 class FolderWatcher:
-    """Watches one folder in a thread, from `start` to `stop`.
-
-    `stretch` is called before every wait and returns the factor by which load prolongs delays.
-    """
+    """Watches one folder in a thread, from `start` to `stop`. Any thread may call the public methods."""
 
     def __init__(
         self,
@@ -99,11 +96,11 @@ class FolderWatcher:
         clock: Clock,
         timing: WatcherTiming,
         *,
-        stretch: Callable[[], float] = lambda: 1.0,
         force_polling: str | None = None,
     ) -> None:
         self._folder, self._listener, self._clock, self._timing = folder, listener, clock, timing
-        self._stretch, self._force_polling = stretch, force_polling
+        self._force_polling = force_polling
+        self._interval_multiplier = 1.0
         self._pending = DebouncedPaths(timing.debounce_seconds)
         self._stopping = Event()
         self._last_scan: float | None = None
@@ -135,6 +132,10 @@ class FolderWatcher:
         self._stopping.set()
         if self._thread.ident is not None:
             self._thread.join()
+
+    def set_interval_multiplier(self, multiplier: float) -> None:
+        """Multiply the debounce time and the scan intervals, to reduce the work under load. Takes effect at once."""
+        self._interval_multiplier = multiplier
 
     def request_rescan(self) -> None:
         """Request a full scan at the next opportunity."""
@@ -234,16 +235,16 @@ class FolderWatcher:
         glanced, self._reading = self._reading == SHORT_READ_MS, self._timing.tick_milliseconds
         if self._folder.identity() != self._identity:
             return False
-        now, stretch = self._clock.monotonic(), self._stretch()
-        pause = self._timing.retry_seconds if self._down else scan_seconds * stretch
+        now, multiplier = self._clock.monotonic(), self._interval_multiplier
+        pause = self._timing.retry_seconds if self._down else scan_seconds * multiplier
         due = self._last_scan is None or now - self._last_scan >= pause
         if self._rescan_requested.is_set() or due:
             return self._reconcile()
-        notified_folders = self._pending.take_rescan(now, stretch) if self._may_rescan(now) else None
+        notified_folders = self._pending.take_rescan(now, multiplier) if self._may_rescan(now) else None
         if notified_folders is not None:
             return self._scan(lambda: self._folder.rescan(notified_folders))
         if now >= self._look_again_at:
-            paths = self._pending.take_due(now, stretch, self._max_paths_per_scan)
+            paths = self._pending.take_due(now, multiplier, self._max_paths_per_scan)
             if len(paths) >= MANY_PATHS:
                 self._reading = SHORT_READ_MS
             paths = paths or self._some_left()
@@ -273,7 +274,7 @@ class FolderWatcher:
         same = self._scan(self._folder.full_scan)
         self._last_scan = began
         if not self._down:
-            self._listener.scanned(began_at)
+            self._listener.scan_finished(began_at)
         return same
 
     def _scan(self, look_at_it: Callable[[], ScanOutcome]) -> bool:
@@ -304,7 +305,7 @@ class FolderWatcher:
             self._max_paths_per_scan, self._look_again_at = min(2 * self._max_paths_per_scan, MOST_PATHS), 0.0
             return
         self._max_paths_per_scan, self._look_again_at = PATHS_AFTER_REFUSAL, now + self._timing.retry_seconds
-        later = now - self._timing.debounce_seconds * self._stretch() + self._timing.retry_seconds
+        later = now - self._timing.debounce_seconds * self._interval_multiplier + self._timing.retry_seconds
         paths = {change.path for change in taken}
         for change in changes:
             if change.path not in paths:

@@ -9,7 +9,7 @@ import pytest
 from vedette.errors import FolderError
 from vedette.handshake.config import DegradationConfig
 from vedette.handshake.degradation import LoadObservation
-from vedette.handshake.tables.settings import HandshakeSettings
+from vedette.handshake.tables.settings import HandshakeSettings, open_handshake_tables
 from vedette.settings import load_settings
 from vedette.testing import ManualClock
 
@@ -40,7 +40,7 @@ def test_settings_take_effect(tmp_path: Path) -> None:
     assert load_settings(tmp_path).embedder == "hashing"
     tuning = HandshakeSettings.load(tmp_path)
     assert tuning.health.backoff.max_delay_ms == 60_000
-    with tuning.open(tmp_path, ManualClock()) as tables:
+    with open_handshake_tables(tmp_path, ManualClock()) as tables:
         decision = tables.system_state.check_load(LoadObservation(queue_depth=3, memory_usage=0.3), [])
         assert decision.state.level.label == "moderate"
         assert not tables.system_state.request_capacity("w", 41, 0).granted

@@ -1,4 +1,4 @@
-"""The daemon on a real file system: what is in the folder is in the store, and `wqm`'s writes act at once."""
+"""The daemon on a real file system: the store follows the folder, and changes by `wqm` take effect."""
 
 from __future__ import annotations
 
@@ -31,10 +31,10 @@ from vedette.sources.files.watcher import WatcherTiming
 from vedette.testing.file_queue import MemoryFileQueue
 from vedette.testing.vectors import MemoryVectorStore
 
-PATIENCE_SECONDS = 60
+TIMEOUT_SECONDS = 60
 
 
-class Running:
+class RunningDaemon:
     def __init__(self, base: Path, queue: FileQueue) -> None:
         self.base, self.root = base, base / "root"
         self.root.mkdir()
@@ -44,12 +44,13 @@ class Running:
 
     def start(self) -> None:
         self.tables = HandshakeTables(self.base / "handshake.db")
-        self.seen = FileStateStore(self.base / "folders.db")
+        self.file_states = FileStateStore(self.base / "folders.db")
         self.daemon = FolderDaemon(
             self.tables,
-            self.seen,
+            self.file_states,
             self.queue,
             VectorIngestor(HashingEmbedder(16), self.store, SystemClock()),
+            self.store,
             SystemClock(),
             worker_id="daemon",
             timing=DaemonTiming(idle_seconds=0.01, watch_refresh_seconds=0.02, load_check_seconds=0.1),
@@ -62,7 +63,7 @@ class Running:
         self.daemon.stop()
         self.thread.join()
         self.tables.close()
-        self.seen.close()
+        self.file_states.close()
 
     def add(self, watch_id: str = "w") -> None:
         config = WatchFolderConfig(
@@ -77,7 +78,7 @@ class Running:
         return {str(path.relative_to(self.root)) for path in self.root.rglob("*") if path.is_file()}
 
     def wait(self, condition: Callable[[], bool]) -> None:
-        for _ in range(PATIENCE_SECONDS * 50):
+        for _ in range(TIMEOUT_SECONDS * 50):
             if condition():
                 return
             assert self.thread.is_alive()
@@ -94,21 +95,21 @@ def queue(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[FileQueue]
         yield MemoryFileQueue(SystemClock())
         return
     with (
-        vedette.open(tmp_path / "data") as home,
-        EngineFileQueue(home.database(QUEUE_DATABASE), tmp_path / "handshake.db") as made,
+        vedette.open(tmp_path / "data") as queue_vedette,
+        EngineFileQueue(queue_vedette.database(QUEUE_DATABASE), tmp_path / "handshake.db") as opened,
     ):
-        yield made
+        yield opened
 
 
 @pytest.fixture
-def running(tmp_path: Path, queue: FileQueue) -> Iterator[Running]:
-    made = Running(tmp_path, queue)
-    yield made
-    made.stop()
-    made.command_line.close()
+def running(tmp_path: Path, queue: FileQueue) -> Iterator[RunningDaemon]:
+    running = RunningDaemon(tmp_path, queue)
+    yield running
+    running.stop()
+    running.command_line.close()
 
 
-def test_the_store_follows_the_folder(running: Running) -> None:
+def test_store_follows_the_folder(running: RunningDaemon) -> None:
     (running.root / "a").write_text("there before")
     running.add()
     running.settle()
@@ -125,7 +126,7 @@ def test_the_store_follows_the_folder(running: Running) -> None:
     assert running.command_line.watch("w").watch_mode == "native"
 
 
-def test_the_command_line_acts_at_once(running: Running) -> None:
+def test_changes_by_the_command_line_take_effect(running: RunningDaemon) -> None:
     running.add()
     running.settle()
     running.command_line.pause_watch("w")
@@ -145,7 +146,7 @@ def test_the_command_line_acts_at_once(running: Running) -> None:
     running.wait(lambda: running.daemon.watched_ids() == set())
 
 
-def test_a_restart_goes_on_where_it_stopped(running: Running) -> None:
+def test_restart_processes_only_what_changed(running: RunningDaemon) -> None:
     running.add()
     (running.root / "kept").write_text("x")
     (running.root / "gone").write_text("x")
@@ -157,28 +158,28 @@ def test_a_restart_goes_on_where_it_stopped(running: Running) -> None:
     running.start()
     running.settle()
     assert running.stored() == {"kept", "new"}
-    assert running.store.files_written == written + 1, "what did not change is not written again"
+    assert running.store.files_written == written + 1, "an unchanged file is not written again"
 
 
 def give_to_nobody(base: Path) -> None:
-    """So that whoever acts as nobody can go on in it, and take rights away from itself."""
+    """Change the owner of the files, so that code that runs as the user nobody can write them and change their mode."""
     if os.geteuid() == 0:
         for path in base.rglob("*"):
             os.chown(path, NOBODY, NOBODY)
 
 
-def test_a_watch_that_does_not_start_leaves_the_others_alone(
+def test_watcher_that_does_not_start_does_not_affect_others(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     broken = True
 
-    def sometimes(row: WatchRow, seen: FileStateStore, clock: Clock) -> Folder:
+    def open_or_fail(row: WatchRow, file_states: FileStateStore, clock: Clock) -> Folder:
         if broken and row.watch_id == "a":
             raise RuntimeError("no more threads")
-        return open_folder(row, seen, clock)
+        return open_folder(row, file_states, clock)
 
-    monkeypatch.setattr(daemon, "open_folder", sometimes)
-    running = Running(tmp_path, MemoryFileQueue(SystemClock()))
+    monkeypatch.setattr(daemon, "open_folder", open_or_fail)
+    running = RunningDaemon(tmp_path, MemoryFileQueue(SystemClock()))
     try:
         (running.root / "file").write_text("words")
         running.add("a")
@@ -197,44 +198,44 @@ def test_a_watch_that_does_not_start_leaves_the_others_alone(
         running.command_line.close()
 
 
-def test_rights_that_are_taken_away_and_given_back() -> None:
-    """Nothing counts as deleted, the rest goes on, the watch is told; afterwards all is as if nothing had been."""
+def test_permissions_removed_and_restored() -> None:
+    """Unreadable files do not count as deleted, other files are processed, and the watch records the errors."""
     with tempfile.TemporaryDirectory() as base:
-        Path(base).chmod(0o755)  # nobody may go through
-        made = Running(Path(base), MemoryFileQueue(SystemClock()))
+        Path(base).chmod(0o755)  # the user nobody must be able to enter it
+        running = RunningDaemon(Path(base), MemoryFileQueue(SystemClock()))
         try:
-            made.add()
+            running.add()
             for name in ("closed/deep/a", "closed/b", "shut", "open/gone"):
-                (made.root / name).parent.mkdir(parents=True, exist_ok=True)
-                (made.root / name).write_text("words")
-            made.settle()
+                (running.root / name).parent.mkdir(parents=True, exist_ok=True)
+                (running.root / name).write_text("words")
+            running.settle()
             give_to_nobody(Path(base))
             with as_nobody():
-                (made.root / "closed").chmod(0)
-                (made.root / "shut").chmod(0)
-                (made.root / "open/gone").unlink()
-                (made.root / "open/new").write_text("words")
-                before = made.tables.watch("w").last_scan
-                made.tables.request_rescan("w")
-                made.wait(lambda: made.tables.watch("w").last_scan != before)
-                made.wait(lambda: made.tables.watch("w").health.total_errors > 0)
-                made.wait(lambda: "open/new" in made.stored() and "open/gone" not in made.stored())
-                kept = made.stored()
-                (made.root / "closed").chmod(0o755)
-                (made.root / "shut").chmod(0o644)
-                (made.root / "closed/b").write_text("other words")
+                (running.root / "closed").chmod(0)
+                (running.root / "shut").chmod(0)
+                (running.root / "open/gone").unlink()
+                (running.root / "open/new").write_text("words")
+                before = running.tables.watch("w").last_scan
+                running.tables.request_rescan("w")
+                running.wait(lambda: running.tables.watch("w").last_scan != before)
+                running.wait(lambda: running.tables.watch("w").health.total_errors > 0)
+                running.wait(lambda: "open/new" in running.stored() and "open/gone" not in running.stored())
+                kept = running.stored()
+                (running.root / "closed").chmod(0o755)
+                (running.root / "shut").chmod(0o644)
+                (running.root / "closed/b").write_text("other words")
             assert kept == {"closed/deep/a", "closed/b", "shut", "open/new"}
-            found = {each.key.type for each in made.tables.patterns("w")}
-            assert PatternType.PERMISSION in found
-            made.settle()
-            made.wait(lambda: made.store.files_written == 6)
-            assert made.tables.watch("w").health.consecutive_errors == 0
+            pattern_types = {pattern.key.type for pattern in running.tables.patterns("w")}
+            assert PatternType.PERMISSION in pattern_types
+            running.settle()
+            running.wait(lambda: running.store.files_written == 6)
+            assert running.tables.watch("w").health.consecutive_errors == 0
         finally:
-            made.stop()
-            made.command_line.close()
+            running.stop()
+            running.command_line.close()
 
 
-def test_tasks_of_a_watch_that_was_removed_are_forgotten(tmp_path: Path, queue: FileQueue) -> None:
+def test_tasks_of_a_removed_watch_are_discarded(tmp_path: Path, queue: FileQueue) -> None:
     (tmp_path / "a").write_text("x")
     task = FileTask(
         path=str(tmp_path / "a"),
@@ -244,10 +245,10 @@ def test_tasks_of_a_watch_that_was_removed_are_forgotten(tmp_path: Path, queue: 
         priority=5,
     )
     queue.put([task])
-    store, seen = MemoryVectorStore(), FileStateStore(tmp_path / "folders.db")
+    store, file_states = MemoryVectorStore(), FileStateStore(tmp_path / "folders.db")
     with HandshakeTables(tmp_path / "handshake.db") as tables:
-        ingestion = VectorIngestor(HashingEmbedder(16), store, SystemClock())
-        daemon = FolderDaemon(tables, seen, queue, ingestion, SystemClock(), worker_id="daemon")
+        ingestor = VectorIngestor(HashingEmbedder(16), store, SystemClock())
+        daemon = FolderDaemon(tables, file_states, queue, ingestor, store, SystemClock(), worker_id="daemon")
         daemon.step()
-    seen.close()
+    file_states.close()
     assert (queue.depth(), store.paths("docs")) == (0, set())

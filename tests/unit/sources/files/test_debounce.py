@@ -50,11 +50,11 @@ def test_a_path_that_is_never_quiet_is_looked_at_once_in_a_while() -> None:
 def test_load_stretches_the_waits() -> None:
     pending = DebouncedPaths(2.0)
     pending.add("a", 0.0)
-    assert pending.take_due(0.15, stretch=4.0) == []
-    assert pending.take_due(0.16, stretch=4.0) == ["a"]
+    assert pending.take_due(0.15, multiplier=4.0) == []
+    assert pending.take_due(0.16, multiplier=4.0) == ["a"]
     pending.add("a", 0.5)
-    assert pending.take_due(8.4, stretch=4.0) == []
-    assert pending.take_due(8.5, stretch=4.0) == ["a"]
+    assert pending.take_due(8.4, multiplier=4.0) == []
+    assert pending.take_due(8.5, multiplier=4.0) == ["a"]
 
 
 def _left(waiting: set[str], heard: set[str] | None) -> set[str]:

@@ -57,7 +57,7 @@ class Replica:
             self.down = down
             self._bell.notify_all()
 
-    def scanned(self, began_at: datetime) -> None:
+    def scan_finished(self, began_at: datetime) -> None:
         with self._bell:
             self.scans += 1
             self._bell.notify_all()
