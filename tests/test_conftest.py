@@ -68,7 +68,7 @@ def test_soak_tests_run_when_asked_for(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("text", [SKIPPED_TEST, SKIPPED_MODULE])
-def test_a_skip_passes_at_home_and_fails_in_ci(tmp_path: Path, text: str) -> None:
+def test_skip_passes_locally_and_fails_in_ci(tmp_path: Path, text: str) -> None:
     at_home = run_suite(tmp_path, text + SUITE)
     assert at_home.returncode == (0 if text == SKIPPED_TEST else 5), at_home.stdout
     in_ci = run_suite(tmp_path, text + SUITE, CI="true")

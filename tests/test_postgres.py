@@ -11,14 +11,14 @@ import pytest
 from tests.support.postgres_server import PostgresUnavailable, Server
 
 
-def test_the_server_answers(postgres_url: str) -> None:
+def test_server_answers_queries(postgres_url: str) -> None:
     with psycopg.connect(postgres_url) as connection:
         row = connection.execute("SELECT current_user, current_setting('listen_addresses')").fetchone()
     assert row == ("vedette", "")
 
 
 @pytest.mark.usefixtures("postgres_url")
-def test_nothing_is_left_when_it_stops() -> None:
+def test_stopped_server_leaves_no_files() -> None:
     server = Server.create()
     with server.running():
         home = Path(parse_qs(urlsplit(server.url).query)["host"][0])
@@ -29,7 +29,7 @@ def test_nothing_is_left_when_it_stops() -> None:
 
 
 @pytest.mark.usefixtures("postgres_url")
-def test_a_failure_says_what_postgres_said() -> None:
+def test_start_failure_quotes_postgres() -> None:
     server = Server.create()
     (server.home / "data").mkdir()
     (server.home / "data" / "foreign").touch()

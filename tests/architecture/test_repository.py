@@ -67,7 +67,7 @@ def test_lock_works_on_any_mirror(path: Path) -> None:
         assert "--hash=sha256:" in requirement, f"no hash: {requirement}"
 
 
-def test_the_patterns_find_what_they_are_for() -> None:
+def test_patterns_find_examples() -> None:
     for parts in REGISTRIES:
         assert REGISTRY_HOST.search("see https://files." + ".".join(parts) + "/simple")
     assert INDEX_OPTION.search("a==1\n--find-links /somewhere\n")

@@ -1,4 +1,4 @@
-"""SIGKILL at random moments: what sessions were told is there, whole, once; nothing is there by half."""
+"""SIGKILL at random moments: every acknowledged transaction is present exactly once and complete."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ from tests.support.paths import ROOT
 from vedette.engine.data_directory import Vedette
 from vedette.storage.seam import JournalRow, Store
 
-PATIENCE = 60.0
+TIMEOUT_SECONDS = 60.0
 SPAWNED = Counter({"Order": 1, "Item": 2, "holds": 2})
 GONE = -1
 
@@ -44,34 +44,34 @@ def start_writer(location: str, seed: int) -> subprocess.Popen[str]:
 
 
 def write_and_kill(location: str, rng: random.Random, *, early: bool) -> list[dict[str, Any]]:
-    """What the writer said before it was killed, while it was opening (`early`) or while it wrote."""
+    """Return the output of a writer that was killed while opening (`early`) or while writing."""
     with start_writer(location, rng.randrange(2**32)) as writer:
         assert writer.stdout is not None
         first = [] if early else [writer.stdout.readline()]
         time.sleep(rng.uniform(0, 0.6) if early else rng.uniform(0, 0.4))
         writer.kill()
         lines = [json.loads(line) for line in first + writer.stdout.readlines()]
-        assert writer.wait(PATIENCE) == -signal.SIGKILL, "it did not live to be killed"
+        assert writer.wait(TIMEOUT_SECONDS) == -signal.SIGKILL, "it did not live to be killed"
     assert early or lines[0]["step"] == "ready"
     return lines
 
 
 @dataclass
 class Ledger:
-    """What the writers of all rounds were told, and what the journal adds up to."""
+    """The acknowledgements of all rounds, and the state that the journal adds up to."""
 
     certain: dict[str, int] = field(default_factory=dict)
     """Family ▸ its version, or GONE, as last acknowledged or found."""
     pending: dict[str, int] = field(default_factory=dict)
-    """What a try without an answer may have made of a family."""
-    told_ids: set[str] = field(default_factory=set)
-    told_ticks: dict[int, list[str]] = field(default_factory=dict)
-    """Tick ▸ the ids that its transaction was told to have touched."""
+    """Family ▸ versions that a step without an answer may have written."""
+    reported_ids: set[str] = field(default_factory=set)
+    reported_ticks: dict[int, list[str]] = field(default_factory=dict)
+    """Tick ▸ ids that the transaction reported as written."""
     journal_ids: set[str] = field(default_factory=set)
     ticks: dict[int, set[str]] = field(default_factory=dict)
-    """Tick ▸ the elements that the journal says changed then."""
+    """Tick ▸ elements that changed according to the journal."""
     images: dict[str, dict[str, Any]] = field(default_factory=dict)
-    """Every element as the journal adds up."""
+    """Every element as computed from the journal."""
     offset: int = 0
     sequence: int = 0
 
@@ -87,17 +87,17 @@ class Ledger:
                 continue
             del self.pending[tag]
             self.certain[tag] = version
-            assert line["tick"] not in self.told_ticks, "two commits were given one tick"
-            self.told_ticks[line["tick"]] = line["ids"]
+            assert line["tick"] not in self.reported_ticks, "two commits were given one tick"
+            self.reported_ticks[line["tick"]] = line["ids"]
             if line["kind"] == "spawn":
-                assert self.told_ids.isdisjoint(line["ids"]), "an id was given twice"
+                assert self.reported_ids.isdisjoint(line["ids"]), "an id was given twice"
                 assert self.journal_ids.isdisjoint(line["ids"]), "an id that survived a crash was given again"
-                self.told_ids.update(line["ids"])
+                self.reported_ids.update(line["ids"])
 
     # The journal
 
     def read(self, store: Store) -> None:
-        """Follow the journal from where the last round ended, transaction by transaction."""
+        """Read the journal from the end of the last round, transaction by transaction."""
         rows: list[JournalRow] = []
         while more := store.read(self.offset, 5_000):
             rows += more
@@ -147,7 +147,7 @@ class Ledger:
         }, "the elements are not what the journal adds up to"
         assert set(database.state.graph.elements) == set(records)
         database.state.graph.validate()
-        for tick, ids in self.told_ticks.items():
+        for tick, ids in self.reported_ticks.items():
             assert self.ticks[tick].issuperset(ids), "an acknowledged commit is not in the journal"
         assert database.state.tick > max(self.ticks, default=-1)
         self._check_families(db)
@@ -165,14 +165,14 @@ class Ledger:
         for tag in self.certain.keys() | self.pending.keys() | orders.keys():
             found = orders.get(tag, GONE)
             may_be = {self.certain.get(tag, GONE), self.pending.get(tag, self.certain.get(tag, GONE))}
-            assert found in may_be, f"{tag} is {found}, and was told to be {may_be}"
+            assert found in may_be, f"{tag} is {found}, but was acknowledged as {may_be}"
             self.certain[tag] = found
         self.pending.clear()
 
 
 @pytest.mark.timeout(3_600)
 @pytest.mark.parametrize("rounds", [10, pytest.param(200, marks=pytest.mark.soak)])
-def test_killed_at_random_moments(location: str, rounds: int) -> None:
+def test_acknowledged_transactions_survive_sigkill(location: str, rounds: int) -> None:
     seed = random.SystemRandom().randrange(2**32)
     print(f"seed {seed}")
     rng = random.Random(seed)
@@ -181,5 +181,5 @@ def test_killed_at_random_moments(location: str, rounds: int) -> None:
         ledger.hear(write_and_kill(location, rng, early=number % 4 == 1))
         with vedette.open(location) as db:
             ledger.check(db)
-    assert len(ledger.told_ticks) > 10 * rounds, "hardly anything was told, so hardly anything was shown"
-    print(f"{len(ledger.told_ticks)} commits were acknowledged, {len(ledger.ticks)} found")
+    assert len(ledger.reported_ticks) > 10 * rounds, "too few acknowledgements for a meaningful check"
+    print(f"{len(ledger.reported_ticks)} commits were acknowledged, {len(ledger.ticks)} found")

@@ -1,4 +1,4 @@
-"""A write that fails: whoever waited is told, nothing of it stays, the engine only reads until it is opened again."""
+"""After a failed write, waiting callers get the error, the write is undone, and the engine only reads."""
 
 from __future__ import annotations
 
@@ -21,8 +21,9 @@ from typing import Any
 import pytest
 
 import vedette
-from tests.support.databases import FULL, PATIENCE, Disk, all_at_once, in_thread, opened_on
+from tests.support.databases import FULL, Disk, all_at_once, in_thread, opened_on
 from tests.support.faulty_disk import as_nobody, fresh_database
+from tests.support.waiting import TIMEOUT_SECONDS
 from vedette.engine.data_directory import Vedette
 from vedette.engine.session.session import Session
 from vedette.errors import StoreError, TransactionError, VedetteError
@@ -69,7 +70,7 @@ def refused(work: Callable[[], object]) -> VedetteError:
 
 
 def break_one(db: Vedette, disk: Disk, error: BaseException = FULL) -> StoreError:
-    """Let one write fail, then mend the disk: what follows is not for want of a disk."""
+    """Let one write fail, then repair the disk, so that later errors are not caused by the disk."""
     disk.breaks = error
     with db.session() as session, pytest.raises(StoreError) as caught:
         spawn(session, "lost")
@@ -77,10 +78,12 @@ def break_one(db: Vedette, disk: Disk, error: BaseException = FULL) -> StoreErro
     return caught.value
 
 
-# What is told, what is seen
+# Errors and visible state
 
 
-def test_everybody_who_waits_is_told_and_nothing_stays(db: Vedette, disk: Disk, location: str) -> None:
+def test_failed_write_reports_to_all_waiting_sessions_and_is_undone(
+    db: Vedette, disk: Disk, location: str
+) -> None:
     keeper = db.session()
     spawn(keeper, "kept", 1)
     disk.hold()
@@ -96,11 +99,12 @@ def test_everybody_who_waits_is_told_and_nothing_stays(db: Vedette, disk: Disk, 
     readers = [in_thread(lambda: titles(db)) for _ in range(3)]
     disk.breaks = FULL
     disk.release()
-    errors = [future.result(PATIENCE) for future in [first, *rest]]
+    errors = [future.result(TIMEOUT_SECONDS) for future in [first, *rest]]
     assert {error.code for error in errors} <= {"E6001", "E6005"}
     assert errors[0].code == "E6001"
-    for reader in readers:  # they saw what was lost and are told so, or came later and saw what is kept
-        outcome = reader.exception(PATIENCE) or reader.result()
+    # either they saw the lost commit and get the error, or they came later and see the kept state
+    for reader in readers:
+        outcome = reader.exception(TIMEOUT_SECONDS) or reader.result()
         assert outcome == ["kept"] or isinstance(outcome, StoreError)
     disk.breaks = None
     assert titles(db) == ["kept"]
@@ -112,7 +116,7 @@ def test_everybody_who_waits_is_told_and_nothing_stays(db: Vedette, disk: Disk, 
         spawn(again.session(), "lost 0")
 
 
-def test_writes_are_refused_in_words_that_say_what_to_do(db: Vedette, disk: Disk) -> None:
+def test_rejected_writes_state_the_remedy(db: Vedette, disk: Disk) -> None:
     spawn(db.session(), "kept")
     assert break_one(db, disk).code == "E6001"
     session = db.session()
@@ -136,7 +140,7 @@ def test_writes_are_refused_in_words_that_say_what_to_do(db: Vedette, disk: Disk
 
 
 class PatientClock(ManualClock):
-    """Does not let itself be asked again and again."""
+    """The lease does not schedule itself again."""
 
     calls = 0
 
@@ -146,8 +150,8 @@ class PatientClock(ManualClock):
         return super().call_at(due, callback)
 
 
-def test_a_lease_that_cannot_end_any_more_is_let_be(disk: Disk, tmp_path: Path) -> None:
-    """What it would come to cannot be stored; asking the clock for the same moment again would be for ever."""
+def test_lease_expiry_that_cannot_be_stored_is_not_retried(disk: Disk, tmp_path: Path) -> None:
+    """The expiry cannot be stored; scheduling it for the same time again would loop forever."""
     clock = PatientClock()
     with opened_on(disk, tmp_path / "data", clock=clock) as db, db.session() as session:
         db.define(ONTOLOGY)
@@ -164,8 +168,8 @@ async def spawn_async(db: Vedette) -> None:
         await session.execute(SPAWN, title="x", n=0)
 
 
-def test_statements_that_look_at_nothing_after_a_failure(db: Vedette, disk: Disk) -> None:
-    """Their session saw a commit that never came to be; that was told, and must not be told for ever."""
+def test_statements_without_reads_succeed_after_a_failure(db: Vedette, disk: Disk) -> None:
+    """The session saw a commit that was lost. This is reported once, not with every later statement."""
     session = db.session()
     disk.breaks = FULL
     assert refused(lambda: spawn(session, "lost")).code == "E6001"
@@ -176,15 +180,15 @@ def test_statements_that_look_at_nothing_after_a_failure(db: Vedette, disk: Disk
     assert session.execute("MATCH t: Task RETURN t.title").rows == []
 
 
-def test_whoever_saw_drafts_of_what_was_lost_begins_again(db: Vedette, disk: Disk) -> None:
+def test_immediate_watch_that_saw_lost_writes_restarts(db: Vedette, disk: Disk) -> None:
     spawn(db.session(), "kept")
     text = "WATCH t: Task [visibility: immediate] RETURN {}"
     rows, counted = (db.session().watch(text.format(what)) for what in ("t.title", "COUNT(*) AS n"))
     writer = db.session()
     writer.execute("BEGIN")
     spawn(writer, "draft")
-    told = [event.type for event in rows.poll()]
-    assert told == ["initial", "added"]
+    types = [event.type for event in rows.poll()]
+    assert types == ["initial", "added"]
     break_one(db, disk)
     assert rows.poll()[-1].matches == ({"t.title": "kept"},)
     assert counted.poll()[-1].matches == ({"n": 1},)
@@ -198,8 +202,8 @@ async def execute_async(db: Vedette, text: str) -> None:
 
 
 @pytest.mark.parametrize("way", ["watch", "execute", "run", "async"])
-def test_a_watch_that_nobody_was_told_of_never_was(db: Vedette, disk: Disk, way: str) -> None:
-    """Making it waits for what it saw; when that never becomes durable, nobody holds the handle."""
+def test_watch_created_on_a_lost_state_does_not_exist(db: Vedette, disk: Disk, way: str) -> None:
+    """Creating a watch waits for the state that it saw. If that never becomes durable, no handle is returned."""
     kept, session = db.session().watch("WATCH t: Task RETURN t.title"), db.session()
     text = "WATCH t: Task [delivery: reliable] RETURN t.title"
     ways: dict[str, Callable[[], object]] = {
@@ -216,15 +220,15 @@ def test_a_watch_that_nobody_was_told_of_never_was(db: Vedette, disk: Disk, way:
     assert kept.status == "active"
 
 
-def test_every_refusal_is_an_error_of_its_own(db: Vedette, disk: Disk) -> None:
-    """One exception raised again and again would hold on to the frames of all who ever met it."""
+def test_every_rejection_raises_a_new_exception(db: Vedette, disk: Disk) -> None:
+    """Raising one exception object repeatedly would keep the frames of all its callers alive."""
     break_one(db, disk)
     first, second = (refused(lambda: spawn(db.session(), "x")) for _ in range(2))
     assert first is not second
     assert first.text == second.text
 
 
-def test_an_unclosed_transaction_is_aborted_in_plain_words(db: Vedette, disk: Disk) -> None:
+def test_open_transaction_is_aborted_with_a_clear_error(db: Vedette, disk: Disk) -> None:
     session = db.session()
     session.execute("BEGIN")
     spawn(session, "in a transaction")
@@ -237,10 +241,10 @@ def test_an_unclosed_transaction_is_aborted_in_plain_words(db: Vedette, disk: Di
 
 
 @pytest.mark.parametrize("statement", ['SPAWN t: Task { title = "late" }', "COMMIT", "TICK", "define"])
-def test_a_commit_that_was_on_its_way_is_refused(
+def test_commit_waiting_for_the_lock_is_rejected_after_failure(
     db: Vedette, disk: Disk, monkeypatch: pytest.MonkeyPatch, statement: str
 ) -> None:
-    """It passed the first check before the failure and gets its turn after it."""
+    """The commit passed the first check before the failure and gets the lock after it."""
     spawn(db.session(), "kept")
     database, session = db.default, db.session()
     reached, go = Event(), Event()
@@ -249,7 +253,7 @@ def test_a_commit_that_was_on_its_way_is_refused(
     def slow_admit() -> None:
         admit()
         reached.set()
-        assert go.wait(PATIENCE)
+        assert go.wait(TIMEOUT_SECONDS)
 
     def work() -> None:
         if statement == "define":
@@ -262,11 +266,11 @@ def test_a_commit_that_was_on_its_way_is_refused(
     with monkeypatch.context() as patch:
         patch.setattr(database, "admit_write", slow_admit)
         late = in_thread(work)
-        assert reached.wait(PATIENCE)
+        assert reached.wait(TIMEOUT_SECONDS)
     before = len(disk.batches)
     break_one(db, disk)
     go.set()
-    error = late.exception(PATIENCE)
+    error = late.exception(TIMEOUT_SECONDS)
     assert isinstance(error, VedetteError)
     assert error.code in {"E6005", "E5005"}
     assert len(disk.batches) == before
@@ -277,8 +281,8 @@ def test_a_commit_that_was_on_its_way_is_refused(
 # The reload
 
 
-def test_reads_go_on_after_the_reload(db: Vedette, disk: Disk) -> None:
-    """Plans, ids and indexes of before must not be mixed up with those of the state that was loaded again."""
+def test_reads_continue_after_reload(db: Vedette, disk: Disk) -> None:
+    """Plans, ids and indexes from before must not be used with the reloaded state."""
     session = db.session()
     for number in range(20):
         spawn(session, f"t{number}", number % 4)
@@ -295,14 +299,14 @@ def test_reads_go_on_after_the_reload(db: Vedette, disk: Disk) -> None:
     assert len(db.default.sessions) == len(ids)
 
 
-def test_the_thread_of_the_lost_gate_ends(db: Vedette, disk: Disk) -> None:
+def test_writer_thread_ends_after_failure(db: Vedette, disk: Disk) -> None:
     spawn(db.session(), "kept")
     assert "vedette-flush-default" in {thread.name for thread in threading.enumerate()}
     break_one(db, disk)
     assert "vedette-flush-default" not in {thread.name for thread in threading.enumerate()}
 
 
-def test_a_definition_that_was_lost_is_gone(db: Vedette, disk: Disk, location: str) -> None:
+def test_lost_definition_is_undone(db: Vedette, disk: Disk, location: str) -> None:
     spawn(db.session(), "kept")
     query = "MATCH t: Task RETURN t.title, t.due"
     disk.hold()
@@ -312,8 +316,8 @@ def test_a_definition_that_was_lost_is_gone(db: Vedette, disk: Disk, location: s
     early = in_thread(lambda: session.execute(query).rows)
     disk.breaks = FULL
     disk.release()
-    assert isinstance(work.exception(PATIENCE), StoreError)
-    assert isinstance(early.exception(PATIENCE), VedetteError)
+    assert isinstance(work.exception(TIMEOUT_SECONDS), StoreError)
+    assert isinstance(early.exception(TIMEOUT_SECONDS), VedetteError)
     assert refused(lambda: db.session().execute(query)).code == "E2002"
     assert titles(db) == ["kept"]
     disk.breaks = None
@@ -323,8 +327,10 @@ def test_a_definition_that_was_lost_is_gone(db: Vedette, disk: Disk, location: s
         assert titles(again) == ["kept"]
 
 
-def test_a_disk_that_wrote_what_it_said_it_could_not(db: Vedette, disk: Disk, location: str) -> None:
-    """Nobody was told that it is there, and nobody that it is not: the reload shows what the disk holds."""
+def test_write_reported_as_failed_but_stored_is_shown_after_reload(
+    db: Vedette, disk: Disk, location: str
+) -> None:
+    """The outcome was never reported, so the reload may show either; it shows the content of the disk."""
     session = db.session()
     spawn(session, "kept")
     disk.breaks_after_writing = FULL
@@ -336,8 +342,8 @@ def test_a_disk_that_wrote_what_it_said_it_could_not(db: Vedette, disk: Disk, lo
         assert titles(again) == ["kept", "written after all"]
 
 
-def test_a_disk_that_cannot_even_be_read(db: Vedette, disk: Disk, location: str) -> None:
-    """Then nobody is shown anything: what is in memory may not be what is on the disk."""
+def test_unreadable_disk_refuses_reads(db: Vedette, disk: Disk, location: str) -> None:
+    """No reads are answered: the state in memory may differ from the disk."""
     spawn(db.session(), "kept")
     disk.unreadable = StoreError("E6001", "the disk is gone")
     break_one(db, disk)
@@ -353,20 +359,20 @@ def test_a_disk_that_cannot_even_be_read(db: Vedette, disk: Disk, location: str)
         assert titles(again) == ["kept"]
 
 
-def test_a_fault_that_is_no_stores(
+def test_unexpected_exception_in_the_store_is_a_failure(
     db: Vedette, disk: Disk, location: str, caplog: pytest.LogCaptureFixture
 ) -> None:
     spawn(db.session(), "kept")
     error = break_one(db, disk, RuntimeError("a bug in the store"))
     assert error.code == "E6001"
-    assert error.text == "the commits could not be written: RuntimeError"  # its message may quote data
+    assert error.text == "the commits were not written: RuntimeError"  # the message may quote data
     assert titles(db) == ["kept"]
     db.close()
     with vedette.open(location) as again:
         assert titles(again) == ["kept"]
 
 
-def test_a_failure_of_one_database_is_not_one_of_another(db: Vedette, disk: Disk) -> None:
+def test_failure_of_one_database_does_not_affect_others(db: Vedette, disk: Disk) -> None:
     other = db.database("other")
     other.define(ONTOLOGY)
     break_one(db, disk)
@@ -375,8 +381,8 @@ def test_a_failure_of_one_database_is_not_one_of_another(db: Vedette, disk: Disk
         assert len(session.execute("MATCH t: Task RETURN t").rows) == 1
 
 
-def test_closing_writes_what_is_left_of_the_healthy_ones(tmp_path: Path, disk: Disk) -> None:
-    """`relaxed`: acknowledged before it is written. One database that cannot write must not take others along."""
+def test_close_flushes_healthy_databases(tmp_path: Path, disk: Disk) -> None:
+    """With `relaxed`, a commit is acknowledged before it is written. A failing database must not affect others."""
     with opened_on(disk, tmp_path, durability="relaxed") as db:
         for name in ("a", "b", "c"):
             database = db.database(name)
@@ -396,7 +402,7 @@ def _fails(batch: object) -> int:
     raise FULL
 
 
-def test_relaxed_writers_hear_of_a_failure_with_their_next_word(tmp_path: Path, disk: Disk) -> None:
+def test_relaxed_writers_get_the_failure_at_their_next_statement(tmp_path: Path, disk: Disk) -> None:
     with vedette.open(tmp_path) as db:
         db.define(ONTOLOGY)
     with opened_on(disk, tmp_path, durability="relaxed") as db:
@@ -407,18 +413,18 @@ def test_relaxed_writers_hear_of_a_failure_with_their_next_word(tmp_path: Path, 
         disk.wait_until_reached()
         disk.release()
         with suppress(StoreError):
-            db.default.log_writer.close()  # returns when the failed flush is over
+            db.default.log_writer.close()  # returns after the failed flush
         assert refused(lambda: titles(db)).code == "E6001"
         assert titles(db) == []
         assert refused(lambda: spawn(session, "more")).code == "E6001", "its own last word was lost"
         assert refused(lambda: spawn(session, "more")).code == "E6005"
 
 
-# Values that no disk can hold
+# Values that cannot be stored
 
 
-def test_a_value_that_cannot_be_written_breaks_nothing(db: Vedette, location: str) -> None:
-    """It is refused where it comes in: a flush that fails would stop everybody."""
+def test_value_that_cannot_be_stored_is_rejected_early(db: Vedette, location: str) -> None:
+    """The value is rejected when it is received: a failing flush would stop every session."""
     session = db.session()
     lone = "half a character \ud800"
     for work in (
@@ -448,7 +454,7 @@ def test_a_value_that_cannot_be_written_breaks_nothing(db: Vedette, location: st
 
 @contextmanager
 def limited_file_size(size: int) -> Iterator[Callable[[], None]]:
-    """Files of this process may not grow beyond `size`; yields what lifts the limit."""
+    """Limit the size of files of this process; yield a function that lifts the limit."""
     soft, hard = resource.getrlimit(resource.RLIMIT_FSIZE)
 
     def lift() -> None:
@@ -461,8 +467,11 @@ def limited_file_size(size: int) -> Iterator[Callable[[], None]]:
         lift()
 
 
-def test_a_full_disk_under_many_sessions(tmp_path: Path) -> None:
-    """E6001 for those it hits, E6005 from then on; every acknowledged commit is there, before and after."""
+def test_full_disk_with_many_sessions(tmp_path: Path) -> None:
+    """Waiting writers get E6001, later writers E6005.
+
+    Every acknowledged commit is present before and after reopening.
+    """
     acknowledged: list[str] = []
     codes: list[str] = []
 
@@ -493,15 +502,15 @@ def test_a_full_disk_under_many_sessions(tmp_path: Path) -> None:
         db.default.state.graph.validate()
         seen = titles(db)
         lift()
-        assert refused(lambda: spawn(db.session(), "x")).code == "E6005", "it does not mend by itself"
+        assert refused(lambda: spawn(db.session(), "x")).code == "E6005", "it does not recover by itself"
         db.close()
     with vedette.open(tmp_path / "data") as again:
         assert titles(again) == seen
         spawn(again.session(), "there is room again")
 
 
-def test_a_directory_that_cannot_be_written() -> None:
-    with tempfile.TemporaryDirectory() as folder:  # not tmp_path: nobody may not enter that
+def test_read_only_directory() -> None:
+    with tempfile.TemporaryDirectory() as folder:  # not tmp_path: the user `nobody` may not enter it
         directory = Path(folder)
         directory.chmod(0o755)
         data = directory / "data"
@@ -525,7 +534,7 @@ def test_a_directory_that_cannot_be_written() -> None:
             assert titles(db) == ["kept"]
 
 
-def test_a_directory_that_is_none(tmp_path: Path) -> None:
+def test_path_that_is_not_a_directory(tmp_path: Path) -> None:
     (tmp_path / "file").write_text("not a directory")
     for place in (tmp_path / "file", tmp_path / "file" / "below"):
         error = refused(partial(vedette.open, place))
@@ -533,8 +542,8 @@ def test_a_directory_that_is_none(tmp_path: Path) -> None:
         assert str(tmp_path / "file") in error.text
 
 
-def test_a_file_that_another_program_keeps_locked(tmp_path: Path) -> None:
-    """For longer than we wait: no commit, a clear word, nothing lost."""
+def test_file_locked_by_another_program(tmp_path: Path) -> None:
+    """The lock is held longer than the timeout: no commit, a clear error, nothing lost."""
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr("vedette.storage.sqlite.connection.BUSY_SECONDS", 0.05)
         db = vedette.open(tmp_path)
@@ -554,7 +563,7 @@ def test_a_file_that_another_program_keeps_locked(tmp_path: Path) -> None:
         assert titles(again) == ["kept"]
 
 
-# What was stored is not ours
+# Invalid store contents
 
 
 def tamper(path: Path, statement: str) -> None:
@@ -573,7 +582,7 @@ def tamper(path: Path, statement: str) -> None:
         "UPDATE meta SET value = 'noon' WHERE key = 'tick'",
     ],
 )
-def test_a_store_that_makes_no_sense_is_refused_by_name(tmp_path: Path, statement: str) -> None:
+def test_inconsistent_store_is_rejected_with_its_name(tmp_path: Path, statement: str) -> None:
     with vedette.open(tmp_path) as db:
         db.define(ONTOLOGY)
         spawn(db.session(), "kept")
@@ -585,8 +594,8 @@ def test_a_store_that_makes_no_sense_is_refused_by_name(tmp_path: Path, statemen
         assert "backup" in error.text
 
 
-def test_a_process_that_ends_without_closing_loses_nothing(tmp_path: Path) -> None:
-    """No SIGKILL needed: most programs just end."""
+def test_exit_without_close_loses_nothing(tmp_path: Path) -> None:
+    """The process exits normally without closing the database."""
     program = (
         "import os, sys, vedette\n"
         "db = vedette.open(sys.argv[1])\n"
@@ -600,7 +609,7 @@ def test_a_process_that_ends_without_closing_loses_nothing(tmp_path: Path) -> No
         done = subprocess.run(
             [sys.executable, "-c", program, str(tmp_path), way],
             check=False,
-            timeout=PATIENCE,
+            timeout=TIMEOUT_SECONDS,
             capture_output=True,
             env={**os.environ, "PYTHONPATH": str(Path(vedette.__file__).parents[1])},
         )
@@ -609,8 +618,8 @@ def test_a_process_that_ends_without_closing_loses_nothing(tmp_path: Path) -> No
             assert titles(db) == ["kept"] * number
 
 
-def test_the_error_of_a_transaction_is_no_store_error(db: Vedette) -> None:
-    """A conflict is nobody's fault: the database goes on."""
+def test_transaction_conflict_is_not_a_store_failure(db: Vedette) -> None:
+    """A conflict is not a store failure: the database continues."""
     a, b = db.session(), db.session()
     spawn(a, "x")
     a.execute("BEGIN")

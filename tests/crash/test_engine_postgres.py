@@ -1,4 +1,6 @@
-"""An engine on PostgreSQL whose server goes away: for a moment, during a commit, for good, to another engine."""
+"""An engine on PostgreSQL whose server fails: briefly, during a commit, permanently, or because another engine took
+over.
+"""
 
 from __future__ import annotations
 
@@ -11,9 +13,10 @@ import psycopg
 import pytest
 
 import vedette
-from tests.support.databases import PATIENCE, in_thread
+from tests.support.databases import in_thread
 from tests.support.faulty_disk import fresh_database
 from tests.support.postgres_proxy import Cut, PostgresProxy
+from tests.support.waiting import TIMEOUT_SECONDS
 from vedette.engine.data_directory import Vedette
 from vedette.errors import StoreError
 
@@ -28,7 +31,7 @@ def url(postgres_url: str) -> Iterator[str]:
 
 
 def disconnect_all(url: str) -> int:
-    """What an administrator or a restart does to the engine's connections."""
+    """End the engine's connections, as an administrator or a restart does."""
     with psycopg.connect(url, autocommit=True) as db:
         return len(
             db.execute(
@@ -44,7 +47,7 @@ def titles(db: Vedette) -> list[str]:
 
 
 def check_pairs(db: Vedette) -> int:
-    """Only whole transactions are there; returns how many."""
+    """Check that only whole transactions are present, and return their number."""
     with db.session() as session:
         pairs = session.execute("MATCH after(a, b) RETURN a.title, b.title").rows
     assert all(f"{a}'" == b for a, b in pairs)
@@ -58,8 +61,8 @@ def write_pair(db: Vedette, name: str) -> None:
         session.run(PAIR, a=name, b=f"{name}'")
 
 
-def test_connections_lost_while_sessions_write(url: str) -> None:
-    """Nobody notices: every commit is written once and told once."""
+def test_connections_lost_during_writes(url: str) -> None:
+    """No session notices: every commit is written once and acknowledged once."""
     threads, commits = 4, 30
     with vedette.open(url) as db:
         db.define(ONTOLOGY)
@@ -72,11 +75,11 @@ def test_connections_lost_while_sessions_write(url: str) -> None:
 
         works = [in_thread(partial(write, name)) for name in range(threads)]
         for _ in range(threads * commits // 5):
-            for _ in range(5):  # a server that is always away is another story
-                assert written.acquire(timeout=PATIENCE)
+            for _ in range(5):  # a server that is always down is another test
+                assert written.acquire(timeout=TIMEOUT_SECONDS)
             disconnect_all(url)
         for work in works:
-            work.result(PATIENCE)
+            work.result(TIMEOUT_SECONDS)
         assert check_pairs(db) == threads * commits
     with vedette.open(url) as again:
         assert check_pairs(again) == threads * commits
@@ -86,7 +89,7 @@ def test_connections_lost_while_sessions_write(url: str) -> None:
 
 
 @pytest.mark.parametrize("cut", get_args(Cut))
-def test_a_commit_whose_answer_is_lost_is_told_once(url: str, cut: Cut) -> None:
+def test_commit_with_lost_reply_is_acknowledged_once(url: str, cut: Cut) -> None:
     with PostgresProxy(url).running() as proxy, vedette.open(proxy.url) as db:
         db.define(ONTOLOGY)
         write_pair(db, "before")
@@ -101,8 +104,8 @@ def test_a_commit_whose_answer_is_lost_is_told_once(url: str, cut: Cut) -> None:
         assert check_pairs(again) == 3
 
 
-def test_a_server_that_stays_away(url: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Then a write fails, and as nothing can be read either, nobody is shown what may not be there."""
+def test_server_that_stays_down(url: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A write fails. Nothing can be read either, so reads are refused too."""
     monkeypatch.setattr("vedette.storage.postgres.store.RETRY_AFTER_SECONDS", (0.0, 0.01))
     with PostgresProxy(url).running() as proxy:
         db = vedette.open(proxy.url)
@@ -125,13 +128,13 @@ def test_a_server_that_stays_away(url: str, monkeypatch: pytest.MonkeyPatch) -> 
         write_pair(again, "more")
 
 
-def test_an_engine_that_another_one_replaced(url: str) -> None:
-    """It lost its connections, and with them its place: it must not write, nor show what it wanted to write."""
+def test_engine_replaced_by_another_engine(url: str) -> None:
+    """The engine lost its connections and its lock: it must not write, and must not show unwritten state."""
     first = vedette.open(url)
     first.define(ONTOLOGY)
     write_pair(first, "both")
     assert disconnect_all(url)
-    with vedette.open(url) as second:  # faster than the first could take its lock again
+    with vedette.open(url) as second:  # before the first engine can take its lock again
         write_pair(second, "second")
         with pytest.raises(StoreError) as caught:
             write_pair(first, "first")
@@ -146,7 +149,7 @@ def test_an_engine_that_another_one_replaced(url: str) -> None:
         assert check_pairs(again) == 3
 
 
-def test_the_password_is_in_no_error(url: str, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_errors_do_not_contain_the_password(url: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("vedette.storage.postgres.store.RETRY_AFTER_SECONDS", ())
     secret = url.replace("vedette@", "vedette:hunter2@")
     db = vedette.open(secret)

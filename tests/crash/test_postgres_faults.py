@@ -1,4 +1,4 @@
-"""PostgreSQL that goes away: in between, in the middle of a commit, or to another engine."""
+"""PostgreSQL fails between commits, during a commit, or because another engine took over."""
 
 from __future__ import annotations
 
@@ -52,7 +52,7 @@ def check(store: Store, tick: int) -> None:
 
 
 def disconnect_all(url: str, kind: str = "%") -> int:
-    """What an administrator or a restart does to the engine's connections."""
+    """End the engine's connections, as an administrator or a restart does."""
     with psycopg.connect(url, autocommit=True) as db:
         return len(
             db.execute(
@@ -63,9 +63,9 @@ def disconnect_all(url: str, kind: str = "%") -> int:
         )
 
 
-def test_connections_lost_in_between_are_made_anew(url: str) -> None:
-    home = open_catalog(url)
-    store = home.open("default")
+def test_connections_lost_between_commits_are_reopened(url: str) -> None:
+    catalog = open_catalog(url)
+    store = catalog.open("default")
     store.open_for_writing()
     for tick in range(1, 4):
         store.append(batch(tick))
@@ -77,14 +77,14 @@ def test_connections_lost_in_between_are_made_anew(url: str) -> None:
     with pytest.raises(StoreError) as caught:
         open_catalog(url)
     assert caught.value.code == "E6002", "the lock was taken again, too"
-    home.close()
+    catalog.close()
 
 
 @pytest.mark.parametrize("cut", get_args(Cut))
-def test_a_commit_whose_answer_is_lost_is_written_once(url: str, cut: Cut) -> None:
+def test_commit_with_lost_reply_is_written_once(url: str, cut: Cut) -> None:
     with PostgresProxy(url).running() as proxy:
-        home = open_catalog(proxy.url)
-        store = home.open("default")
+        catalog = open_catalog(proxy.url)
+        store = catalog.open("default")
         store.open_for_writing()
         store.append(batch(1))
         proxy.was_cut.clear()
@@ -95,14 +95,14 @@ def test_a_commit_whose_answer_is_lost_is_written_once(url: str, cut: Cut) -> No
         check(store, 2)
         store.append(batch(3))
         check(store, 3)
-        home.close()
+        catalog.close()
 
 
-def test_without_an_opening_a_lost_answer_is_an_error(url: str) -> None:
-    """A batch without a name cannot be found again, so it is not repeated: the caller's event ids decide."""
+def test_lost_reply_without_boot_count_is_an_error(url: str) -> None:
+    """A batch without an id cannot be recognized, so it is not repeated: the event ids of the caller decide."""
     with PostgresProxy(url).running() as proxy:
-        home = open_catalog(proxy.url)
-        store = home.open("default")
+        catalog = open_catalog(proxy.url)
+        store = catalog.open("default")
         row = JournalRow(0, "t", "shop::orders", "o1", None, b"{}", 0, source="shop", event_id="e1")
         proxy.cut_next = "after"
         with pytest.raises(StoreError) as caught:
@@ -110,16 +110,16 @@ def test_without_an_opening_a_lost_answer_is_an_error(url: str) -> None:
         assert caught.value.code == "E6001"
         store.append(Batch(journal=[row]))
         assert [line.event_id for line in store.read(0, 9)] == ["e1"]
-        home.close()
+        catalog.close()
 
 
-def test_an_engine_that_lost_its_place_can_do_no_harm(url: str, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_fenced_engine_cannot_write(url: str, monkeypatch: pytest.MonkeyPatch) -> None:
     first = open_catalog(url)
     store = first.open("default")
     store.open_for_writing()
     store.append(batch(1))
     assert disconnect_all(url)
-    second = open_catalog(url)  # faster than the first could take its lock again
+    second = open_catalog(url)  # before the first engine can take its lock again
     other = second.open("default")
     assert other.open_for_writing().boot_count == 2
     other.append(batch(2))
@@ -127,7 +127,7 @@ def test_an_engine_that_lost_its_place_can_do_no_harm(url: str, monkeypatch: pyt
         store.append(batch(2))
     assert caught.value.code == "E6002"
     check(other, 2)
-    # Even with connections that still work, the count of openings decides.
+    # The boot count decides, even if the old connections still work.
     monkeypatch.setattr(first, "_ensure_lock", lambda: None)
     first._connections.before_connect = lambda: None  # type: ignore[attr-defined]
     with pytest.raises(StoreError, match="opened by another engine") as caught:
@@ -138,11 +138,11 @@ def test_an_engine_that_lost_its_place_can_do_no_harm(url: str, monkeypatch: pyt
     second.close()
 
 
-def test_a_server_that_stays_away(url: str, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_server_that_stays_down_is_a_clear_error(url: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("vedette.storage.postgres.store.RETRY_AFTER_SECONDS", (0.0, 0.01))
     with PostgresProxy(url).running() as proxy:
-        home = open_catalog(proxy.url)
-        store = home.open("default")
+        catalog = open_catalog(proxy.url)
+        store = catalog.open("default")
         store.open_for_writing()
         store.append(batch(1))
     disconnect_all(url)
@@ -150,15 +150,15 @@ def test_a_server_that_stays_away(url: str, monkeypatch: pytest.MonkeyPatch) -> 
         store.append(batch(2))
     assert caught.value.code == "E6001"
     assert "nothing acknowledged is lost" in str(caught.value)
-    home.close()
-    home = open_catalog(url)
-    store = home.open("default")
+    catalog.close()
+    catalog = open_catalog(url)
+    store = catalog.open("default")
     store.open_for_writing()
     check(store, 1)
-    home.close()
+    catalog.close()
 
 
-def test_nobody_there() -> None:
+def test_no_server_at_the_address() -> None:
     with pytest.raises(StoreError) as caught:
         open_catalog("postgresql://somebody:secret@localhost:1/nothing?connect_timeout=2")
     assert caught.value.code == "E6003"
@@ -167,14 +167,14 @@ def test_nobody_there() -> None:
     assert "secret" not in str(caught.value)
 
 
-def test_an_address_that_is_none() -> None:
+def test_invalid_address() -> None:
     with pytest.raises(StoreError) as caught:
         open_catalog("postgresql://user:hunter2@host:port:port/")
     assert caught.value.code == "E6003"
     assert "hunter2" not in str(caught.value)
 
 
-def test_a_user_without_rights(url: str) -> None:
+def test_user_without_rights(url: str) -> None:
     with psycopg.connect(url, autocommit=True) as db:
         db.execute("CREATE ROLE guest LOGIN")
     try:
@@ -187,30 +187,30 @@ def test_a_user_without_rights(url: str) -> None:
             db.execute("DROP ROLE guest")
 
 
-def test_a_database_moves_forward_with_its_data(url: str) -> None:
-    home: PostgresCatalog | None = PostgresCatalog(url)
-    assert home is not None
-    store = home.open("a b")
+def test_migration_keeps_data(url: str) -> None:
+    catalog: PostgresCatalog | None = PostgresCatalog(url)
+    assert catalog is not None
+    store = catalog.open("a b")
     store.open_for_writing()
     store.append(batch(1))
-    home.close()
-    home = PostgresCatalog(url, migrations=WITH_NEXT)
-    store = home.open("a b")
+    catalog.close()
+    catalog = PostgresCatalog(url, migrations=WITH_NEXT)
+    store = catalog.open("a b")
     assert store.open_for_writing().boot_count == 2
     check(store, 1)
-    home.close()
+    catalog.close()
     with psycopg.connect(url) as db:
         assert db.execute('SELECT name FROM "vedette_a b".tags').fetchall() == [("Task",)]
-    home = PostgresCatalog(url)
+    catalog = PostgresCatalog(url)
     with pytest.raises(StoreError, match=f"has format {NEXT}") as caught:
-        home.open("a b")
+        catalog.open("a b")
     assert caught.value.code == "E6004"
-    home.close()
+    catalog.close()
 
 
-def test_tables_that_are_gone(url: str) -> None:
-    home = open_catalog(url)
-    store = home.open("default")
+def test_missing_tables(url: str) -> None:
+    catalog = open_catalog(url)
+    store = catalog.open("default")
     store.open_for_writing()
     with psycopg.connect(url, autocommit=True) as db:
         db.execute("DROP TABLE vedette_default.journal")
@@ -218,12 +218,12 @@ def test_tables_that_are_gone(url: str) -> None:
         store.append(batch(1))
     assert caught.value.code == "E6004"
     assert store.info().sequence == 0
-    home.close()
+    catalog.close()
 
 
 @pytest.mark.parametrize(("durability", "setting"), [("fsync", "on"), ("relaxed", "off")])
-def test_durability_is_postgresqls_synchronous_commit(url: str, durability: str, setting: str) -> None:
-    home = PostgresCatalog(url, durability=durability)  # type: ignore[arg-type]
-    with home._connections.connection() as db:
+def test_durability_setting_controls_synchronous_commit(url: str, durability: str, setting: str) -> None:
+    catalog = PostgresCatalog(url, durability=durability)  # type: ignore[arg-type]
+    with catalog._connections.connection() as db:
         assert db.execute("SHOW synchronous_commit").fetchone() == (setting,)
-    home.close()
+    catalog.close()

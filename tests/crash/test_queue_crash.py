@@ -1,7 +1,7 @@
-"""SIGKILL at random moments: what the ledger of side effects says and what the graph says agree.
+"""SIGKILL at random moments: the ledger of side effects and the graph agree.
 
-Acknowledged is gone and never handed out again. Everything else comes again, with the attempts that were counted. What
-was acknowledged in one transaction with an effect in the graph happened exactly once.
+An acknowledged job is deleted and never delivered again. Every other job is delivered again with its counted attempts.
+A job acknowledged in one transaction with an effect in the graph has that effect exactly once.
 """
 
 from __future__ import annotations
@@ -28,23 +28,23 @@ from tests.crash.processes.queue_worker import (
 )
 from tests.support.paths import ROOT
 
-PATIENCE = 300.0
+TIMEOUT_SECONDS = 300.0
 
 
 @dataclass
 class Ledger:
-    """What the processes of all rounds wrote before they were killed."""
+    """The ledger entries of all rounds."""
 
     made: set[int] = field(default_factory=set)
     done: set[int] = field(default_factory=set)
     acked: set[int] = field(default_factory=set)
     begun: set[int] = field(default_factory=set)
     failed: Counter[int] = field(default_factory=Counter)
-    """Job ▸ failures that are certain."""
+    """Job ▸ number of certain failures."""
     open: Counter[int] = field(default_factory=Counter)
-    """Job ▸ attempts of which nobody knows how they ended, or that ended without counting."""
+    """Job ▸ attempts with an unknown outcome, or that ended without counting."""
     held: dict[int, int] = field(default_factory=dict)
-    """Account ▸ its job that a worker is at, in the process of the moment."""
+    """Account ▸ the job that a worker of the current process holds."""
     lines: int = 0
 
     def read(self, path: Path) -> None:
@@ -62,8 +62,8 @@ class Ledger:
         self.made.add(n)
 
     def _begun(self, n: int, attempt: int) -> None:
-        assert n not in self.acked, f"{n} was handed out after its ACK had returned"
-        assert account_of(n) not in self.held, f"{n} was handed out while {self.held} were under way"
+        assert n not in self.acked, f"{n} was delivered after its ACK had returned"
+        assert account_of(n) not in self.held, f"{n} was delivered while {self.held} were in progress"
         low = 1 + self.failed[n]
         assert low <= attempt <= low + self.open[n], f"{n} came as attempt {attempt}"
         assert attempt <= 1 + MAX_REDELIVERIES
@@ -90,7 +90,7 @@ class Ledger:
         return 1 + max(self.made | self.begun, default=-1)
 
     def check(self, db: vedette.Vedette) -> int:
-        """Compare with the graph; returns the first number that is free."""
+        """Compare with the graph, and return the first unused number."""
         with db.session() as session:
             there = {row[0] for row in session.execute("MATCH j: Job RETURN j.n").rows}
             effects = {row[0] for row in session.execute("MATCH e: Effect RETURN e.n").rows}
@@ -132,9 +132,9 @@ def start_worker(
 def work_and_kill(
     location: Path, path: Path, numbers: tuple[int, int], growth: int, rng: random.Random
 ) -> None:
-    """Let it go on until the ledger has grown by so many bytes, and a moment longer; by none: while it opens."""
+    """Run until the ledger has grown by this number of bytes, and a moment longer. With 0, kill while opening."""
     size = path.stat().st_size
-    end = time.monotonic() + PATIENCE
+    end = time.monotonic() + TIMEOUT_SECONDS
     with start_worker(location, path, numbers, rng.randrange(2**32)) as worker:
         while path.stat().st_size < size + growth:
             assert worker.poll() is None, "it did not live to be killed"
@@ -145,7 +145,7 @@ def work_and_kill(
 
 
 def drain(db: vedette.Vedette, ledger: Ledger) -> None:
-    """Whatever is left is handed out, each once, with the attempts it had."""
+    """All remaining jobs are delivered, each once, with the attempts counted so far."""
     with db.session() as session:
         left = {row[0] for row in session.execute("MATCH j: Job RETURN j.n").rows}
         handle, seen = session.watch(WATCH), []
@@ -163,7 +163,7 @@ def drain(db: vedette.Vedette, ledger: Ledger) -> None:
 
 @pytest.mark.timeout(7_200)
 @pytest.mark.parametrize(("kills", "jobs"), [(10, 5_000), pytest.param(200, 100_000, marks=pytest.mark.soak)])
-def test_killed_at_random_moments(tmp_path: Path, kills: int, jobs: int) -> None:
+def test_queue_and_side_effects_agree_after_sigkill(tmp_path: Path, kills: int, jobs: int) -> None:
     seed = random.SystemRandom().randrange(2**32)
     print(f"seed {seed}")
     rng = random.Random(seed)

@@ -1,4 +1,4 @@
-"""SIGKILL at random moments: what was acknowledged is there, whole, once; nothing is there by half."""
+"""SIGKILL at random moments: every acknowledged commit is present exactly once and complete."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ def location(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[str]:
 
 
 def write_and_kill(location: str, seed: int, patience_seconds: float) -> tuple[int, set[int]]:
-    """The writer's boot and the ticks that it acknowledged before it was killed."""
+    """Return the boot count of the writer and the ticks that it acknowledged before it was killed."""
     command = [sys.executable, "-m", "tests.crash.processes.store_writer", location, str(seed)]
     environment = {**os.environ, "PYTHONPATH": os.pathsep.join([str(ROOT / "src"), str(ROOT)])}
     with subprocess.Popen(command, cwd=ROOT, env=environment, stdout=subprocess.PIPE, text=True) as writer:
@@ -50,7 +50,7 @@ def journal(store: Store) -> Iterator[JournalRow]:
 
 
 def check(store: Store, tick: int) -> None:
-    """Every transaction whole and once, ticks without gap or repeat, elements the sum of the journal."""
+    """Check that transactions are whole and unique, ticks have no gap, and elements equal the sum of the journal."""
     rows = list(journal(store))
     sizes = Counter(row.transaction for row in rows)
     assert all(sizes[row.transaction] == int(row.cause or 0) for row in rows)
@@ -66,7 +66,7 @@ def check(store: Store, tick: int) -> None:
 
 
 @pytest.mark.parametrize("rounds", [10, pytest.param(200, marks=pytest.mark.soak)])
-def test_killed_at_random_moments(location: str, rounds: int) -> None:
+def test_acknowledged_commits_survive_sigkill(location: str, rounds: int) -> None:
     seed = random.SystemRandom().randrange(2**32)
     print(f"seed {seed}")
     rng = random.Random(seed)
@@ -76,12 +76,12 @@ def test_killed_at_random_moments(location: str, rounds: int) -> None:
         boot, acks = write_and_kill(location, rng.randrange(2**32), rng.uniform(0, 0.25))
         assert acknowledged.isdisjoint(acks), "a tick was given twice"
         acknowledged |= acks
-        home = open_catalog(location)
-        store = home.open("default")
+        catalog = open_catalog(location)
+        store = catalog.open("default")
         facts = store.open_for_writing()
         boots += [boot, facts.boot_count]
         assert facts.sequence >= max(acknowledged, default=0), "an acknowledged commit is gone"
         check(store, facts.sequence)
-        home.close()
+        catalog.close()
     assert boots == list(range(1, 2 * rounds + 1)), "a boot was counted twice or not at all"
     assert len(acknowledged) > rounds, "hardly anything was written, so hardly anything was shown"

@@ -1,4 +1,4 @@
-"""A full disk, a damaged file, a torn log: clear errors, nothing acknowledged lost, never a traceback of sqlite3."""
+"""A full disk, a damaged file, a torn log: clear errors, no acknowledged commit lost, no exception of sqlite3."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ def batch_of(ticks: Sequence[int]) -> Batch:
 
 
 def check(store: Store) -> int:
-    """The store holds exactly the first n batches, whole; returns n."""
+    """Check that the store has exactly the first n batches, complete, and return n."""
     facts = store.info()
     ids = {f"n{tick}-{part}" for tick in range(1, facts.sequence + 1) for part in range(3)}
     assert {record.id for record in store.elements()} == ids
@@ -51,7 +51,7 @@ def check(store: Store) -> int:
 
 @dataclass(frozen=True, slots=True)
 class Disk:
-    """A small disk, and ways to fill it and to make it larger."""
+    """A small disk, with functions to fill and to enlarge it."""
 
     directory: Path
     fill: Callable[[], object]
@@ -60,7 +60,7 @@ class Disk:
 
 @contextmanager
 def limited_file_size(tmp_path: Path) -> Iterator[Disk]:
-    """Files of this process may not grow beyond 600 kB."""
+    """Limit files of this process to 600 kB."""
     soft, hard = resource.getrlimit(resource.RLIMIT_FSIZE)
 
     def limit(size: int) -> None:
@@ -75,7 +75,7 @@ def limited_file_size(tmp_path: Path) -> Iterator[Disk]:
 
 @contextmanager
 def small_file_system(tmp_path: Path) -> Iterator[Disk]:
-    """A file system in memory of 1 MB; only root may mount one."""
+    """A file system in memory of 1 MB. Only root can mount it."""
     with tempfile.TemporaryDirectory(prefix="vedette-tmpfs-") as path:
         subprocess.run(["mount", "-t", "tmpfs", "-o", "size=1m", "tmpfs", path], check=True)
         try:
@@ -112,9 +112,9 @@ def disk(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Disk]:
         yield disk
 
 
-def test_a_full_disk_loses_nothing_that_was_acknowledged(disk: Disk) -> None:
-    home = open_catalog(disk.directory)
-    store = home.open("default")
+def test_full_disk_loses_no_acknowledged_commit(disk: Disk) -> None:
+    catalog = open_catalog(disk.directory)
+    store = catalog.open("default")
     store.open_for_writing()
     acknowledged = 0
     with pytest.raises(StoreError) as caught:  # noqa: PT012 - which of them fails is the disk's choice
@@ -128,19 +128,19 @@ def test_a_full_disk_loses_nothing_that_was_acknowledged(disk: Disk) -> None:
     assert check(store) == acknowledged, "still to be read, on the full disk"
 
     disk.grow()
-    store.append(batch(acknowledged + 1))  # the store itself did not break
-    home.close()
-    home = open_catalog(disk.directory)
-    again = home.open("default")
+    store.append(batch(acknowledged + 1))  # the store still works
+    catalog.close()
+    catalog = open_catalog(disk.directory)
+    again = catalog.open("default")
     assert again.open_for_writing().boot_count == 2
     assert check(again) == acknowledged + 1
-    home.close()
+    catalog.close()
 
 
-def test_a_full_disk_through_the_gate(disk: Disk) -> None:
-    """What an engine sees: the failing commit and all behind it get the error; it reloads without writing."""
-    home = open_catalog(disk.directory)
-    store = home.open("default")
+def test_full_disk_through_group_commit(disk: Disk) -> None:
+    """The failing commit and all later ones get the error; the engine reloads without writing."""
+    catalog = open_catalog(disk.directory)
+    store = catalog.open("default")
     gate = GroupCommitLogWriter(store, encode=batch_of, sequence=store.open_for_writing().sequence)
     with pytest.raises(StoreError) as caught:  # noqa: PT012 - as above
         for tick in range(1, 1_000):
@@ -154,10 +154,10 @@ def test_a_full_disk_through_the_gate(disk: Disk) -> None:
     again.append(again.durable_sequence + 1, again.durable_sequence + 1)
     again.close()
     assert check(store) == again.durable_sequence
-    home.close()
+    catalog.close()
 
 
-def test_a_disk_that_is_full_from_the_start(disk: Disk) -> None:
+def test_disk_full_from_the_start(disk: Disk) -> None:
     open_catalog(disk.directory).close()
     disk.fill()
     with pytest.raises(StoreError) as caught:
@@ -169,11 +169,11 @@ def test_a_disk_that_is_full_from_the_start(disk: Disk) -> None:
 
 
 def use(directory: Path) -> None:
-    home = open_catalog(directory)
+    catalog = open_catalog(directory)
     try:
-        home.open("default").open_for_writing()
+        catalog.open("default").open_for_writing()
     finally:
-        home.close()
+        catalog.close()
 
 
 # Damage
@@ -228,17 +228,17 @@ def drop_fact(path: Path) -> None:
         db.execute("DELETE FROM meta WHERE key = 'store.boot'")
 
 
-def spoil_fact(path: Path) -> None:
+def corrupt_meta(path: Path) -> None:
     with closing(sqlite3.connect(path, isolation_level=None)) as db:
         db.execute("UPDATE meta SET value = 'many' WHERE key = 'store.tick'")
 
 
-def spoil_targets(path: Path) -> None:
+def corrupt_targets(path: Path) -> None:
     with closing(sqlite3.connect(path, isolation_level=None)) as db:
         db.execute("UPDATE elements SET targets = '[oops' WHERE id = 'n3-1'")
 
 
-def spoil_text(path: Path) -> None:
+def corrupt_text(path: Path) -> None:
     with closing(sqlite3.connect(path, isolation_level=None)) as db:
         db.execute("UPDATE elements SET type = CAST(x'ff00ff' AS TEXT) WHERE id = 'n3-1'")
 
@@ -252,9 +252,9 @@ DAMAGES = [
     other_program,
     drop_table,
     drop_fact,
-    spoil_fact,
-    spoil_targets,
-    spoil_text,
+    corrupt_meta,
+    corrupt_targets,
+    corrupt_text,
 ]
 
 
@@ -270,7 +270,7 @@ def read_all(path: Path) -> None:
 
 
 @pytest.mark.parametrize("damage", DAMAGES, ids=lambda damage: damage.__name__)
-def test_a_damaged_file_is_refused_in_plain_words(path: Path, damage: Callable[[Path], None]) -> None:
+def test_damaged_file_is_rejected_with_a_clear_error(path: Path, damage: Callable[[Path], None]) -> None:
     damage(path)
     with pytest.raises(StoreError) as caught:
         read_all(path)
@@ -279,7 +279,7 @@ def test_a_damaged_file_is_refused_in_plain_words(path: Path, damage: Callable[[
     assert "backup" in str(caught.value)
 
 
-def test_bytes_flipped_anywhere_raise_nothing_foreign(path: Path) -> None:
+def test_flipped_bytes_raise_only_store_errors(path: Path) -> None:
     whole = path.read_bytes()
     rng = random.Random(1)
     for _ in range(60):
@@ -295,8 +295,8 @@ def test_bytes_flipped_anywhere_raise_nothing_foreign(path: Path) -> None:
             assert problem.code in {"E6001", "E6003", "E6004"}  # noqa: PT017 - most of the time there is none
 
 
-def test_a_torn_log_gives_a_prefix_of_whole_batches(tmp_path: Path) -> None:
-    """What a power cut leaves: the file, and any part of the write-ahead log."""
+def test_torn_log_gives_a_prefix_of_whole_batches(tmp_path: Path) -> None:
+    """A power failure leaves the file and any part of the write-ahead log."""
     source = tmp_path / "source.sqlite"
     store = SqliteStore(source)
     store.open_for_writing()
@@ -311,7 +311,7 @@ def test_a_torn_log_gives_a_prefix_of_whole_batches(tmp_path: Path) -> None:
         copy.write_bytes(file)
         torn = bytearray(log[: rng.randrange(len(log))])
         if number % 2 and torn:
-            torn[rng.randrange(len(torn)) :] = b"\xa5" * 300  # the end was not written, but something was
+            torn[rng.randrange(len(torn)) :] = b"\xa5" * 300  # the end was not written, but some part was
         copy.with_name(f"{copy.name}-wal").write_bytes(torn)
         again = SqliteStore(copy)
         found.add(check(again))
@@ -320,7 +320,7 @@ def test_a_torn_log_gives_a_prefix_of_whole_batches(tmp_path: Path) -> None:
     assert len(found) > 10
 
 
-def test_a_file_locked_by_another_program(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_file_locked_by_another_program(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("vedette.storage.sqlite.connection.BUSY_SECONDS", 0.05)
     store = SqliteStore(path)
     store.open_for_writing()
@@ -335,7 +335,7 @@ def test_a_file_locked_by_another_program(path: Path, monkeypatch: pytest.Monkey
     store.close()
 
 
-def test_a_backup_of_the_files_opens(path: Path, tmp_path: Path) -> None:
+def test_copied_files_can_be_opened(path: Path, tmp_path: Path) -> None:
     copy = tmp_path / "copy.sqlite"
     shutil.copy(path, copy)
     store = SqliteStore(copy)

@@ -1,4 +1,4 @@
-"""SIGKILL at random moments: a reliable watch goes on without a hole, a trigger acts once, a reactor is called."""
+"""SIGKILL at random moments: a reliable watch has no gap, a trigger runs once, a reactor is called."""
 
 from __future__ import annotations
 
@@ -15,27 +15,27 @@ import pytest
 import vedette
 from tests.support.paths import ROOT
 
-PATIENCE = 300.0
+TIMEOUT_SECONDS = 300.0
 
 
 class Ledger:
-    """What the processes of all rounds wrote before they were killed."""
+    """The ledger entries of all rounds."""
 
     def __init__(self) -> None:
         self.made: set[int] = set()
         self.known: set[int] = set()
-        """What the reader of the watch knows to be there."""
+        """The rows that the reader of the watch has folded from its events."""
         self.called: Counter[int] = Counter()
         self.drained = False
         self.repeated = 0
         self._position = 0
         self._content: dict[int, list[str]] = {}
-        """Position ▸ what was told under it, since the reader began."""
+        """Position ▸ the event with that position."""
         self._lines = 0
 
     def read(self, path: Path) -> None:
         lines = path.read_text().split("\n")
-        assert lines.pop() == "", "a line by half"
+        assert lines.pop() == "", "an incomplete line"
         for line in lines[self._lines :]:
             word, *rest = line.split()
             getattr(self, f"_{word}")(*rest)
@@ -53,18 +53,18 @@ class Ledger:
     def _called(self, n: str) -> None:
         self.called[int(n)] += 1
 
-    def _again(self, position: str, *numbers: str) -> None:
+    def _snapshot(self, position: str, *numbers: str) -> None:
         self._position = int(position)
         self._content = {}
         self.known = set(map(int, numbers))
 
-    def _told(self, position: str, type: str, n: str) -> None:
+    def _event(self, position: str, type: str, n: str) -> None:
         place, content = int(position), [type, n]
         if place <= self._position:
             self.repeated += 1
-            assert self._content.get(place, content) == content, f"{position} meant something else before"
+            assert self._content.get(place, content) == content, f"{position} had other content before"
             return
-        assert place == self._position + 1, f"a hole: {position} after {self._position}"
+        assert place == self._position + 1, f"a gap: {position} after {self._position}"
         self._position, self._content[place] = place, content
         if type == "added":
             assert int(n) not in self.known
@@ -74,7 +74,7 @@ class Ledger:
             self.known.remove(int(n))
 
     def check(self, db: vedette.Vedette) -> None:
-        """Compare with the graph, when everybody has had everything."""
+        """Compare with the graph after all events were delivered."""
         with db.session() as session:
             tasks = dict(session.execute("MATCH t: Task RETURN t.n, t.done").rows)
             calls = Counter(row[0] for row in session.execute("MATCH i: Invocation RETURN i.status").rows)
@@ -101,9 +101,9 @@ def start(location: Path, ledger: Path, last: int) -> subprocess.Popen[bytes]:
 
 
 def work_and_kill(location: Path, path: Path, last: int, rng: random.Random) -> None:
-    """Let it go on until the ledger has grown by so much, and a moment longer."""
+    """Run until the ledger has grown by this number of bytes, and a moment longer."""
     goal = path.stat().st_size + rng.choice((0, 400, 2_000, 5_000))
-    end = time.monotonic() + PATIENCE
+    end = time.monotonic() + TIMEOUT_SECONDS
     with start(location, path, last) as process:
         while path.stat().st_size < goal and process.poll() is None:
             assert time.monotonic() < end, "nothing happens any more"
@@ -114,7 +114,7 @@ def work_and_kill(location: Path, path: Path, last: int, rng: random.Random) -> 
 
 @pytest.mark.timeout(7_200)
 @pytest.mark.parametrize(("kills", "tasks"), [(5, 250), pytest.param(200, 20_000, marks=pytest.mark.soak)])
-def test_killed_at_random_moments(tmp_path: Path, kills: int, tasks: int) -> None:
+def test_reliable_watch_trigger_and_reactor_survive_sigkill(tmp_path: Path, kills: int, tasks: int) -> None:
     seed = random.SystemRandom().randrange(2**32)
     print(f"seed {seed}")
     rng = random.Random(seed)
@@ -124,9 +124,9 @@ def test_killed_at_random_moments(tmp_path: Path, kills: int, tasks: int) -> Non
         work_and_kill(location, path, tasks * (number + 1) // kills, rng)
         ledger.read(path)
     ledger.drained = False
-    assert start(location, path, tasks).wait(PATIENCE) == 0
+    assert start(location, path, tasks).wait(TIMEOUT_SECONDS) == 0
     ledger.read(path)
     assert ledger.drained
     with vedette.open(location, environment={}) as db:
         ledger.check(db)
-    print(f"{len(ledger.made)} made, {ledger.repeated} told twice, {sum(ledger.called.values())} calls")
+    print(f"{len(ledger.made)} made, {ledger.repeated} repeated events, {sum(ledger.called.values())} calls")

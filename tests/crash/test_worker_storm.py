@@ -1,7 +1,7 @@
-"""Workers of a real server are killed or told to stop all the while, or its engine is killed: what are clients told?
+"""Workers of a real server are stopped or killed repeatedly, or its engine is killed, while clients watch.
 
-Each client has a watch of its own. In the end it has been told everything that was acknowledged to the writer, in order
-and once, or that it has to begin anew: best-effort watches over the death of the engine, and nothing else.
+Each client has its own watch. At the end it has received every event that was acknowledged to the writer, in order and
+once, or a reset: only best-effort watches are reset, and only when the engine was killed.
 """
 
 from __future__ import annotations
@@ -26,11 +26,13 @@ Strike = Callable[[Random, Path], bool]
 
 
 def strike_worker(random: Random, directory: Path) -> bool:
-    """Whether there was one to strike."""
+    """Return True if there was a process to kill."""
     marks = sorted(directory.glob("gateway-*.pid"))
     if not marks:
         return False
-    with suppress(ProcessLookupError, ValueError):  # it is gone already, or has not written its number yet
+    with suppress(
+        ProcessLookupError, ValueError
+    ):  # it has ended already, or has not written its process id yet
         os.kill(int(random.choice(marks).read_text()), random.choice((signal.SIGKILL, signal.SIGTERM)))
         return True
     return False
@@ -48,10 +50,10 @@ class Storm:
         self._url, self._directory, self._random = url, directory, Random(seed)
         self._text = f"WATCH t: Task WHERE t.k = $k [initial: none, delivery: {delivery}] RETURN t.n"
         self.written: list[list[int]] = [[] for _ in range(CLIENTS)]
-        self.told: list[list[int]] = [[] for _ in range(CLIENTS)]
+        self.received: list[list[int]] = [[] for _ in range(CLIENTS)]
         self.resyncs: list[str] = []
         self.unsure: set[int] = set()
-        """Statements whose answers were cut off."""
+        """Statements whose reply was cut off."""
 
     async def run(self, strike: Strike, kills: int) -> None:
         async with connect(self._url, random=Random(0)) as writer:
@@ -60,14 +62,14 @@ class Storm:
             listening = [asyncio.create_task(self._listen(k, standing[k])) for k in range(CLIENTS)]
             await asyncio.gather(*(each.wait() for each in standing))
             await self._write(writer, strike, kills)
-            while not self._settled():  # noqa: ASYNC110 - what clients are told comes from many places
+            while not self._settled():  # noqa: ASYNC110 - events arrive from many places
                 await asyncio.sleep(0.1)
             for task in listening:
                 task.cancel()
             await asyncio.gather(*listening, return_exceptions=True)
 
     def _settled(self) -> bool:
-        missing = [k for k in range(CLIENTS) if not set(self.written[k]) <= set(self.told[k])]
+        missing = [k for k in range(CLIENTS) if not set(self.written[k]) <= set(self.received[k])]
         return not missing or bool(self.resyncs)
 
     async def _listen(self, k: int, standing: asyncio.Event) -> None:
@@ -79,7 +81,7 @@ class Storm:
                     self.resyncs.append(event.attributes["reason"])
                 else:
                     assert event.match is not None
-                    self.told[k].append(event.match["t.n"])
+                    self.received[k].append(event.match["t.n"])
 
     async def _write(self, writer: RemoteSession, strike: Strike, kills: int) -> None:
         number = 0
@@ -99,7 +101,7 @@ class Storm:
 @pytest.mark.timeout(600)
 @pytest.mark.parametrize("seed", range(3))
 @pytest.mark.parametrize(
-    ("strike", "kills", "delivery", "may_begin_anew"),
+    ("strike", "kills", "delivery", "may_restart"),
     [
         (strike_worker, 8, "best_effort", False),
         (strike_worker, 8, "reliable", False),
@@ -107,17 +109,17 @@ class Storm:
         (strike_engine, 3, "best_effort", True),
     ],
 )
-def test_everything_is_told_once_or_said_to_be_lost(
-    tmp_path: Path, strike: Strike, kills: int, delivery: str, may_begin_anew: bool, seed: int
+def test_clients_receive_every_event_once_or_a_reset(
+    tmp_path: Path, strike: Strike, kills: int, delivery: str, may_restart: bool, seed: int
 ):
     with served(tmp_path / "data", workers=2) as (port, _):
         storm = Storm(f"ws://127.0.0.1:{port}", tmp_path / "data", seed, delivery)
         asyncio.run(asyncio.wait_for(storm.run(strike, kills), 500))
-    if may_begin_anew:
+    if may_restart:
         assert set(storm.resyncs) == {"window"}
     else:
         assert storm.resyncs == []
-    for written, told in zip(storm.written, storm.told, strict=True):
-        sure = [n for n in told if n not in storm.unsure]
-        assert len(set(told)) == len(told), "once"
-        assert sure == (sorted(set(sure)) if may_begin_anew else written)
+    for written, received in zip(storm.written, storm.received, strict=True):
+        sure = [n for n in received if n not in storm.unsure]
+        assert len(set(received)) == len(received), "once"
+        assert sure == (sorted(set(sure)) if may_restart else written)

@@ -12,7 +12,7 @@ import pytest
 
 FOLDER = Path(__file__).parents[2] / "examples"
 PROGRAMS = sorted(FOLDER.glob("*.py"))
-PATIENCE = 120
+TIMEOUT_SECONDS = 120
 """Seconds after which a program never will end."""
 
 
@@ -27,7 +27,7 @@ def test_program(program: Path, tmp_path: Path) -> None:
         cwd=tmp_path,
         capture_output=True,
         text=True,
-        timeout=PATIENCE,
+        timeout=TIMEOUT_SECONDS,
         check=False,
     )
     assert (done.returncode, done.stderr) == (0, "")

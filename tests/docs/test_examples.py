@@ -32,7 +32,7 @@ def test_python_examples_share_a_namespace_and_show_what_they_print() -> None:
     run("```python run\nx = 2\n```\ntext\n```python run\nprint(x + 1)\n```\n```output\n3\n```\n")
 
 
-def test_an_example_without_run_is_only_read() -> None:
+def test_example_without_run_is_only_parsed() -> None:
     run("```python\nraise SystemExit\n```\n```sh\nrm -rf /\n```\n")
 
 
@@ -47,7 +47,7 @@ def test_an_example_without_run_is_only_read() -> None:
         ("\n\n```sh run\nls\n```\n", "page.md:3: 'sh' examples cannot be run"),
     ],
 )
-def test_a_page_that_says_something_else_fails(text: str, words: str) -> None:
+def test_page_with_other_output_fails(text: str, words: str) -> None:
     with pytest.raises(ExampleFailed) as caught:
         run(text)
     assert words in str(caught.value)

@@ -41,7 +41,7 @@ def test_readme_is_short() -> None:
     assert len(README.splitlines()) <= MAX_LINES
 
 
-def test_links_lead_somewhere() -> None:
+def test_links_resolve() -> None:
     targets = re.findall(r"\]\(([^):]+)\)", README)
     assert targets
     assert not [target for target in targets if not (ROOT / target).exists()]

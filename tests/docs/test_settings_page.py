@@ -35,7 +35,7 @@ def test_every_setting_is_listed_with_its_default() -> None:
 
 
 @pytest.mark.parametrize("field", fields(Settings), ids=lambda field: field.name)
-def test_what_is_allowed_is_what_is_checked(field: Any) -> None:
+def test_documented_ranges_are_checked(field: Any) -> None:
     allowed = ROWS[field.name][1]
     words = tuple(re.findall(r'"(\w+)"', allowed))
     assert words == field.metadata["choices"]
@@ -43,6 +43,6 @@ def test_what_is_allowed_is_what_is_checked(field: Any) -> None:
     assert (float(lowest[1]) if lowest else None) == field.metadata["low"]
 
 
-def test_the_example_of_a_file_can_be_used() -> None:
+def test_example_file_is_valid() -> None:
     (example,) = re.findall(r"```toml\n(.*?)```", PAGE, re.DOTALL)
     assert validated(tomllib.loads(example)).actor_types == ("Person", "Service")

@@ -57,7 +57,7 @@ def test_lock_contains_every_dependency_and_extra(name: str) -> None:
     assert not missing, "run `make lock`:\n" + "\n".join(missing)
 
 
-def test_what_is_installed_is_what_is_locked() -> None:
+def test_installed_versions_equal_the_lock() -> None:
     """The check above reads the metadata of installed packages, so they must be the locked ones."""
     locked = applicable(read_lock(ROOT / "requirements-dev.lock"))
     found = {name: (package.version, version(name)) for name, package in locked.items()}

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import os
 from random import Random
 from typing import Any
 
 from hypothesis import HealthCheck, given, note, settings
 from hypothesis import strategies as st
 
+from tests.conftest import SOAK
 from tests.properties.models.engine_driver import Driver
 from tests.properties.models.graph import ModelGraph, ModelTransaction
 from tests.properties.models.ontology import OntologyModel, random_ontology
@@ -25,7 +25,6 @@ from vedette.language.resolve.patterns import PatternResolver
 from vedette.language.resolve.scope import AnalysisContext, ExpressionSite, Scope
 from vedette.language.syntax.declarations import ConstraintDeclaration
 
-SOAK = os.environ.get("VEDETTE_SOAK", "") not in {"", "0"}
 SEARCH = settings(
     max_examples=5_000 if SOAK else 150,
     report_multiple_bugs=False,

@@ -7,7 +7,6 @@ succeeds, every query of the transaction would still return the same rows.
 
 from __future__ import annotations
 
-import os
 import tempfile
 from collections.abc import Callable
 from pathlib import Path
@@ -18,6 +17,7 @@ from hypothesis import HealthCheck, example, given, note, settings
 from hypothesis import strategies as st
 
 import vedette
+from tests.conftest import SOAK
 from tests.properties.models.engine_driver import Driver, elements_of
 from tests.properties.models.graph import ModelError, ModelGraph, ModelState, ModelTransaction
 from tests.properties.models.ontology import OntologyModel, random_ontology
@@ -25,7 +25,6 @@ from tests.properties.models.query import ConstraintModel, QueryModel, answer, s
 from tests.properties.strategies.random_graphs import random_graph, small
 from tests.properties.strategies.random_queries import random_constraint, random_query
 
-SOAK = os.environ.get("VEDETTE_SOAK", "") not in {"", "0"}
 SESSIONS = 3
 SEARCH = settings(
     max_examples=1_000 if SOAK else 60,

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import os
 from random import Random
 
 from hypothesis import HealthCheck, given, note, settings
 from hypothesis import strategies as st
 
+from tests.conftest import SOAK
 from tests.properties.models.engine_driver import Driver
 from tests.properties.models.graph import ModelGraph, ModelTransaction
 from tests.properties.models.ontology import random_ontology
@@ -16,7 +16,6 @@ from tests.properties.models.query import QueryModel, answer, same_rows
 from tests.properties.strategies.random_graphs import random_graph, small
 from tests.properties.strategies.random_queries import random_query
 
-SOAK = os.environ.get("VEDETTE_SOAK", "") not in {"", "0"}
 SEARCH = settings(
     max_examples=5_000 if SOAK else 100,
     report_multiple_bugs=False,

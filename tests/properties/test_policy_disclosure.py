@@ -8,7 +8,6 @@ taken, an edge exists, a limit is reached, and how many edges were deleted with 
 from __future__ import annotations
 
 import logging
-import os
 from collections import Counter
 from collections.abc import Iterator
 from random import Random
@@ -19,6 +18,7 @@ from hypothesis import HealthCheck, given, note, settings
 from hypothesis import strategies as st
 
 import vedette
+from tests.conftest import SOAK
 from tests.properties.models.engine_driver import Driver
 from tests.properties.models.graph import ModelGraph
 from tests.properties.models.ontology import OntologyModel, random_ontology
@@ -26,7 +26,6 @@ from tests.properties.models.policy import POLICIES, seen
 from tests.properties.strategies.random_graphs import random_graph
 from tests.properties.strategies.random_queries import random_query
 
-SOAK = os.environ.get("VEDETTE_SOAK", "") not in {"", "0"}
 SEARCH = settings(
     max_examples=3_000 if SOAK else 40,
     report_multiple_bugs=False,

@@ -7,7 +7,6 @@ share, and each delivery may come next by the model. At the end, all remaining e
 
 from __future__ import annotations
 
-import os
 import shutil
 import tempfile
 from collections import Counter
@@ -23,13 +22,13 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
 
 import vedette
+from tests.conftest import SOAK
 from tests.properties.models.queue import Claim, Consumer, Found, MatchQueue, Model, Pattern, QueuedMatch
 from vedette.engine.data_directory import Vedette
 from vedette.engine.session.watch_handle import WatchHandle
 from vedette.errors import VedetteError
 from vedette.testing import ManualClock
 
-SOAK = os.environ.get("VEDETTE_SOAK", "") not in {"", "0"}
 SESSIONS = 3
 RARELY = st.sampled_from([False, False, True])
 """The first session is that of the system; the others belong to actors."""

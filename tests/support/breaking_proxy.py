@@ -1,4 +1,4 @@
-"""A line that can be cut: a proxy between client and server that passes bytes until it is told not to."""
+"""A proxy between client and server whose connections a test can break."""
 
 from __future__ import annotations
 
@@ -9,13 +9,13 @@ __all__ = ["BreakingLine"]
 
 
 class BreakingLine:
-    """`async with BreakingLine(port) as line:` listens on `line.port` and passes everything on to `port`."""
+    """`async with BreakingLine(port) as line:` listens on `line.port` and forwards to `port`."""
 
     def __init__(self, target: int) -> None:
         self.target = target
         self.port = 0
         self.budget: int | None = None
-        """After so many more bytes to the client the line breaks; None: it holds."""
+        """Number of further bytes to the client before the connection breaks; None never breaks it."""
         self._server: asyncio.Server | None = None
         self._writers: set[asyncio.StreamWriter] = set()
 
@@ -34,7 +34,7 @@ class BreakingLine:
         return f"ws://127.0.0.1:{self.port}"
 
     def cut(self) -> None:
-        """Everything that is connected breaks, now."""
+        """Break all connections now."""
         for writer in self._writers:
             writer.transport.abort()
         self._writers.clear()

@@ -1,4 +1,4 @@
-"""A headless Chromium, spoken to over its own DevTools protocol."""
+"""A headless Chromium, controlled over the DevTools protocol."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ class Browser:
         self._folder.cleanup()
 
     def run(self, page: str, script: str) -> Any:
-        """Open a page and await the value of an asynchronous function's body there."""
+        """Open a page, run the body of an asynchronous function there, and return its value."""
         with urlopen(f"http://127.0.0.1:{self._port}/json") as answer:
             targets = json.loads(answer.read())
         target = next(each for each in targets if each["type"] == "page")
@@ -66,7 +66,7 @@ class Browser:
             place = "location.href + ' ' + document.readyState"
             while (there := ask("Runtime.evaluate", expression=place))["result"].get("result", {}).get(
                 "value"
-            ) != f"{page} complete":  # an event of loading could still be the blank page's
+            ) != f"{page} complete":  # a load event could still belong to the blank page
                 assert "error" not in there, there
             expression = f"(async () => {{ {script} }})()"
             found = ask("Runtime.evaluate", expression=expression, awaitPromise=True, returnByValue=True)

@@ -1,4 +1,4 @@
-"""A process that works on the tables: `python busy_process.py FILE VERB COUNT`, one line of output per step."""
+"""A process that writes to the tables: `python busy_process.py FILE VERB COUNT`, one line of output per step."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ def main() -> None:
                 print(tables.record_error("w", failure).health.consecutive_errors, flush=True)
             elif verb == "take":
                 print(int(tables.system_state.request_capacity(sys.argv[4], 1, 0).granted), flush=True)
-            elif verb == "wait":  # a step for every line that comes in
+            elif verb == "wait":  # one step for every input line
                 sys.stdin.readline()
                 print(tables.refresh_watch("w").health.consecutive_errors, flush=True)
 

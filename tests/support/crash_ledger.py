@@ -1,4 +1,4 @@
-"""A file beside the store, in which processes that are about to be killed note what they know."""
+"""A file beside the store in which processes that will be killed record their progress."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ __all__ = ["Ledger"]
 
 
 class Ledger:
-    """Lines that are on the disk when `write` has returned."""
+    """Lines that are durable when `write` returns."""
 
     def __init__(self, path: str) -> None:
         self._file = os.open(path, os.O_WRONLY | os.O_APPEND | os.O_CREAT, 0o644)

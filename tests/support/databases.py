@@ -1,4 +1,4 @@
-"""What tests of the engine share: a disk that can be held or broken, work in threads, and bounds on patience."""
+"""Helpers for engine tests: a disk that can be blocked or broken, work in threads, and time limits."""
 
 from __future__ import annotations
 
@@ -12,16 +12,15 @@ from typing import Any, TypeVar, cast
 import pytest
 
 import vedette
+from tests.support.waiting import TIMEOUT_SECONDS
 from vedette.engine.data_directory import Vedette
 from vedette.engine.database import Database
 from vedette.errors import StoreError
 from vedette.storage.catalog import open_catalog
 from vedette.storage.seam import Batch, Store, StoreCatalog
 
-__all__ = ["FULL", "PATIENCE", "Disk", "all_at_once", "in_thread", "opened_on", "told_too_early"]
+__all__ = ["FULL", "Disk", "all_at_once", "in_thread", "opened_on", "returned_too_early"]
 
-PATIENCE = 60.0
-"""Seconds after which something that should have happened never will."""
 FULL = StoreError("E6001", "no space left for the disk of this test: free some space and open it again")
 
 T = TypeVar("T")
@@ -31,7 +30,7 @@ T = TypeVar("T")
 
 
 class Disk:
-    """Stands before every store of a home. `hold` keeps appends waiting; `breaks` is raised in place of writing."""
+    """Controls the stores of a catalog. `hold` blocks appends; `breaks` is raised instead of writing."""
 
     def __init__(self) -> None:
         self._free = Event()
@@ -40,10 +39,10 @@ class Disk:
         self._lock = Lock()
         self.breaks: BaseException | None = None
         self.breaks_after_writing: BaseException | None = None
-        """The worse kind: what was said to have failed is there."""
+        """If true, a failing append writes its batch nevertheless."""
         self.unreadable: StoreError | None = None
         self.batches: list[Batch] = []
-        """What was written, in order."""
+        """The written batches, in order."""
 
     def hold(self) -> None:
         self._reached.clear()
@@ -53,13 +52,13 @@ class Disk:
         self._free.set()
 
     def wait_until_reached(self) -> None:
-        """Return when an append stands before the held disk."""
-        assert self._reached.wait(PATIENCE), "nobody came to write"
+        """Wait until an append is blocked by `hold`."""
+        assert self._reached.wait(TIMEOUT_SECONDS), "no append reached the disk"
 
     def write(self, store: Store, batch: Batch) -> int:
         if not self._free.is_set():
             self._reached.set()
-            assert self._free.wait(PATIENCE), "the test never released the disk"
+            assert self._free.wait(TIMEOUT_SECONDS), "the test never released the disk"
         if self.breaks is not None:
             raise self.breaks
         last = store.append(batch)
@@ -86,24 +85,27 @@ class _DiskStore:
         return getattr(self._store, name)
 
 
-class _DiskHome:
-    def __init__(self, home: StoreCatalog, disk: Disk) -> None:
-        self._home, self._disk = home, disk
+class _DiskCatalog:
+    def __init__(self, catalog: StoreCatalog, disk: Disk) -> None:
+        self._catalog, self._disk = catalog, disk
 
     def open(self, name: str) -> Store:
-        return cast(Store, _DiskStore(self._home.open(name), self._disk))
+        return cast(Store, _DiskStore(self._catalog.open(name), self._disk))
 
     def __getattr__(self, name: str) -> Any:
-        return getattr(self._home, name)
+        return getattr(self._catalog, name)
 
 
 @contextmanager
 def opened_on(disk: Disk, location: str | os.PathLike[str], **settings: Any) -> Iterator[Vedette]:
-    """A home whose stores write through `disk`; released, so that closing never hangs."""
+    """Return a catalog whose stores write through `disk`.
+
+    The disk is released at the end, so that closing never hangs.
+    """
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(
             "vedette.engine.data_directory.open_catalog",
-            lambda *place, **options: _DiskHome(open_catalog(*place, **options), disk),
+            lambda *place, **options: _DiskCatalog(open_catalog(*place, **options), disk),
         )
         db = vedette.open(location, environment={}, **settings)
     try:
@@ -117,7 +119,7 @@ def opened_on(disk: Disk, location: str | os.PathLike[str], **settings: Any) -> 
 
 
 def in_thread(work: Callable[[], T]) -> Future[T]:
-    """Do the work in a thread of its own; ask the future for what came of it, with PATIENCE."""
+    """Run the work in a thread and return its future."""
     future: Future[T] = Future()
 
     def run() -> None:
@@ -133,22 +135,22 @@ def in_thread(work: Callable[[], T]) -> Future[T]:
 
 
 def all_at_once(*works: Callable[[], T]) -> list[T]:
-    """Do all of it at the same time, begun together; returns what came of each, or raises the first error."""
+    """Run all works concurrently, started together. Return their results, or raise the first error."""
     barrier = Barrier(len(works))
 
     def begun(work: Callable[[], T]) -> Callable[[], T]:
         def run() -> T:
-            barrier.wait(PATIENCE)
+            barrier.wait(TIMEOUT_SECONDS)
             return work()
 
         return run
 
     futures = [in_thread(begun(work)) for work in works]
-    return [future.result(PATIENCE) for future in futures]
+    return [future.result(TIMEOUT_SECONDS) for future in futures]
 
 
-def told_too_early(database: Database, work: Callable[[], object]) -> tuple[Future[object], bool]:
-    """Start the work; return when it waits for the disk (False) or has ended without doing so (True)."""
+def returned_too_early(database: Database, work: Callable[[], object]) -> tuple[Future[object], bool]:
+    """Start the work. Return False when it waits for the disk, True when it ended without waiting."""
     came = Event()
     gate = database.log_writer
     wait, notify = gate.wait_durable, gate.call_when_durable
@@ -166,5 +168,5 @@ def told_too_early(database: Database, work: Callable[[], object]) -> tuple[Futu
         patch.setattr(gate, "call_when_durable", watched_notify)
         future = in_thread(work)
         future.add_done_callback(lambda _: came.set())
-        assert came.wait(PATIENCE), "it neither ended nor came to wait for the disk"
+        assert came.wait(TIMEOUT_SECONDS), "it neither ended nor came to wait for the disk"
     return future, future.done()

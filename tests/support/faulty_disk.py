@@ -1,4 +1,4 @@
-"""What tests of the store share: an empty PostgreSQL database of one's own, and other people's eyes."""
+"""Helpers for store tests: an empty PostgreSQL database, and running without root rights."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ _numbers = count(1)
 
 @contextmanager
 def fresh_database(url: str) -> Iterator[str]:
-    """The address of an empty database on the same server, dropped at the end."""
+    """Return the address of an empty database on the same server; it is dropped at the end."""
     name = f"fresh_{os.getpid()}_{next(_numbers)}"
     with psycopg.connect(url, autocommit=True) as db:
         db.execute(f'CREATE DATABASE "{name}"'.encode())
@@ -35,7 +35,7 @@ def _with_database(url: str, name: str) -> str:
 
 @contextmanager
 def as_nobody() -> Iterator[None]:
-    """For root, to whom every file is open: act as a user with no rights, for as long as the block lasts."""
+    """If this process is root, act as a user without rights within the block, because root can open every file."""
     if os.geteuid() != 0:
         yield
         return

@@ -1,8 +1,7 @@
-"""A gateway as a host of stories: a real socket between the story's sessions and its engine.
+"""A story host that runs a gateway: a real socket between the sessions of the story and its engine.
 
-The engine's clock is the story's, the gateway's is the real one. A story's host may look into the engine for what no
-client is told (the names that a session has bound, limits of its session, what is on the disk); what the story is told
-comes over the wire.
+The engine uses the clock of the story, the gateway the real clock. The host reads some state directly from the engine
+(names bound by a session, limits, stored data), because no client can query it. Results and events come over the wire.
 """
 
 from __future__ import annotations
@@ -17,6 +16,7 @@ from threading import Thread
 from typing import Any, NamedTuple
 
 import vedette
+from tests.support.waiting import TIMEOUT_SECONDS
 from vedette.change import Event
 from vedette.client.blocking import BlockingSession, BlockingWatch
 from vedette.clock import SystemClock
@@ -32,7 +32,6 @@ from vedette.values import timestamp_from_text
 
 __all__ = ["GatewayHost"]
 
-PATIENCE = 60.0
 WAYS: Mapping[str, Mapping[str, Any]] = {
     "pushed": {"exclusive": True, "prefetch": 1_000},
     "shared": {"prefetch": 1_000},
@@ -49,7 +48,7 @@ class _Loop:
         Thread(target=self.loop.run_forever, name="story-gateways", daemon=True).start()
 
     def run(self, work: Any) -> Any:
-        return asyncio.run_coroutine_threadsafe(work, self.loop).result(PATIENCE)
+        return asyncio.run_coroutine_threadsafe(work, self.loop).result(TIMEOUT_SECONDS)
 
 
 _shared_loop: list[_Loop] = []
@@ -129,7 +128,7 @@ class GatewayHost(EmbeddedHost):
             done.set()
 
         self._service.engine.post_event(_Work(act))
-        assert done.wait(PATIENCE)
+        assert done.wait(TIMEOUT_SECONDS)
         result, error = found[0]
         if error is not None:
             raise error
@@ -145,7 +144,7 @@ class GatewayHost(EmbeddedHost):
     def session(self, actor: str | None = None) -> Any:
         known = set(self._clients())
         url = f"ws://127.0.0.1:{self._port}"
-        wire = vedette.connect_sync(url, token=actor or "", timeout=PATIENCE)
+        wire = vedette.connect_sync(url, token=actor or "", timeout=TIMEOUT_SECONDS)
         (client,) = [c for c in self._clients() if c not in known]
         session = _WireSession(self, wire, client, self._how)
         self._sessions.append(session)
@@ -157,7 +156,7 @@ class GatewayHost(EmbeddedHost):
     def gone(self, client: Client) -> None:
         """Wait until the engine knows that a connection has ended."""
         clock = SystemClock()
-        end = clock.monotonic() + PATIENCE
+        end = clock.monotonic() + TIMEOUT_SECONDS
         while client in self._clients():
             assert clock.monotonic() < end
         self.on_engine(lambda: None)
@@ -272,7 +271,7 @@ class _WireWatch:
     def _pulled(self, limit: int | None) -> Sequence[Event]:
         try:
             return self._watch.pull(limit)
-        except GatewayError as error:  # it has ended
+        except GatewayError as error:  # the watch has ended
             if "unknown_subscription" not in str(error):
                 raise
             return []

@@ -1,4 +1,4 @@
-"""A real server on a real socket, in a thread of its own with its own loop."""
+"""A real server on a real socket, in its own thread with its own event loop."""
 
 from __future__ import annotations
 

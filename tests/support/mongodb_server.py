@@ -1,7 +1,7 @@
-"""A MongoDB for the tests: the server at VEDETTE_TEST_MONGODB_URI, or one in Java that speaks its protocol.
+"""A MongoDB for the tests: the server at VEDETTE_TEST_MONGODB_URI, or a Java server with the same protocol.
 
-The second is `de.bwaldvogel:mongo-java-server` with its oplog on, in a JVM of its own that py4j holds by the hand. It
-has change streams, but neither pre-images nor postBatchResumeToken; what needs those is tested on recorded answers.
+The Java server is `de.bwaldvogel:mongo-java-server` with its oplog, in a JVM controlled through py4j. It has change
+streams, but neither pre-images nor postBatchResumeToken; features that need those are tested with recorded replies.
 """
 
 from __future__ import annotations
@@ -21,7 +21,10 @@ JARS = Path(__file__).parents[2] / "build" / "mongodb"
 
 @pytest.fixture(scope="session")
 def mongodb_uri() -> Iterator[str]:
-    """The address of an empty server for this test session. Without one: a skip, which CI refuses."""
+    """Return the address of an empty server for this test session.
+
+    Without a server the test is skipped; CI fails on that skip.
+    """
     given = os.environ.get("VEDETTE_TEST_MONGODB_URI")
     if given:
         yield given
@@ -57,7 +60,7 @@ def mongodb_uri() -> Iterator[str]:
 
 
 def _accept_an_older_protocol() -> None:
-    """The Java server calls itself a 4.2; this pymongo talks to 4.4 and later. What we use is the same in both."""
+    """The Java server reports version 4.2, and this pymongo needs 4.4. The commands used here are the same in both."""
     from pymongo import common
 
     common.MIN_SUPPORTED_WIRE_VERSION = 8

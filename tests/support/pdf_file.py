@@ -1,4 +1,4 @@
-"""A PDF written by hand: one line of text on each page, none where it is empty."""
+"""Writes a PDF with one line of text per page; an empty line gives an empty page."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A man in the middle between psycopg and PostgreSQL, who can cut the line around a COMMIT."""
+"""A proxy between psycopg and PostgreSQL that can cut the connection around a COMMIT."""
 
 from __future__ import annotations
 
@@ -16,11 +16,11 @@ from psycopg.conninfo import conninfo_to_dict
 __all__ = ["Cut", "PostgresProxy"]
 
 Cut = Literal["before", "after"]
-"""Cut the line before the server hears COMMIT, or after it has obeyed and before the client hears of it."""
+"""When to cut: before the server receives COMMIT, or after it committed and before the client gets the reply."""
 
 
 class PostgresProxy:
-    """Listens in a directory of its own; `cut_next` cuts the next COMMIT that passes."""
+    """Listens on a socket in its own directory. `cut_next` cuts the connection at the next COMMIT."""
 
     def __init__(self, url: str) -> None:
         target = conninfo_to_dict(url)
@@ -63,13 +63,14 @@ class PostgresProxy:
                 cut = self.cut_next if b"COMMIT" in data else None
                 if cut is not None:
                     self.cut_next = None
-                    client.shutdown(socket.SHUT_RDWR)  # nothing reaches the client any more
+                    client.shutdown(socket.SHUT_RDWR)  # stop forwarding to the client
                 if cut != "before":
                     server.sendall(data)
                 if cut is not None:
                     break
         with suppress(OSError):
-            server.shutdown(socket.SHUT_WR)  # the server finishes what it was told, then sees the end
+            # the server finishes the statements it received, then sees the end of the connection
+            server.shutdown(socket.SHUT_WR)
         self.was_cut.set()
 
     def _pump(self, server: socket.socket, client: socket.socket) -> None:

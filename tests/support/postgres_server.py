@@ -1,7 +1,7 @@
-"""A throw-away PostgreSQL server for the tests: its own data, a Unix socket only, gone at the end.
+"""A temporary PostgreSQL server for the tests, with its own data directory and a Unix socket only.
 
-The server refuses to run as root, so a root test run starts it as another user. Nothing here is durable on purpose
-(`fsync=off`): what survives a crash of PostgreSQL itself is PostgreSQL's business.
+The server refuses to run as root, so a root test run starts it as another user. Durability is off (`fsync=off`),
+because these tests do not crash PostgreSQL itself.
 """
 
 from __future__ import annotations
@@ -33,12 +33,15 @@ SERVER_OPTIONS = {
 
 
 class PostgresUnavailable(Exception):
-    """No server could be started; the text says why and what to do."""
+    """No server could be started. The text states the reason and the remedy."""
 
 
 @pytest.fixture(scope="session")
 def postgres_url() -> Iterator[str]:
-    """The address of an empty server, for this test session only. Without one: a skip, which CI refuses."""
+    """Return the address of an empty server for this test session.
+
+    Without a server the test is skipped; CI fails on that skip.
+    """
     with ExitStack() as stack:
         try:
             server = Server.create()
@@ -51,8 +54,8 @@ def postgres_url() -> Iterator[str]:
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Server:
     binaries: Path
-    home: Path  # holds data/, the log and the socket; short, because a socket's path is limited to 107 bytes
-    user: pwd.struct_passwd  # who runs the server
+    home: Path  # has data/, the log and the socket; short, because a socket path is limited to 107 bytes
+    user: pwd.struct_passwd  # the user that runs the server
 
     @classmethod
     def create(cls) -> Server:
@@ -85,9 +88,9 @@ class Server:
         return " ".join(f"-c {name}={value}" for name, value in options.items())
 
     def _call(self, program: str, *arguments: str) -> None:
-        """Run one of PostgreSQL's programs on our data, as our user."""
+        """Run a PostgreSQL program on the data directory, as the server's user."""
         foreign = self.user.pw_uid != os.geteuid()
-        # A file and not a pipe: the server inherits it, and a pipe would stay open as long as the server runs.
+        # A file, not a pipe: the server inherits it, and a pipe would stay open as long as the server runs.
         with tempfile.TemporaryFile() as output:
             done = subprocess.run(
                 [self.binaries / program, "--pgdata", self.home / "data", *arguments],
@@ -109,7 +112,7 @@ class Server:
 
 
 def find_binaries() -> Path:
-    """The folder of the newest server programs; Debian keeps them out of the PATH."""
+    """Return the folder of the newest server programs. Debian does not put them in PATH."""
     debian = sorted(Path("/usr/lib/postgresql").glob("*/bin/initdb"), key=lambda path: int(path.parts[-3]))
     if debian:
         return debian[-1].parent
@@ -120,7 +123,7 @@ def find_binaries() -> Path:
 
 
 def find_user() -> pwd.struct_passwd:
-    """Ourselves, or for root somebody with no rights to speak of."""
+    """Return the current user, or a user without rights if this process is root."""
     if os.geteuid() != 0:
         return pwd.getpwuid(os.geteuid())
     for name in ("postgres", "nobody"):

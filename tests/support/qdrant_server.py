@@ -1,6 +1,6 @@
-"""A Qdrant server for tests: the part of its HTTP interface that we use, over the client's own local mode in memory.
+"""A Qdrant server for tests: the used part of its HTTP interface, over the client's local mode in memory.
 
-What the client sends to a server and what a server answers is thereby tried; how a server stores is not.
+This tests the requests of the client and the handling of replies, not the storage of a real server.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ class QdrantServer:
         self.client = QdrantClient(":memory:")
         self.requests: list[str] = []
         self.is_down = False
-        """Every request is answered with 503."""
+        """If true, every request is answered with 503."""
         self._lock = Lock()
         self._routes: list[tuple[str, str, Callable[[str, Any], Any]]] = [
             ("GET", r"/collections", self._collections),
@@ -73,11 +73,11 @@ class QdrantServer:
         return [{"operation_id": number, "status": "completed"} for number in range(len(operations))]
 
     def _query(self, name: str, body: Any) -> Any:
-        wanted = body.get("filter")
+        selected = body.get("filter")
         return self.client.query_points(
             name,
             query=body["query"]["nearest"],
-            query_filter=models.Filter(**wanted) if wanted else None,
+            query_filter=models.Filter(**selected) if selected else None,
             limit=body["limit"],
             with_payload=True,
         )
@@ -95,7 +95,7 @@ class QdrantServer:
 
 @contextmanager
 def qdrant_server() -> Iterator[tuple[str, QdrantServer]]:
-    """Its URL, and the server itself to look into."""
+    """Return the URL and the server object."""
     server = QdrantServer()
 
     class Listener(BaseHTTPRequestHandler):

@@ -1,4 +1,4 @@
-"""Keys and tokens as an identity provider would make them."""
+"""Keys and tokens like those of an identity provider."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ __all__ = ["KEYS", "key_pairs", "token"]
 
 
 def key_pairs() -> dict[str, tuple[Any, dict[str, Any]]]:
-    """Algorithm ▸ the key to sign with, and its public half as a JWK."""
+    """Algorithm ▸ the signing key, and its public key as a JWK."""
     rsa_key = rsa.generate_private_key(public_exponent=65537, key_size=2048)
     ed_key = ed25519.Ed25519PrivateKey.generate()
     rsa_jwk = json.loads(jwt.algorithms.RSAAlgorithm.to_jwk(rsa_key.public_key()))

@@ -80,7 +80,7 @@ class SourceStorm(ABC):
         """Check that the journal has the documents of the source."""
 
     def blow(self, acts: Sequence[Callable[[], None]], *, times: int, looks: int) -> None:
-        """Anything in any order; then so many looks that nothing disturbs, and the journal is right."""
+        """Run random steps, then enough undisturbed polls to finish, and check the journal."""
         try:
             for _ in range(times):
                 self.rng.choice(acts)()

@@ -11,7 +11,7 @@ from queue import SimpleQueue
 
 import pytest
 
-from tests.support.databases import PATIENCE
+from tests.support.waiting import TIMEOUT_SECONDS
 from vedette.clock import SystemClock
 
 
@@ -26,26 +26,26 @@ def held(clock: SystemClock) -> Iterator[None]:
 
     def hold() -> None:
         begun.set()
-        free.wait(PATIENCE)
+        free.wait(TIMEOUT_SECONDS)
 
     clock.call_at(clock.monotonic(), hold)
-    assert begun.wait(PATIENCE)
+    assert begun.wait(TIMEOUT_SECONDS)
     yield
     free.set()
 
 
-def test_appointments_are_kept_in_the_order_of_their_moments() -> None:
+def test_timers_run_in_the_order_of_their_due_times() -> None:
     clock, calls = SystemClock(), SimpleQueue[int]()
     with held(clock):
         now = clock.monotonic()
         for number in (3, 1, 2):
             clock.call_at(now + number / 100, partial(calls.put, number))
         clock.call_at(now - 1, lambda: calls.put(0))
-    assert [calls.get(timeout=PATIENCE) for _ in range(4)] == [0, 1, 2, 3]
+    assert [calls.get(timeout=TIMEOUT_SECONDS) for _ in range(4)] == [0, 1, 2, 3]
     assert clock.monotonic() >= now + 0.03
 
 
-def test_what_is_cancelled_is_not_called_and_not_held() -> None:
+def test_cancelled_timer_is_neither_called_nor_referenced() -> None:
     clock, calls = SystemClock(), SimpleQueue[str]()
     now = clock.monotonic()
     late = clock.call_at(now + 3_600, lambda: calls.put("late"))
@@ -54,25 +54,25 @@ def test_what_is_cancelled_is_not_called_and_not_held() -> None:
         clock.call_at(now + 0.03, lambda: calls.put("kept"))
         soon.cancel()
         soon.cancel()
-    assert calls.get(timeout=PATIENCE) == "kept"
+    assert calls.get(timeout=TIMEOUT_SECONDS) == "kept"
     late.cancel()
     assert calls.empty()
 
 
-def test_the_thread_ends_with_the_last_appointment() -> None:
+def test_thread_ends_with_the_last_timer() -> None:
     before = set(keepers())
     clock, calls = SystemClock(), SimpleQueue[int]()
     for number in range(3):  # and comes again with the next
         far = clock.call_at(clock.monotonic() + 3_600, lambda: None)
         (keeper,) = set(keepers()) - before
         clock.call_at(clock.monotonic(), partial(calls.put, number))
-        assert calls.get(timeout=PATIENCE) == number
+        assert calls.get(timeout=TIMEOUT_SECONDS) == number
         far.cancel()
-        keeper.join(PATIENCE)
+        keeper.join(TIMEOUT_SECONDS)
         assert not keeper.is_alive()
 
 
-def test_an_appointment_that_fails_does_not_end_the_others(caplog: pytest.LogCaptureFixture) -> None:
+def test_failing_timer_does_not_affect_others(caplog: pytest.LogCaptureFixture) -> None:
     clock, calls = SystemClock(), SimpleQueue[int]()
 
     def fail() -> None:
@@ -81,11 +81,11 @@ def test_an_appointment_that_fails_does_not_end_the_others(caplog: pytest.LogCap
     with caplog.at_level(logging.ERROR):
         clock.call_at(clock.monotonic(), fail)
         clock.call_at(clock.monotonic() + 0.01, lambda: calls.put(1))
-        assert calls.get(timeout=PATIENCE) == 1
+        assert calls.get(timeout=TIMEOUT_SECONDS) == 1
     assert "this one" in caplog.text
 
 
-def test_an_appointment_may_make_the_next() -> None:
+def test_timer_may_schedule_the_next() -> None:
     clock, calls = SystemClock(), SimpleQueue[int]()
 
     def again(number: int) -> None:
@@ -94,10 +94,10 @@ def test_an_appointment_may_make_the_next() -> None:
             clock.call_at(clock.monotonic(), lambda: again(number + 1))
 
     clock.call_at(clock.monotonic(), lambda: again(0))
-    assert [calls.get(timeout=PATIENCE) for _ in range(4)] == [0, 1, 2, 3]
+    assert [calls.get(timeout=TIMEOUT_SECONDS) for _ in range(4)] == [0, 1, 2, 3]
 
 
-def test_appointments_that_were_cancelled_are_not_kept_until_their_day() -> None:
+def test_cancelled_timers_are_discarded_before_they_are_due() -> None:
     clock = SystemClock()
     kept = clock.call_at(clock.monotonic() + 3600, lambda: None)
     for _ in range(5000):

@@ -40,7 +40,7 @@ def origin_of(module: str, copy: Path, **environment: str) -> Path:
     return Path(ran.stdout.strip())
 
 
-def test_what_fits_is_loaded(copy: Path) -> None:
+def test_matching_compiled_core_is_loaded(copy: Path) -> None:
     for module in ("vedette.watch.evaluation.effects", "vedette.engine.state.graph_state"):
         assert origin_of(module, copy).parent == copy / "_compiled"
     assert origin_of("vedette.language.compile.patterns", copy).suffix == ".py"
@@ -49,26 +49,26 @@ def test_what_fits_is_loaded(copy: Path) -> None:
 @pytest.mark.parametrize(
     "edited", ["watch/evaluation/effects.py", "language/compile/patterns.py", "errors.py"]
 )
-def test_after_an_edit_the_sources_count(copy: Path, edited: str) -> None:
+def test_edited_sources_disable_the_compiled_core(copy: Path, edited: str) -> None:
     with (copy / edited).open("a") as file:
         file.write("\n# edited\n")
     assert origin_of("vedette.watch.evaluation.effects", copy) == copy / "watch/evaluation/effects.py"
 
 
-def test_what_the_compiler_does_not_read_may_change(copy: Path) -> None:
+def test_edits_of_uncompiled_files_are_ignored(copy: Path) -> None:
     with (copy / "cli" / "__init__.py").open("a") as file:
         file.write("\n# edited\n")
     assert origin_of("vedette.watch.evaluation.effects", copy).suffix == ".so"
 
 
-def test_it_can_be_turned_off(copy: Path) -> None:
+def test_compiled_core_can_be_disabled(copy: Path) -> None:
     assert origin_of("vedette.watch.evaluation.effects", copy, VEDETTE_COMPILED="0").suffix == ".py"
 
 
 @pytest.mark.parametrize(
     "text", [None, "", "[]", '{"fingerprint": 1}', '{"files": {}, "fingerprint": "x", "y": 2}']
 )
-def test_a_manifest_that_cannot_be_read_means_plain(copy: Path, text: str | None) -> None:
+def test_unreadable_manifest_disables_the_compiled_core(copy: Path, text: str | None) -> None:
     manifest = copy / "_compiled" / "manifest.json"
     manifest.unlink() if text is None else manifest.write_text(text)
     assert origin_of("vedette.watch.evaluation.effects", copy).suffix == ".py"
@@ -83,7 +83,7 @@ def test_ci_runs_the_compiled_core() -> None:
     assert loaded == set(COMPILED_MODULES if must_be_compiled or is_compiled() else ())
 
 
-def test_the_fingerprint_covers_subfolders_and_paths(tmp_path: Path) -> None:
+def test_fingerprint_covers_subfolders_and_paths(tmp_path: Path) -> None:
     source = tmp_path / "language" / "parser" / "rules.py"
     source.parent.mkdir(parents=True)
     empty = source_fingerprint(tmp_path)
@@ -98,7 +98,7 @@ def test_the_fingerprint_covers_subfolders_and_paths(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(("ci", "code"), [(None, 0), ("", 0), ("0", 0), ("false", 0), ("1", 1), ("true", 1)])
-def test_a_core_that_does_not_compile_is_an_error_in_ci(tmp_path: Path, ci: str | None, code: int) -> None:
+def test_failed_compilation_is_an_error_in_ci(tmp_path: Path, ci: str | None, code: int) -> None:
     script = ROOT / "scripts" / "build-core"
     (tmp_path / "scripts").mkdir()
     shutil.copy(script, tmp_path / "scripts")
@@ -120,7 +120,7 @@ def test_a_core_that_does_not_compile_is_an_error_in_ci(tmp_path: Path, ci: str 
     assert "compiling failed" in ran.stderr
 
 
-def test_every_module_named_is_there() -> None:
+def test_every_listed_module_exists() -> None:
     assert all(
         (PACKAGE.parent / Path(*module.split("."))).with_suffix(".py").exists() for module in COMPILED_MODULES
     )

@@ -9,17 +9,17 @@ from vedette.gil import interruptible
 
 
 @pytest.mark.parametrize("length", [0, 1, 999, 1_000, 5_000])
-def test_the_items_are_what_they_were(length: int) -> None:
+def test_items_are_unchanged(length: int) -> None:
     items = list(range(length))
     assert list(interruptible(items)) == items
 
 
-def test_a_long_list_goes_through_python() -> None:
+def test_long_list_releases_the_gil() -> None:
     """A generator of a module that is never compiled: Python looks for other threads whenever it goes on."""
     assert isgenerator(interruptible([None] * 100_000))
     assert "vedette.gil" not in COMPILED_MODULES
 
 
-def test_a_short_one_costs_nothing() -> None:
+def test_short_list_is_returned_directly() -> None:
     items = [1, 2, 3]
     assert interruptible(items) is items

@@ -35,7 +35,7 @@ def test_defaults() -> None:
     assert Settings().durability == "fsync"
 
 
-def test_each_source_wins_over_the_one_before(tmp_path: Path) -> None:
+def test_later_sources_override_earlier_ones(tmp_path: Path) -> None:
     write(tmp_path, 'durability = "relaxed"\nplan_cache_size = 5\nmanage_gc = false\nstatement_slice = 7')
     environment = {"VEDETTE_PLAN_CACHE_SIZE": "6", "VEDETTE_MANAGE_GC": "true", "PLAN_CACHE_SIZE": "99"}
     found = load_settings(tmp_path, environment, plan_cache_size=8, tick=None)
@@ -48,7 +48,7 @@ def test_each_source_wins_over_the_one_before(tmp_path: Path) -> None:
     assert load_settings(tmp_path).plan_cache_size == 5
 
 
-def test_without_a_file(tmp_path: Path) -> None:
+def test_missing_file_gives_defaults(tmp_path: Path) -> None:
     assert load_settings(tmp_path) == load_settings(tmp_path / "nothing there") == Settings()
 
 
@@ -67,13 +67,13 @@ def test_without_a_file(tmp_path: Path) -> None:
         ("DURABILITY", "relaxed", "relaxed"),
     ],
 )
-def test_variables_are_read_by_the_kind_of_the_setting(name: str, text: str, value: Any) -> None:
+def test_variables_are_parsed_by_the_type_of_the_setting(name: str, text: str, value: Any) -> None:
     found = getattr(load_settings(environment={f"VEDETTE_{name}": text}), name.lower())
     assert found == value
     assert type(found) is type(value)
 
 
-def test_other_variables_of_ours_are_no_settings() -> None:
+def test_other_vedette_variables_are_ignored() -> None:
     """VEDETTE_SOAK is for the tests, others will be for other programs."""
     assert (
         load_settings(environment={"VEDETTE_SOAK": "1", "VEDETTE_": "x", "vedette_tick": "manual"})
@@ -81,7 +81,7 @@ def test_other_variables_of_ours_are_no_settings() -> None:
     )
 
 
-def test_values_take_their_settings_shape(tmp_path: Path) -> None:
+def test_values_are_converted_to_the_type_of_the_setting(tmp_path: Path) -> None:
     write(tmp_path, 'log_retention_seconds = 5\nactor_types = ["Person"]')
     found = load_settings(tmp_path)
     assert (found.log_retention_seconds, type(found.log_retention_seconds)) == (5.0, float)
@@ -111,7 +111,7 @@ def test_values_take_their_settings_shape(tmp_path: Path) -> None:
         ({"colour": "blue"}, ["colour", "no such setting", "durability", "tick"]),
     ],
 )
-def test_what_cannot_be_used_is_refused_by_name(values: dict[str, Any], words: list[str]) -> None:
+def test_invalid_value_is_rejected_with_its_name(values: dict[str, Any], words: list[str]) -> None:
     ways: list[Callable[[], object]] = [lambda: validated(values), lambda: load_settings(**values)]
     if "colour" not in values:
         ways += [lambda: Settings(**values), lambda: vedette.open(":memory:", environment={}, **values)]
@@ -132,7 +132,7 @@ def test_what_cannot_be_used_is_refused_by_name(values: dict[str, Any], words: l
         ("LOG_RETENTION_SECONDS", "nan", "nan"),
     ],
 )
-def test_variables_that_cannot_be_used(name: str, text: str, word: str) -> None:
+def test_invalid_variables_are_rejected(name: str, text: str, word: str) -> None:
     error = refused(lambda: load_settings(environment={f"VEDETTE_{name}": text}))
     assert error.fields == {"setting": name.lower()}
     assert word in error.text
@@ -148,14 +148,14 @@ def test_variables_that_cannot_be_used(name: str, text: str, word: str) -> None:
         b"tick = 2024-01-01",
     ],
 )
-def test_a_file_that_cannot_be_used(tmp_path: Path, content: bytes) -> None:
+def test_invalid_file_is_rejected(tmp_path: Path, content: bytes) -> None:
     (tmp_path / SETTINGS_FILE).write_bytes(content)
     refused(lambda: load_settings(tmp_path))
     refused(lambda: vedette.open(tmp_path, environment={}))
     assert not (tmp_path / "databases").exists(), "nothing was opened with settings that nobody wanted"
 
 
-def test_an_unknown_name_in_the_file_is_refused(tmp_path: Path) -> None:
+def test_unknown_name_in_the_file_is_rejected(tmp_path: Path) -> None:
     write(tmp_path, 'durabilty = "relaxed"')
     error = refused(lambda: load_settings(tmp_path))
     assert "durabilty" in error.text
@@ -165,14 +165,14 @@ def test_an_unknown_name_in_the_file_is_refused(tmp_path: Path) -> None:
 # As records
 
 
-def test_settings_do_not_change() -> None:
+def test_settings_are_immutable() -> None:
     with pytest.raises(FrozenInstanceError):
         Settings().durability = "relaxed"  # type: ignore[misc]
     with pytest.raises(TypeError):
         Settings("relaxed")  # type: ignore[call-arg]
 
 
-def test_every_setting_says_what_it_holds() -> None:
+def test_every_setting_has_a_description() -> None:
     for setting in fields(Settings):
         assert len(setting.metadata["about"]) > 10
         unit = setting.name.endswith(("_seconds", "_share"))
@@ -182,7 +182,7 @@ def test_every_setting_says_what_it_holds() -> None:
 # Through vedette.open
 
 
-def test_open_reads_the_directorys_file_and_the_environment(tmp_path: Path) -> None:
+def test_open_reads_settings_file_and_environment(tmp_path: Path) -> None:
     write(tmp_path, 'tick = "manual"\nplan_cache_size = 5')
     environment = {"VEDETTE_PLAN_CACHE_SIZE": "6"}
     with vedette.open(tmp_path, environment=environment, statement_slice=9) as db:
@@ -190,7 +190,7 @@ def test_open_reads_the_directorys_file_and_the_environment(tmp_path: Path) -> N
     assert (found.tick, found.plan_cache_size, found.statement_slice) == ("manual", 6, 9)
 
 
-def test_open_reads_the_processs_environment(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_open_reads_the_process_environment(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("VEDETTE_PLAN_CACHE_SIZE", "77")
     with vedette.open(":memory:") as db:
         assert db.settings.plan_cache_size == 77
@@ -198,7 +198,7 @@ def test_open_reads_the_processs_environment(monkeypatch: pytest.MonkeyPatch) ->
         assert db.settings.plan_cache_size == Settings().plan_cache_size
 
 
-def test_settings_given_whole_are_taken_whole(tmp_path: Path) -> None:
+def test_given_settings_object_is_used_unchanged(tmp_path: Path) -> None:
     """Neither file nor environment has a say then; options still win."""
     write(tmp_path, 'tick = "manual"')
     settings = Settings(plan_cache_size=3)

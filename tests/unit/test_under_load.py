@@ -51,14 +51,14 @@ def wait_until_ended(pids: list[int]) -> None:
 
 
 @pytest.mark.parametrize(("rounds", "runs"), [({}, 3), ({"ROUNDS": "2"}, 2)])
-def test_it_runs_the_command_in_rounds(tmp_path: Path, rounds: dict[str, str], runs: int) -> None:
+def test_command_runs_in_rounds(tmp_path: Path, rounds: dict[str, str], runs: int) -> None:
     assert under_load(tmp_path, "true", **rounds) == 0
     assert (tmp_path / "runs").read_text().split() == ["run"] * runs
     assert len(busy_processes(tmp_path)) == 2
     wait_until_ended(busy_processes(tmp_path))
 
 
-def test_it_stops_at_the_first_run_that_fails(tmp_path: Path) -> None:
+def test_stops_at_the_first_failing_run(tmp_path: Path) -> None:
     assert under_load(tmp_path, "exit 7") == 7
     assert (tmp_path / "runs").read_text().split() == ["run"]
     wait_until_ended(busy_processes(tmp_path))

@@ -1,12 +1,12 @@
-"""A process with an engine that writes through sessions until it is killed, and says what was acknowledged.
+"""A process with an engine that writes through sessions until it is killed, and prints what was acknowledged.
 
     python -m tests.crash.processes.engine_writer LOCATION SEED
 
-Prints `ready`, then one JSON line per step of each hand (a thread with a session, or an asyncio task with one), each in
-one write: `{"step": "try", …}` before a transaction, `{"step": "ack", …}` when COMMIT has returned. A family is an
-order with two items, each joined to it by an edge; it is spawned, changed and killed as a whole. So a reader can tell a
-whole transaction from half of one, and knows of every family what it must be, and what it may be if its last try was
-lucky.
+Prints `ready`, then one JSON line per step of each writer (a thread or an asyncio task with a session), each in one
+write: `{"step": "try", …}` before a transaction, `{"step": "ack", …}` when COMMIT has returned. A family is an order
+with two items, each joined to it by an edge; it is created, changed and deleted as a whole. The test can therefore
+recognize a partial transaction, and knows for every family its acknowledged version and the version that its last
+unacknowledged step may have written.
 """
 
 from __future__ import annotations
@@ -59,12 +59,12 @@ COMMIT
 REGRET = "BEGIN; SPAWN o: Order { tag = $tag }; MATCH x: Order SET x.version = 999; ROLLBACK"
 
 
-def say(**fields: object) -> None:
+def report(**fields: object) -> None:
     os.write(1, f"{json.dumps(fields)}\n".encode())
 
 
-class Hand:
-    """Decides what one session does next. A step is a script and its parameters; the hand hears how it went."""
+class Writer:
+    """Chooses the steps of one session. A step is a script and its parameters; the writer reports the outcome back."""
 
     def __init__(self, name: str, seed: int) -> None:
         self.name = name
@@ -91,19 +91,19 @@ class Hand:
                 del self.alive[tag]
                 yield "kill", KILL, {"tag": tag}
 
-    def told(self, kind: str, parameters: dict[str, object], results: list[Result]) -> None:
+    def acknowledge(self, kind: str, parameters: dict[str, object], results: list[Result]) -> None:
         ids = [row[0] for result in results for row in result.rows]
         facts = {name: parameters[name] for name in ("tag", "version") if name in parameters}
-        say(step="ack", kind=kind, tick=results[-1].tick, ids=ids, **facts)
+        report(step="ack", kind=kind, tick=results[-1].tick, ids=ids, **facts)
 
-    def tries(self, kind: str, parameters: dict[str, object]) -> None:
-        say(step="try", kind=kind, tag=parameters["tag"], version=parameters.get("version"))
+    def announce(self, kind: str, parameters: dict[str, object]) -> None:
+        report(step="try", kind=kind, tag=parameters["tag"], version=parameters.get("version"))
 
 
-def write(db: Vedette, hand: Hand) -> None:
+def write(db: Vedette, writer: Writer) -> None:
     session = db.session()
-    for kind, script, parameters in hand.steps():
-        hand.tries(kind, parameters)
+    for kind, script, parameters in writer.steps():
+        writer.announce(kind, parameters)
         results = None
         while results is None:
             try:
@@ -111,14 +111,14 @@ def write(db: Vedette, hand: Hand) -> None:
             except VedetteError as error:
                 if not error.retryable:
                     raise
-        hand.told(kind, parameters, results)
+        writer.acknowledge(kind, parameters, results)
 
 
-async def write_async(db: Vedette, hands: list[Hand]) -> None:
-    async def one(hand: Hand) -> None:
+async def write_async(db: Vedette, writers: list[Writer]) -> None:
+    async def one(writer: Writer) -> None:
         async with db.async_session() as session:
-            for kind, script, parameters in hand.steps():
-                hand.tries(kind, parameters)
+            for kind, script, parameters in writer.steps():
+                writer.announce(kind, parameters)
                 results = None
                 while results is None:
                     try:
@@ -126,20 +126,20 @@ async def write_async(db: Vedette, hands: list[Hand]) -> None:
                     except VedetteError as error:
                         if not error.retryable:
                             raise
-                hand.told(kind, parameters, results)
+                writer.acknowledge(kind, parameters, results)
 
-    await asyncio.gather(*map(one, hands))
+    await asyncio.gather(*map(one, writers))
 
 
 def main(location: str, seed: str) -> None:
     db = vedette.open(location)
     db.define(ONTOLOGY)
     boot = db.default.boot
-    hands = [Hand(f"{boot}.{number}", int(seed) + number) for number in range(THREADS + TASKS)]
-    say(step="ready", boot=boot)
-    for hand in hands[:THREADS]:
-        Thread(target=write, args=(db, hand)).start()
-    asyncio.run(write_async(db, hands[THREADS:]))
+    writers = [Writer(f"{boot}.{number}", int(seed) + number) for number in range(THREADS + TASKS)]
+    report(step="ready", boot=boot)
+    for writer in writers[:THREADS]:
+        Thread(target=write, args=(db, writer)).start()
+    asyncio.run(write_async(db, writers[THREADS:]))
 
 
 if __name__ == "__main__":

@@ -41,7 +41,7 @@ def main() -> None:
                 mine = int(claim.task.path[1:])
                 say("took", mine, claim.task.operation)
                 if rng.random() < 0.3 and claim.task.operation is FileOperation.INGEST:
-                    queue.put([task(mine, FileOperation.DELETE)])  # it changed while we worked on it
+                    queue.put([task(mine, FileOperation.DELETE)])  # the file changed during the work
                     say("deleted", mine)
                 if rng.random() < 0.2:
                     queue.nack(claim.claim_id, error="later", counts_attempt=False)

@@ -1,4 +1,4 @@
-"""A folder in a storm, and what the vectors of it must be in the end. For tests that kill the daemon."""
+"""Random changes of a folder, and the vectors expected at the end. For tests that kill the daemon."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ def storm(root: Path, rng: random.Random, times: int) -> None:
 
 
 def content(place: Path, embedder: Embedder = EMBEDDER) -> list[tuple[str, str, int]]:
-    """Every chunk: path, text, first line. Doubled ones are there twice."""
+    """Return every chunk: path, text, first line. A duplicate appears twice."""
     store = QdrantStore(place)
     try:
         count = store.count_by_collection().get("docs", 0)
@@ -55,7 +55,7 @@ def content(place: Path, embedder: Embedder = EMBEDDER) -> list[tuple[str, str, 
 
 
 def rebuilt(root: Path, place: Path) -> list[tuple[str, str, int]]:
-    """What a clean run makes of the folder as it is."""
+    """Return the chunks that a clean run produces for the current folder."""
     clean = QdrantStore(place)
     files = [
         IngestRequest(path=str(path), watch_id="w", collection="docs")

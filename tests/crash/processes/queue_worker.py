@@ -1,20 +1,19 @@
-"""A process with an engine, producers and workers that is killed at random moments, and a ledger of what it did.
+"""A process with an engine, producers and workers that is killed at random moments, and a ledger of its actions.
 
     python -m tests.crash.processes.queue_worker LOCATION LEDGER FIRST LAST SEED
 
-The ledger is a file of lines, each synced to the disk before the process goes on: whoever reads it after a kill knows
-what was done, as far as anybody outside of the process can know:
+The ledger is a file of lines. Each line is synced to the disk before the process continues:
 
-    started                 a process began
+    started                 the process has started
     made <n>                SPAWN has returned
-    begun <n> <attempt>     handed out, its work begins
-    ending <n>              its work is over; ACK, NACK, COMMIT or close come next
+    begun <n> <attempt>     the job was delivered, work starts
+    ending <n>              work has ended; ACK, NACK, COMMIT or close follows
     done <n>                the side effect, before ACK
-    acked <n>               ACK, or the COMMIT around it, has returned
-    failed <n>              NACK has returned, or what it means that the session was closed as lost is durable
+    acked <n>               ACK, or the COMMIT that contains it, has returned
+    failed <n>              NACK has returned, or the failure of a lost session is durable
 
-Jobs whose number ends in 7 fail at their first two attempts; those that end in 13 always do: they end as dead letters.
-Every fifth job is acknowledged in one transaction with a node `Effect` that the worker writes.
+Jobs whose number ends in 7 fail at their first two attempts. Jobs whose number ends in 13 always fail and become dead
+letters. Every fifth job is acknowledged in one transaction with a node `Effect` that the worker writes.
 """
 
 from __future__ import annotations
@@ -75,7 +74,7 @@ def produce(db: Vedette, ledger: Ledger, numbers: range) -> None:
 
 
 def work(db: Vedette, ledger: Ledger, rng: random.Random) -> None:
-    """Sessions come and go, some of them without a word."""
+    """Open and close sessions; some of them disconnect without closing."""
     while True:
         session = db.session()
         handle = session.watch(WATCH)
@@ -92,7 +91,7 @@ def work(db: Vedette, ledger: Ledger, rng: random.Random) -> None:
         lost = rng.random() < 0.3
         session.close(lost=lost)
         with db.session() as reader:
-            reader.execute("MATCH e: Effect WHERE e.n = -1 RETURN e")  # returns when what it saw is durable
+            reader.execute("MATCH e: Effect WHERE e.n = -1 RETURN e")  # returns once its result is durable
         if lost:
             ledger.write(*(f"failed {number_of(event)}" for event in held))
 
@@ -120,7 +119,7 @@ def do(session: vedette.Session, handle: vedette.WatchHandle, ledger: Ledger, ev
 
 
 def start(name: str, run: Callable[[], None]) -> None:
-    """In a thread of its own; the process ends with whatever goes wrong there."""
+    """Run in a thread. Any error there ends the process."""
 
     def body() -> None:
         try:

@@ -1,10 +1,10 @@
-"""A process that writes until it is killed, and says what was acknowledged.
+"""A process that writes to a store until it is killed, and prints what was acknowledged.
 
     python -m tests.crash.processes.store_writer LOCATION SEED
 
 Prints `boot N`, then `ack TICK` for each commit whose wait returned, from several threads, each line in one write.
-Every commit is a transaction of several elements; each journal row says how many rows its transaction has. So a reader
-can tell a whole transaction from half of one, and the elements must be what the journal adds up to.
+Every commit is a transaction of several elements, and each journal row has the number of rows of its transaction. The
+test can therefore recognize a partial transaction, and compares the elements with the sum of the journal.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ def image(commit: Commit) -> bytes:
 
 
 def encode(commits: Sequence[Commit]) -> Batch:
-    """The net effect, as the engine's own encoder would give it."""
+    """Return the net effect in the form of the engine's encoder."""
     puts: dict[str, ElementRecord] = {}
     deletes: dict[str, None] = {}
     journal = []

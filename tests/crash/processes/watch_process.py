@@ -2,13 +2,13 @@
 
     python -m tests.crash.processes.watch_process LOCATION LEDGER LAST
 
-The ledger is a file of lines, each synced to the disk before the process goes on:
+The ledger is a file of lines. Each line is synced to the disk before the process continues:
 
-    started                        a process began
+    started                        the process has started
     made <n>                       the transaction with number n has returned
-    told <position> <type> <n>     the reader of the watch has this event; the next poll confirms it
-    again <position> <n> <n> …     the reader was told to begin, or begin again, from a snapshot with these
-    called <n>                     the reactor was called for it
+    event <position> <type> <n>    the reader received this event; the next poll confirms it
+    snapshot <position> <n> <n> …  the reader received a snapshot with these numbers
+    called <n>                     the reactor was called
     drained                        writer, reader and reactor have nothing left to do
 """
 
@@ -33,7 +33,7 @@ REACTION = "WATCH t: Task [initial: none] RETURN t.n"
 
 
 def write(db: Vedette, ledger: Ledger, last: int) -> None:
-    """Each number comes, and every third goes again."""
+    """Create each number, and delete every third again."""
     session = db.session()
     known = session.execute("MATCH t: Task RETURN MAX(t.n)").rows[0][0]
     for n in range(0 if known is None else known + 1, last):
@@ -52,16 +52,18 @@ def read(db: Vedette, ledger: Ledger, writer: Thread) -> None:
     while True:
         over = not writer.is_alive()
         events = watch.poll(limit=3)
-        ledger.write(*map(told, events))
+        ledger.write(*map(line_of, events))
         if over and not events:
             return
 
 
-def told(event: Event) -> str:
+def line_of(event: Event) -> str:
     if event.type == "initial":
-        return " ".join(("again", str(event.position), *(str(row["inbox"]) for row in event.matches or ())))
+        return " ".join(
+            ("snapshot", str(event.position), *(str(row["inbox"]) for row in event.matches or ()))
+        )
     assert event.match is not None
-    return f"told {event.position} {event.type} {event.match['inbox']}"
+    return f"event {event.position} {event.type} {event.match['inbox']}"
 
 
 def main(location: str, path: str, last: int) -> None:

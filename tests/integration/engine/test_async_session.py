@@ -12,7 +12,8 @@ from typing import Any
 import pytest
 
 import vedette
-from tests.support.databases import FULL, PATIENCE, Disk, all_at_once, in_thread, opened_on
+from tests.support.databases import FULL, Disk, all_at_once, in_thread, opened_on
+from tests.support.waiting import TIMEOUT_SECONDS
 from vedette.engine.data_directory import Vedette
 from vedette.engine.session.async_session import AsyncSession
 from vedette.errors import ParseError, StoreError, TransactionError, VedetteError
@@ -34,7 +35,7 @@ def db(disk: Disk, tmp_path: Path) -> Iterator[Vedette]:
 
 def run(work: Callable[[], Awaitable[Any]]) -> Any:
     async def bounded() -> Any:
-        async with asyncio.timeout(PATIENCE):
+        async with asyncio.timeout(TIMEOUT_SECONDS):
             return await work()
 
     return asyncio.run(bounded())
@@ -201,7 +202,7 @@ def test_loop_ends_while_tasks_wait(db: Vedette, disk: Disk) -> None:
     asyncio.run(abandon())  # cancels the remaining tasks
     other = in_thread(lambda: run(lambda: titles(db)))
     disk.release()
-    assert other.result(PATIENCE) == ["abandoned"]
+    assert other.result(TIMEOUT_SECONDS) == ["abandoned"]
     run(lambda: titles(db))
     assert nobody_waits(db), "a loop that is gone is still remembered"
 
@@ -272,9 +273,9 @@ def test_close_vedette_while_tasks_write(tmp_path: Path) -> None:
         return await asyncio.gather(*map(write, range(5)))
 
     work = in_thread(lambda: run(everybody))
-    assert enough.wait(PATIENCE)
+    assert enough.wait(TIMEOUT_SECONDS)
     db.close()
-    assert set(work.result(PATIENCE)) <= {"E5007", "E6005"}
+    assert set(work.result(TIMEOUT_SECONDS)) <= {"E5007", "E6005"}
     with vedette.open(tmp_path) as again:
         assert set(run(lambda: titles(again))) == set(received)
 
@@ -331,11 +332,11 @@ def test_threads_and_tasks_get_the_same_error(db: Vedette, disk: Disk) -> None:
         assert await titles(db) == []
 
     task = in_thread(lambda: run(story))
-    assert joined.wait(PATIENCE)
+    assert joined.wait(TIMEOUT_SECONDS)
     disk.breaks = FULL
     disk.release()
-    task.result(PATIENCE)
-    assert isinstance(thread.exception(PATIENCE), StoreError)
+    task.result(TIMEOUT_SECONDS)
+    assert isinstance(thread.exception(TIMEOUT_SECONDS), StoreError)
 
 
 # Many loops

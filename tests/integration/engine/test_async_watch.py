@@ -10,7 +10,7 @@ from threading import Thread
 import pytest
 
 import vedette
-from tests.support.databases import PATIENCE
+from tests.support.waiting import TIMEOUT_SECONDS
 from vedette.engine.data_directory import Vedette
 from vedette.errors import InvalidStatement, WatchError
 
@@ -41,7 +41,7 @@ def write(db: Vedette, *numbers: int) -> Thread:
 
 def test_events_of_other_threads(db: Vedette) -> None:
     async def main() -> list[int]:
-        async with db.async_session() as session, asyncio.timeout(PATIENCE):
+        async with db.async_session() as session, asyncio.timeout(TIMEOUT_SECONDS):
             watch = await session.watch(TASKS)
             thread = write(db, *range(50))
             seen = []
@@ -57,7 +57,7 @@ def test_events_of_other_threads(db: Vedette) -> None:
 
 def test_cancelled_wait_loses_no_event(db: Vedette) -> None:
     async def main() -> list[int]:
-        async with db.async_session() as session, asyncio.timeout(PATIENCE):
+        async with db.async_session() as session, asyncio.timeout(TIMEOUT_SECONDS):
             watch = await session.watch(TASKS)
             thread = write(db, *range(200))
             seen: list[int] = []
@@ -77,7 +77,7 @@ def test_cancelled_wait_loses_no_event(db: Vedette) -> None:
 
 def test_wait_ends_with_timeout_and_cancelled_watch(db: Vedette) -> None:
     async def main() -> None:
-        async with db.async_session() as session, asyncio.timeout(PATIENCE):
+        async with db.async_session() as session, asyncio.timeout(TIMEOUT_SECONDS):
             watch = await session.watch(TASKS)
             assert await watch.next(timeout=0.01) is None
             assert await watch.next(timeout=0) is None
@@ -97,7 +97,7 @@ def test_reliable_watch_is_attached_in_another_loop(db: Vedette) -> None:
             return (await session.watch("WATCH t: Task [delivery: reliable, initial: none] RETURN t.n")).id
 
     async def second(id: str) -> int:
-        async with db.async_session() as session, asyncio.timeout(PATIENCE):
+        async with db.async_session() as session, asyncio.timeout(TIMEOUT_SECONDS):
             watch = await session.attach(id)
             event = await watch.next()
             assert event is not None
@@ -120,7 +120,7 @@ def test_closed_loop_does_not_affect_others(db: Vedette) -> None:
 
 def test_deliveries_in_an_event_loop(db: Vedette) -> None:
     async def main() -> list[tuple[int, ...]]:
-        async with db.async_session() as session, asyncio.timeout(PATIENCE):
+        async with db.async_session() as session, asyncio.timeout(TIMEOUT_SECONDS):
             await session.execute("SPAWN t: Task { n = 1 }")
             watch = await session.watch("WATCH t: Task [mode: consume] RETURN t.n")
             async for event in watch:

@@ -12,7 +12,8 @@ from typing import Any
 import pytest
 
 import vedette
-from tests.support.databases import PATIENCE, Disk, all_at_once, in_thread, opened_on
+from tests.support.databases import Disk, all_at_once, in_thread, opened_on
+from tests.support.waiting import TIMEOUT_SECONDS
 from vedette.engine.data_directory import Vedette
 from vedette.engine.session.session import Session
 from vedette.errors import TransactionError, VedetteError
@@ -98,7 +99,7 @@ def test_transfers_conserve_the_total(db: Vedette, isolation: str) -> None:
     finally:
         over.set()
     for reader in readers:
-        reader.result(PATIENCE)
+        reader.result(TIMEOUT_SECONDS)
     ((total,),) = setup.execute("MATCH a: Account RETURN SUM(a.balance)").rows
     assert total == accounts * start
     db.default.state.graph.validate()
@@ -312,11 +313,11 @@ def test_session_runs_one_statement_at_a_time(tmp_path: Path) -> None:
         first = in_thread(lambda: session.execute(texts[0]))
         disk.wait_until_reached()
         second = in_thread(lambda: session.execute(texts[1]).rows)
-        assert asked[1].wait(PATIENCE)
+        assert asked[1].wait(TIMEOUT_SECONDS)
         assert begun == texts[:1]
         disk.release()
-        first.result(PATIENCE)
-        assert second.result(PATIENCE) == [("x",)]
+        first.result(TIMEOUT_SECONDS)
+        assert second.result(TIMEOUT_SECONDS) == [("x",)]
         session._statement_lock = own_lock
 
 
@@ -349,8 +350,8 @@ def test_close_waits_for_the_running_statement(tmp_path: Path) -> None:
         disk.wait_until_reached()
         closing = in_thread(session.close)
         disk.release()
-        assert work.result(PATIENCE).created == 1
-        closing.result(PATIENCE)
+        assert work.result(TIMEOUT_SECONDS).created == 1
+        closing.result(TIMEOUT_SECONDS)
         with pytest.raises(TransactionError) as caught:
             session.execute("MATCH a: Account RETURN a")
         assert caught.value.code == "E5007"
@@ -386,9 +387,9 @@ def test_close_vedette_while_threads_write(tmp_path: Path) -> None:
         raise AssertionError("nobody closed it")
 
     works = [in_thread(partial(write, name)) for name in range(6)]
-    assert enough.wait(PATIENCE)
+    assert enough.wait(TIMEOUT_SECONDS)
     db.close()
-    assert {work.result(PATIENCE) for work in works} <= {"E5007", "E6005"}
+    assert {work.result(TIMEOUT_SECONDS) for work in works} <= {"E5007", "E6005"}
     with vedette.open(tmp_path) as again:
         found = {row[0] for row in again.session().execute("MATCH a: Account RETURN a.name").rows}
     assert found == set(received)

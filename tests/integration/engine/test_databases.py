@@ -17,9 +17,10 @@ from typing import Any
 import pytest
 
 import vedette
-from tests.support.databases import PATIENCE, all_at_once
+from tests.support.databases import all_at_once
 from tests.support.faulty_disk import fresh_database
 from tests.support.paths import ROOT
+from tests.support.waiting import TIMEOUT_SECONDS
 from vedette.engine.data_directory import Vedette
 from vedette.engine.database import Database
 from vedette.errors import StoreError, VedetteError
@@ -219,7 +220,7 @@ def test_close_releases_everything(location: str, monkeypatch: pytest.MonkeyPatc
     assert not opened & live_graphs()
     assert database() is None
     for thread in set(threading.enumerate()) - before:
-        thread.join(PATIENCE)
+        thread.join(TIMEOUT_SECONDS)
         assert not thread.is_alive(), thread.name
 
 
@@ -285,7 +286,7 @@ def test_second_engine_in_another_process_is_refused(location: str) -> None:
         assert error.fields["pid"] == holder.pid
         assert str(holder.pid) in error.text
         assert "stop it" in error.text
-        holder.communicate(timeout=PATIENCE)  # it exits cleanly
+        holder.communicate(timeout=TIMEOUT_SECONDS)  # it exits cleanly
         assert holder.returncode == 0
     with vedette.open(location) as db:
         assert titles(db) == [("held",)]
@@ -296,7 +297,7 @@ def test_killed_engine_releases_its_lock(location: str) -> None:
     with another_process(location) as holder:
         assert error_of(lambda: vedette.open(location)).code == "E6002"
         holder.send_signal(signal.SIGKILL)
-        assert holder.wait(PATIENCE) == -signal.SIGKILL
+        assert holder.wait(TIMEOUT_SECONDS) == -signal.SIGKILL
     with vedette.open(location) as db:
         assert titles(db) == [("held",)]
         db.session().execute('SPAWN t: Task { title = "mine" }')
@@ -311,7 +312,7 @@ def test_forked_child_holds_no_lock(tmp_path: Path) -> None:
         vedette.open(tmp_path).close()
     finally:
         sleeper.kill()
-        sleeper.communicate(timeout=PATIENCE)
+        sleeper.communicate(timeout=TIMEOUT_SECONDS)
 
 
 FORKED = """
@@ -350,7 +351,7 @@ def test_forked_copy_is_refused(tmp_path: Path, in_child: str, in_parent: str, o
         stderr=subprocess.PIPE,
         env={**os.environ, "PYTHONPATH": str(ROOT / "src")},
     ) as process:
-        _, errors = process.communicate(timeout=PATIENCE)
+        _, errors = process.communicate(timeout=TIMEOUT_SECONDS)
     assert process.returncode == outcome, errors.decode()
     assert ("E6002" in errors.decode()) == bool(outcome)
 

@@ -12,7 +12,8 @@ from typing import Any
 import pytest
 
 import vedette
-from tests.support.databases import PATIENCE, Disk, all_at_once, in_thread, opened_on, told_too_early
+from tests.support.databases import Disk, all_at_once, in_thread, opened_on, returned_too_early
+from tests.support.waiting import TIMEOUT_SECONDS
 from vedette.engine.data_directory import Vedette
 from vedette.errors import AnalysisError, ConstraintViolation, ParseError, VedetteError
 from vedette.testing.clock import ManualClock
@@ -372,7 +373,7 @@ def test_prepared_statement_uses_the_new_ontology(
 
         def __enter__(self) -> None:
             reached.set()
-            assert go.wait(PATIENCE)
+            assert go.wait(TIMEOUT_SECONDS)
             lock.__enter__()
 
         def __exit__(self, *error: Any) -> None:
@@ -380,12 +381,12 @@ def test_prepared_statement_uses_the_new_ontology(
 
     session.lock_scope = SlowLockScope()  # type: ignore[assignment]
     work = in_thread(lambda: session.execute(statement).rows)
-    assert reached.wait(PATIENCE)
+    assert reached.wait(TIMEOUT_SECONDS)
     db.define(
         BASE.replace('status: String = "todo"', 'status: String = "todo", size: Int = 3, d: Timestamp?')
     )
     go.set()
-    error = work.exception(PATIENCE)
+    error = work.exception(TIMEOUT_SECONDS)
     session.lock_scope = lock
     assert isinstance(error, VedetteError)
     assert (error.code, "ontology changed" in error.text) == ("E5005", True)
@@ -459,12 +460,12 @@ def test_writes_and_definition_in_one_flush(tmp_path: Path) -> None:
             lambda: db.session().execute('SPAWN t: Task { title = "d", f = 2.5 }'),
             lambda: db.session().execute('MATCH t: Task WHERE t.title = "c" KILL t'),
         ):
-            future, early = told_too_early(db.default, work)
+            future, early = returned_too_early(db.default, work)
             assert not early
             works.append(future)
         disk.release()
         for future in works:
-            future.result(PATIENCE)
+            future.result(TIMEOUT_SECONDS)
         assert len(disk.batches) == 3
         expected = [("a", None, 5), ("b", None, 5), ("d", 2.5, 5)]
         assert rows(db, "MATCH t: Task RETURN t.title, t.f, t.g ORDER BY t.title") == expected

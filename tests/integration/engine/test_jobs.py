@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 import vedette
-from tests.support.databases import PATIENCE
+from tests.support.waiting import TIMEOUT_SECONDS
 from vedette.engine.data_directory import Vedette
 from vedette.errors import VedetteError, WatchError
 from vedette.testing import ManualClock
@@ -337,7 +337,7 @@ def test_loop_waits_for_new_work(bench: Bench) -> None:
 
     def work() -> None:
         with bench.db.session() as s:
-            for job in s.consume(WORK, timeout=PATIENCE):
+            for job in s.consume(WORK, timeout=TIMEOUT_SECONDS):
                 with job:
                     seen.append(job.match["j.n"])
                 if len(seen) == 20:
@@ -346,7 +346,7 @@ def test_loop_waits_for_new_work(bench: Bench) -> None:
     worker = Thread(target=work)
     worker.start()
     bench.spawn(*range(20))
-    worker.join(PATIENCE)
+    worker.join(TIMEOUT_SECONDS)
     assert not worker.is_alive()
     assert seen == list(range(20))
 
@@ -365,7 +365,7 @@ def test_group_processes_each_job_once(bench: Bench) -> None:
     for worker in workers:
         worker.start()
     for worker in workers:
-        worker.join(PATIENCE)
+        worker.join(TIMEOUT_SECONDS)
     assert sorted(seen) == list(range(50))
     assert bench.left() == []
 

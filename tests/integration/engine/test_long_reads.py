@@ -11,7 +11,8 @@ from typing import Any
 import pytest
 
 import vedette
-from tests.support.databases import FULL, PATIENCE, Disk, in_thread, opened_on
+from tests.support.databases import FULL, Disk, in_thread, opened_on
+from tests.support.waiting import TIMEOUT_SECONDS
 from vedette.engine.data_directory import Vedette
 from vedette.engine.session.session import Session
 from vedette.errors import QueryError, StoreError, TransactionError, VedetteError
@@ -36,7 +37,7 @@ class Pauses:
         self.count += 1
         if self._running.acquire(blocking=False):  # the function may run long reads itself
             try:
-                in_thread(lambda: self.between(self.count)).result(PATIENCE)
+                in_thread(lambda: self.between(self.count)).result(TIMEOUT_SECONDS)
             finally:
                 self._running.release()
 
@@ -121,7 +122,7 @@ def test_long_read_shows_the_state_at_its_start(db: Vedette, pauses: Pauses, que
     meddler = Meddler(db)
     pauses.between = meddler
     reader = db.session()
-    rows = in_thread(lambda: reader.execute(query).rows).result(PATIENCE)
+    rows = in_thread(lambda: reader.execute(query).rows).result(TIMEOUT_SECONDS)
     assert sorted(map(repr, rows)) == sorted(map(repr, expected))
     assert meddler.commits >= 7 * (pauses.count - before) > 0, "each pause let seven commits through"
     if "ORDER BY" in query:
@@ -145,7 +146,7 @@ def test_long_read_in_a_transaction(db: Vedette, pauses: Pauses, query: str, iso
     assert pauses.count > 3
     meddler = Meddler(db)
     pauses.between = meddler
-    rows = in_thread(lambda: reader.execute(query).rows).result(PATIENCE)
+    rows = in_thread(lambda: reader.execute(query).rows).result(TIMEOUT_SECONDS)
     assert sorted(map(repr, rows)) == sorted(map(repr, expected))
     assert meddler.commits > 7
     pauses.between = lambda number: None
@@ -167,7 +168,7 @@ def test_two_long_reads_and_a_writer(db: Vedette, pauses: Pauses) -> None:
             counts[0] = db.session().execute(query).rows
 
     pauses.between = between
-    rows = in_thread(lambda: db.session().execute(query).rows).result(PATIENCE)
+    rows = in_thread(lambda: db.session().execute(query).rows).result(TIMEOUT_SECONDS)
     assert rows == [(THINGS**2,)]
     assert counts == [[((THINGS + 1) ** 2,)]]
 
@@ -201,7 +202,9 @@ def test_actor_sees_its_view_at_the_start(db: Vedette, pauses: Pauses) -> None:
             system.execute("MATCH u: User SET u.level = $n", n=number % 2),
             system.execute("MATCH t: Thing WHERE t.n = $n SET t.group = 0", n=number % THINGS),
         )
-        assert sorted(in_thread(lambda: actor.execute(query).rows).result(PATIENCE)) == sorted(expected)
+        assert sorted(in_thread(lambda: actor.execute(query).rows).result(TIMEOUT_SECONDS)) == sorted(
+            expected
+        )
 
 
 # Limits
@@ -284,7 +287,7 @@ def test_definition_during_a_long_read(db: Vedette, pauses: Pauses) -> None:
             db.session().execute("SPAWN t: Other { n = 1, group = 1, grade = 8 }")
 
     pauses.between = between
-    rows = in_thread(lambda: db.session().execute(query).rows).result(PATIENCE)
+    rows = in_thread(lambda: db.session().execute(query).rows).result(TIMEOUT_SECONDS)
     assert done
     assert sorted(map(repr, rows)) == sorted(map(repr, expected))
     pauses.between = lambda number: None
@@ -304,7 +307,7 @@ def test_definition_during_a_long_read_aborts_the_transaction(
         ONTOLOGY.replace("label: String?", "label: String? [indexed], tag: String? [indexed]")
     )
     with pytest.raises(TransactionError, match="ontology changed") as caught:
-        in_thread(lambda: reader.execute("MATCH a: Thing, b: Thing RETURN a, b").rows).result(PATIENCE)
+        in_thread(lambda: reader.execute("MATCH a: Thing, b: Thing RETURN a, b").rows).result(TIMEOUT_SECONDS)
     assert caught.value.code == "E5005"
     reader.execute("ROLLBACK")
     assert not db.default.state.snapshots
@@ -325,11 +328,11 @@ def test_failed_write_during_a_long_read(tmp_path: Path, pauses: Pauses) -> None
             if not lost.done():
                 disk.breaks = FULL
                 disk.release()
-                assert isinstance(lost.exception(PATIENCE), StoreError)
+                assert isinstance(lost.exception(TIMEOUT_SECONDS), StoreError)
 
         pauses.between = between
         with pytest.raises(StoreError):
-            in_thread(lambda: reader.execute(query).rows).result(PATIENCE)
+            in_thread(lambda: reader.execute(query).rows).result(TIMEOUT_SECONDS)
         pauses.between = lambda number: None
         assert len(reader.execute(query).rows) == THINGS**2
         assert not db.default.state.snapshots
@@ -342,7 +345,7 @@ def test_aborted_read_releases_its_snapshot(db: Vedette, pauses: Pauses) -> None
     pauses.between = between
     reader = db.session()
     with pytest.raises(KeyboardInterrupt):
-        in_thread(lambda: reader.execute("MATCH a: Thing, b: Thing RETURN a").rows).result(PATIENCE)
+        in_thread(lambda: reader.execute("MATCH a: Thing, b: Thing RETURN a").rows).result(TIMEOUT_SECONDS)
     assert not db.default.state.snapshots
     assert not db.default.lock.locked()
     pauses.between = lambda number: None
@@ -359,9 +362,9 @@ def test_session_closed_during_a_long_read(db: Vedette, pauses: Pauses) -> None:
             closing.append(in_thread(reader.close))
 
     pauses.between = between
-    rows = in_thread(lambda: reader.execute("MATCH a: Thing, b: Thing RETURN a").rows).result(PATIENCE)
+    rows = in_thread(lambda: reader.execute("MATCH a: Thing, b: Thing RETURN a").rows).result(TIMEOUT_SECONDS)
     assert len(rows) == THINGS**2
-    closing[0].result(PATIENCE)
+    closing[0].result(TIMEOUT_SECONDS)
     with pytest.raises(VedetteError):
         reader.execute("MATCH t: Thing RETURN t")
 
@@ -381,12 +384,12 @@ def test_other_threads_run_without_yielding(tmp_path: Path) -> None:
         db.default.state.open_snapshot = open_snapshot  # type: ignore[method-assign]
         query = "MATCH a: Thing, b: Thing, c: Other WHERE a.n + b.n + c.n < 0 RETURN a"
         reading = in_thread(lambda: db.session().execute(query).rows)
-        assert begun.acquire(timeout=PATIENCE)
+        assert begun.acquire(timeout=TIMEOUT_SECONDS)
         session: Session = db.session()
         while not reading.done():
             session.execute("SPAWN t: Thing { n = 1, group = 1 }")
             commits += 1
-        assert reading.result(PATIENCE) == []
+        assert reading.result(TIMEOUT_SECONDS) == []
         assert commits > 10, f"only {commits} commits got through"
 
 
@@ -397,7 +400,7 @@ def on_loop(pauses: Pauses, work: Callable[[asyncio.AbstractEventLoop], Coroutin
     """Run the read on a loop. The pauses are reported on the same loop, so the read must run elsewhere."""
 
     async def bounded() -> Any:
-        async with asyncio.timeout(PATIENCE):
+        async with asyncio.timeout(TIMEOUT_SECONDS):
             return await work(asyncio.get_running_loop())
 
     return asyncio.run(bounded())
@@ -421,7 +424,9 @@ def test_long_read_does_not_block_the_loop(db: Vedette, pauses: Pauses, script: 
         commits += 1
 
     async def story(loop: asyncio.AbstractEventLoop) -> None:
-        pauses.between = lambda number: asyncio.run_coroutine_threadsafe(commit(), loop).result(PATIENCE)
+        pauses.between = lambda number: asyncio.run_coroutine_threadsafe(commit(), loop).result(
+            TIMEOUT_SECONDS
+        )
         async with db.async_session() as session:
             results = await session.run(script)
         place = 2 if script.startswith("BEGIN") else 0

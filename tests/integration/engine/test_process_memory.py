@@ -14,7 +14,8 @@ from typing import Any
 import pytest
 
 import vedette
-from tests.support.databases import FULL, PATIENCE, Disk, in_thread, opened_on
+from tests.support.databases import FULL, Disk, in_thread, opened_on
+from tests.support.waiting import TIMEOUT_SECONDS
 from vedette.engine.data_directory import Vedette
 from vedette.engine.process_memory import GcPolicy, collection_policy
 from vedette.engine.session.session import Session
@@ -314,7 +315,7 @@ def test_policy_is_active_while_a_database_is_open(
     policy.release()
     assert gc.get_threshold() == before
     for thread in collectors()[threads:]:
-        thread.join(PATIENCE)
+        thread.join(TIMEOUT_SECONDS)
     assert len(collectors()) == threads
 
 
@@ -382,5 +383,5 @@ def test_manage_gc_false_changes_nothing(tmp_path: Path, monkeypatch: pytest.Mon
         monkeypatch.setattr(gc, name, forbidden)
     db = vedette.open(tmp_path, manage_gc=False)
     db.define("node Task { title: String }")
-    in_thread(lambda: db.session().execute('SPAWN t: Task { title = "x" }')).result(PATIENCE)
+    in_thread(lambda: db.session().execute('SPAWN t: Task { title = "x" }')).result(TIMEOUT_SECONDS)
     db.close()

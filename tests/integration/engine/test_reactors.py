@@ -13,7 +13,8 @@ from typing import Any
 import pytest
 
 import vedette
-from tests.support.databases import PATIENCE, in_thread
+from tests.support.databases import in_thread
+from tests.support.waiting import TIMEOUT_SECONDS, wait_until
 from vedette.change import Event
 from vedette.engine.data_directory import Vedette
 from vedette.engine.session.session import Session
@@ -47,20 +48,11 @@ class Calls:
         return self._then(event)
 
     def next(self) -> Event:
-        return self._queue.get(timeout=PATIENCE)
+        return self._queue.get(timeout=TIMEOUT_SECONDS)
 
     @property
     def empty(self) -> bool:
         return self._queue.empty()
-
-
-def until(condition: Callable[[], Any]) -> Any:
-    """Wait until the condition is true."""
-    end = time.monotonic() + PATIENCE
-    while not (found := condition()):
-        assert time.monotonic() < end, "it never happened"
-        time.sleep(0.005)
-    return found
 
 
 def calls_of(session: Session, name: str) -> list[tuple[Any, ...]]:
@@ -86,7 +78,7 @@ def test_failing_async_function_counts_as_failed(db: Vedette, session: Session) 
 
     db.reactor("failing", TASKS, callback)
     session.execute("SPAWN t: Task")
-    until(lambda: calls_of(session, "failing") == [("failed", "ValueError: added")])
+    wait_until(lambda: calls_of(session, "failing") == [("failed", "ValueError: added")])
 
 
 def test_name_is_used_by_one_program_at_a_time(db: Vedette, session: Session) -> None:
@@ -113,7 +105,7 @@ def test_lost_position_is_reported(db: Vedette, session: Session) -> None:
     reactor = db.reactor("lost", TASKS, calls)
     session.execute("SPAWN t: Task")
     calls.next()
-    until(lambda: reactor.idle)
+    wait_until(lambda: reactor.idle)
     session.execute(f"CANCEL WATCH #{reactor.id}")
     reactor.close()
     db.reactor("lost", TASKS, calls)
@@ -150,7 +142,7 @@ def test_reactor_is_not_called_for_its_own_writes(db: Vedette, session: Session)
     worker = db.reactor("worker", TASKS, fail)
     session.execute("SPAWN t: Task")
     assert seen.next().match == {"i.code_module": "worker"}
-    until(lambda: worker.idle and monitor.idle)
+    wait_until(lambda: worker.idle and monitor.idle)
     assert seen.empty
     assert len(calls_of(session, "monitor")) == 1
 
@@ -164,7 +156,7 @@ def test_blocking_reader_does_not_end_a_reactor() -> None:
         blocking = session.watch("WATCH i: Invocation [buffer: 1, on_full: block, initial: none] RETURN i")
         session.execute("SPAWN t: Task")
         assert calls.next().type == "added"
-        until(lambda: blocking.poll() and reactor.idle)
+        wait_until(lambda: blocking.poll() and reactor.idle)
         assert calls_of(session, "patient") == [("succeeded", None)]
         assert reactor.running
 
@@ -174,7 +166,7 @@ def test_stored_position_can_be_deleted(db: Vedette, session: Session) -> None:
     reactor = db.reactor("swept", TASKS, calls)
     session.execute("SPAWN t: Task")
     calls.next()
-    until(lambda: reactor.idle)
+    wait_until(lambda: reactor.idle)
     assert reactor.running
 
 
@@ -200,7 +192,7 @@ def test_close_waits_for_the_running_call(tmp_path: Path) -> None:
         seen.put(event)
         if event.type == "added":
             begun.set()
-            assert go_on.wait(PATIENCE)
+            assert go_on.wait(TIMEOUT_SECONDS)
 
     text = "WATCH t: Task RETURN t.title"
     db = vedette.open(tmp_path / "data", environment={})
@@ -208,12 +200,12 @@ def test_close_waits_for_the_running_call(tmp_path: Path) -> None:
     reactor = db.reactor("mailer", text, slow)
     with db.session() as session:
         session.execute('SPAWN t: Task { title = "a" }')
-    assert begun.wait(PATIENCE)
+    assert begun.wait(TIMEOUT_SECONDS)
     closing = in_thread(db.close)
     while reactor.running:  # until the stop request
         time.sleep(0.001)
     go_on.set()
-    closing.result(PATIENCE)
+    closing.result(TIMEOUT_SECONDS)
 
     with vedette.open(tmp_path / "data", environment={}) as db:
         again: SimpleQueue[Event] = SimpleQueue()
@@ -221,5 +213,5 @@ def test_close_waits_for_the_running_call(tmp_path: Path) -> None:
         with db.session() as session:
             calls = session.execute("MATCH i: Invocation RETURN i.status").rows
             session.execute('SPAWN t: Task { title = "b" }')
-        assert again.get(timeout=PATIENCE).match == {"t.title": "b"}
+        assert again.get(timeout=TIMEOUT_SECONDS).match == {"t.title": "b"}
     assert calls == [("succeeded",), ("succeeded",)]

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import asyncio
-import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 
 import pytest
 
 import vedette
-from tests.support.databases import PATIENCE, in_thread
+from tests.support.databases import in_thread
+from tests.support.waiting import TIMEOUT_SECONDS, wait_until
 from vedette.engine.data_directory import Vedette
 from vedette.errors import WatchError
 
@@ -26,13 +26,6 @@ def db() -> Iterator[Vedette]:
 def spawn(db: Vedette, title: str) -> None:
     with db.session() as session:
         session.execute("SPAWN t: Task { title = $title }", title=title)
-
-
-def until(condition: Callable[[], object]) -> None:
-    end = time.monotonic() + PATIENCE
-    while not condition():
-        assert time.monotonic() < end, "it never happened"
-        time.sleep(0.001)
 
 
 def titles(events: list[vedette.Event]) -> list[str]:
@@ -58,23 +51,23 @@ def test_reattached_watch_delivers_to_the_new_session_only(db: Vedette):
 def test_waiting_reader_is_informed_of_the_reattach(db: Vedette):
     with db.session() as one, db.session() as two:
         former = one.watch(INBOX)
-        reader = in_thread(lambda: former.next(timeout=PATIENCE))
-        until(lambda: former.watch.details.wakeup)
+        reader = in_thread(lambda: former.next(timeout=TIMEOUT_SECONDS))
+        wait_until(lambda: former.watch.details.wakeup)
         two.attach("inbox")
         with pytest.raises(WatchError, match="E8010"):
-            reader.result(PATIENCE)
+            reader.result(TIMEOUT_SECONDS)
 
 
 def test_closing_a_session_ends_waiting_reads(db: Vedette):
     one = db.session()
     former = one.watch(INBOX)
-    reader = in_thread(lambda: former.next(timeout=PATIENCE))
-    until(lambda: former.watch.details.wakeup)
+    reader = in_thread(lambda: former.next(timeout=TIMEOUT_SECONDS))
+    wait_until(lambda: former.watch.details.wakeup)
     one.close()
-    assert reader.result(PATIENCE) is None
+    assert reader.result(TIMEOUT_SECONDS) is None
     spawn(db, "a")
     assert former.poll() == []
-    assert former.next(timeout=PATIENCE) is None
+    assert former.next(timeout=TIMEOUT_SECONDS) is None
     with db.session() as two:
         assert titles(two.attach("inbox").poll()) == ["a"]
 
@@ -83,7 +76,7 @@ def test_reattach_in_an_event_loop(db: Vedette):
     async def read() -> None:
         session = db.async_session()
         watch = await session.watch(INBOX)
-        reader = asyncio.create_task(watch.next(timeout=PATIENCE))
+        reader = asyncio.create_task(watch.next(timeout=TIMEOUT_SECONDS))
         await asyncio.sleep(0)
         await session.close()
         assert await reader is None
@@ -96,7 +89,7 @@ def test_reactor_ends_when_its_watch_is_reattached(db: Vedette):
     reactor = db.reactor("mail", "WATCH t: Task [initial: none] RETURN t.title", called.append)
     with db.session() as session:
         taken = session.attach(reactor.id)
-        until(lambda: not reactor.running)
+        wait_until(lambda: not reactor.running)
         spawn(db, "a")
         assert titles(taken.poll()) == ["a"]
     reactor.close()

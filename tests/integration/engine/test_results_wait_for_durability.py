@@ -10,7 +10,8 @@ from typing import Any
 
 import pytest
 
-from tests.support.databases import FULL, PATIENCE, Disk, all_at_once, in_thread, opened_on, told_too_early
+from tests.support.databases import FULL, Disk, all_at_once, in_thread, opened_on, returned_too_early
+from tests.support.waiting import TIMEOUT_SECONDS
 from vedette.engine.data_directory import Vedette
 from vedette.engine.session.watch_handle import WatchHandle
 from vedette.errors import ConstraintViolation, StoreError, VedetteError
@@ -82,12 +83,12 @@ def test_result_waits_for_the_commits_it_saw(
     text: str,
     road: Callable[[Vedette, str], Callable[[], object]],
 ) -> None:
-    work, early = told_too_early(db.default, road(db, text))
+    work, early = returned_too_early(db.default, road(db, text))
     assert not early, "it returned data that may never have been stored"
     assert not held.done()
     disk.release()
-    work.result(PATIENCE)
-    held.result(PATIENCE)
+    work.result(TIMEOUT_SECONDS)
+    held.result(TIMEOUT_SECONDS)
 
 
 @ROADS
@@ -110,11 +111,11 @@ def test_error_waits_for_the_commits_it_saw(
     road: Callable[[Vedette, str], Callable[[], object]],
 ) -> None:
     """A unique violation reveals that an element exists; so do other errors."""
-    work, early = told_too_early(db.default, road(db, text))
+    work, early = returned_too_early(db.default, road(db, text))
     if code != "E5004":  # it depends on the session only
         assert not early
     disk.release()
-    error = work.exception(PATIENCE)
+    error = work.exception(TIMEOUT_SECONDS)
     assert isinstance(error, VedetteError)
     assert error.code == code
 
@@ -129,14 +130,14 @@ def test_failed_flush_reveals_no_lost_write(
     road: Callable[[Vedette, str], Callable[[], object]],
 ) -> None:
     """Not even by an error: a used title would reveal an element that was never stored."""
-    work, early = told_too_early(db.default, road(db, text))
+    work, early = returned_too_early(db.default, road(db, text))
     assert not early
     disk.breaks = FULL
     disk.release()
-    error = work.exception(PATIENCE)
+    error = work.exception(TIMEOUT_SECONDS)
     assert isinstance(error, StoreError)
     assert not isinstance(error, ConstraintViolation)
-    assert isinstance(held.exception(PATIENCE), StoreError)
+    assert isinstance(held.exception(TIMEOUT_SECONDS), StoreError)
     assert execute(db, "MATCH t: Task RETURN t.title")() == [("old",)]
 
 
@@ -144,19 +145,19 @@ def test_transaction_reads_but_does_not_return_undurable_data(
     db: Vedette, disk: Disk, held: Future[object]
 ) -> None:
     session = db.session()
-    begun, early = told_too_early(db.default, lambda: session.execute("BEGIN"))
+    begun, early = returned_too_early(db.default, lambda: session.execute("BEGIN"))
     assert not early
     disk.release()
-    begun.result(PATIENCE)
-    held.result(PATIENCE)
+    begun.result(TIMEOUT_SECONDS)
+    held.result(TIMEOUT_SECONDS)
     disk.hold()
     ticked = in_thread(lambda: db.session().execute("TICK"))
     disk.wait_until_reached()
-    read, early = told_too_early(db.default, lambda: session.execute("MATCH t: Task RETURN t.title").rows)
+    read, early = returned_too_early(db.default, lambda: session.execute("MATCH t: Task RETURN t.title").rows)
     assert not early
     disk.release()
-    assert read.result(PATIENCE) == [("old",), ("new",)]
-    ticked.result(PATIENCE)
+    assert read.result(TIMEOUT_SECONDS) == [("old",), ("new",)]
+    ticked.result(TIMEOUT_SECONDS)
     session.execute("ROLLBACK")
 
 
@@ -166,33 +167,33 @@ def test_session_waits_for_its_actor_to_be_durable(db: Vedette, disk: Disk) -> N
     spawned = in_thread(lambda: db.session().execute('SPAWN p: Person { name = "x" } RETURNING id').rows)
     disk.wait_until_reached()
     (id,) = [element.id for element in db.default.state.graph.scan(("Person",))]
-    work, early = told_too_early(db.default, lambda: db.session(id).actor)
+    work, early = returned_too_early(db.default, lambda: db.session(id).actor)
     assert not early
-    nobody, early = told_too_early(db.default, lambda: db.session("nobody"))
+    nobody, early = returned_too_early(db.default, lambda: db.session("nobody"))
     assert not early
     disk.release()
-    assert spawned.result(PATIENCE) == [(id,)]
-    assert work.result(PATIENCE) == id
-    error = nobody.exception(PATIENCE)
+    assert spawned.result(TIMEOUT_SECONDS) == [(id,)]
+    assert work.result(TIMEOUT_SECONDS) == id
+    error = nobody.exception(TIMEOUT_SECONDS)
     assert isinstance(error, VedetteError)
     assert error.code == "E7003"
 
 
 def test_define_returns_when_durable(db: Vedette, disk: Disk) -> None:
     disk.hold()
-    work, early = told_too_early(db.default, lambda: db.define("node Other { name: String }"))
+    work, early = returned_too_early(db.default, lambda: db.define("node Other { name: String }"))
     assert not early
-    same, early = told_too_early(db.default, lambda: db.define("node Other { name: String }"))
+    same, early = returned_too_early(db.default, lambda: db.define("node Other { name: String }"))
     assert not early, "it is the same only because of one that is not durable"
-    user, early = told_too_early(db.default, execute(db, "MATCH o: Other RETURN o"))
+    user, early = returned_too_early(db.default, execute(db, "MATCH o: Other RETURN o"))
     assert not early
-    wrong, early = told_too_early(db.default, lambda: db.define("node Other { name: Int }"))
+    wrong, early = returned_too_early(db.default, lambda: db.define("node Other { name: Int }"))
     assert not early
     disk.release()
-    work.result(PATIENCE)
-    same.result(PATIENCE)
-    assert user.result(PATIENCE) == []
-    assert isinstance(wrong.exception(PATIENCE), VedetteError)
+    work.result(TIMEOUT_SECONDS)
+    same.result(TIMEOUT_SECONDS)
+    assert user.result(TIMEOUT_SECONDS) == []
+    assert isinstance(wrong.exception(TIMEOUT_SECONDS), VedetteError)
 
 
 def test_durable_results_are_returned_while_others_wait(db: Vedette, disk: Disk) -> None:
@@ -204,7 +205,7 @@ def test_durable_results_are_returned_while_others_wait(db: Vedette, disk: Disk)
     disk.wait_until_reached()
     assert other.session().execute("MATCH t: Task RETURN t").rows == []
     disk.release()
-    work.result(PATIENCE)
+    work.result(TIMEOUT_SECONDS)
 
 
 def matched(events: list[Any]) -> list[str]:
@@ -223,23 +224,23 @@ def test_watch_delivers_durable_events_only(db: Vedette, disk: Disk, fails: bool
     work = in_thread(execute(db, SPAWN))
     disk.wait_until_reached()
     assert earlier.poll() == []
-    made, early = told_too_early(db.default, lambda: db.session().watch("WATCH t: Task RETURN t.title"))
+    made, early = returned_too_early(db.default, lambda: db.session().watch("WATCH t: Task RETURN t.title"))
     assert not early, "its first event holds what is not durable"
-    received, early = told_too_early(db.default, lambda: matched(next_events(earlier)))
+    received, early = returned_too_early(db.default, lambda: matched(next_events(earlier)))
     assert not early
     if fails:
         disk.breaks = FULL
     disk.release()
     if fails:
-        assert isinstance(work.exception(PATIENCE), StoreError)
-        assert isinstance(made.exception(PATIENCE), StoreError)
+        assert isinstance(work.exception(TIMEOUT_SECONDS), StoreError)
+        assert isinstance(made.exception(TIMEOUT_SECONDS), StoreError)
         assert earlier.poll() == []
         earlier.cancel()
-        assert received.result(PATIENCE) == []
+        assert received.result(TIMEOUT_SECONDS) == []
     else:
-        work.result(PATIENCE)
-        assert received.result(PATIENCE) == ["new"]
-        later = made.result(PATIENCE)
+        work.result(TIMEOUT_SECONDS)
+        assert received.result(TIMEOUT_SECONDS) == ["new"]
+        later = made.result(TIMEOUT_SECONDS)
         assert isinstance(later, WatchHandle)
         assert matched(next_events(later)) == ["old", "new"]
     assert sorted(matched(session.watch("WATCH t: Task RETURN t.title").poll())) == sorted(
@@ -248,7 +249,7 @@ def test_watch_delivers_durable_events_only(db: Vedette, disk: Disk, fails: bool
 
 
 def next_events(watch: WatchHandle) -> list[Any]:
-    return [event for event in [watch.next(timeout=2 * PATIENCE)] if event is not None]
+    return [event for event in [watch.next(timeout=2 * TIMEOUT_SECONDS)] if event is not None]
 
 
 def test_relaxed_does_not_wait(disk: Disk, tmp_path: Path) -> None:
@@ -257,9 +258,11 @@ def test_relaxed_does_not_wait(disk: Disk, tmp_path: Path) -> None:
         db.define(ONTOLOGY)
         disk.hold()
         db.session().execute(SPAWN)
-        assert in_thread(execute(db, "MATCH t: Task RETURN t.title")).result(PATIENCE) == [("new",)]
-        assert in_thread(execute_async(db, "MATCH t: Task RETURN t.title")).result(PATIENCE) == [("new",)]
-        in_thread(execute_async(db, "MATCH t: Task SET t.n = 5")).result(PATIENCE)
+        assert in_thread(execute(db, "MATCH t: Task RETURN t.title")).result(TIMEOUT_SECONDS) == [("new",)]
+        assert in_thread(execute_async(db, "MATCH t: Task RETURN t.title")).result(TIMEOUT_SECONDS) == [
+            ("new",)
+        ]
+        in_thread(execute_async(db, "MATCH t: Task SET t.n = 5")).result(TIMEOUT_SECONDS)
         assert db.default.log_writer.durable_sequence < db.default.state.sequence
         disk.release()
 
@@ -283,12 +286,12 @@ def test_commits_share_flushes(db: Vedette, disk: Disk, sessions: int) -> None:
     disk.wait_until_reached()
     for number in range(sessions):
         text = f'SPAWN p: Person {{ name = "{number}" }}'
-        work, early = told_too_early(db.default, execute(db, text))
+        work, early = returned_too_early(db.default, execute(db, text))
         assert not early
         works.append(work)
     disk.release()
     for work in works:
-        work.result(PATIENCE)
+        work.result(TIMEOUT_SECONDS)
     assert len(disk.batches) - before == 2
     assert len(disk.batches[-1].puts) == sessions
 
@@ -339,11 +342,11 @@ def test_flush_keeps_the_order_of_edges_on_edges(db: Vedette, disk: Disk) -> Non
         LINK knows(#a, #b) AS k; LINK doubts(#k) AS d;
         SET #k.since = 5; SET #a.name = "c"
     """
-    work, early = told_too_early(db.default, lambda: db.session().run(script))
+    work, early = returned_too_early(db.default, lambda: db.session().run(script))
     assert not early
     disk.release()
-    first.result(PATIENCE)
-    work.result(PATIENCE)
+    first.result(TIMEOUT_SECONDS)
+    work.result(TIMEOUT_SECONDS)
     puts = [record for record in disk.batches[-1].puts if record.targets is not None]
     assert [record.type for record in puts] == ["knows", "doubts"]
     assert len(disk.batches[-1].journal) == 6

@@ -11,9 +11,10 @@ from typing import Any, cast
 
 import pytest
 
-from tests.support.databases import FULL, PATIENCE, Disk, in_thread, opened_on
+from tests.support.databases import FULL, Disk, in_thread, opened_on
 from tests.support.gateway_server import Serving
 from tests.support.gateway_wire import Wire
+from tests.support.waiting import TIMEOUT_SECONDS
 from vedette.client.session import connect
 from vedette.clock import SystemClock
 from vedette.gateway.broker.ports import WorkerLinks, WorkerPort
@@ -52,7 +53,7 @@ def test_nothing_is_sent_before_it_is_durable(tmp_path: Path):
         assert not writer.mailbox.received
         assert not reader.mailbox.received
         disk.release()
-        asking.result(PATIENCE)
+        asking.result(TIMEOUT_SECONDS)
         assert writer.all()[0]["type"] == "result"
         assert {m["type"] for m in reader.all()} == {"event", "subscribe_ack"}
         wire.broker.close()
@@ -153,7 +154,7 @@ async def over_two_workers(server: Serving, socket: Path) -> None:
         event = await watch.next(timeout=60)
         assert event is not None
         assert event.match == {"t.n": 7}
-    async with asyncio.timeout(PATIENCE):
+    async with asyncio.timeout(TIMEOUT_SECONDS):
         # Clients and links of a worker end one after the other, a moment after the worker.
         table = server.service.engine.broker.subscriptions
         while table.clients or not_ready_reason(server.service, workers=2) is None:  # noqa: ASYNC110

@@ -50,7 +50,7 @@ def run(date: str, *cases: str, value: float = 1.0) -> Run:
     )
 
 
-def test_cases_keep_their_order_and_say_when_they_were_measured():
+def test_cases_keep_their_order_and_measurement_time():
     whole = joined([run("monday", "b", "c"), run("tuesday", "a")], ["a", "b", "c"])
     assert [outcome.case for outcome in whole.outcomes] == ["a", "b", "c"]
     assert whole.complete
@@ -59,19 +59,19 @@ def test_cases_keep_their_order_and_say_when_they_were_measured():
     assert "Measured tuesday at `abc`, load 1.0 to 2.0, 100 syncs a second." in text
 
 
-def test_of_a_case_that_is_there_twice_the_later_counts():
+def test_later_result_of_a_case_replaces_the_earlier():
     whole = joined([run("monday", "a", value=1.0), run("tuesday", "a", value=2.0)], ["a", "b"])
     assert [outcome.series[0].samples for outcome in whole.outcomes] == [[2.0]]
     assert not whole.complete
 
 
-def test_a_run_is_read_as_it_was_written(tmp_path: Path):
+def test_run_round_trip(tmp_path: Path):
     whole = joined([run("monday", "a"), run("tuesday", "b")], ["a", "b"])
     write_run(whole, tmp_path / "run.json")
     assert read_run(tmp_path / "run.json") == whole
 
 
-def test_a_case_that_was_measured_smaller_than_it_says_is_not_judged():
+def test_case_measured_at_smaller_size_has_no_verdict():
     small = replace(run("tuesday", "b"), scale="quick")
     whole = joined([run("monday", "a"), small], ["a", "b"])
     assert whole.quick_cases == ["b"]
@@ -79,7 +79,7 @@ def test_a_case_that_was_measured_smaller_than_it_says_is_not_judged():
     assert joined([whole, run("wednesday", "b")], ["a", "b"]).quick_cases == []
 
 
-def test_a_run_that_is_cut_short_keeps_what_it_measured(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+def test_interrupted_run_keeps_its_results(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
     measured: list[str] = []
 
     def measure(case: Case, *_: object) -> list[Outcome]:

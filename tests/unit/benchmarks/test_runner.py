@@ -23,7 +23,7 @@ def pipe() -> tuple[Any, Any]:
     return multiprocessing.get_context("spawn").Pipe(duplex=False)
 
 
-def test_a_step_that_takes_too_long_is_named() -> None:
+def test_timeout_names_the_step() -> None:
     listening, speaking = pipe()
     speaking.send(("progress", (1, 9, "Vedette gets ready")))
     seen: list[Any] = []
@@ -32,7 +32,7 @@ def test_a_step_that_takes_too_long_is_named() -> None:
     assert seen == [(1, 9, "Vedette gets ready")]
 
 
-def test_a_process_that_dies_is_the_outcome() -> None:
+def test_crashed_process_is_reported() -> None:
     listening, speaking = pipe()
     speaking.close()
     (outcome,) = follow_case(CASE, listening, lambda *_: None, 60)

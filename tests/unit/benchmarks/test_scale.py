@@ -12,7 +12,7 @@ LOAD, FIGURES = Load(), Figures()
 
 
 @pytest.mark.parametrize("seed", range(3))
-def test_the_plan_holds_with_a_burst_and_two_deaths(seed: int):
+def test_full_size_plan_survives_a_burst_and_two_failures(seed: int):
     found = simulate(plan(LOAD, FIGURES), LOAD, FIGURES, seed=seed)
     assert found.lost == 0
     assert found.p99_ms < 300 + 2 * 1000 * FIGURES.batch_seconds  # a batch may run twice
@@ -21,7 +21,7 @@ def test_the_plan_holds_with_a_burst_and_two_deaths(seed: int):
     assert found.away_seconds < 15
 
 
-def test_with_too_little_it_does_not():
+def test_smaller_plan_fails():
     planned = plan(LOAD, FIGURES)
     slow = replace(FIGURES, matched_per_core=8_000.0)
     starved = simulate(replace(planned, executor_cores=2), LOAD, slow)
@@ -30,7 +30,7 @@ def test_with_too_little_it_does_not():
     assert crowded.p99_ms > 1_000
 
 
-def test_plans_grow_with_what_they_must_bear():
+def test_plan_grows_with_the_load():
     small, large = plan(Load(connections=100_000, events_per_second=1_000), FIGURES), plan(LOAD, FIGURES)
     assert small.gateways < large.gateways
     assert small.executor_cores <= large.executor_cores
@@ -41,7 +41,7 @@ def test_plans_grow_with_what_they_must_bear():
     )
 
 
-def test_one_seed_one_outcome():
+def test_equal_seeds_give_equal_outcomes():
     planned = plan(LOAD, FIGURES)
     assert simulate(planned, LOAD, FIGURES, seconds=5, seed=9) == simulate(
         planned, LOAD, FIGURES, seconds=5, seed=9

@@ -34,21 +34,21 @@ SHORT = Metric(name="time", unit="ms", goal=1)
         (SHORT, {"ours": []}, None),
     ],
 )
-def test_a_goal_is_reached_missed_or_not_known(metric, samples, reached):
+def test_goal_is_reached_missed_or_unknown(metric, samples, reached):
     assert verdict(outcome(metric, **samples)) is reached
 
 
-def test_goals_are_said_as_they_are_meant():
+def test_goal_texts():
     assert [goal_words(metric) for metric in (RATE, AHEAD, SHORT)] == ["≥ 2× peer", "ahead of all", "< 1 ms"]
 
 
-def test_a_percentile_is_one_of_the_values():
+def test_percentile_is_one_of_the_values():
     assert percentile([3.0, 1.0, 2.0], 0.99) == 3.0
     assert percentile([float(n) for n in range(1000)], 0.99) == 990.0
 
 
 @pytest.mark.parametrize("pattern", ["filter", "hop"])
-def test_every_change_moves_somebody_into_the_filter_or_out(pattern):
+def test_every_change_enters_or_leaves_the_filter(pattern):
     workload = Workload(pattern=pattern, people=7)
     ranks = workload.first_ranks()
     for key, rank in workload.changes(0, 50):
@@ -56,7 +56,7 @@ def test_every_change_moves_somebody_into_the_filter_or_out(pattern):
         ranks[key] = rank
 
 
-def test_every_change_of_a_keyed_person_is_one():
+def test_every_change_of_a_keyed_person_matches_once():
     workload = Workload(pattern="keys", people=7, watches=7)
     ranks = workload.first_ranks()
     for key, rank in workload.changes(0, 50):

@@ -75,7 +75,7 @@ def mapping(
         ("", []),
     ],
 )
-def test_full_anonymous_memory_is_put_together(smaps: str, spans: list[tuple[int, int]]) -> None:
+def test_full_anonymous_memory_is_collapsed(smaps: str, spans: list[tuple[int, int]]) -> None:
     assert list(collapsible_spans(smaps)) == [(begin * MIB, end * MIB) for begin, end in spans]
 
 
@@ -102,7 +102,7 @@ def machine(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Machine:
     return Machine(monkeypatch, tmp_path)
 
 
-def test_a_process_is_looked_at_when_it_is_large_and_has_grown(machine: Machine) -> None:
+def test_process_is_examined_when_large_and_grown(machine: Machine) -> None:
     pages = HugePages()
     machine.resident = MIN_PROCESS_BYTES - 1
     assert pages.look() == 0
@@ -115,7 +115,7 @@ def test_a_process_is_looked_at_when_it_is_large_and_has_grown(machine: Machine)
     assert pages.look() == 100 * MIB
 
 
-def test_what_has_shrunk_counts_anew(machine: Machine) -> None:
+def test_growth_is_counted_again_after_shrinking(machine: Machine) -> None:
     pages = HugePages()
     machine.resident = 10 * MIN_PROCESS_BYTES
     assert pages.look()
@@ -125,7 +125,7 @@ def test_what_has_shrunk_counts_anew(machine: Machine) -> None:
     assert pages.look()
 
 
-def test_it_pauses_after_each_page_and_stops_when_it_is_told_to(machine: Machine) -> None:
+def test_pauses_after_each_page_and_stops_on_request(machine: Machine) -> None:
     pages, pauses = HugePages(), list[float]()
 
     def pause(seconds: float) -> bool:
@@ -139,9 +139,7 @@ def test_it_pauses_after_each_page_and_stops_when_it_is_told_to(machine: Machine
 
 
 @pytest.mark.parametrize("setting", ["always madvise [never]\n", None])
-def test_a_kernel_that_does_not_want_to_is_not_asked(
-    machine: Machine, setting: str | None, tmp_path: Path
-) -> None:
+def test_unsupported_kernel_is_not_called(machine: Machine, setting: str | None, tmp_path: Path) -> None:
     if setting is None:
         (tmp_path / "enabled").unlink()
     else:
@@ -151,7 +149,7 @@ def test_a_kernel_that_does_not_want_to_is_not_asked(
     assert machine.asked == []
 
 
-def test_a_process_that_may_not_read_about_itself_goes_without(machine: Machine) -> None:
+def test_unreadable_memory_map_disables_collapsing(machine: Machine) -> None:
     """And the thread that looks after collections goes on."""
     pages = HugePages()
     machine.resident, kept = MIN_PROCESS_BYTES, machine.smaps.read_text()
@@ -161,7 +159,7 @@ def test_a_process_that_may_not_read_about_itself_goes_without(machine: Machine)
     assert pages.look() == 0, "it is not tried every two seconds"
 
 
-def test_a_real_process_keeps_what_it_holds() -> None:
+def test_collapsing_keeps_the_content_of_memory() -> None:
     """Whatever this kernel can do: the objects are what they were, and the process is about as large."""
     program = """
 from vedette.engine.huge_pages import HugePages, _resident

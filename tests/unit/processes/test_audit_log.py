@@ -20,7 +20,7 @@ def lines(path: Path) -> list[dict[str, object]]:
     return [json.loads(line) for line in path.read_text().splitlines()]
 
 
-def test_records_of_both_loggers_are_json_lines_of_their_owner(tmp_path: Path) -> None:
+def test_records_are_json_lines_readable_by_the_owner_only(tmp_path: Path) -> None:
     with audit_logging(tmp_path, process="engine", max_bytes=65_536, max_files=2):
         assert not (tmp_path / "audit.log").exists(), "the first record makes the file"
         AUDIT.warning("MATCH was denied", extra={"action": "policy.denied", "tenant": "shop", "actor": "ann"})
@@ -33,19 +33,19 @@ def test_records_of_both_loggers_are_json_lines_of_their_owner(tmp_path: Path) -
     assert stat.S_IMODE((tmp_path / "audit.log").stat().st_mode) == 0o600
 
 
-def test_a_file_that_others_could_read_is_closed_to_them(tmp_path: Path) -> None:
+def test_permissions_of_an_existing_file_are_restricted(tmp_path: Path) -> None:
     (tmp_path / "audit.log").touch(0o644)
     with audit_logging(tmp_path, process="engine", max_bytes=65_536, max_files=2):
         AUDIT.warning("x")
     assert stat.S_IMODE((tmp_path / "audit.log").stat().st_mode) == 0o600
 
 
-def test_without_a_directory_there_is_no_file() -> None:
+def test_no_file_without_a_directory() -> None:
     with audit_logging(None, process="engine", max_bytes=65_536, max_files=2) as audit:
         assert audit is None
 
 
-def test_a_full_file_is_rotated_and_only_so_many_are_kept(tmp_path: Path) -> None:
+def test_full_file_is_rotated_and_old_files_are_deleted(tmp_path: Path) -> None:
     (tmp_path / "audit.log.7").write_text("from a time when more were kept\n")
     with audit_logging(tmp_path, process="engine", max_bytes=1_000, max_files=3):
         for number in range(60):
@@ -65,7 +65,7 @@ def write_many(directory: str, process: str) -> None:
             AUDIT.warning("%d", number)
 
 
-def test_several_processes_share_a_file_and_lose_no_line(tmp_path: Path) -> None:
+def test_several_processes_share_a_file_without_losing_lines(tmp_path: Path) -> None:
     context = multiprocessing.get_context("spawn")
     writers = [context.Process(target=write_many, args=(str(tmp_path), f"p{n}")) for n in range(3)]
     for writer in writers:
@@ -81,7 +81,7 @@ def test_several_processes_share_a_file_and_lose_no_line(tmp_path: Path) -> None
         }
 
 
-def test_a_file_that_was_removed_is_made_again(tmp_path: Path) -> None:
+def test_removed_file_is_created_again(tmp_path: Path) -> None:
     with audit_logging(tmp_path, process="engine", max_bytes=65_536, max_files=2):
         AUDIT.warning("first")
         (tmp_path / "audit.log").unlink()
@@ -89,9 +89,7 @@ def test_a_file_that_was_removed_is_made_again(tmp_path: Path) -> None:
     assert [line["message"] for line in lines(tmp_path / "audit.log")] == ["second"]
 
 
-def test_a_failure_is_logged_once_and_raises_nothing(
-    tmp_path: Path, caplog: pytest.LogCaptureFixture
-) -> None:
+def test_failure_is_logged_once_and_raises_nothing(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
     with audit_logging(tmp_path / "missing", process="engine", max_bytes=65_536, max_files=2):
         AUDIT.warning("first")
         AUDIT.warning("second")

@@ -37,7 +37,7 @@ def test_warnings_go_to_standard_error_and_the_rest_does_not(capsys: pytest.Capt
     assert lines[0].endswith("warning engine vedette.engine.upkeep: loud action=x")
 
 
-def test_the_level_is_for_our_own_loggers_only(capsys: pytest.CaptureFixture[str]) -> None:
+def test_level_applies_to_vedette_loggers_only(capsys: pytest.CaptureFixture[str]) -> None:
     with process_logging(LogOptions(level=LogLevel.DEBUG), process="engine"):
         OURS.debug("ours")
         THEIRS.debug("> Authorization: Bearer a.b.c")
@@ -104,7 +104,7 @@ def test_a_copy_gets_the_same_lines(capsys: pytest.CaptureFixture[str]) -> None:
     assert copy.getvalue() == capsys.readouterr().err != ""
 
 
-def test_a_closed_stream_is_no_failure() -> None:
+def test_closed_stream_raises_nothing() -> None:
     copy = io.StringIO()
     copy.close()
     with process_logging(LogOptions(), process="pipeline", copy_to=copy):
@@ -128,7 +128,7 @@ def test_in_text_the_command_line_prints_a_failure(capsys: pytest.CaptureFixture
     assert capsys.readouterr().err == ""
 
 
-def test_an_exit_is_no_failure(capsys: pytest.CaptureFixture[str]) -> None:
+def test_exit_is_not_logged_as_failure(capsys: pytest.CaptureFixture[str]) -> None:
     with pytest.raises(typer.Exit), process_logging(JSON, process="serve"):
         raise typer.Exit(3)
     assert capsys.readouterr().err == ""

@@ -22,7 +22,7 @@ def said() -> list[str]:
     return []
 
 
-def test_it_is_wanted_when_there_is_a_source(
+def test_pipeline_is_started_if_a_source_exists(
     folder: Path, cli: Cli, said: list[str], monkeypatch: pytest.MonkeyPatch
 ):
     monkeypatch.setenv("JAVA_HOME", "/somewhere")
@@ -38,7 +38,7 @@ def test_it_is_wanted_when_there_is_a_source(
     assert said == []
 
 
-def test_without_java_it_is_logged_once(
+def test_missing_java_is_logged_once(
     folder: Path,
     cli: Cli,
     said: list[str],
@@ -56,7 +56,7 @@ def test_without_java_it_is_logged_once(
     assert said == []
 
 
-def test_one_that_was_started_by_hand_is_left_alone(
+def test_pipeline_started_by_hand_is_not_managed(
     folder: Path, cli: Cli, said: list[str], monkeypatch: pytest.MonkeyPatch
 ):
     monkeypatch.setattr(under_test, "_has_java", lambda: True)
@@ -71,7 +71,7 @@ def test_one_that_was_started_by_hand_is_left_alone(
     assert child.is_needed()
 
 
-def test_it_is_at_work_when_it_says_so(folder: Path, said: list[str]):
+def test_pipeline_counts_as_running_when_it_reports_ready(folder: Path, said: list[str]):
     child = pipeline_spec("data", folder, said.append, LogOptions())
     assert not child.is_ready(7)
     (folder / "pipeline.json").write_text('{"state": "running", "pid": 8}')
@@ -80,7 +80,7 @@ def test_it_is_at_work_when_it_says_so(folder: Path, said: list[str]):
     assert said == ["The pipeline is running."]
 
 
-def test_it_gets_the_log_options_and_keeps_the_previous_standard_error(folder: Path, said: list[str]):
+def test_child_gets_log_options_and_keeps_previous_standard_error(folder: Path, said: list[str]):
     options = LogOptions(level=LogLevel.INFO, format=LogFormat.JSON)
     child = pipeline_spec("data", folder, said.append, options)
     assert list(child.command)[-4:] == ["--log-level", "info", "--log-format", "json"]

@@ -15,6 +15,7 @@ from threading import Event, Lock, Thread
 
 import pytest
 
+from tests.support.waiting import wait_until
 from vedette.errors import StoreError
 from vedette.storage.group_commit import GroupCommitLogWriter, LogWriter, NullLogWriter
 from vedette.storage.memory import MemoryStore
@@ -103,14 +104,6 @@ def running(*targets: Callable[[], object]) -> Iterator[None]:
         assert not thread.is_alive(), "somebody sleeps for ever"
     if problems:
         raise problems[0]
-
-
-def wait_until(condition: Callable[[], bool]) -> None:
-    for _ in range(12_000):
-        if condition():
-            return
-        time.sleep(0.005)
-    raise AssertionError("the condition did not become true")
 
 
 @pytest.fixture

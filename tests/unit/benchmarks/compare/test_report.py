@@ -43,12 +43,12 @@ def comparison(low: float, high: float) -> Comparison:
     )
 
 
-def test_a_ratio_above_one_costs_more_in_either_direction() -> None:
+def test_ratio_above_one_means_slower_for_both_directions() -> None:
     assert pair_ratios([10.0, 20.0], [11.0, 20.0], more_is_better=False) == [1.1, 1.0]
     assert pair_ratios([11.0, 20.0], [10.0, 20.0], more_is_better=True) == [1.1, 1.0]
 
 
-def test_a_pair_without_two_usable_values_has_no_ratio() -> None:
+def test_pair_without_two_usable_values_has_no_ratio() -> None:
     old, new = [0.0, 1.0, float("nan"), 2.0, 5.0], [1.0, 0.0, 1.0, 4.0]
     assert pair_ratios(old, new, more_is_better=False) == [2.0]
 
@@ -56,13 +56,13 @@ def test_a_pair_without_two_usable_values_has_no_ratio() -> None:
 @pytest.mark.parametrize(
     ("count", "cut"), [(1, 0), (3, 0), (5, 0), (6, 0), (8, 0), (9, 1), (12, 2), (17, 4), (20, 5), (31, 9)]
 )
-def test_the_interval_cuts_off_what_the_binomial_allows(count: int, cut: int) -> None:
+def test_interval_follows_the_binomial_distribution(count: int, cut: int) -> None:
     values = [float(number) for number in range(count)]
     Random(1).shuffle(values)
     assert median_interval(values) == Interval(cut, count - 1 - cut)
 
 
-def test_the_interval_holds_the_median_as_often_as_it_says() -> None:
+def test_interval_contains_the_median_at_the_stated_rate() -> None:
     random, hits, tries = Random(7), 0, 2_000
     for _ in range(tries):
         found = median_interval([random.gauss(1.0, 0.1) for _ in range(9)])
@@ -70,19 +70,19 @@ def test_the_interval_holds_the_median_as_often_as_it_says() -> None:
     assert hits / tries > 0.945
 
 
-def test_a_case_is_compared_by_the_median_of_its_pairs() -> None:
+def test_case_is_compared_by_the_median_of_its_pairs() -> None:
     (found,) = compare("told", [samples(10, 10, 10)], [samples(12, 11, 30)])
     assert (found.old, found.new, found.ratio, found.pairs) == (10, 12, 1.2, 3)
     assert found.interval == Interval(1.1, 3.0)
 
 
-def test_drift_that_hits_both_commits_cancels_out() -> None:
+def test_drift_of_both_commits_cancels_out() -> None:
     (found,) = compare("told", [samples(10, 20, 40)], [samples(11, 22, 44)])
     assert found.ratio == pytest.approx(1.1)
     assert found.interval.low == pytest.approx(found.interval.high)
 
 
-def test_a_renamed_metric_is_found_by_its_position_and_unit() -> None:
+def test_renamed_metric_is_matched_by_position_and_unit() -> None:
     old = [samples(1, metric="messages told", unit="/s"), samples(2, metric="delay")]
     new = [samples(1, metric="messages delivered", unit="/s"), samples(4, metric="delay")]
     assert [(c.metric, c.ratio) for c in compare("fan-out", old, new)] == [
@@ -91,7 +91,7 @@ def test_a_renamed_metric_is_found_by_its_position_and_unit() -> None:
     ]
 
 
-def test_a_metric_of_one_commit_is_left_out() -> None:
+def test_metric_of_one_commit_only_is_omitted() -> None:
     old = [samples(1, metric="delay")]
     new = [samples(1, metric="memory", unit="bytes"), samples(2, metric="delay")]
     assert [c.metric for c in compare("crowd", old, new)] == ["delay"]
@@ -110,11 +110,11 @@ def test_a_metric_of_one_commit_is_left_out() -> None:
         (0.8, 1.0, "same"),
     ],
 )
-def test_a_case_is_slower_only_when_its_whole_interval_is(low: float, high: float, word: str) -> None:
+def test_case_is_slower_only_if_its_whole_interval_is(low: float, high: float, word: str) -> None:
     assert verdict(comparison(low, high)) == word
 
 
-def test_the_exit_code_tells_slower_from_failed() -> None:
+def test_exit_code_distinguishes_slower_from_failed() -> None:
     same, slower = comparison(0.9, 1.1), comparison(1.06, 1.2)
     assert exit_code([same], {}) == 0
     assert exit_code([same, slower], {}) == 1
@@ -123,7 +123,7 @@ def test_the_exit_code_tells_slower_from_failed() -> None:
     assert exit_code([], {}) == 2
 
 
-def test_the_table_has_a_row_for_each_metric() -> None:
+def test_table_has_a_row_for_each_metric() -> None:
     output = io.StringIO()
     Console(file=output, width=200).print(table([comparison(1.06, 1.2), comparison(0.9, 1.1)], "b against a"))
     text = output.getvalue()

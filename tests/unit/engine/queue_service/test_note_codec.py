@@ -54,7 +54,7 @@ def test_round_trip() -> None:
 
 
 @pytest.mark.parametrize("decode", [decode_attempts, decode_dead_letter])
-def test_another_version_is_refused(decode: object) -> None:
+def test_other_version_is_rejected(decode: object) -> None:
     assert callable(decode)
     with pytest.raises(
         StoreError, match=r"note attempt\.j_1\. has version None, this release reads version 1"

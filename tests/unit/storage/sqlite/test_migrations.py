@@ -4,14 +4,13 @@ from __future__ import annotations
 
 import json
 import sqlite3
-import time
-from collections.abc import Callable
 from contextlib import closing
 from pathlib import Path
 
 import pytest
 
 from tests.support.paths import DATA
+from tests.support.waiting import wait_until
 from vedette.errors import StoreError
 from vedette.storage.seam import Batch, ElementRecord, JournalRow, StoreInfo
 from vedette.storage.sqlite.migrations import (
@@ -55,13 +54,6 @@ def old(path: Path) -> Path:
 def query(path: Path, statement: str) -> list[tuple[object, ...]]:
     with closing(sqlite3.connect(path)) as db:
         return db.execute(statement).fetchall()
-
-
-def eventually(true: Callable[[], bool], seconds: float = 60) -> None:
-    deadline = time.monotonic() + seconds
-    while not true():
-        assert time.monotonic() < deadline
-        time.sleep(0.005)
 
 
 def test_format_1_is_migrated(old: Path) -> None:
@@ -153,7 +145,7 @@ def test_file_is_readable_with_plain_sqlite(path: Path) -> None:
         )
     )
     # While the store is open, from another connection, after the batch was applied.
-    eventually(lambda: not query(path, "SELECT * FROM pending"))
+    wait_until(lambda: not query(path, "SELECT * FROM pending"))
     sql = "SELECT typeof(attributes), attributes ->> 'title', targets ->> 1 FROM elements ORDER BY created"
     assert query(path, sql) == [("text", "grün", None), ("text", None, "n1")]
     assert query(path, "SELECT typeof(after), after ->> 'n', before, tick FROM journal") == [

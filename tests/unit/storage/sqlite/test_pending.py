@@ -18,6 +18,7 @@ import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
+from tests.support.waiting import wait_until
 from vedette.errors import StoreError
 from vedette.storage.memory import MemoryStore
 from vedette.storage.seam import Batch, ElementRecord, JournalRow, Store
@@ -288,19 +289,12 @@ def test_pending_batch_round_trip() -> None:
 # The background worker
 
 
-def eventually(true: Callable[[], bool], seconds: float = 60) -> None:
-    deadline = time.monotonic() + seconds
-    while not true():
-        assert time.monotonic() < deadline
-        time.sleep(0.002)
-
-
 def test_pending_batches_are_applied_in_the_background(path: Path) -> None:
     store = SqliteStore(path)
     store.open_for_writing()
     for tick in range(1, 60):
         store.append(Batch(sequence=tick, puts=[node(f"n{tick}")], journal=[row(tick, f"n{tick}")]))
-    eventually(lambda: pending(path) == 0)
+    wait_until(lambda: pending(path) == 0)
     with closing(sqlite3.connect(path)) as db:
         assert db.execute("SELECT count(*), max(tick) FROM journal").fetchone() == (59, 59)
     store.close()
@@ -312,7 +306,7 @@ def test_wal_is_extended_ahead_of_writes(path: Path, tmp_path: Path) -> None:
     log = path.with_name(f"{path.name}-wal")
     for tick in range(1, 601):
         store.append(Batch(sequence=tick, puts=[node(f"n{tick}")]))
-    eventually(lambda: log.stat().st_size >= WAL_BYTES)
+    wait_until(lambda: log.stat().st_size >= WAL_BYTES)
     for tick in range(601, 801):
         store.append(Batch(sequence=tick, puts=[node(f"n{tick}")]))
     copy = tmp_path / "copy.sqlite"
@@ -393,7 +387,7 @@ def test_idle_worker_ends_its_thread(
     mover = BackgroundWorker(move, "test")
     for count in (1, 2):
         mover.request()
-        eventually(lambda: len(threads) == count and mover._thread is None)  # noqa: B023 - used at once
+        wait_until(lambda: len(threads) == count and mover._thread is None)  # noqa: B023 - used at once
     assert threads[0] is not threads[1]
     mover.close()
 

@@ -103,7 +103,7 @@ def test_a_restored_state_is_stored_in_the_same_form(state: WindowedState, spec:
     assert encode_state(decode_state(stored, spec, NOW)) == stored
 
 
-def test_another_version_is_refused():
+def test_other_version_is_rejected():
     stored = msgspec.msgpack.decode(encode_state(collecting()))
     with pytest.raises(PipelineError, match="version 7, but this release reads version 1") as caught:
         decode_state(msgspec.msgpack.encode({**stored, "version": 7}), COLLECT_EVENTS, NOW)
