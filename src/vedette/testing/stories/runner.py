@@ -119,6 +119,8 @@ class StoryRunner:
         self._update_names(session)
         if self._last is not None:
             self._compare(step, step.expected, self._last)
+        elif step.expected.code is None and not step.script:  # an empty script has no result
+            raise self._failed(step, "the host returned no result")
 
     def _name_rows(self, step: NameRows) -> None:
         ids = [row[0] for row in self._last.rows] if self._last is not None else []
