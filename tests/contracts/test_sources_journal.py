@@ -1,4 +1,4 @@
-"""What every journal of external collections promises, whatever keeps it."""
+"""The contract of every journal of external collections, in SQLite and in PostgreSQL."""
 
 from __future__ import annotations
 
@@ -58,7 +58,7 @@ def everything(journal: CollectionJournal) -> list[ChangeRow]:
     return list(journal.read(0, journal.last_offset()))
 
 
-def test_changes_token_and_images_are_one(journal: CollectionJournal, address: str):
+def test_changes_token_and_images_are_written_together(journal: CollectionJournal, address: str):
     done = journal.append("shop", [event("e1", "a", {"n": 1}), event("e2", "b", {"n": 2})], "t1")
     assert (done.appended, done.duplicates) == (2, 0)
     other = open_journal(address)
@@ -68,15 +68,15 @@ def test_changes_token_and_images_are_one(journal: CollectionJournal, address: s
     other.close()
 
 
-def test_a_repeat_is_dropped_within_a_batch_and_across(journal: CollectionJournal):
+def test_duplicates_are_dropped_within_and_across_appends(journal: CollectionJournal):
     journal.append("shop", [event("e1", "a", {"n": 1}), event("e1", "a", {"n": 1})], "t1")
     done = journal.append("shop", [event("e1", "a", {"n": 1}), event("e2", "a", {"n": 2})], "t2")
     assert (done.appended, done.duplicates) == (1, 1)
     assert [row.event_id for row in everything(journal)] == ["e1", "e2"]
 
 
-def test_two_writes_of_one_document_in_one_transaction_both_count(journal: CollectionJournal):
-    """Ruling 5: the triple (time, transaction, key) is no identity."""
+def test_two_writes_of_a_document_in_one_transaction_are_kept(journal: CollectionJournal):
+    """Event ids identify changes. Time, transaction and key together do not."""
     journal.append("shop", [event("t.0", "a", {"n": 1}), event("t.1", "a", {"n": 2})], "t")
     assert [decode_image(row.after or b"") for row in everything(journal)] == [{"n": 1}, {"n": 2}]
 
@@ -90,23 +90,23 @@ def test_before_images_come_from_the_last_image(journal: CollectionJournal):
     assert all(row.before_known for row in rows)
 
 
-def test_what_the_source_tells_of_before_wins(journal: CollectionJournal):
-    told = SourceEvent(
+def test_before_image_of_the_source_takes_precedence(journal: CollectionJournal):
+    source_event = SourceEvent(
         event_id="1", collection="shop::orders", key="a", before=encode_image({"n": 0}), after=None, time_ms=1
     )
-    journal.append("shop", [told], None)
+    journal.append("shop", [source_event], None)
     (row,) = everything(journal)
     assert (row.op, decode_image(row.before or b"")) == ("delete", {"n": 0})
 
 
-def test_an_unknown_past_is_said_and_an_unknown_deletion_is_nothing(journal: CollectionJournal):
+def test_unknown_before_image_is_marked_and_unknown_deletion_dropped(journal: CollectionJournal):
     journal.append("shop", [event("1", "never seen", {"n": 1}), event("2", "nor this", None)], None)
     (row,) = everything(journal)
     assert row.key == "never seen"
     assert not row.before_known
 
 
-def test_numbers_are_consecutive_per_partition_and_stay_with_the_key(journal: CollectionJournal):
+def test_sequence_numbers_are_consecutive_per_partition(journal: CollectionJournal):
     for batch in range(4):
         journal.append("shop", [event(f"{batch}.{n}", f"k{n}", {"b": batch}) for n in range(20)], None)
     rows = everything(journal)
@@ -123,7 +123,7 @@ def test_partitions_of_two_sources_are_different(journal: CollectionJournal):
     assert len({partition.id for partition in journal.partitions()}) == 5
 
 
-def test_shares_of_a_range_are_the_range(journal: CollectionJournal):
+def test_shares_of_a_range_cover_the_range(journal: CollectionJournal):
     journal.append("shop", [event(str(n), f"k{n}", {"n": n}) for n in range(50)], None)
     end = journal.last_offset()
     shares = [row for i in range(2) for row in journal.read(10, end, share=(i, 2))]
@@ -131,7 +131,7 @@ def test_shares_of_a_range_are_the_range(journal: CollectionJournal):
     assert list(journal.read(10, end, limit=3)) == list(journal.read(10, end))[:3]
 
 
-def test_a_range_ends_where_rows_or_bytes_do(journal: CollectionJournal):
+def test_range_ends_at_the_row_or_byte_limit(journal: CollectionJournal):
     journal.append("shop", [event(str(n), f"k{n}", {"text": "x" * 100}) for n in range(10)], None)
     first = everything(journal)[0].offset
     assert journal.end_within_limits(first - 1, 4, 10**9) == first + 3
@@ -140,7 +140,7 @@ def test_a_range_ends_where_rows_or_bytes_do(journal: CollectionJournal):
     assert journal.end_within_limits(journal.last_offset(), 4, 10) == journal.last_offset()
 
 
-def test_a_snapshot_and_the_changes_after_it_are_all_there_is(journal: CollectionJournal):
+def test_snapshot_and_later_changes_are_complete(journal: CollectionJournal):
     journal.append("shop", [event(str(n), f"k{n}", {"n": n}) for n in range(5)], None)
     page = journal.snapshot("default", "shop::orders", limit=3)
     journal.append("shop", [event("x", "k9", {"n": 9})], None)
@@ -152,7 +152,7 @@ def test_a_snapshot_and_the_changes_after_it_are_all_there_is(journal: Collectio
     assert journal.collections("default") == ["shop::orders"]
 
 
-def test_what_is_trimmed_is_said(journal: CollectionJournal, clock: ManualClock):
+def test_reading_a_trimmed_range_raises_E6006(journal: CollectionJournal, clock: ManualClock):
     journal.append("shop", [event("1", "a", {"n": 1})], None)
     clock.advance(60)
     journal.append("shop", [event("2", "b", {"n": 2})], None)
@@ -164,9 +164,7 @@ def test_what_is_trimmed_is_said(journal: CollectionJournal, clock: ManualClock)
     assert len(journal.snapshot("default", "shop::orders").documents) == 2, "last images stay"
 
 
-def test_offsets_are_not_used_again_after_everything_is_trimmed(
-    journal: CollectionJournal, clock: ManualClock
-):
+def test_offsets_are_not_reused_after_a_trim(journal: CollectionJournal, clock: ManualClock):
     last = journal.append("shop", [event("1", "a", {"n": 1})], None).offset
     clock.advance(10)
     journal.trim(int(clock.now().timestamp() * 1000))
@@ -174,7 +172,7 @@ def test_offsets_are_not_used_again_after_everything_is_trimmed(
     assert journal.append("shop", [event("2", "a", {"n": 2})], None).offset == last + 1
 
 
-def test_waiting_ends_with_the_append_of_another(journal: CollectionJournal, address: str):
+def test_wait_ends_with_an_append_of_another_process(journal: CollectionJournal, address: str):
     last = journal.last_offset()
     other = open_journal(address)
     thread = Thread(target=lambda: other.append("shop", [event("1", "a", {"n": 1})], None))
@@ -194,14 +192,14 @@ def test_states_and_epochs(journal: CollectionJournal):
     assert all(new.epoch > old.epoch for old, new in zip(before, after, strict=True))
 
 
-def test_the_quarantine_keeps_each_poison_once(journal: CollectionJournal):
-    poison = QuarantinedChange(source="shop", event_id="p", reason="no object", excerpt="[1]", time_ms=1)
-    journal.quarantine(poison)
-    journal.quarantine(poison)
-    assert journal.quarantined("shop") == [poison]
+def test_quarantined_change_is_stored_once(journal: CollectionJournal):
+    change = QuarantinedChange(source="shop", event_id="p", reason="no object", excerpt="[1]", time_ms=1)
+    journal.quarantine(change)
+    journal.quarantine(change)
+    assert journal.quarantined("shop") == [change]
 
 
-def test_sources_come_and_go(journal: CollectionJournal):
+def test_sources_are_added_and_removed(journal: CollectionJournal):
     assert journal.sources() == [SHOP]
     journal.set_paused("shop", True)
     assert journal.source("shop").paused
@@ -219,13 +217,13 @@ def test_sources_come_and_go(journal: CollectionJournal):
     assert journal.snapshot("default", "shop::orders").documents == ()
 
 
-def test_an_append_to_nothing_leaves_nothing(journal: CollectionJournal):
+def test_append_to_an_unknown_source_writes_nothing(journal: CollectionJournal):
     with pytest.raises(SourceError):
         journal.append("unknown", [event("1", "a", {"n": 1})], "t")
     assert everything(journal) == []
 
 
-def test_what_is_past_an_offset_is_counted_by_partition(journal: CollectionJournal, clock: ManualClock):
+def test_backlog_is_counted_by_partition(journal: CollectionJournal, clock: ManualClock):
     journal.append("shop", [event("1", "a", {"n": 1}), event("2", "b", {"n": 1})], None)
     clock.advance(5)
     last = journal.append("shop", [event("3", "a", {"n": 2})], None).offset
@@ -234,12 +232,12 @@ def test_what_is_past_an_offset_is_counted_by_partition(journal: CollectionJourn
         past = [row for row in rows if row.offset > offset]
         found = journal.backlog(offset)
         assert found.keys() == {row.partition for row in past}
-        for partition, behind in found.items():
+        for partition, counted in found.items():
             own = [row for row in past if row.partition == partition]
-            assert behind == (len(own), own[0].appended_ms)
+            assert counted == (len(own), own[0].appended_ms)
 
 
-def test_one_partition_begins_anew_and_the_others_go_on(journal: CollectionJournal):
+def test_new_epoch_of_one_partition_leaves_the_others(journal: CollectionJournal):
     first, *others = journal.partitions()
     journal.start_new_epoch(first.id)
     after = {partition.id: partition.epoch for partition in journal.partitions()}
@@ -247,7 +245,7 @@ def test_one_partition_begins_anew_and_the_others_go_on(journal: CollectionJourn
     assert all(after[partition.id] == partition.epoch for partition in others)
 
 
-def test_what_is_known_of_documents_can_be_forgotten(journal: CollectionJournal):
+def test_last_images_can_be_deleted(journal: CollectionJournal):
     journal.append("shop", [event("1", "a", {"n": 1})], "t")
     journal.delete_images("shop")
     assert journal.snapshot("default", "shop::orders").documents == ()
@@ -256,7 +254,7 @@ def test_what_is_known_of_documents_can_be_forgotten(journal: CollectionJournal)
     assert (row.op, row.before, row.before_known) == ("create", None, False)
 
 
-def test_the_quarantine_is_counted_and_bounded(journal: CollectionJournal, monkeypatch: pytest.MonkeyPatch):
+def test_quarantine_is_counted_and_limited(journal: CollectionJournal, monkeypatch: pytest.MonkeyPatch):
     monkeypatch.setattr("vedette.sources.journal.sql_journal.MAX_QUARANTINED", 3)
     assert journal.quarantined_total() == 0
     for number in range(5):
@@ -270,12 +268,12 @@ def test_the_quarantine_is_counted_and_bounded(journal: CollectionJournal, monke
     assert journal.quarantined_total() == 5
 
 
-def test_a_journal_whose_line_was_cut_goes_on(address: str, journal: CollectionJournal):
-    """As when the server starts anew: one call fails, the next is on another line."""
+def test_journal_reconnects_after_a_broken_connection(address: str, journal: CollectionJournal):
+    """After a restart of the server one call fails, and the next one uses a new connection."""
     if not address.startswith("postgresql"):
         return
     journal.append("shop", [event("1", "a", {"n": 1})], "t")
-    _cut_all_lines(address)
+    _terminate_connections(address)
     with pytest.raises(StoreError):
         journal.append("shop", [event("2", "a", {"n": 2})], "t")
     journal.append("shop", [event("2", "a", {"n": 2})], "t")
@@ -285,7 +283,7 @@ def test_a_journal_whose_line_was_cut_goes_on(address: str, journal: CollectionJ
         journal.last_offset()
 
 
-def _cut_all_lines(address: str) -> None:
+def _terminate_connections(address: str) -> None:
     with psycopg.connect(address, autocommit=True) as db:
         db.execute(
             "SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE datname = current_database()"

@@ -32,14 +32,14 @@ class SourceStorm(ABC):
         self.shop, self.rng = shop, rng
         self.reader: Any = None
         self.recovered = False
-        self._whole_append, self._failing = shop.journal.append, ""
+        self._real_append, self._failing = shop.journal.append, ""
         shop.journal.append = self._append
 
     def _append(self, *args: Any) -> Any:
         failing, self._failing = self._failing, ""
         if failing == "before":
             raise StoreError("E6002", "the disk is full")
-        done = self._whole_append(*args)
+        done = self._real_append(*args)
         if failing == "after":
             raise SourceError("E6104", "killed")
         return done
@@ -51,10 +51,10 @@ class SourceStorm(ABC):
         """Change something at the source."""
 
     @abstractmethod
-    def lose(self) -> None:
+    def lose_position(self) -> None:
         """Delete the reader's position at the server, or break its connection."""
 
-    def look(self, failing: str | None = None) -> None:
+    def poll_once(self, failing: str | None = None) -> None:
         """Poll once. `failing` is empty, `before` or `after` the append; None chooses at random."""
         if self.reader is None or self.reader_is_cut_off():
             self.reader, self.recovered = self.shop.reader(), False
@@ -70,7 +70,7 @@ class SourceStorm(ABC):
     def reader_is_cut_off(self) -> bool:
         return False
 
-    def die(self) -> None:
+    def kill_reader(self) -> None:
         self.reader = None
 
     # --- checks
@@ -79,13 +79,13 @@ class SourceStorm(ABC):
     def compare(self) -> None:
         """Check that the journal has the documents of the source."""
 
-    def blow(self, acts: Sequence[Callable[[], None]], *, times: int, looks: int) -> None:
-        """Run random steps, then enough undisturbed polls to finish, and check the journal."""
+    def run_steps(self, steps: Sequence[Callable[[], None]], *, times: int, polls: int) -> None:
+        """Run random steps. Then poll `polls` times without failures, and compare the journal with the source."""
         try:
             for _ in range(times):
-                self.rng.choice(acts)()
-            for _ in range(looks):
-                self.look("")
+                self.rng.choice(steps)()
+            for _ in range(polls):
+                self.poll_once("")
             self.compare()
             assert {partition.state for partition in self.shop.journal.partitions()} == {"live"}
         finally:

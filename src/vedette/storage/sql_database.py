@@ -7,7 +7,8 @@ translate:
     = ANY(?)          membership in a list of values
     greatest(a, b)    the larger of two values
 
-Table definitions use the types of `TABLE_TYPES`. Texts compare by bytes in both databases.
+Table definitions use the types of `TABLE_TYPES`. Texts compare by bytes in both databases. The reasons are in
+`docs/design/decisions/0060-one-sql-seam.md`.
 """
 
 from __future__ import annotations

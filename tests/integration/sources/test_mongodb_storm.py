@@ -1,7 +1,7 @@
-"""Anything may happen to a MongoDB source, in any order: in the end the journal says what the collections say.
+"""Random steps on a MongoDB source: in the end the journal has the documents of the collections.
 
-Writes, collections that are dropped and come again, appends that fail, before or after they are done, readers that are
-killed, places that are lost. One seed makes one storm.
+Steps are writes, dropped and recreated collections, appends that fail before or after the commit, killed readers and
+lost positions. Each seed is one sequence of steps.
 """
 
 from __future__ import annotations
@@ -38,10 +38,10 @@ class Storm(SourceStorm):
             case _ if self.rng.random() < 0.3:
                 collection.drop()
 
-    def lose(self) -> None:
-        """As when the log was cut: what is there is compared anew."""
+    def lose_position(self) -> None:
+        """The oplog was trimmed: the documents are compared again."""
         self.shop.journal.set_state("shop", "stale", "the log was cut")
-        self.die()
+        self.kill_reader()
 
     def compare(self) -> None:
         for name in NAMES:
@@ -52,14 +52,18 @@ class Storm(SourceStorm):
             assert {key: decode_image(image) for key, image in page.documents} == expected, name
 
 
-def storm(uri: str, home: Path, seed: int, monkeypatch: pytest.MonkeyPatch) -> None:
+def storm(uri: str, data_directory: Path, seed: int, monkeypatch: pytest.MonkeyPatch) -> None:
     append_in_pieces(monkeypatch, under_test)
-    wind = Storm(Shop(uri, home), Random(seed))
-    wind.blow([wind.write] * 12 + [wind.look] * 3 + [wind.die, wind.lose], times=60, looks=25)
+    run = Storm(Shop(uri, data_directory), Random(seed))
+    run.run_steps(
+        [run.write] * 12 + [run.poll_once] * 3 + [run.kill_reader, run.lose_position],
+        times=60,
+        polls=25,
+    )
 
 
 @pytest.mark.parametrize("seed", range(1))
-def test_the_journal_says_what_the_collections_say(
+def test_journal_equals_the_collections(
     mongodb_uri: str, tmp_path: Path, seed: int, monkeypatch: pytest.MonkeyPatch
 ):
     storm(mongodb_uri, tmp_path, seed, monkeypatch)

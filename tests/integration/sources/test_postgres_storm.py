@@ -1,7 +1,7 @@
-"""Anything may happen to a PostgreSQL source, in any order: in the end the journal says what the tables say.
+"""Random steps on a PostgreSQL source: in the end the journal has the rows of the tables.
 
-Statements that change rows, tables and keys; appends that fail, before or after they are done; readers that are killed;
-slots that are dropped or read by others; lines that are cut. One seed makes one storm.
+Steps are statements that change rows, tables and keys, appends that fail before or after the commit, killed readers,
+slots that are dropped or read by another program, and broken connections. Each seed is one sequence of steps.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ class Storm(SourceStorm):
         self.tables = ["orders"]
         self.statements: list[str] = []
 
-    # What happens
+    # --- steps
 
     def rows(self, table: str) -> str:
         n = self.rng.randrange(8)
@@ -73,7 +73,7 @@ class Storm(SourceStorm):
     def reader_is_cut_off(self) -> bool:
         return bool(self.reader._db.closed)
 
-    def lose(self) -> None:
+    def lose_position(self) -> None:
         name = (self.shop.name,)
         with suppress(psycopg.Error):
             self.shop.db.execute(
@@ -87,7 +87,7 @@ class Storm(SourceStorm):
                 name,
             )
 
-    # What must hold
+    # --- checks
 
     def compare(self) -> None:
         expected = {table: self.table(table) for table in self.there()}
@@ -98,7 +98,7 @@ class Storm(SourceStorm):
                 key: decode_image(image) for key, image in page.documents
             }
         for table in expected.keys() | found.keys():
-            assert _told(found.get(table)) == _told(expected.get(table)), (table, self.statements)
+            assert _appended(found.get(table)) == _appended(expected.get(table)), (table, self.statements)
         self.chain()
 
     def table(self, table: str) -> dict[str, Any]:
@@ -109,7 +109,7 @@ class Storm(SourceStorm):
         return {str(row["id"]): row for row in rows}
 
     def chain(self) -> None:
-        """Every change begins where the last one of its document ended."""
+        """The before image of every change is the after image of the previous change of its document."""
         last: dict[tuple[str, str], bytes | None] = {}
         for row in self.shop.journal.read(0, self.shop.journal.last_offset()):
             before = decode_image(row.before) if row.before is not None else None
@@ -118,22 +118,26 @@ class Storm(SourceStorm):
             last[row.collection, row.key] = row.after
 
 
-def _told(rows: dict[str, Any] | None) -> Any:
+def _appended(rows: dict[str, Any] | None) -> Any:
     """Columns that were added later appear with the next change of a row, so they are not compared."""
     return {key: (row["id"], row["status"], row["notes"]) for key, row in (rows or {}).items()}
 
 
-def storm(server: str, home: Path, seed: int, monkeypatch: pytest.MonkeyPatch) -> None:
+def storm(server: str, data_directory: Path, seed: int, monkeypatch: pytest.MonkeyPatch) -> None:
     append_in_pieces(monkeypatch, transactions)
-    shop = Shop(server, home)
+    shop = Shop(server, data_directory)
     shop.db.execute("DROP TABLE orders; DROP TABLE lines")
     shop.db.execute("CREATE TABLE orders (id int PRIMARY KEY, status text, notes text)")
-    wind = Storm(shop, Random(seed))
-    wind.blow([wind.write] * 6 + [wind.look] * 4 + [wind.die, wind.lose], times=40, looks=20)
+    run = Storm(shop, Random(seed))
+    run.run_steps(
+        [run.write] * 6 + [run.poll_once] * 4 + [run.kill_reader, run.lose_position],
+        times=40,
+        polls=20,
+    )
 
 
 @pytest.mark.parametrize("seed", range(2))
-def test_the_journal_says_what_the_tables_say(
+def test_journal_equals_the_tables(
     postgres_url: str, tmp_path: Path, seed: int, monkeypatch: pytest.MonkeyPatch
 ):
     storm(postgres_url, tmp_path, seed, monkeypatch)

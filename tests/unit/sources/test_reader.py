@@ -1,4 +1,4 @@
-"""The loop that keeps a reader going, when what it reads breaks it."""
+"""The reader loop with readers that fail."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ def journal(tmp_path: Path) -> Iterator[CollectionJournal]:
     journal.close()
 
 
-class Care:
+class RecordingHealth:
     def __init__(self) -> None:
         self.failures: list[str] = []
 
@@ -48,7 +48,7 @@ class Care:
 
 
 class Steps:
-    """Does what it is told, one thing a call, and stops at the end."""
+    """A reader with one scripted action per poll; it stops the loop at the end."""
 
     def __init__(self, *steps: Callable[[], object]) -> None:
         self.steps, self.stop = list(steps), Flag()
@@ -78,34 +78,35 @@ def failing(error: Exception) -> Callable[[], None]:
     return fail
 
 
-def test_a_gap_that_cannot_be_bridged_now_is_tried_again(journal: CollectionJournal):
+def test_failed_gap_recovery_is_retried(journal: CollectionJournal):
     lost, down = failing(SourceError("E6105", "lost")), failing(SourceError("E6104", "down"))
-    reader, care = Steps(lost, down, down, lambda: None, lambda: None), Care()
-    run_reader(reader, journal, SOURCE, reader.stop, SystemClock(), care)
-    assert care.failures == ["E6104", "E6104"]
+    reader, health = Steps(lost, down, down, lambda: None, lambda: None), RecordingHealth()
+    run_reader(reader, journal, SOURCE, reader.stop, SystemClock(), health)
+    assert health.failures == ["E6104", "E6104"]
     assert {partition.state for partition in journal.partitions()} == {"live"}
 
 
-@pytest.mark.parametrize(("reason", "begun"), [(FIRST_SCAN, 0), ("a scan bridges the gap", 1)])
-def test_a_reader_that_was_killed_on_the_way_to_live(journal: CollectionJournal, reason: str, begun: int):
-    """Its token is there, and the word that all is well is not: nothing would be delivered any more."""
+@pytest.mark.parametrize(("reason", "started"), [(FIRST_SCAN, 0), ("a scan bridges the gap", 1)])
+def test_reader_killed_before_the_state_is_live(journal: CollectionJournal, reason: str, started: int):
+    """The token is stored and the state is not live yet. Without recovery nothing would be delivered any more."""
     journal.set_state("x", "catching-up", reason)
-    reader = Steps(*[lambda: None] * (begun + 1))
-    run_reader(reader, journal, SOURCE, reader.stop, SystemClock(), Care())
+    reader = Steps(*[lambda: None] * (started + 1))
+    run_reader(reader, journal, SOURCE, reader.stop, SystemClock(), RecordingHealth())
     assert {(p.state, p.reason) for p in journal.partitions()} == {("live", "")}
     assert reader.steps == []
 
 
-def test_what_is_no_error_of_ours_is_told_as_one(journal: CollectionJournal):
-    reader, care = Steps(failing(RecursionError("deep")), failing(ValueError("odd")), lambda: None), Care()
-    run_reader(reader, journal, SOURCE, reader.stop, SystemClock(), care)
-    assert care.failures == ["E6104", "E6104"]
+def test_unexpected_exception_becomes_a_source_error(journal: CollectionJournal):
+    reader, health = (
+        Steps(failing(RecursionError("deep")), failing(ValueError("odd")), lambda: None),
+        RecordingHealth(),
+    )
+    run_reader(reader, journal, SOURCE, reader.stop, SystemClock(), health)
+    assert health.failures == ["E6104", "E6104"]
 
 
-def test_a_source_that_is_added_anew_gets_a_reader_of_its_own(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-):
-    """Between two looks of the keeper it was removed, and another is there under its name."""
+def test_source_that_is_added_again_gets_a_new_reader(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+    """Between two calls of `reconcile` the source was removed, and another one was added under its name."""
     opened: list[str] = []
     running = Flag()
 
@@ -122,28 +123,28 @@ def test_a_source_that_is_added_anew_gets_a_reader_of_its_own(
 
     monkeypatch.setattr(keeping, "open_reader", open_idle)
     journal = open_journal(tmp_path)
-    keeper = ReaderSupervisor(str(tmp_path), SystemClock(), Random(1))
+    supervisor = ReaderSupervisor(str(tmp_path), SystemClock(), Random(1))
     for address in ("one", "two"):
         journal.add_source(Source(name="x", kind="mongodb", address=address))
         while address not in opened:
-            keeper.reconcile()
+            supervisor.reconcile()
             running.wait(0.005)
         journal.set_paused("x", True)
-        keeper.reconcile()
+        supervisor.reconcile()
         journal.remove_source("x")
-    keeper.close()
+    supervisor.close()
     journal.close()
     assert opened == ["one", "two"]
 
 
 @pytest.mark.parametrize("option", ["events_per_second", "bytes_per_second"])
 @pytest.mark.parametrize("value", ["much", "0", "-5", "nan"])
-def test_a_rate_that_is_none_is_refused_when_the_source_is_added(option: str, value: str):
+def test_invalid_rate_is_refused_by_validation(option: str, value: str):
     with pytest.raises(SourceError, match=f"E6101.*{option}"):
         validate_source(Source(name="x", kind="mongodb", address="mongodb://here", options={option: value}))
 
 
-def test_chunks_end_where_they_are_large():
+def test_chunks_end_at_the_size_limit():
     sizes = [1, MAX_APPEND_BYTES, 1, 1, MAX_APPEND_BYTES - 1, 1]
     assert list(chunks(sizes, size_of=lambda size: size)) == [
         [1, MAX_APPEND_BYTES],

@@ -1,4 +1,4 @@
-"""Paths wait until it is quiet, not for ever, and are never dropped."""
+"""Pending paths are debounced, checked within a bounded time, and never dropped."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from vedette.sources.files.debounce import DebouncedPaths
 
 
-def test_the_first_word_of_a_path_is_followed_up_soon() -> None:
+def test_first_notification_of_a_path_is_due_soon() -> None:
     pending = DebouncedPaths(2.0)
     pending.add("a", 0.0)
     pending.add("a", 0.03)
@@ -21,7 +21,7 @@ def test_the_first_word_of_a_path_is_followed_up_soon() -> None:
     assert pending.take_due(0.31) == ["b"]
 
 
-def test_a_path_that_was_just_looked_at_waits_until_it_is_quiet() -> None:
+def test_recently_checked_path_waits_until_it_is_quiet() -> None:
     pending = DebouncedPaths(2.0)
     pending.add("a", 0.0)
     assert pending.take_due(0.5) == ["a"]
@@ -34,7 +34,7 @@ def test_a_path_that_was_just_looked_at_waits_until_it_is_quiet() -> None:
     assert pending.take_due(100.2) == ["a"], "it was quiet for long: this is a first word again"
 
 
-def test_a_path_that_is_never_quiet_is_looked_at_once_in_a_while() -> None:
+def test_busy_path_is_checked_from_time_to_time() -> None:
     pending = DebouncedPaths(2.0)
     due = []
     for tick in range(2_600):
@@ -47,7 +47,7 @@ def test_a_path_that_is_never_quiet_is_looked_at_once_in_a_while() -> None:
     assert all(19.9 <= gap <= 20.1 for gap in gaps), "after ten debounces"
 
 
-def test_load_stretches_the_waits() -> None:
+def test_load_prolongs_delays() -> None:
     pending = DebouncedPaths(2.0)
     pending.add("a", 0.0)
     assert pending.take_due(0.15, multiplier=4.0) == []
@@ -57,32 +57,36 @@ def test_load_stretches_the_waits() -> None:
     assert pending.take_due(8.5, multiplier=4.0) == ["a"]
 
 
-def _left(waiting: set[str], heard: set[str] | None) -> set[str]:
-    """What a rescan does not begin with."""
-    return waiting if heard is None else {path for path in waiting if path.rpartition("/")[0] not in heard}
+def _left(pending_paths: set[str], notified_folders: set[str] | None) -> set[str]:
+    """Return the paths that a rescan does not cover."""
+    return (
+        pending_paths
+        if notified_folders is None
+        else {path for path in pending_paths if path.rpartition("/")[0] not in notified_folders}
+    )
 
 
 @given(
     st.lists(st.tuples(st.from_regex("[ab]/[0-9]|[0-9]", fullmatch=True), st.floats(0, 3)), max_size=80),
     st.integers(3, 20),
 )
-def test_every_path_comes_out_or_its_folder_with_a_rescan(notes: list[tuple[str, float]], most: int) -> None:
+def test_every_path_is_returned_or_covered_by_a_rescan(notes: list[tuple[str, float]], most: int) -> None:
     pending, now = DebouncedPaths(1.0, most), 0.0
-    waiting: set[str] = set()
+    pending_paths: set[str] = set()
     for path, wait in notes:
         now += wait
         pending.add(path, now)
-        waiting.add(path)
-        waiting -= set(pending.take_due(now))
-        waiting = _left(waiting, pending.take_rescan(now))
+        pending_paths.add(path)
+        pending_paths -= set(pending.take_due(now))
+        pending_paths = _left(pending_paths, pending.take_rescan(now))
         assert len(pending) <= most
     now += 2.0
-    waiting = _left(waiting, pending.take_rescan(now))
-    assert waiting <= set(pending.take_due(now))
+    pending_paths = _left(pending_paths, pending.take_rescan(now))
+    assert pending_paths <= set(pending.take_due(now))
     assert len(pending) == 0
 
 
-def test_a_rescan_begins_where_something_was_heard() -> None:
+def test_rescan_returns_the_notified_folders() -> None:
     pending = DebouncedPaths(1.0)
     for path in ("a/b/x", "a/b/y", "top", "elsewhere/z"):
         pending.add(path, 0.0)
@@ -93,7 +97,7 @@ def test_a_rescan_begins_where_something_was_heard() -> None:
     assert pending.take_rescan(9.0) is None
 
 
-def test_folders_that_were_heard_of_are_bounded() -> None:
+def test_number_of_notified_folders_is_limited() -> None:
     pending = DebouncedPaths(1.0, most_paths=3)
     pending.request_rescan(0.0, [f"{number}/x" for number in range(4)])
     assert pending.take_rescan(1.0) == set(), "it finds them by what it is left with"

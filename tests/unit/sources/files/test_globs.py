@@ -1,4 +1,4 @@
-"""Globs of all kinds at once; none takes more than its length, and none ends anything but itself."""
+"""All globs are matched at once, in time linear in the path."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ PIECES = {
     "[!-a]": "[^\\-a/]",
     "[.-0]": "[.0]",
 }
-"""What a piece of a glob means, as an expression."""
+"""Return a piece of a glob as a regular expression."""
 
 
 @given(
@@ -31,7 +31,7 @@ PIECES = {
     st.lists(st.text(st.sampled_from("ab.-0"), min_size=1, max_size=3), min_size=1, max_size=4),
     st.booleans(),
 )
-def test_a_glob_means_what_its_expression_does(pieces: list[str], names: list[str], below: bool) -> None:
+def test_glob_matches_like_its_regular_expression(pieces: list[str], names: list[str], below: bool) -> None:
     glob = "".join(pieces)
     expected = [each for each in re.split(r"(\*\*/|\*\*|\[[^]]*\]|.)", glob.strip("/")) if each]
     expression = "(?:.*/)?" + "".join(PIECES[each] for each in expected) + ("(?:/.*)?" if below else "")
@@ -42,7 +42,7 @@ def test_a_glob_means_what_its_expression_does(pieces: list[str], names: list[st
 @given(
     st.text(st.sampled_from("[]!^-+/\\&~|*?az"), max_size=8), st.text(st.sampled_from("-a[z/"), max_size=5)
 )
-def test_any_text_is_a_glob(glob: str, path: str) -> None:
+def test_any_text_is_a_valid_glob(glob: str, path: str) -> None:
     selection = FolderSelection(patterns=(glob,), ignore_patterns=(glob,))
     assert selection.wants(path) in (True, False)
 
@@ -62,8 +62,8 @@ def test_sets_with_a_dash(glob: str, taken: list[str], left: list[str]) -> None:
 
 
 @pytest.mark.parametrize("glob", ["*a" * 8 + "*b", "**a" * 8 + "**b", "**/a" * 8 + "/b", "*a" + "?" * 8])
-def test_stars_make_no_glob_slow(glob: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Counted: what is worked out anew is at most one step for each character, however often it is forgotten."""
+def test_many_stars_take_linear_time(glob: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """At most one transition per character is computed, no matter how often the cache is cleared."""
     monkeypatch.setattr(globs, "MOST_REMEMBERED", 10)
     made = Globs([Glob(glob, below=True)])
     steps = 0
@@ -80,7 +80,7 @@ def test_stars_make_no_glob_slow(glob: str, monkeypatch: pytest.MonkeyPatch) -> 
     assert steps <= len(path) * (len(glob) + 4)
 
 
-def test_what_is_forgotten_is_worked_out_again(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_cleared_cache_is_rebuilt(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(globs, "MOST_REMEMBERED", 3)
     made = Globs([Glob("src/*.c", below=False)])
     paths = ["src/a.c", "src/b.h", "lib/src/a.c", "a.c"] * 3

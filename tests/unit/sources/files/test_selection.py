@@ -1,4 +1,4 @@
-"""Which files of a folder are taken."""
+"""Which files of a folder are included."""
 
 from __future__ import annotations
 
@@ -56,7 +56,7 @@ def test_ignored(glob: str, ignored: list[str], kept: list[str], closed: list[st
     assert [folder for folder in closed + open_ if not selection.enters(folder)] == closed
 
 
-def test_ignoring_is_stronger_than_taking() -> None:
+def test_ignore_takes_precedence_over_include() -> None:
     selection = FolderSelection(patterns=("*.py",), ignore_patterns=("test_*",))
     assert selection.wants("a.py")
     assert not selection.wants("test_a.py")

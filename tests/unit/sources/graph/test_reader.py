@@ -1,4 +1,4 @@
-"""The graph's change log as one more source, beside a running engine."""
+"""The change log of the graph as a source, read beside a running engine."""
 
 from __future__ import annotations
 
@@ -29,14 +29,16 @@ from vedette.sources.source_options import validate_source
 _NUMBERS = count()
 
 
-def graph_file(home: Path) -> Path:
-    (found,) = [path for path in home.rglob("*") if path.is_file() and b"SQLite" in path.read_bytes()[:16]]
+def graph_file(data_directory: Path) -> Path:
+    (found,) = [
+        path for path in data_directory.rglob("*") if path.is_file() and b"SQLite" in path.read_bytes()[:16]
+    ]
     return found
 
 
 @pytest.fixture(params=["sqlite", "postgres"])
-def home(request: pytest.FixtureRequest, tmp_path: Path) -> str:
-    """Where a graph may be kept."""
+def data_directory(request: pytest.FixtureRequest, tmp_path: Path) -> str:
+    """The stores that a graph can have."""
     if request.param == "sqlite":
         return str(tmp_path / "data")
     server: str = request.getfixturevalue("postgres_url")
@@ -46,13 +48,13 @@ def home(request: pytest.FixtureRequest, tmp_path: Path) -> str:
     return server.replace("/postgres?", f"/{name}?")
 
 
-def test_what_the_engine_commits_reaches_the_journal(home: str, tmp_path: Path):
+def test_commits_of_the_engine_reach_the_journal(data_directory: str, tmp_path: Path):
     journal = open_journal(tmp_path)
-    with vedette.open(home) as db:
+    with vedette.open(data_directory) as db:
         db.define("node Task { title: String, n: Int = 0 }")
         with db.session() as s:
             s.execute('SPAWN t: Task { title = "before" }')
-            source = Source(name="board", kind="graph", address=home)
+            source = Source(name="board", kind="graph", address=data_directory)
             journal.add_source(source)
             reader = GraphLogReader(source, journal, SystemClock())
             reader.start(scan=True)
@@ -61,7 +63,7 @@ def test_what_the_engine_commits_reaches_the_journal(home: str, tmp_path: Path):
             s.execute('MATCH t: Task WHERE t.title = "after" KILL t')
             while reader.poll(0)[
                 0
-            ]:  # what is acknowledged is there, whether it was entered in the tables or not
+            ]:  # acknowledged commits are read, whether or not they are in the tables yet
                 pass
     rows = journal.read(0, journal.last_offset())
     found = [
@@ -78,18 +80,18 @@ def test_what_the_engine_commits_reaches_the_journal(home: str, tmp_path: Path):
     journal.close()
 
 
-def test_what_was_deleted_in_a_gap_is_told(home: str, tmp_path: Path):
-    """Also when nothing of its type is left."""
+def test_deletions_during_a_gap_are_reported(data_directory: str, tmp_path: Path):
+    """Also if no node of the type is left."""
     journal = open_journal(tmp_path)
-    source = Source(name="board", kind="graph", address=home)
+    source = Source(name="board", kind="graph", address=data_directory)
     journal.add_source(source)
-    with vedette.open(home) as db, db.session() as s:
+    with vedette.open(data_directory) as db, db.session() as s:
         db.define("node Task { title: String }\nnode Note { text: String }")
         s.run('SPAWN t: Task { title = "a" }; SPAWN t: Task { title = "b" }; SPAWN n: Note { text = "c" }')
     reader = GraphLogReader(source, journal, SystemClock())
     reader.start(scan=True)
     last = journal.last_offset()
-    with vedette.open(home) as db, db.session() as s:
+    with vedette.open(data_directory) as db, db.session() as s:
         s.run('MATCH t: Task WHERE t.title = "a" KILL t; MATCH n: Note KILL n')
     reader.start(scan=True)
     rows = journal.read(last, journal.last_offset())
@@ -98,19 +100,19 @@ def test_what_was_deleted_in_a_gap_is_told(home: str, tmp_path: Path):
     journal.close()
 
 
-def test_a_log_of_which_nothing_is_left_is_no_gap(tmp_path: Path):
-    """What is older than the log's retention was trimmed, and nothing has happened since."""
-    home = tmp_path / "data"
-    with vedette.open(home) as db, db.session() as s:
+def test_completely_trimmed_log_is_not_a_gap(tmp_path: Path):
+    """All changes are older than the retention and were trimmed, and no change followed."""
+    data_directory = tmp_path / "data"
+    with vedette.open(data_directory) as db, db.session() as s:
         db.define("node Task { title: String }")
         s.execute('SPAWN t: Task { title = "a" }')
-    with closing(sqlite3.connect(graph_file(home), isolation_level=None)) as file:
+    with closing(sqlite3.connect(graph_file(data_directory), isolation_level=None)) as file:
         file.execute(
             "UPDATE meta SET value = (SELECT max(\"offset\") + 1 FROM journal) WHERE key = 'store.first'"
         )
         file.execute("DELETE FROM journal")
     journal = open_journal(tmp_path)
-    source = Source(name="board", kind="graph", address=str(home))
+    source = Source(name="board", kind="graph", address=str(data_directory))
     journal.add_source(source)
     reader = GraphLogReader(source, journal, SystemClock())
     reader.start(scan=True)
@@ -119,9 +121,9 @@ def test_a_log_of_which_nothing_is_left_is_no_gap(tmp_path: Path):
     journal.close()
 
 
-def test_a_graph_that_is_not_there(home: str, tmp_path: Path):
+def test_missing_graph_is_refused(data_directory: str, tmp_path: Path):
     journal = open_journal(tmp_path)
-    source = Source(name="board", kind="graph", address=home)
+    source = Source(name="board", kind="graph", address=data_directory)
     journal.add_source(source)
     with (
         pytest.raises(SourceError) as caught,
@@ -132,8 +134,8 @@ def test_a_graph_that_is_not_there(home: str, tmp_path: Path):
     journal.close()
 
 
-def test_one_graph_a_database():
-    """Its types carry no name of a source: those of two would be one collection."""
+def test_database_has_one_graph_source():
+    """Types of a graph have no source prefix, so the types of two graphs would be one collection."""
     one, two = (Source(name=name, kind="graph", address=name) for name in ("one", "two"))
     with pytest.raises(SourceError, match="already has the graph source one"):
         validate_source(two, [one])
@@ -141,20 +143,20 @@ def test_one_graph_a_database():
     validate_source(Source(name="two", kind="postgres", address="postgresql://two"), [one])
 
 
-# The loop around a reader
+# --- reader loop
 
 
 class Scripted:
-    """A reader that does what its script says: a number of events, or an error."""
+    """A reader with a script: each poll returns a number of events or raises an error."""
 
     def __init__(self, journal: Any, *script: int | SourceError) -> None:
         self._journal, self._script = journal, list(script)
-        self.begun: list[bool] = []
-        self.forgotten = False
+        self.started: list[bool] = []
+        self.released = False
         self.stop = Flag()
 
     def start(self, *, scan: bool) -> None:
-        self.begun.append(scan)
+        self.started.append(scan)
         self._journal.append("x", [], "token")
 
     def poll(self, seconds: float) -> tuple[int, int]:
@@ -167,21 +169,21 @@ class Scripted:
         return step, step
 
     def release_server_resources(self) -> None:
-        self.forgotten = True
+        self.released = True
 
     def close(self) -> None: ...
 
 
 @pytest.mark.parametrize(
-    ("options", "begun", "epochs"),
+    ("options", "started", "epochs"),
     [
         ({}, [True, True], "same"),
         ({"on_gap": "resync"}, [True, True], "new"),
         ({"on_gap": "resync", "start": "now"}, [False, False], "new"),
     ],
 )
-def test_a_lost_place_is_bridged_or_said(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, options: dict[str, str], begun: list[bool], epochs: str
+def test_lost_position_is_recovered_by_scan_or_resync(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, options: dict[str, str], started: list[bool], epochs: str
 ):
     monkeypatch.setattr("vedette.sources.reader.FIRST_RETRY_SECONDS", 0.001)
     journal = open_journal(tmp_path)
@@ -200,16 +202,16 @@ def test_a_lost_place_is_bridged_or_said(
     journal.append("x", [known], None)
     reader = Scripted(journal, 1, SourceError("E6104", "away"), SourceError("E6105", "lost"), 2)
     run_reader(reader, journal, source, reader.stop, SystemClock(), ExponentialBackoff(random.Random(1)))
-    assert reader.begun == begun
+    assert reader.started == started
     assert states[:2] == ["catching-up", "live"]
-    scanned = begun[-1]
+    scanned = started[-1]
     assert states[2:] == (["stale", "catching-up", "live"] if scanned else ["stale", "live"])
-    assert bool(journal.image_keys("x", "x::c")) is scanned, "what nobody has compared is not known any more"
+    assert bool(journal.image_keys("x", "x::c")) is scanned, "images that were not compared are deleted"
     assert ({p.epoch for p in journal.partitions()} == before) is (epochs == "same")
     journal.close()
 
 
-def test_a_paused_source_is_not_read_and_a_removed_one_is_let_go(
+def test_paused_source_is_not_read_and_removed_source_is_released(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ):
     monkeypatch.setattr("vedette.sources.reader_loop.POLL_SECONDS", 0.001)
@@ -223,33 +225,33 @@ def test_a_paused_source_is_not_read_and_a_removed_one_is_let_go(
         args=(reader, journal, source, reader.stop, SystemClock(), ExponentialBackoff(random.Random(1))),
     )
     thread.start()
-    assert reader.begun == []
+    assert reader.started == []
     journal.remove_source("x")
     thread.join(timeout=60)
     assert not thread.is_alive()
-    assert reader.begun == []
-    assert reader.forgotten, "also when the reader was just making its slot anew"
+    assert reader.started == []
+    assert reader.released, "also while the reader is recovering from a gap"
     journal.close()
 
 
-def test_the_keeper_follows_the_list_of_sources(tmp_path: Path):
-    home = tmp_path / "data"
-    with vedette.open(home) as db:
+def test_supervisor_follows_the_list_of_sources(tmp_path: Path):
+    data_directory = tmp_path / "data"
+    with vedette.open(data_directory) as db:
         db.define("node Task { title: String }")
         with db.session() as s:
             s.execute('SPAWN t: Task { title = "x" }')
     journal = open_journal(tmp_path)
-    keeper = ReaderSupervisor(journal.address, SystemClock(), random.Random(1))
-    keeper.reconcile()
-    journal.add_source(Source(name="board", kind="graph", address=str(graph_file(home))))
-    keeper.reconcile()
+    supervisor = ReaderSupervisor(journal.address, SystemClock(), random.Random(1))
+    supervisor.reconcile()
+    journal.add_source(Source(name="board", kind="graph", address=str(graph_file(data_directory))))
+    supervisor.reconcile()
     assert journal.wait_for_append(0, 30.0) > 0
-    keeper.close()
+    supervisor.close()
     journal.close()
 
 
 @pytest.mark.parametrize(
-    ("change", "words"),
+    ("change", "message"),
     [
         ({"name": "a b"}, "is not a valid name"),
         ({"name": "_x"}, "is not a valid name"),
@@ -259,9 +261,9 @@ def test_the_keeper_follows_the_list_of_sources(tmp_path: Path):
         ({"options": {"start": "yesterday"}}, "beginning or now"),
     ],
 )
-def test_what_no_source_can_be(change: dict[str, Any], words: str):
+def test_invalid_source_is_refused(change: dict[str, Any], message: str):
     values = {"name": "shop", "kind": "mongodb", "address": "mongodb://x"}
-    with pytest.raises(SourceError, match=words) as caught:
+    with pytest.raises(SourceError, match=message) as caught:
         validate_source(Source(**(values | change)))
     assert caught.value.code == "E6101"
 

@@ -1,4 +1,4 @@
-"""MongoDB collections, on a server that speaks the protocol, and on recorded answers for what it lacks."""
+"""MongoDB collections, on a compatible server and with recorded answers for what it does not support."""
 
 from __future__ import annotations
 
@@ -30,12 +30,12 @@ _NUMBERS = count()
 
 
 class Shop:
-    def __init__(self, uri: str, home: Path) -> None:
+    def __init__(self, uri: str, data_directory: Path) -> None:
         self.name = f"shop{next(_NUMBERS)}"
         self.client: pymongo.MongoClient[Any] = pymongo.MongoClient(uri)
         self.db = self.client[self.name]
         self.db["orders"].insert_one({"_id": 1, "status": "open"})
-        self.journal = open_journal(home)
+        self.journal = open_journal(data_directory)
         self.source = Source(name="shop", kind="mongodb", address=uri, options={"database": self.name})
         self.journal.add_source(self.source)
         self.readers: list[MongodbReader] = []
@@ -71,12 +71,12 @@ def shop(mongodb_uri: str, tmp_path: Path) -> Iterator[Shop]:
     shop.close()
 
 
-def drained(reader: MongodbReader) -> None:
+def poll_until_idle(reader: MongodbReader) -> None:
     for _ in range(3):
         reader.poll(0.05)
 
 
-def test_a_scan_and_then_the_stream(shop: Shop):
+def test_scan_then_stream(shop: Shop):
     reader = shop.reader()
     reader.start(scan=True)
     assert shop.state() == {"1": {"id": 1, "status": "open"}}
@@ -84,34 +84,34 @@ def test_a_scan_and_then_the_stream(shop: Shop):
     orders.insert_one({"_id": "two", "lines": [{"sku": "a"}], "at": datetime(2024, 1, 1, tzinfo=UTC)})
     orders.update_one({"_id": 1}, {"$set": {"status": "paid"}})
     orders.delete_one({"_id": "two"})
-    drained(reader)
+    poll_until_idle(reader)
     assert shop.state() == {"1": {"id": 1, "status": "paid"}}
     ops = [(op, key) for op, key, *_ in shop.changes()]
     assert [op for op in ops if op[1] == "1"][-1] == ("update", "1")
     assert [op for op in ops if op[1] == "two"] in ([("create", "two"), ("delete", "two")], [])
 
 
-def test_another_reader_goes_on_where_the_first_was(shop: Shop):
+def test_next_reader_continues_at_the_stored_position(shop: Shop):
     reader = shop.reader()
     reader.start(scan=True)
     shop.db["orders"].insert_one({"_id": 2})
-    drained(reader)
+    poll_until_idle(reader)
     last = shop.journal.last_offset()
     reader.close()
     shop.db["orders"].insert_one({"_id": 3})
     shop.db["orders"].delete_one({"_id": 1})
     again = shop.reader()
-    drained(again)
+    poll_until_idle(again)
     assert [change[:2] for change in shop.changes(last)] == [("create", "3"), ("delete", "1")]
     assert set(shop.state()) == {"2", "3"}
 
 
-def test_a_source_may_begin_after_a_token(shop: Shop, tmp_path: Path):
-    """Where somebody else has stopped: without a scan, and only the first time."""
+def test_source_can_start_after_a_token(shop: Shop, tmp_path: Path):
+    """The source starts at the token without a scan, and only the first time."""
     reader = shop.reader()
     reader.start(scan=False)
     shop.db["orders"].insert_one({"_id": 2})
-    drained(reader)
+    poll_until_idle(reader)
     token = decode_token(shop.journal.resume_token("shop"))["orders"]["token"]
     shop.db["orders"].insert_one({"_id": 3})
     (tmp_path / "other").mkdir()
@@ -122,22 +122,22 @@ def test_a_source_may_begin_after_a_token(shop: Shop, tmp_path: Path):
     other.add_source(source)
     again = MongodbReader(source, other, SystemClock())
     again.start(scan=True)
-    drained(again)
+    poll_until_idle(again)
     assert [row.key for row in other.read(0, other.last_offset())] == ["3"]
-    again.start(scan=True)  # a gap is bridged as ever
+    again.start(scan=True)  # recover from a gap as usual
     assert {row.key for row in other.read(0, other.last_offset())} == {"1", "2", "3"}
     again.close()
     other.close()
 
 
 @pytest.mark.parametrize("text", ["82", "[]", '{"orders": "8263"}', "{"])
-def test_a_token_that_is_none_is_refused(text: str):
+def test_invalid_resume_after_is_refused(text: str):
     source = Source(name="shop", kind="mongodb", address="mongodb://x/shop", options={"resume_after": text})
     with pytest.raises(SourceError, match="E6101"):
         validate_source(source)
 
 
-def test_what_the_journal_missed_is_bridged_by_a_scan(shop: Shop):
+def test_scan_recovers_missed_changes(shop: Shop):
     reader = shop.reader()
     shop.db["orders"].insert_many([{"_id": 2, "n": 1}, {"_id": 3, "n": 1}])
     reader.start(scan=True)
@@ -148,7 +148,7 @@ def test_what_the_journal_missed_is_bridged_by_a_scan(shop: Shop):
     assert [change[:2] for change in shop.changes(last)] == [("update", "2"), ("delete", "3")]
 
 
-def test_a_server_that_is_not_there(tmp_path: Path):
+def test_unreachable_server_is_retryable(tmp_path: Path):
     source = Source(name="x", kind="mongodb", address="mongodb://127.0.0.1:1/x?serverSelectionTimeoutMS=50")
     journal = open_journal(tmp_path)
     reader = MongodbReader(source, journal, SystemClock())
@@ -167,14 +167,14 @@ def test_a_server_that_is_not_there(tmp_path: Path):
     journal.close()
 
 
-# Recorded answers
+# --- recorded answers
 
 TOKEN = {"_data": "8265F0C3A1000000012B0229296E04"}
 OID = bson.ObjectId("65f0c3a10000000000000001")
 
 
-def test_an_update_with_its_pre_image():
-    """As MongoDB 6.0 answers with changeStreamPreAndPostImages on, inside a transaction."""
+def test_update_with_its_before_image():
+    """An answer of MongoDB 6.0 with changeStreamPreAndPostImages, inside a transaction."""
     change = parse_change_event(
         {
             "_id": TOKEN,
@@ -207,7 +207,7 @@ def test_events_about_collections(kind: str, op: str | None):
 
 
 @pytest.mark.parametrize("looked_up", [None, {}])
-def test_a_document_that_was_gone_when_the_server_looked(looked_up: dict[str, Any] | None):
+def test_update_of_a_deleted_document(looked_up: dict[str, Any] | None):
     event = {"_id": TOKEN, "operationType": "update", "fullDocument": looked_up, "documentKey": {"_id": 5}}
     change = parse_change_event(event | {"clusterTime": bson.Timestamp(1, 1)})
     assert change is not None
@@ -235,14 +235,14 @@ def test_values_of_bson():
     assert document_key("text") == "text"
 
 
-def test_values_that_need_care():
-    """Whole decimals are whole numbers, and what Python cannot say does not stop the stream."""
+def test_special_values():
+    """Integral decimals become integers, and values without a Python equivalent do not stop the stream."""
     assert to_document_value(bson.Decimal128("9007199254740993")) == 9007199254740993
     assert to_document_value(bson.Decimal128("1E40")) == 1e40
     assert to_document_value(DatetimeMS(2**60)) == '{"$date": {"$numberLong": "1152921504606846976"}}'
 
 
-def test_keys_that_look_alike_are_two():
+def test_similar_keys_differ():
     keys = [1, "1", 1.5, "1.5", True, "true", None, "null", OID, str(OID), [1], "[1]", {"a": 1}, '{"a": 1}']
     keys += ["a", '"a"', "a\0", "a\0b", "NaN", float("nan"), "-1e5", "1-2", "2024-01-01", "nullable"]
     assert len({document_key(key) for key in keys}) == len(keys)
@@ -254,10 +254,10 @@ def test_keys_that_look_alike_are_two():
     ]
 
 
-# What stops others
+# --- failures
 
 
-def test_documents_that_a_driver_chokes_on(shop: Shop):
+def test_documents_that_the_driver_cannot_decode(shop: Shop):
     reader = shop.reader()
     reader.start(scan=True)
     orders = shop.db["orders"]
@@ -265,10 +265,10 @@ def test_documents_that_a_driver_chokes_on(shop: Shop):
     orders.insert_one(RawBSONDocument(bson.encode({"_id": 3, "v": "abcd"}).replace(b"abcd", b"ab\xff\xfe")))
     orders.insert_one({"_id": "1", "status": "another"})
     orders.insert_one({"_id": "a\0b", "n": 1})
-    drained(reader)
+    poll_until_idle(reader)
     orders.update_one({"_id": "a\0b"}, {"$set": {"n": 2}})
     orders.delete_one({"_id": "1"})
-    drained(reader)
+    poll_until_idle(reader)
     assert shop.state()["2"]["at"].startswith('{"$date"')
     assert shop.state()["3"]["v"] == "ab\N{REPLACEMENT CHARACTER}\N{REPLACEMENT CHARACTER}"
     assert shop.state()["1"]["status"] == "open"
@@ -278,10 +278,10 @@ def test_documents_that_a_driver_chokes_on(shop: Shop):
     assert shop.changes(last) == [], "a scan says the same as the stream"
 
 
-def test_what_the_journal_refused_is_asked_for_again(shop: Shop, monkeypatch: pytest.MonkeyPatch):
+def test_events_of_a_failed_append_are_read_again(shop: Shop, monkeypatch: pytest.MonkeyPatch):
     reader = shop.reader()
     reader.start(scan=True)
-    drained(reader)
+    poll_until_idle(reader)
     shop.db["orders"].insert_one({"_id": 2})
 
     def full(*_: Any) -> None:
@@ -291,27 +291,27 @@ def test_what_the_journal_refused_is_asked_for_again(shop: Shop, monkeypatch: py
     with pytest.raises(StoreError):
         reader.poll(0)
     monkeypatch.undo()
-    drained(reader)
+    poll_until_idle(reader)
     assert set(shop.state()) == {"1", "2"}
 
 
-def test_a_collection_that_is_dropped_and_there_again(shop: Shop):
-    """Also what was in it for a moment only, and what is in it before we notice."""
+def test_dropped_and_recreated_collection(shop: Shop):
+    """Includes documents that existed only for a moment, and those that exist before the reader notices the drop."""
     reader = shop.reader()
     reader.start(scan=True)
-    drained(reader)
+    poll_until_idle(reader)
     shop.db["orders"].insert_one({"_id": 2})
     shop.db["orders"].drop()
     shop.db["orders"].insert_one({"_id": 9})
-    drained(reader)
+    poll_until_idle(reader)
     assert set(shop.state()) == {"9"}
     shop.db["orders"].insert_one({"_id": 10})
-    drained(shop.reader())
+    poll_until_idle(shop.reader())
     assert set(shop.state()) == {"9", "10"}
 
 
 class Recorded:
-    """A stream that answers what was recorded."""
+    """A stream with recorded answers."""
 
     def __init__(self, *answers: dict[str, Any] | Exception, token: Any = None) -> None:
         self.answers, self.resume_token, self.closed = list(answers), token, False
@@ -334,13 +334,13 @@ def following(shop: Shop, monkeypatch: pytest.MonkeyPatch, *streams: Recorded) -
 
 
 @pytest.mark.parametrize(("code", "ours"), [(286, "E6105"), (91, "E6104"), (10334, "E6105"), (13, "E6106")])
-def test_errors_of_a_stream_that_was_open(shop: Shop, monkeypatch: pytest.MonkeyPatch, code: int, ours: str):
+def test_errors_of_an_open_stream(shop: Shop, monkeypatch: pytest.MonkeyPatch, code: int, ours: str):
     reader = following(shop, monkeypatch, Recorded(pymongo.errors.OperationFailure("x", code)))
     with pytest.raises(SourceError, match=ours):
         reader.poll(0)
 
 
-def test_events_before_an_error_are_not_passed_over(shop: Shop, monkeypatch: pytest.MonkeyPatch):
+def test_events_before_an_error_are_not_skipped(shop: Shop, monkeypatch: pytest.MonkeyPatch):
     insert = {"_id": TOKEN, "operationType": "insert", "fullDocument": {"_id": 5}, "documentKey": {"_id": 5}}
     cut = Recorded(insert, pymongo.errors.AutoReconnect("cut"))
     reader = following(shop, monkeypatch, cut, Recorded(insert))
@@ -351,14 +351,14 @@ def test_events_before_an_error_are_not_passed_over(shop: Shop, monkeypatch: pyt
     assert set(shop.state()) == {"1", "5"}
 
 
-def test_the_place_of_an_idle_stream_is_noted(shop: Shop, monkeypatch: pytest.MonkeyPatch):
-    """As a server says it with postBatchResumeToken: the log may be cut where nothing of ours was in it."""
+def test_position_of_an_idle_stream_is_stored(shop: Shop, monkeypatch: pytest.MonkeyPatch):
+    """The server reports it as postBatchResumeToken: the oplog may be trimmed although no event was for this stream."""
     reader = following(shop, monkeypatch, Recorded(token={"_data": "99"}))
     reader.poll(0)
     assert decode_token(shop.journal.resume_token("shop"))["orders"]["token"] == {"_data": "99"}
 
 
-def test_views_are_not_followed(shop: Shop, monkeypatch: pytest.MonkeyPatch):
+def test_views_are_not_read(shop: Shop, monkeypatch: pytest.MonkeyPatch):
     listed = [
         {"name": n, "type": t} for n, t in (("orders", "collection"), ("v", "view"), ("t", "timeseries"))
     ]
@@ -368,13 +368,11 @@ def test_views_are_not_followed(shop: Shop, monkeypatch: pytest.MonkeyPatch):
     assert set(decode_token(shop.journal.resume_token("shop"))) == {"orders"}
 
 
-def test_a_reader_that_was_killed_after_the_scan_of_a_new_collection(
-    shop: Shop, monkeypatch: pytest.MonkeyPatch
-):
-    """Its documents are told, its place is not noted, and then it is dropped."""
+def test_reader_killed_after_scanning_a_new_collection(shop: Shop, monkeypatch: pytest.MonkeyPatch):
+    """Its documents are appended, its position is not stored, and then the collection is dropped."""
     reader = shop.reader()
     reader.start(scan=True)
-    drained(reader)
+    poll_until_idle(reader)
     shop.db["lines"].insert_one({"_id": 1})
     reader._next_collection_check = 0.0
 
@@ -386,11 +384,11 @@ def test_a_reader_that_was_killed_after_the_scan_of_a_new_collection(
         reader.poll(0)
     assert "shop::lines" in shop.journal.collections("default")
     shop.db["lines"].drop()
-    drained(shop.reader())
+    poll_until_idle(shop.reader())
     assert shop.journal.collections("default") == ["shop::orders"]
 
 
-def test_a_collection_that_was_gone_while_nobody_looked(shop: Shop):
+def test_collection_dropped_while_no_reader_was_running(shop: Shop):
     shop.db["lines"].insert_one({"_id": 1})
     reader = shop.reader()
     reader.start(scan=True)

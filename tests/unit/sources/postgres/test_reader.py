@@ -1,4 +1,4 @@
-"""The tables of a real PostgreSQL server as collections."""
+"""Tables of a real PostgreSQL server as collections."""
 
 from __future__ import annotations
 
@@ -36,17 +36,17 @@ FLUSHED = "-c synchronous_commit=on"
 
 
 class Shop:
-    """A database of its own, a journal, and a reader between them."""
+    """A database with a journal and a reader."""
 
-    def __init__(self, server: str, home: Path, **options: str) -> None:
+    def __init__(self, server: str, data_directory: Path, **options: str) -> None:
         self.name = f"shop_{next(_NUMBERS)}"
         with psycopg.connect(server, autocommit=True) as db:
             db.execute(f"CREATE DATABASE {self.name}")
         self.address = server.replace("/postgres?", f"/{self.name}?")
-        # What is not flushed is not decoded, and the server of the tests takes its time with it.
+        # Flush the WAL: only flushed changes are decoded, and the test server flushes late.
         self.db = psycopg.connect(self.address, autocommit=True, options=FLUSHED)
         self.db.execute(TABLES)
-        self.journal = open_journal(home)
+        self.journal = open_journal(data_directory)
         self.source = Source(
             name="shop", kind="postgres", address=self.address, options={"slot": self.name, **options}
         )
@@ -85,12 +85,12 @@ def shop(postgres_url: str, tmp_path: Path) -> Iterator[Shop]:
     shop.close()
 
 
-def drained(reader: PostgresReader) -> None:
+def poll_until_idle(reader: PostgresReader) -> None:
     while reader.poll(0)[0]:
         pass
 
 
-def test_a_scan_and_then_the_stream(shop: Shop):
+def test_scan_then_stream(shop: Shop):
     shop.db.execute(
         "INSERT INTO orders VALUES (1, 'open', 12.5, 'x', '{a,b}', '{\"n\": [1, null]}', '2024-05-01T10:00:00.123456Z')"
     )
@@ -110,7 +110,7 @@ def test_a_scan_and_then_the_stream(shop: Shop):
     shop.db.execute("INSERT INTO orders (id, status, total) VALUES (2, 'open', 3)")
     shop.db.execute("UPDATE orders SET status = 'paid' WHERE id = 1")
     shop.db.execute("DELETE FROM orders WHERE id = 2")
-    drained(reader)
+    poll_until_idle(reader)
     ops = [
         (op, key, before and before["status"], after and after["status"])
         for op, key, before, after in shop.changes()
@@ -124,8 +124,8 @@ def test_a_scan_and_then_the_stream(shop: Shop):
     assert shop.state()["1"]["total"] == 12.5
 
 
-def test_changes_during_the_scan_are_told_once(shop: Shop):
-    """A transaction that the scan saw is passed over; one that it did not see comes out of the slot."""
+def test_changes_during_the_scan_are_appended_once(shop: Shop):
+    """A transaction that the scan saw is skipped; one that it did not see comes from the slot."""
     with psycopg.connect(shop.address, options=FLUSHED) as slow:
         slow.execute("INSERT INTO orders (id, status) VALUES (1, 'slow')")
         done = Flag()
@@ -136,12 +136,12 @@ def test_changes_during_the_scan_are_told_once(shop: Shop):
             done.set()
 
         thread = Thread(target=begin)
-        thread.start()  # making a slot waits for transactions that are under way
+        thread.start()  # creating a slot waits for running transactions
         shop.db.execute("INSERT INTO orders (id, status) VALUES (2, 'quick')")
         slow.commit()
     thread.join()
     shop.db.execute("INSERT INTO orders (id, status) VALUES (3, 'after')")
-    drained(reader)
+    poll_until_idle(reader)
     assert sorted((op, key) for op, key, *_ in shop.changes()) == [
         ("create", "1"),
         ("create", "2"),
@@ -149,9 +149,7 @@ def test_changes_during_the_scan_are_told_once(shop: Shop):
     ]
 
 
-def test_a_reader_that_died_before_it_confirmed_sees_it_again_and_tells_it_once(
-    shop: Shop, monkeypatch: pytest.MonkeyPatch
-):
+def test_reader_killed_before_confirming_appends_nothing_twice(shop: Shop, monkeypatch: pytest.MonkeyPatch):
     reader = shop.reader()
     reader.start(scan=True)
     shop.db.execute("INSERT INTO orders (id) SELECT generate_series(1, 10)")
@@ -166,12 +164,12 @@ def test_a_reader_that_died_before_it_confirmed_sees_it_again_and_tells_it_once(
         reader.poll(0)
     monkeypatch.undo()
     again = shop.reader()
-    drained(again)
+    poll_until_idle(again)
     assert len(shop.changes()) == 10
     assert len(shop.state()) == 10
 
 
-def test_a_large_transaction_keys_and_columns_that_change(shop: Shop):
+def test_large_transaction_with_changing_keys_and_columns(shop: Shop):
     reader = shop.reader()
     reader.start(scan=True)
     shop.db.execute(
@@ -179,7 +177,7 @@ def test_a_large_transaction_keys_and_columns_that_change(shop: Shop):
         " SELECT n, 'bulk', (SELECT string_agg(md5(n::text || m), '') FROM generate_series(1, 400) m)"
         " FROM generate_series(1, 2500) n"
     )
-    drained(reader)
+    poll_until_idle(reader)
     assert len(shop.state()) == 1000, "a page"
     assert len(shop.changes()) == 2500
     last = shop.journal.last_offset()
@@ -188,7 +186,7 @@ def test_a_large_transaction_keys_and_columns_that_change(shop: Shop):
     shop.db.execute("UPDATE orders SET id = 9999 WHERE id = 2")
     shop.db.execute("INSERT INTO lines VALUES (1, 1, 'a'), (1, 2, 'b')")
     shop.db.execute("TRUNCATE lines")
-    drained(reader)
+    poll_until_idle(reader)
     changes = shop.changes(last)
     op, key, before, after = changes[0]
     assert (op, key, after["status"], after["colour"]) == ("update", "1", "seen", "red")
@@ -204,7 +202,7 @@ def test_a_large_transaction_keys_and_columns_that_change(shop: Shop):
     assert len(changes[2][3]["notes"]) == 32 * 400
 
 
-def test_a_slot_that_is_gone_is_bridged_by_a_scan(shop: Shop):
+def test_scan_recovers_from_a_dropped_slot(shop: Shop):
     reader = shop.reader()
     shop.db.execute("INSERT INTO orders (id, status) VALUES (1, 'a'), (2, 'b'), (3, 'c')")
     reader.start(scan=True)
@@ -234,7 +232,7 @@ def run(reader: PostgresReader, journal: CollectionJournal, source: Source, stop
     run_reader(reader, journal, source, stop, SystemClock(), ExponentialBackoff(random.Random(1)))
 
 
-def test_what_a_person_must_mend_is_said(postgres_url: str, tmp_path: Path):
+def test_problems_for_an_operator_raise_E6106(postgres_url: str, tmp_path: Path):
     shop = Shop(postgres_url, tmp_path, tables="nothing")
     try:
         with pytest.raises(SourceError, match="does not exist") as caught:

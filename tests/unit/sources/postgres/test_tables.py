@@ -1,4 +1,4 @@
-"""Tables of PostgreSQL as people have them: other keys, names, partitions, values, and other readers of a slot."""
+"""Unusual PostgreSQL tables: keys, names, partitions, values, and other readers of the slot."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ import psycopg
 import pytest
 from psycopg import sql
 
-from tests.unit.sources.postgres.test_reader import Shop, drained
+from tests.unit.sources.postgres.test_reader import Shop, poll_until_idle
 from vedette.clock import SystemClock
 from vedette.errors import SourceError
 from vedette.sources.journal.seam import open_journal
@@ -28,54 +28,54 @@ def shop(postgres_url: str, tmp_path: Path) -> Iterator[Shop]:
     shop.close()
 
 
-def begun(shop: Shop) -> PostgresReader:
+def start_reader(shop: Shop) -> PostgresReader:
     reader = shop.reader()
     reader.start(scan=True)
     return reader
 
 
-def looking(reader: PostgresReader) -> None:
-    """As after ten idle seconds."""
-    drained(reader)
+def poll_with_table_check(reader: PostgresReader) -> None:
+    """Poll as after ten idle seconds."""
+    poll_until_idle(reader)
     reader._next_collection_check = 0.0
-    drained(reader)
+    poll_until_idle(reader)
 
 
-# Keys
+# --- keys
 
 
 @pytest.mark.parametrize(
     ("identity", "keys"), [("FULL", {"1", "3"}), ("USING INDEX orders_other", {"99", "13"})]
 )
-def test_scan_and_stream_know_a_row_by_the_same_key(shop: Shop, identity: str, keys: set[str]):
+def test_scan_and_stream_use_the_same_key(shop: Shop, identity: str, keys: set[str]):
     shop.db.execute("ALTER TABLE orders ADD COLUMN other int NOT NULL DEFAULT 0")
     shop.db.execute("CREATE UNIQUE INDEX orders_other ON orders (other)")
     shop.db.execute(f"ALTER TABLE orders REPLICA IDENTITY {identity}")
     shop.db.execute("INSERT INTO orders (id, status, other) VALUES (1, 'a', 11), (2, 'b', 12)")
-    reader = begun(shop)
+    reader = start_reader(shop)
     shop.db.execute("UPDATE orders SET status = 'x' WHERE id = 1")
     shop.db.execute("UPDATE orders SET other = 99 WHERE id = 1")
     shop.db.execute("DELETE FROM orders WHERE id = 2")
     shop.db.execute("INSERT INTO orders (id, other) VALUES (3, 13)")
-    drained(reader)
+    poll_until_idle(reader)
     assert set(shop.state()) == keys
 
 
-def test_who_tells_whole_rows_tells_what_was_before_ever_we_looked(shop: Shop):
+def test_replica_identity_full_sends_before_images(shop: Shop):
     shop.db.execute("ALTER TABLE orders REPLICA IDENTITY FULL")
     shop.db.execute("INSERT INTO orders (id, status) VALUES (1, 'a'), (2, 'b')")
     shop.reader().start(scan=False)
     shop.db.execute("UPDATE orders SET status = 'x' WHERE id = 1")
     shop.db.execute("DELETE FROM orders WHERE id = 2")
-    drained(shop.readers[0])
+    poll_until_idle(shop.readers[0])
     assert [(op, key, before["status"]) for op, key, before, _ in shop.changes()] == [
         ("update", "1", "a"),
         ("delete", "2", "b"),
     ]
 
 
-def test_tables_that_cannot_be_watched(postgres_url: str, tmp_path: Path):
-    """Those that nobody asked for are left out; one that somebody asked for is refused, with the reason."""
+def test_unwatchable_tables_are_refused(postgres_url: str, tmp_path: Path):
+    """Unselected tables are left out; a selected one is refused with the reason."""
     shop = Shop(postgres_url, tmp_path)
     shop.db.execute("CREATE UNLOGGED TABLE quick (id int PRIMARY KEY)")
     shop.db.execute("CREATE TABLE silent (id int PRIMARY KEY)")
@@ -84,8 +84,8 @@ def test_tables_that_cannot_be_watched(postgres_url: str, tmp_path: Path):
     shop.db.execute("CREATE TABLE bare (id int)")
     shop.db.execute("ALTER TABLE bare REPLICA IDENTITY FULL")
     try:
-        begun(shop)
-        shop.db.execute("UPDATE silent SET id = 2")  # the server refuses it in a publication
+        start_reader(shop)
+        shop.db.execute("UPDATE silent SET id = 2")  # the server refuses the table in a publication
         for table, why in (("silent", "NOTHING"), ("bare", "no primary key"), ("quick", "kept in the log")):
             options = {"slot": "other", "tables": table}
             source = Source(name="shop", kind="postgres", address=shop.address, options=options)
@@ -98,33 +98,33 @@ def test_tables_that_cannot_be_watched(postgres_url: str, tmp_path: Path):
         shop.close()
 
 
-def test_a_document_has_an_id(shop: Shop):
-    """The column of that name as it is, where there is one; else the key."""
+def test_document_has_an_id(shop: Shop):
+    """The column `id` if the table has one; else the key."""
     shop.db.execute("CREATE TABLE people (email text PRIMARY KEY)")
     shop.db.execute("INSERT INTO people VALUES ('a@x')")
     shop.db.execute("INSERT INTO orders (id) VALUES (1)")
-    reader = begun(shop)
+    reader = start_reader(shop)
     shop.db.execute("INSERT INTO people VALUES ('b@x')")
     shop.db.execute("INSERT INTO lines VALUES (1, 2, 'sku')")
-    drained(reader)
+    poll_until_idle(reader)
     assert [row["id"] for row in shop.state("people").values()] == ["a@x", "b@x"]
     assert [row["id"] for row in shop.state("lines").values()] == ["[1, 2]"]
     assert [row["id"] for row in shop.state().values()] == [1]
 
 
-# Names, partitions, schema changes
+# --- names, partitions, schema changes
 
 
 def test_rows_of_partitions_are_rows_of_their_table(shop: Shop):
     shop.db.execute("CREATE TABLE logs (id int PRIMARY KEY, v text) PARTITION BY RANGE (id)")
     shop.db.execute("CREATE TABLE logs_1 PARTITION OF logs FOR VALUES FROM (0) TO (100)")
     shop.db.execute("INSERT INTO logs VALUES (1, 'a')")
-    reader = begun(shop)
+    reader = start_reader(shop)
     shop.db.execute("INSERT INTO logs VALUES (2, 'b')")
     shop.db.execute("CREATE TABLE logs_2 PARTITION OF logs FOR VALUES FROM (100) TO (200)")
     shop.db.execute("INSERT INTO logs VALUES (102, 'c')")
     shop.db.execute("UPDATE logs SET id = 150 WHERE id = 2")
-    drained(reader)
+    poll_until_idle(reader)
     assert set(shop.state("logs")) == {"1", "150", "102"}
     assert shop.journal.collections("default") == ["shop::logs"]
 
@@ -137,45 +137,45 @@ def test_names_that_need_quotes(shop: Shop):
         )
     for name in names:
         shop.db.execute(sql.SQL("INSERT INTO {} VALUES (1, 'a')").format(sql.Identifier(name)))
-    reader = begun(shop)
+    reader = start_reader(shop)
     for name in names:
         shop.db.execute(sql.SQL("INSERT INTO {} VALUES (2, 'b')").format(sql.Identifier(name)))
-    drained(reader)
+    poll_until_idle(reader)
     for name in names:
         assert shop.state(name) == {"1": {"id": 1, name: "a"}, "2": {"id": 2, name: "b"}}
 
 
-def test_tables_that_come_and_go(shop: Shop):
+def test_created_and_dropped_tables(shop: Shop):
     shop.db.execute("INSERT INTO lines VALUES (1, 1, 'a')")
-    reader = begun(shop)
+    reader = start_reader(shop)
     shop.db.execute("CREATE TABLE later (id int PRIMARY KEY)")
     shop.db.execute("INSERT INTO later VALUES (1)")
     shop.db.execute("DROP TABLE lines")
-    looking(reader)
+    poll_with_table_check(reader)
     assert set(shop.state("later")) == {"1"}
     assert shop.state("lines") == {}
     shop.db.execute("INSERT INTO later VALUES (2)")
-    drained(shop.reader())
+    poll_until_idle(shop.reader())
     assert set(shop.state("later")) == {"1", "2"}
     assert sorted(op for op, *_ in shop.changes()) == ["create", "create", "create", "delete"]
 
 
-def test_a_new_table_is_not_taken_up_while_somebody_writes_to_it(shop: Shop, monkeypatch: pytest.MonkeyPatch):
-    """What was written before it is published and committed after its scan would be in neither."""
+def test_new_table_waits_for_its_writers(shop: Shop, monkeypatch: pytest.MonkeyPatch):
+    """A row written before the publication and committed after the scan would be in neither."""
     monkeypatch.setattr(reading, "LOCK_TIMEOUT", "10ms")
-    reader = begun(shop)
+    reader = start_reader(shop)
     shop.db.execute("CREATE TABLE later (id int PRIMARY KEY)")
     with psycopg.connect(shop.address) as slow:
         slow.execute("INSERT INTO later VALUES (1)")
-        looking(reader)
+        poll_with_table_check(reader)
         assert shop.state("later") == {}
         slow.execute("INSERT INTO later VALUES (2)")
-    looking(reader)
+    poll_with_table_check(reader)
     assert set(shop.state("later")) == {"1", "2"}
 
 
-def test_a_reader_that_was_killed_before_the_scan_of_a_new_table(shop: Shop, monkeypatch: pytest.MonkeyPatch):
-    reader = begun(shop)
+def test_reader_killed_before_scanning_a_new_table(shop: Shop, monkeypatch: pytest.MonkeyPatch):
+    reader = start_reader(shop)
     shop.db.execute("CREATE TABLE later (id int PRIMARY KEY)")
     shop.db.execute("INSERT INTO later VALUES (1)")
 
@@ -184,9 +184,9 @@ def test_a_reader_that_was_killed_before_the_scan_of_a_new_table(shop: Shop, mon
 
     monkeypatch.setattr(reader, "_rescan_tables", killed)
     with pytest.raises(KeyboardInterrupt):
-        looking(reader)
+        poll_with_table_check(reader)
     shop.db.execute("INSERT INTO later VALUES (2)")
-    looking(shop.reader())
+    poll_with_table_check(shop.reader())
     assert set(shop.state("later")) == {"1", "2"}
 
 
@@ -204,11 +204,11 @@ def test_a_reader_that_was_killed_before_the_scan_of_a_new_table(shop: Shop, mon
         ("ALTER TABLE orders RENAME id TO number", "orders", "1"),
     ],
 )
-def test_a_table_with_another_name_or_key_is_compared_anew(
+def test_renamed_or_rekeyed_table_is_scanned_again(
     shop: Shop, statement: str, table: str, key: str, busy: bool
 ):
     shop.db.execute("INSERT INTO orders (id, status) VALUES (1, 'x')")
-    reader = begun(shop)
+    reader = start_reader(shop)
     with shop.db.transaction():
         shop.db.execute("INSERT INTO lines VALUES (1, 1, 'a')")
         shop.db.execute("UPDATE orders SET total = 4")
@@ -216,31 +216,33 @@ def test_a_table_with_another_name_or_key_is_compared_anew(
         if busy:
             shop.db.execute(f"UPDATE {table} SET total = 5")
             shop.db.execute("INSERT INTO lines VALUES (1, 2, 'b')")
-    drained(reader) if busy else looking(reader)
+    poll_until_idle(reader) if busy else poll_with_table_check(reader)
     assert {key: row["total"] for key, row in shop.state(table).items()} == {key: 5 if busy else 4}
     assert len(shop.state("lines")) == 1 + busy
     assert table == "orders" or shop.state("orders") == {}
     shop.db.execute(f"UPDATE {table} SET total = 6")
-    drained(reader)
+    poll_until_idle(reader)
     assert shop.state(table)[key]["total"] == 6
 
 
 def test_columns_that_change_within_a_transaction(shop: Shop):
     shop.db.execute("INSERT INTO orders (id, status, total) VALUES (1, 'x', 3)")
-    reader = begun(shop)
+    reader = start_reader(shop)
     with shop.db.transaction():
         shop.db.execute("UPDATE orders SET status = 'y'")
         shop.db.execute("ALTER TABLE orders RENAME status TO state")
         shop.db.execute("UPDATE orders SET state = 'z'")
         shop.db.execute("ALTER TABLE orders ALTER total TYPE text, DROP COLUMN placed")
         shop.db.execute("UPDATE orders SET total = 'much'")
-    drained(reader)
-    told = [(after.get("status"), after.get("state"), after["total"]) for *_, after in shop.changes()[1:]]
-    assert told == [("y", None, 3), (None, "z", 3), (None, "z", "much")]
+    poll_until_idle(reader)
+    rows_seen = [
+        (after.get("status"), after.get("state"), after["total"]) for *_, after in shop.changes()[1:]
+    ]
+    assert rows_seen == [("y", None, 3), (None, "z", 3), (None, "z", "much")]
     assert "placed" not in shop.state()["1"]
 
 
-# Values
+# --- values
 
 VALUES: list[tuple[str, Any]] = [
     ("'infinity'::timestamptz", "infinity"),
@@ -261,30 +263,30 @@ VALUES: list[tuple[str, Any]] = [
 
 
 @pytest.mark.parametrize("setting", ["datestyle = 'German'", "intervalstyle = 'iso_8601'"])
-def test_values_are_the_same_scanned_and_streamed_whatever_the_server_likes(shop: Shop, setting: str):
+def test_scanned_and_streamed_values_are_equal(shop: Shop, setting: str):
     for name in (setting, "bytea_output = 'escape'", "extra_float_digits = -5", "timezone = 'Asia/Tokyo'"):
         shop.db.execute(f"ALTER DATABASE {shop.name} SET {name}")
     columns = ", ".join(f"{text} AS c{place}" for place, (text, _) in enumerate(VALUES))
     shop.db.execute(f"CREATE TABLE odd AS SELECT 1 AS id, {columns}")
     shop.db.execute("ALTER TABLE odd ADD PRIMARY KEY (id)")
-    reader = begun(shop)
+    reader = start_reader(shop)
     shop.db.execute(f"INSERT INTO odd SELECT 2, {columns}")
-    drained(reader)
+    poll_until_idle(reader)
     for document in shop.state("odd").values():
         assert [document[f"c{place}"] for place in range(len(VALUES))] == [value for _, value in VALUES]
 
 
-def test_json_that_is_too_deep_goes_to_the_quarantine_and_the_stream_goes_on(shop: Shop):
+def test_too_deep_json_is_quarantined(shop: Shop):
     deep = "(repeat('[', 3000) || repeat(']', 3000))::jsonb"
     shop.db.execute(f"INSERT INTO orders (id, extra) VALUES (1, {deep})")
-    reader = begun(shop)
+    reader = start_reader(shop)
     shop.db.execute(f"INSERT INTO orders (id, extra) VALUES (2, {deep}), (3, '[]')")
-    drained(reader)
+    poll_until_idle(reader)
     assert set(shop.state()) == {"3"}
     assert ["deep" in item.reason for item in shop.journal.quarantined("shop")] == [True, True]
 
 
-def test_a_value_that_was_not_sent_and_never_seen_is_asked_for(shop: Shop):
+def test_unsent_unknown_value_is_fetched(shop: Shop):
     shop.db.execute(
         "INSERT INTO orders (id, status, notes)"
         " SELECT 1, 'a', (SELECT string_agg(md5(m::text), '') FROM generate_series(1, 400) m)"
@@ -292,18 +294,18 @@ def test_a_value_that_was_not_sent_and_never_seen_is_asked_for(shop: Shop):
     reader = shop.reader()
     reader.start(scan=False)
     shop.db.execute("UPDATE orders SET status = 'b'")
-    drained(reader)
+    poll_until_idle(reader)
     assert len(shop.state()["1"]["notes"]) == 32 * 400
 
 
-# Crashes, and slots of others
+# --- crashes and slots of other readers
 
 
-def test_a_truncation_that_is_cut_in_the_middle(shop: Shop, monkeypatch: pytest.MonkeyPatch):
-    """At every append of a transaction that truncates and fills again: what was lost of it is made up for exactly."""
+def test_interrupted_truncation_is_completed(shop: Shop, monkeypatch: pytest.MonkeyPatch):
+    """Fail at every append of a transaction that truncates a table and fills it again."""
     rows = "SELECT n, 'x' FROM generate_series(1, 2500) n"
     shop.db.execute(f"INSERT INTO orders (id, status) {rows}")
-    reader = begun(shop)
+    reader = start_reader(shop)
     with shop.db.transaction():
         shop.db.execute("TRUNCATE orders")
         shop.db.execute(f"INSERT INTO orders (id, status) {rows} WHERE n > 1000")
@@ -326,11 +328,9 @@ def test_a_truncation_that_is_cut_in_the_middle(shop: Shop, monkeypatch: pytest.
     assert len(shop.changes()) == 2500 + 2500 + 1500 + 1499
 
 
-def test_a_slot_that_was_made_anew_without_its_scan_is_lost_again(
-    shop: Shop, monkeypatch: pytest.MonkeyPatch
-):
+def test_recreated_slot_without_a_scan_is_a_lost_position(shop: Shop, monkeypatch: pytest.MonkeyPatch):
     shop.db.execute("INSERT INTO orders (id) VALUES (1), (2)")
-    reader = begun(shop)
+    reader = start_reader(shop)
     shop.db.execute("SELECT pg_drop_replication_slot(%s)", (shop.name,))
     shop.db.execute("DELETE FROM orders WHERE id = 1")
 
@@ -347,8 +347,8 @@ def test_a_slot_that_was_made_anew_without_its_scan_is_lost_again(
     assert set(shop.state()) == {"2"}
 
 
-def test_a_slot_that_somebody_else_read_has_lost_changes(shop: Shop):
-    reader = begun(shop)
+def test_slot_read_by_another_program_is_a_lost_position(shop: Shop):
+    reader = start_reader(shop)
     shop.db.execute("INSERT INTO orders (id) VALUES (1)")
     shop.db.execute(
         "SELECT count(*) FROM pg_logical_slot_get_binary_changes(%s, NULL, NULL, 'proto_version', '1',"
@@ -360,9 +360,9 @@ def test_a_slot_that_somebody_else_read_has_lost_changes(shop: Shop):
     assert caught.value.code == "E6105"
 
 
-def test_another_journal_does_not_take_the_slot(shop: Shop, tmp_path: Path):
-    """Two data directories, each with a source of the same name: the second would make the first lose changes."""
-    reader = begun(shop)
+def test_slot_of_another_journal_is_refused(shop: Shop, tmp_path: Path):
+    """Two data directories have a source of the same name. The second must not take the changes of the first."""
+    reader = start_reader(shop)
     other = open_journal(tmp_path / "other.db")
     other.add_source(shop.source)
     second = PostgresReader(shop.source, other, SystemClock())
@@ -373,15 +373,15 @@ def test_another_journal_does_not_take_the_slot(shop: Shop, tmp_path: Path):
     second.close()
     other.close()
     shop.db.execute("INSERT INTO orders (id) VALUES (1)")
-    drained(reader)
+    poll_until_idle(reader)
     assert set(shop.state()) == {"1"}
 
 
-def test_a_quiet_table_on_a_busy_server_does_not_keep_the_log(shop: Shop):
+def test_idle_table_on_a_busy_server_does_not_retain_wal(shop: Shop):
     shop.db.execute("CREATE TABLE noise (v text)")
-    reader = begun(shop)
+    reader = start_reader(shop)
     shop.db.execute("INSERT INTO noise SELECT repeat('x', 1000) FROM generate_series(1, 3000)")
-    looking(reader)
+    poll_with_table_check(reader)
     row = shop.db.execute(
         "SELECT pg_current_wal_lsn() - confirmed_flush_lsn FROM pg_replication_slots WHERE slot_name = %s",
         (shop.name,),
@@ -389,11 +389,11 @@ def test_a_quiet_table_on_a_busy_server_does_not_keep_the_log(shop: Shop):
     assert row is not None
     assert row[0] < 100_000
     shop.db.execute("INSERT INTO orders (id) VALUES (1)")
-    drained(shop.reader())
+    poll_until_idle(shop.reader())
     assert set(shop.state()) == {"1"}
 
 
-def test_what_a_scan_saw_is_not_asked_of_numbers_that_came_round_again():
+def test_scan_included_survives_transaction_id_wraparound():
     table = WatchedTable(
         oid=1, schema="public", name="t", keys=("id",), snapshot="1000:1010:1005,", scan_lsn=500
     )
@@ -404,11 +404,11 @@ def test_what_a_scan_saw_is_not_asked_of_numbers_that_came_round_again():
     assert not table.scan_included(Begin(lsn=900, time_us=0, xid=(1010 + 2**31 + 5) % 2**32))
 
 
-def test_a_line_that_was_cut_is_made_anew(shop: Shop):
-    reader = begun(shop)
+def test_broken_connection_is_reopened(shop: Shop):
+    reader = start_reader(shop)
     shop.db.execute("SELECT pg_terminate_backend(%s)", (reader._db.info.backend_pid,))
     shop.db.execute("INSERT INTO orders (id) VALUES (1)")
     with pytest.raises(SourceError, match="E6104"):
         reader.poll(0)
-    drained(reader)
+    poll_until_idle(reader)
     assert set(shop.state()) == {"1"}

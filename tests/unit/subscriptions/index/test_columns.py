@@ -15,7 +15,7 @@ TEXTS = st.builds(
 
 @given(st.lists(TEXTS | st.integers(-(2**63), 2**63 - 1) | st.none(), min_size=1, max_size=8))
 @example(["open", "x" * 65])
-def test_a_hash_does_not_depend_on_its_neighbours(values: list[str | int | None]) -> None:
-    """A document is looked up beside other documents than a subscription was entered beside."""
+def test_hash_does_not_depend_on_other_rows(values: list[str | int | None]) -> None:
+    """A document is hashed in another batch than the constants of a subscription."""
     alone = np.concatenate([build_column([value]).hashes for value in values])
     assert np.array_equal(build_column(values).hashes, alone)

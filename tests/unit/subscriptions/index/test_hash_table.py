@@ -1,4 +1,4 @@
-"""A table of hashes against a search of all of them."""
+"""The hash table compared with a linear search."""
 
 from __future__ import annotations
 
@@ -16,8 +16,8 @@ SIZES = [0, 1, 2, 60, 4_095, 4_096, 4_097, 30_000]
 
 @pytest.mark.parametrize("size", SIZES)
 @given(seed=st.integers(0, 1 << 32), repeats=st.sampled_from([1, 3, 500]), alike=st.sampled_from([0, 30, 52]))
-def test_it_finds_what_a_search_finds(size: int, seed: int, repeats: int, alike: int) -> None:
-    """`alike`: so many of their first bits are the same, as somebody who chooses keys could have it."""
+def test_ranges_equal_those_of_a_linear_search(size: int, seed: int, repeats: int, alike: int) -> None:
+    """`alike` is the number of equal first bits, as with keys that an attacker chooses."""
     rng = np.random.default_rng(seed)
     kept = rng.integers(0, MOST, max(1, size // repeats), np.uint64, endpoint=True) >> np.uint64(alike)
     hashes = np.sort(kept[rng.integers(0, len(kept), size)])
@@ -29,13 +29,13 @@ def test_it_finds_what_a_search_finds(size: int, seed: int, repeats: int, alike:
     _check(table, hashes, asked)
 
 
-def test_a_large_table_has_beginnings_and_a_small_one_has_none() -> None:
+def test_only_a_large_table_has_prefixes() -> None:
     assert "start" in build_hash_table(np.arange(5_000, dtype=np.uint64))
     assert "start" not in build_hash_table(np.arange(4_000, dtype=np.uint64))
 
 
-def test_hashes_behind_many_that_begin_alike_are_found() -> None:
-    """All of them under one beginning: more than are looked at one after the other."""
+def test_hash_after_many_with_the_same_prefix_is_found() -> None:
+    """All hashes have one prefix, and there are more than LINEAR_PROBES."""
     hashes = np.arange(10_000, dtype=np.uint64)
     _check(HashTable(build_hash_table(hashes)), hashes, np.arange(9_000, 11_000, dtype=np.uint64))
 

@@ -25,24 +25,24 @@ def written(folder: Path, name: str, source: str) -> Path:
     return folder / name
 
 
-def test_what_was_not_used_lately_makes_room(tmp_path: Path):
-    """Also when filters of it were evaluated by closures, which are remembered."""
+def test_least_recently_used_segment_is_evicted(tmp_path: Path):
+    """Also if compiled filters of the segment are cached."""
     paths = [written(tmp_path, f"{n}.seg", "doc.a + 1 == 2") for n in range(3)]
     size = paths[0].stat().st_size
-    shelf = SegmentCache(2 * size)
-    first = shelf.get(paths[0])
+    cache = SegmentCache(2 * size)
+    first = cache.get(paths[0])
     images = ImageBatch("t", "c", [DocumentChange(1, "k", "create", None, {"a": 1})])
     assert len(match_segment(first, images)) == 100
-    assert shelf.get(paths[1]) is shelf.get(paths[1])
-    assert shelf.get(paths[0]) is first
-    second, gone = ref(shelf.get(paths[1])), ref(first)
+    assert cache.get(paths[1]) is cache.get(paths[1])
+    assert cache.get(paths[0]) is first
+    second, gone = ref(cache.get(paths[1])), ref(first)
     del first
-    shelf.get(paths[2])
+    cache.get(paths[2])
     gc.collect()
     assert gone() is None
     assert second() is not None
-    assert shelf.bytes == 2 * size
-    shelf.max_bytes = 1
-    assert len(shelf.get(paths[0])) == 100, "one is always there"
-    assert shelf.bytes == size
-    assert np.array_equal(shelf.get(paths[0]).numbers, np.arange(100))
+    assert cache.bytes == 2 * size
+    cache.max_bytes = 1
+    assert len(cache.get(paths[0])) == 100, "one is always there"
+    assert cache.bytes == size
+    assert np.array_equal(cache.get(paths[0]).numbers, np.arange(100))

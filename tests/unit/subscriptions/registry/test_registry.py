@@ -1,4 +1,4 @@
-"""Subscriptions come, are renewed, end; versions of the index show exactly those in force."""
+"""Subscriptions are added, renewed and ended, and published versions have exactly the active ones."""
 
 from __future__ import annotations
 
@@ -53,7 +53,7 @@ def registry(address: str, clock: ManualClock) -> Iterator[SubscriptionRegistry]
     registry.close()
 
 
-def wish(id: str, source: str = "doc.a == 1", **more: Any) -> SubscriptionRequest:
+def request_for(id: str, source: str = "doc.a == 1", **more: Any) -> SubscriptionRequest:
     values: dict[str, Any] = {
         "tenant": "t",
         "collection": "c",
@@ -69,46 +69,57 @@ def refusal(call: Callable[[], object]) -> str:
     return caught.value.code
 
 
-def test_ids_belong_to_a_gateway(registry: SubscriptionRegistry):
+def test_ids_are_unique_per_gateway(registry: SubscriptionRegistry):
     registry.acquire_lease("g2", "here:2", 60)
-    (first,) = registry.register("g1", [wish("s")], 60)
-    (second,) = registry.register("g2", [wish("s")], 60)
+    (first,) = registry.register("g1", [request_for("s")], 60)
+    (second,) = registry.register("g2", [request_for("s")], 60)
     assert first != second
-    assert refusal(lambda: registry.register("g1", [wish("new"), wish("s")], 60)) == "E6201"
+    assert refusal(lambda: registry.register("g1", [request_for("new"), request_for("s")], 60)) == "E6201"
     assert registry.count() == 2, "all or none"
     registry.unregister("g1", ["s"])
     registry.unregister("g1", ["s"])
     assert registry.count() == 1
-    registry.register("g1", [wish("s")], 60)
+    registry.register("g1", [request_for("s")], 60)
 
 
 def test_quotas(registry: SubscriptionRegistry):
     registry.acquire_lease("g2", "here:2", 60)
-    registry.register("g1", [wish(str(n)) for n in range(5)], 60)
-    assert refusal(lambda: registry.register("g1", [wish("more")], 60)) == "E6203"
-    registry.register("g2", [wish("one")], 60)
-    assert refusal(lambda: registry.register("g2", [wish("two")], 60)) == "E6203", "the tenant has six"
-    registry.register("g2", [wish("two", tenant="u"), wish("three", tenant="u")], 60)
-    assert refusal(lambda: registry.register("g2", [wish("four", tenant="u")], 60)) == "E6203", "eight in all"
+    registry.register("g1", [request_for(str(n)) for n in range(5)], 60)
+    assert refusal(lambda: registry.register("g1", [request_for("more")], 60)) == "E6203"
+    registry.register("g2", [request_for("one")], 60)
+    assert refusal(lambda: registry.register("g2", [request_for("two")], 60)) == "E6203", "the tenant has six"
+    registry.register("g2", [request_for("two", tenant="u"), request_for("three", tenant="u")], 60)
+    assert refusal(lambda: registry.register("g2", [request_for("four", tenant="u")], 60)) == "E6203", (
+        "eight in all"
+    )
     registry.unregister("g2", ["two"])
-    registry.register("g2", [wish("four", tenant="u")], 60)
+    registry.register("g2", [request_for("four", tenant="u")], 60)
 
 
-def test_a_collection_has_a_budget_of_its_own(address: str, clock: ManualClock):
+def test_collection_has_its_own_quota(address: str, clock: ManualClock):
     registry = SubscriptionRegistry(address, clock=clock, quotas=Quotas(collection=2))
     registry.acquire_lease("g1", "here:1", 60)
-    registry.register("g1", [wish("a"), wish("b"), wish("c", collection="d"), wish("e", tenant="u")], 60)
-    assert refusal(lambda: registry.register("g1", [wish("f")], 60)) == "E6203"
+    registry.register(
+        "g1",
+        [
+            request_for("a"),
+            request_for("b"),
+            request_for("c", collection="d"),
+            request_for("e", tenant="u"),
+        ],
+        60,
+    )
+    assert refusal(lambda: registry.register("g1", [request_for("f")], 60)) == "E6203"
     assert registry.count("collection:t/c") == 2
     registry.unregister("g1", ["a"])
-    registry.register("g1", [wish("f")], 60)
+    registry.register("g1", [request_for("f")], 60)
     registry.release_lease("g1")
     assert registry.count("collection:t/c") == registry.count() == 0
     registry.close()
 
 
-def test_what_is_not_renewed_ends(registry: SubscriptionRegistry, clock: ManualClock):
-    registry.register("g1", [wish("a"), wish("b")], 60)
+def test_unrenewed_subscriptions_end(registry: SubscriptionRegistry, clock: ManualClock):
+    registry.register("g1", [request_for("a"), request_for("b")], 60)
     clock.advance(50)
     registry.renew("g1", 60, ["a"])
     clock.advance(20)
@@ -118,21 +129,21 @@ def test_what_is_not_renewed_ends(registry: SubscriptionRegistry, clock: ManualC
     assert registry.count() == registry.count("tenant:t") == 1
 
 
-def test_gateways_hold_leases(registry: SubscriptionRegistry, clock: ManualClock):
+def test_gateway_leases_expire(registry: SubscriptionRegistry, clock: ManualClock):
     registry.acquire_lease("g2", "there:2", 10)
     assert [gateway.name for gateway in registry.gateways()] == ["g1", "g2"]
     clock.advance(11)
     assert [gateway.name for gateway in registry.gateways()] == ["g1"]
-    registry.register("g1", [wish("a")], 60)
+    registry.register("g1", [request_for("a")], 60)
     registry.release_lease("g1")
     assert registry.gateways() == []
     assert registry.count() == 0
-    assert refusal(lambda: registry.register("g1", [wish("a")], 60)) == "E6202"
+    assert refusal(lambda: registry.register("g1", [request_for("a")], 60)) == "E6202"
 
 
-def test_who_was_passed_over_has_lost_its_place(registry: SubscriptionRegistry):
+def test_evicted_gateway_gets_a_new_number(registry: SubscriptionRegistry):
     (gateway,) = registry.gateways()
-    registry.register("g1", [wish("a")], 60)
+    registry.register("g1", [request_for("a")], 60)
     registry.evict(gateway.number)
     assert registry.gateways() == []
     assert registry.count() == 0
@@ -148,14 +159,14 @@ def test_modes(registry: SubscriptionRegistry):
     assert registry.modes() == {2: "degraded"}
 
 
-def test_a_bad_filter_is_refused_when_it_is_registered(registry: SubscriptionRegistry):
+def test_invalid_filter_is_refused_at_registration(registry: SubscriptionRegistry):
     with pytest.raises(FilterError):
-        registry.register("g1", [wish("a", "doc.a matches 'x'")], 60)
+        registry.register("g1", [request_for("a", "doc.a matches 'x'")], 60)
     watch = SubscriptionSpec(kind="watch", source="WATCH a: c, b: c RETURN a")
-    assert refusal(lambda: registry.register("g1", [wish("a", spec=watch)], 60)) == "E6204"
+    assert refusal(lambda: registry.register("g1", [request_for("a", spec=watch)], 60)) == "E6204"
 
 
-# Versions
+# --- versions
 
 
 def matched(folder: Path, version: int, value: int, *, newer_than: int = -1) -> set[int]:
@@ -164,12 +175,12 @@ def matched(folder: Path, version: int, value: int, *, newer_than: int = -1) -> 
     return {match.subscription for match in match_segments(segments, dead, images, newer_than=newer_than)}
 
 
-def test_a_version_stays_what_it_was(registry: SubscriptionRegistry, tmp_path: Path):
+def test_published_version_does_not_change(registry: SubscriptionRegistry, tmp_path: Path):
     compactor = Compactor(registry, tmp_path / "index")
-    (one,) = registry.register("g1", [wish("one")], 60)
+    (one,) = registry.register("g1", [request_for("one")], 60)
     first = compactor.publish().version
     assert compactor.publish().version == first, "nothing changed"
-    (two,) = registry.register("g1", [wish("two", boundary=7)], 60)
+    (two,) = registry.register("g1", [request_for("two", boundary=7)], 60)
     second = compactor.publish()
     registry.unregister("g1", ["one"])
     third = compactor.publish().version
@@ -188,14 +199,14 @@ def test_a_version_stays_what_it_was(registry: SubscriptionRegistry, tmp_path: P
 
 def test_index_of_another_format_is_rebuilt(registry: SubscriptionRegistry, tmp_path: Path):
     folder = tmp_path / "index"
-    registry.register("g1", [wish("1"), wish("2", collection="d")], 60)
+    registry.register("g1", [request_for("1"), request_for("2", collection="d")], 60)
     before = Compactor(registry, folder).publish()
     path = folder / f"v{before.version:012d}.json"
     path.write_bytes(msgspec.json.encode(msgspec.structs.replace(before, format=0)))
     compactor = Compactor(registry, folder)
     after = compactor.publish()
     files = [
-        {segment.file for held in each.collections["t"].values() for segment in held.segments}
+        {segment.file for files in each.collections["t"].values() for segment in files.segments}
         for each in (before, after)
     ]
     assert len(files[1]) == 2
@@ -204,34 +215,34 @@ def test_index_of_another_format_is_rebuilt(registry: SubscriptionRegistry, tmp_
     assert Compactor(registry, folder).publish().version == after.version
 
 
-def test_a_subscription_knows_the_version_that_it_came_with(registry: SubscriptionRegistry):
-    (one,) = registry.register("g1", [wish("1")], 60)
-    came = registry.version()
-    (two,) = registry.register("g1", [wish("2")], 60)
+def test_version_of_a_subscription(registry: SubscriptionRegistry):
+    (one,) = registry.register("g1", [request_for("1")], 60)
+    added_version = registry.version()
+    (two,) = registry.register("g1", [request_for("2")], 60)
     registry.unregister("g1", ["2"])
-    assert registry.version_of(one) == came < registry.version_of(two) <= registry.version()
+    assert registry.version_of(one) == added_version < registry.version_of(two) <= registry.version()
     assert registry.version_of(10_000) == registry.version()
 
 
-def test_tenants_are_strangers(registry: SubscriptionRegistry, tmp_path: Path):
-    registry.register("g1", [wish("one", tenant="other")], 60)
+def test_tenants_are_separate(registry: SubscriptionRegistry, tmp_path: Path):
+    registry.register("g1", [request_for("one", tenant="other")], 60)
     version = Compactor(registry, tmp_path / "index").publish().version
     assert matched(tmp_path / "index", version, 1) == set()
 
 
-def test_old_versions_go_and_a_batch_that_asks_for_one_gets_the_next(
+def test_deleted_version_opens_the_next_one(
     registry: SubscriptionRegistry, tmp_path: Path, clock: ManualClock
 ):
     folder = tmp_path / "index"
     compactor = Compactor(registry, folder, clock)
     versions = []
     for n in range(15):
-        registry.register("g1", [wish(str(n))], 60)
+        registry.register("g1", [request_for(str(n))], 60)
         versions.append(compactor.publish().version)
         registry.unregister("g1", [str(n)])
         compactor.publish()
     clock.advance(KEEP_MS / 1000 + 1)
-    (last,) = registry.register("g1", [wish("last")], 60)
+    (last,) = registry.register("g1", [request_for("last")], 60)
     newest = compactor.publish().version
     assert len(list(folder.glob("v*.json"))) == 10
     open_version.cache_clear()
@@ -244,7 +255,7 @@ def test_old_versions_go_and_a_batch_that_asks_for_one_gets_the_next(
 
 
 class Versions(RuleBasedStateMachine):
-    """Whatever comes and goes, the published version has exactly the subscriptions in force, in few segments."""
+    """After any sequence of steps, the published version has exactly the active subscriptions, in few segments."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -261,8 +272,8 @@ class Versions(RuleBasedStateMachine):
     @rule(values=st.lists(st.integers(0, 3), min_size=1, max_size=6))
     def register(self, values: list[int]) -> None:
         ids = [str(next(self.names)) for _ in values]
-        wishes = [wish(id, f"doc.a == {value}") for id, value in zip(ids, values, strict=True)]
-        for id, number, value in zip(ids, self.registry.register("g", wishes, 60), values, strict=True):
+        requests = [request_for(id, f"doc.a == {value}") for id, value in zip(ids, values, strict=True)]
+        for id, number, value in zip(ids, self.registry.register("g", requests, 60), values, strict=True):
             self.expected[id] = (number, value)
 
     @precondition(lambda self: self.expected)
@@ -295,8 +306,8 @@ TestVersions = Versions.TestCase
 TestVersions.settings = settings(max_examples=15, stateful_step_count=12, deadline=None)
 
 
-def test_a_registry_whose_line_was_cut_goes_on(address: str, registry: SubscriptionRegistry):
-    """As when the server starts anew: one call fails, the next is on another line."""
+def test_registry_reconnects_after_a_broken_connection(address: str, registry: SubscriptionRegistry):
+    """After a restart of the server one call fails, and the next one uses a new connection."""
     if not address.startswith("postgresql"):
         return
     with psycopg.connect(address, autocommit=True) as db:
@@ -306,5 +317,5 @@ def test_a_registry_whose_line_was_cut_goes_on(address: str, registry: Subscript
         )
     with pytest.raises(StoreError):
         registry.gateways()
-    registry.register("g1", [wish("s")], 60)
+    registry.register("g1", [request_for("s")], 60)
     assert [gateway.name for gateway in registry.gateways()] == ["g1"]

@@ -1,4 +1,4 @@
-"""Which subscriptions have windows, version by version."""
+"""The windowed subscriptions of each index version."""
 
 from __future__ import annotations
 
@@ -20,15 +20,15 @@ TUMBLING = "WATCH o: shop::orders WHERE o.n > $least [window: tumbling(5s)] RETU
 SLIDING = "WATCH o: shop::orders WHERE o.n > $least [window: sliding(5s, 1s)] RETURN COUNT(*) AS n"
 
 
-def test_windows_are_another_shape_and_remember_when_they_began(tmp_path: Path):
+def test_window_is_part_of_the_shape_and_its_start_a_constant(tmp_path: Path):
     registry = SubscriptionRegistry(tmp_path)
     registry.acquire_lease("g", "here:1", 60)
     compactor = Compactor(registry, tmp_path / "index")
 
     def subscribe(id: str, source: str, least: int) -> int:
         spec = SubscriptionSpec(kind="watch", source=source, params={"least": least}, time=MADE)
-        wish = SubscriptionRequest(id=id, tenant="t", collection="shop::orders", boundary=7, spec=spec)
-        (number,) = registry.register("g", [wish], 60)
+        request_for = SubscriptionRequest(id=id, tenant="t", collection="shop::orders", boundary=7, spec=spec)
+        (number,) = registry.register("g", [request_for], 60)
         return number
 
     plain, tumbling = subscribe("plain", PLAIN, 1), subscribe("tumbling", TUMBLING, 2)
@@ -43,7 +43,7 @@ def test_windows_are_another_shape_and_remember_when_they_began(tmp_path: Path):
     assert (one.created, one.boundary, one.collection, one.tenant) == (MADE, 7, "shop::orders", "t")
     assert one.watch.options.window.kind == "tumbling"
     assert found[3][sliding].watch.aggregates[0].name == "COUNT"
-    # They stand under the same keys as others, and the constant of their beginning does not disturb.
+    # They have the same keys as other subscriptions; the constant with the start of windows is not part of a key.
     segments, ended = open_version(tmp_path / "index", second).collection("t", "shop::orders")
     change = DocumentChange(8, "k", "create", None, {"n": 3})
     images = ImageBatch("t", "shop::orders", [change])
@@ -51,7 +51,7 @@ def test_windows_are_another_shape_and_remember_when_they_began(tmp_path: Path):
     registry.close()
 
 
-def test_a_union_is_one_watch_and_told_by_its_first_number(tmp_path: Path):
+def test_union_is_one_watch_with_its_smallest_number(tmp_path: Path):
     registry = SubscriptionRegistry(tmp_path)
     registry.acquire_lease("g", "here:1", 60)
     registry.acquire_lease("h", "there:1", 60)
@@ -59,11 +59,11 @@ def test_a_union_is_one_watch_and_told_by_its_first_number(tmp_path: Path):
 
     def subscribe(gateway: str, union: str) -> list[int]:
         spec = SubscriptionSpec(kind="watch", source=source, time=MADE, union_id=union)
-        wishes = [
+        requests = [
             SubscriptionRequest(id=f"{union}.{place}", tenant="t", collection=name, boundary=7, spec=spec)
             for place, name in enumerate(("shop::orders", "shop::returns"))
         ]
-        return registry.register(gateway, wishes, 60)
+        return registry.register(gateway, requests, 60)
 
     made = [subscribe("g", "1"), subscribe("g", "2"), subscribe("h", "1")]
     version = Compactor(registry, tmp_path / "index").publish().version
