@@ -1,14 +1,14 @@
-"""How fast Vedette is, beside others doing the same: `make bench`, or `python -m benchmarks --help`.
+"""Measures Vedette and comparable systems: `make bench`, or `python -m benchmarks --help`.
 
-    scale.py      how much is measured: FULL, QUICK
-    case.py       the records: Metric, Contender, Case, and what came out: Outcome
+    scale.py      sizes of a run: FULL, QUICK
+    case.py       the records Metric, Contender, Case and Outcome
     rounds.py     rounds in which the contenders take turns; medians, spreads, ratios
     cases/        one file per group of cases; cases/__init__.py lists them all
-    engines/      the contenders, each behind the same few verbs (engines/seam.py)
+    engines/      the contenders, each with the same interface (engines/seam.py)
     runner.py     one process per case; progress
-    machine.py    where it ran
+    machine.py    the machine and the revision
     table.py      the table in the terminal
     page.py       docs/design/benchmarks.md
 
-Nothing here asserts a time: a number belongs to the machine and the minute it was taken on, a ratio travels better.
+Nothing here asserts a time: a time is valid for one machine and one moment, a ratio carries over better.
 """

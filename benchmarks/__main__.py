@@ -55,7 +55,7 @@ def _arguments(words: Sequence[str]) -> Namespace:
 
 
 def _measure(cases: Sequence[Case], scale: Scale, console: Console, keep: Callable[[Run], None]) -> None:
-    """Measure case by case. What there is after each is kept: a run that is cut short loses one case, not all."""
+    """Measure case by case and store the results after each, so that an interrupted run loses one case only."""
     RESULTS.mkdir(exist_ok=True)
     machine = describe(RESULTS)
     started = time.monotonic()
@@ -70,10 +70,10 @@ def _measure(cases: Sequence[Case], scale: Scale, console: Console, keep: Callab
         for case in cases:
             task = bar.add_task("", case=case.name, total=None)
 
-            def told(done: int, total: int, who: str, task: object = task) -> None:
+            def show_progress(done: int, total: int, who: str, task: object = task) -> None:
                 bar.update(task, completed=done, total=total, description=who)  # type: ignore[arg-type]
 
-            outcomes += run_apart(case, scale, told)
+            outcomes += run_apart(case, scale, show_progress)
             bar.remove_task(task)
             keep(
                 Run(

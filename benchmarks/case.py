@@ -1,4 +1,4 @@
-"""What is measured and what came out, as records."""
+"""Records of cases, metrics, contenders and their outcomes."""
 
 from __future__ import annotations
 
@@ -18,24 +18,24 @@ Measure: TypeAlias = Callable[[], tuple[float, ...]]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Setting:
-    """What a contender may use."""
+    """Folder and sizes that a contender may use."""
 
     scale: Scale
     folder: Path
-    """An empty folder of its own, on a real disk."""
+    """An empty folder on a real disk, used by this contender only."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Metric:
     name: str
-    """What the number says; ends up as the line of the table."""
+    """What the number means; the label of its row in the table."""
     unit: str
-    """Behind the number: "/s", "µs", "ms", "s", "bytes"."""
+    """Unit of the number: "/s", "µs", "ms", "s", "bytes"."""
     goal: float | None = None
-    """In the same unit; None where nothing was asked for."""
+    """The goal in the same unit, or None."""
     more_is_better: bool = False
     times: float | None = None
-    """A goal that is a ratio: so many times as good as the contender `against`, as "one and another", or as "all"."""
+    """A goal that is a ratio to the contender `against`, to several ("one and another"), or to "all"."""
     against: str = ""
 
 
@@ -43,27 +43,27 @@ class Metric:
 class Contender:
     name: str
     start: Callable[[Setting], AbstractContextManager[Measure]]
-    """Sets up, gives what measures one round, clears away."""
+    """Context manager that sets up the contender, yields a function that measures one round, and cleans up."""
     about: str = ""
-    """What a reader must know to judge the number: above all, which durability it gives."""
+    """What a reader must know to judge the number, above all its durability."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Case:
     name: str
-    """For --only."""
+    """Name of the case, for --only."""
     title: str
     metrics: tuple[Metric, ...]
     contenders: tuple[Contender, ...]
-    """Ours first; ratios are against it."""
+    """Contenders, Vedette first. Ratios are relative to Vedette."""
     rounds: Callable[[Scale], int] = field(default=lambda scale: scale.rounds)
     method: str = ""
-    """How it is measured, for the page."""
+    """How the case is measured, for the page."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Series:
-    """The samples of one contender for one metric, a round each."""
+    """The samples of one contender for one metric, one per round."""
 
     contender: str
     about: str
@@ -72,13 +72,13 @@ class Series:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Outcome:
-    """What came out for one metric of one case."""
+    """The result of one metric of one case."""
 
     case: str
     title: str
     method: str
     metric: Metric
     series: list[Series]
-    """Ours first."""
+    """Samples of the contenders, Vedette first."""
     problem: str = ""
-    """Why there are no samples, if there are none; contenders that failed alone are named here as well."""
+    """Why samples are missing. Contenders that failed are named here, too."""

@@ -1,4 +1,4 @@
-"""Where and when it ran: what a number needs beside it."""
+"""The machine and the state of the source, which belong to every number."""
 
 from __future__ import annotations
 
@@ -47,12 +47,12 @@ class Machine:
     memory_gib: float
     python: str
     revision: str
-    """Of the source, with a plus when the tree has changes."""
+    """Revision of the source, with a plus if the tree has changes."""
     file_system: str
     syncs_per_second: float
-    """4 KiB overwritten and fdatasync'ed, one after the other: about the most that one sync a commit allows."""
+    """4 KiB overwritten and fdatasync'ed repeatedly: about the upper bound for one sync per commit."""
     load_before: float
-    """Runnable processes before the run, averaged over a minute: above 0.5 others were at work too."""
+    """Runnable processes before the run, averaged over a minute. Above 0.5, other processes were busy."""
     versions: dict[str, str]
 
 
@@ -87,7 +87,7 @@ def _processor() -> str:
 
 
 def revision() -> str:
-    """Of the source that is measured, with a plus when the tree has changes."""
+    """Return the revision of the measured source, with a plus if the tree has changes."""
     git = shutil.which("git")
     if git is None:
         return "unknown"
@@ -101,7 +101,7 @@ def revision() -> str:
 
 
 def _file_system(folder: Path) -> str:
-    """The kind of file system that holds the folder, where the system tells."""
+    """Return the kind of file system of the folder, if the system reports it."""
     try:
         mounts = [line.split() for line in Path("/proc/mounts").read_text(encoding="utf-8").splitlines()]
     except OSError:
@@ -112,9 +112,9 @@ def _file_system(folder: Path) -> str:
 
 
 class SyncProbe:
-    """Syncs one block after the other of a file that has them all already, as a write-ahead log in use does.
+    """Sync the blocks of an existing file one after the other, as a write-ahead log in use does.
 
-    Appending would be slower than a log can be: the new size of the file is synced as well.
+    Appending would be slower, because the new size of the file is synced as well.
     """
 
     def __init__(self, folder: Path, blocks: int = 1_024) -> None:
@@ -137,7 +137,7 @@ class SyncProbe:
 
 
 def _syncs_per_second(folder: Path, probes: int = 15, count: int = 100) -> float:
-    """The median of several short probes: one alone may fall into a stall of a shared disk."""
+    """Return the median of several short probes, because a single one may hit a stall of a shared disk."""
     seen = []
     with SyncProbe(folder) as probe:
         for _ in range(probes):

@@ -1,6 +1,6 @@
 """A process that opens a directory and works on it: python -m benchmarks.opened FOLDER NODES managed|python.
 
-Prints what it saw as one line of JSON.
+Prints its measurements as one line of JSON.
 """
 
 from __future__ import annotations
@@ -35,9 +35,9 @@ class _Pauses:
     def __init__(self) -> None:
         self.longest = 0.0
         self._started = 0.0
-        gc.callbacks.append(self._told)
+        gc.callbacks.append(self._on_collection)
 
-    def _told(self, phase: str, _: dict[str, int]) -> None:
+    def _on_collection(self, phase: str, _: dict[str, int]) -> None:
         if phase == "start":
             self._started = time.perf_counter()
         else:
@@ -45,7 +45,7 @@ class _Pauses:
 
 
 def _work(session: vedette.Session, nodes: int) -> float:
-    """A mixture of statements; returns the time of the slowest."""
+    """Run a mixture of statements and return the time of the slowest."""
     chance = Random(3)
     slowest = 0.0
 
@@ -70,7 +70,7 @@ def _work(session: vedette.Session, nodes: int) -> float:
 
 def _main(folder: str, nodes: int, collects: str) -> None:
     settings = vedette.Settings(durability="relaxed", manage_gc=collects == "managed")
-    vedette.open(":memory:", settings=settings).close()  # so that loading our own code is not counted as data
+    vedette.open(":memory:", settings=settings).close()  # so that loading the code is not counted as data
     before = resident_bytes()
     opened: list[vedette.Vedette] = []
     took = seconds(lambda: opened.append(vedette.open(folder, settings=settings)))
@@ -84,7 +84,7 @@ def _main(folder: str, nodes: int, collects: str) -> None:
         "slowest_ms": slowest * 1000,
     }
     print(msgspec.json.encode(seen).decode(), flush=True)
-    os._exit(0)  # the directory is read again by the next round; taking a million nodes apart shows nothing
+    os._exit(0)  # the next round reads the directory again; freeing a million nodes is not measured
 
 
 if __name__ == "__main__":

@@ -1,4 +1,4 @@
-"""A run as one record: what the JSON file holds."""
+"""A run as one record: the content of the JSON file."""
 
 from __future__ import annotations
 
@@ -20,17 +20,17 @@ class Run:
     scale: str
     """full or quick."""
     complete: bool
-    """Whether all cases were run."""
+    """True if all cases were run."""
     seconds: float
     load_after: float
-    """As `Machine.load_before`; the run's own single thread counts for one."""
+    """As `Machine.load_before`; the single thread of the run itself counts as one."""
     revision_after: str
-    """Other than `Machine.revision` when somebody changed the source meanwhile: then no number is of one version."""
+    """Differs from `Machine.revision` if the source was changed during the run; the numbers then mix two versions."""
     outcomes: list[Outcome]
     measured: dict[str, str] = field(default_factory=dict)
-    """Of a run that was put together from several: when each case was measured, of what, under which load."""
+    """For a run combined from several: when each case was measured, of which revision, under which load."""
     quick_cases: list[str] = field(default_factory=list)
-    """Of such a run: cases that were measured smaller than they say. Their goals are not judged."""
+    """For a combined run: cases measured at a smaller size. Their goals are not evaluated."""
 
 
 def write_run(run: Run, path: Path) -> None:
@@ -43,7 +43,7 @@ def read_run(path: Path) -> Run:
 
 
 def joined(runs: Sequence[Run], names: Sequence[str]) -> Run:
-    """Runs of some cases each as one, cases in the order of `names`; of a case that is there twice, the later."""
+    """Combine runs of some cases each, with cases in the order of `names`. A later result replaces an earlier one."""
     first, last = runs[0], runs[-1]
     outcomes: dict[str, list[Outcome]] = {}
     measured: dict[str, str] = {}

@@ -1,8 +1,7 @@
-"""Rounds in which the contenders take turns, so that noise is everybody's; and what the samples say.
+"""Rounds in which the contenders take turns, so that noise affects all of them; and statistics of the samples.
 
-Taking turns does not even out a stall that is longer than a turn: it hits whoever is on, and keeps him on. So where the
-disk is waited for there are many short rounds, and `unsteady` tells when even that was not enough. No sample is ever
-thrown away.
+Taking turns does not compensate for a stall that is longer than a turn: it hits one contender. Cases that wait for the
+disk therefore have many short rounds, and `unsteady` reports when even that was not enough. No sample is discarded.
 """
 
 from __future__ import annotations
@@ -29,33 +28,33 @@ __all__ = [
 ]
 
 UNSTEADY = 0.2
-"""Spread above which a ratio is only rough."""
+"""Spread above which a ratio is only approximate."""
 
 Progress = Callable[[int, int, str], object]
-"""Told before each measurement: how many are done, how many there will be, who is next."""
+"""Called before each measurement with the number done, the total number, and the next contender."""
 
 
 def seconds(work: Callable[[], object]) -> float:
-    """How long it took."""
+    """Return the seconds that the work took."""
     started = time.perf_counter()
     work()
     return time.perf_counter() - started
 
 
 def rate(count: int, work: Callable[[], object]) -> float:
-    """How many a second."""
+    """Return the rate per second."""
     return count / seconds(work)
 
 
 def percentile(values: Sequence[float], share: float) -> float:
-    """The smallest value that so large a share of them does not exceed."""
+    """Return the smallest value that this share of the values does not exceed."""
     return sorted(values)[min(len(values) - 1, int(share * len(values)))]
 
 
 def run_case(case: Case, scale: Scale, folder: Path, progress: Progress) -> list[Outcome]:
-    """Start every contender, measure them in turns, and sort the numbers by metric.
+    """Start every contender, measure them in turns, and group the numbers by metric.
 
-    A contender that fails drops out, and the outcome says why; the others go on.
+    A contender that fails is dropped, and the outcome states the reason; the others continue.
     """
     rounds = case.rounds(scale)
     total = (rounds + 1) * len(case.contenders)
@@ -87,7 +86,7 @@ def run_case(case: Case, scale: Scale, folder: Path, progress: Progress) -> list
 
 
 def _turns(names: Sequence[str], rounds: int) -> Iterator[str]:
-    """Every name once a round, each round begun by another."""
+    """Return every name once per round; each round starts with another."""
     for number in range(rounds):
         first = number % max(1, len(names))
         yield from [*names[first:], *names[:first]]
@@ -118,7 +117,7 @@ def _problem(name: str, error: Exception) -> str:
     return f"{name}: {type(error).__name__}: {str(error)[:300]}"
 
 
-# What the samples say
+# Statistics of the samples
 
 
 def median_of(series: Series) -> float | None:
@@ -126,7 +125,7 @@ def median_of(series: Series) -> float | None:
 
 
 def spread(series: Series) -> float | None:
-    """How far apart the rounds lie: half the distance of the quartiles, as a share of the median."""
+    """Return the spread of the rounds: half the interquartile range relative to the median."""
     middle = median_of(series)
     if not middle or len(set(series.samples)) < 3:
         return None  # too few, or one measurement that every round repeats
@@ -136,13 +135,13 @@ def spread(series: Series) -> float | None:
 
 
 def unsteady(outcome: Outcome, series: Series) -> bool:
-    """Whether the rounds of ours or theirs are too few or lie too far apart for their ratio to be quoted."""
+    """Return True if the rounds of either side are too few or too far apart to quote their ratio."""
     spreads = [spread(each) for each in (outcome.series[0], series)]
     return any(each is None or each > UNSTEADY for each in spreads)
 
 
 def ratio(outcome: Outcome, series: Series) -> float | None:
-    """How many times as good ours is: the median over the rounds of ours against theirs, measured side by side."""
+    """Return how many times better Vedette is: the median ratio over rounds measured side by side."""
     pairs = [
         (ours, theirs)
         for ours, theirs in zip(outcome.series[0].samples, series.samples, strict=False)

@@ -29,13 +29,13 @@ from benchmarks.waiting import WaitTimeoutError
 __all__ = ["RESULTS", "run_apart"]
 
 RESULTS = Path(__file__).parent / "results"
-"""Git-ignored, and on the disk that the source is on: a temporary folder may well be memory."""
+"""Git-ignored, and on the disk of the source: a temporary folder may be in memory."""
 STOP_SECONDS = 120.0
-"""For a case to stop the servers that it started."""
+"""Time limit for a case to stop its servers."""
 
 
 def run_apart(case: Case, scale: Scale, progress: Progress) -> list[Outcome]:
-    """Run the case in a process of its own."""
+    """Run the case in a new process."""
     context = multiprocessing.get_context("spawn")
     listening, speaking = context.Pipe(duplex=False)
     folder = Path(mkdtemp(prefix=f"{case.name}-", dir=RESULTS))

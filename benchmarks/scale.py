@@ -1,4 +1,4 @@
-"""How much is measured: the full run for numbers to keep, the quick one to see whether something broke."""
+"""Sizes of a run: full for published numbers, quick to check that everything works."""
 
 from __future__ import annotations
 
@@ -13,13 +13,13 @@ class Scale:
 
     name: str
     step_seconds: float
-    """Limit for one step of a case: a contender that gets ready, or one measurement."""
+    """Time limit for one step of a case: the set-up of a contender, or one measurement."""
     rounds: int
-    """How often every contender of a case is measured; the medians of these are reported."""
+    """Rounds of each contender; their median is reported."""
     disk_rounds: int
-    """The same where the disk is waited for: many and short, because a shared disk stalls for seconds at a time."""
+    """Rounds where the disk is waited for: many short ones, because a shared disk can stall for seconds."""
     load_rounds: int
-    """The same for the loading of a directory, where each round is a process of its own."""
+    """Rounds of opening a directory, each in a new process."""
     inserts: int
     """Inserts in memory per round."""
     commits: int
@@ -37,29 +37,29 @@ class Scale:
     hops: int
     """Walks over two edges per round."""
     changes: int
-    """Changes per round that watches are told of."""
+    """Changes per round that send events to watches."""
     watches: int
-    """Watches with different constants that stand at once."""
+    """Active watches with different constants."""
     registered: int
-    """Watches that are made for their memory to be counted."""
+    """Watches created to measure their memory."""
     paced_seconds: float
-    """How long changes come at a steady pace per round, where delays are measured."""
+    """Seconds of changes at a steady rate per round, where latency is measured."""
     messages: int
     """Queue items per round that are put or taken one after the other, each waiting for the disk."""
     shared_messages: int
-    """The same where many wait for the disk together."""
+    """Queue items per round where many wait for the disk together."""
     queue_rounds: int
-    """As `disk_rounds`, where every contender has a server."""
+    """As `disk_rounds`, for cases where every contender has a server."""
     backlog: int
-    """Queue items that wait under a priority."""
-    crowd: int
-    """Connections with a watch each."""
-    crowd_seconds: float
-    """How long they are told 1,000 events a second."""
+    """Waiting queue items with a priority."""
+    connections: int
+    """Connections, each with its own watch."""
+    connections_seconds: float
+    """Seconds of 1,000 events per second for these connections."""
     audience: int
-    """Connections with the same watch; and connections that come back at once."""
+    """Connections with the same watch, and connections of the reconnect storm."""
     readers: int
-    """Connections that a message is told to as fast as it goes."""
+    """Connections that receive one message as fast as possible."""
 
 
 FULL = Scale(
@@ -84,8 +84,8 @@ FULL = Scale(
     shared_messages=3_200,
     queue_rounds=9,
     backlog=1_000_000,
-    crowd=100_000,
-    crowd_seconds=60,
+    connections=100_000,
+    connections_seconds=60,
     audience=10_000,
     readers=1_000,
 )
@@ -112,8 +112,8 @@ QUICK = Scale(
     shared_messages=640,
     queue_rounds=3,
     backlog=20_000,
-    crowd=2_000,
-    crowd_seconds=3,
+    connections=2_000,
+    connections_seconds=3,
     audience=1_000,
     readers=200,
 )

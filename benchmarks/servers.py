@@ -1,4 +1,4 @@
-"""Servers that contenders need: started in a folder of their own on free ports, ended by their own process id."""
+"""Servers that contenders need. Each is started in its own folder on a free port and stopped by its process id."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ def _running(
     environment: Mapping[str, str] | None = None,
     user: pwd.struct_passwd | None = None,
 ) -> Iterator[int]:
-    """Start a program and wait until it answers; at the end it is asked to stop, and made to when it does not."""
+    """Start a program and wait until it answers. At the end it is asked to stop, and killed if it does not."""
     log = folder / f"{Path(command[0]).name}.log"
     with log.open("wb") as output:
         process = subprocess.Popen(
@@ -100,7 +100,7 @@ def nats(folder: Path) -> Iterator[str]:
 
 @contextmanager
 def redis(folder: Path) -> Iterator[int]:
-    """Redis with an append-only file that is synced before every answer; yields its port."""
+    """Start Redis with an append-only file that is synced before every reply; yield its port."""
     port = free_port()
     options = {"bind": "127.0.0.1", "port": str(port), "dir": str(folder), "save": ""}
     options |= {"appendonly": "yes", "appendfsync": "always"}
@@ -111,7 +111,7 @@ def redis(folder: Path) -> Iterator[int]:
 
 @contextmanager
 def beanstalkd(folder: Path) -> Iterator[int]:
-    """beanstalkd with a binlog that is synced at every write (-f0); yields its port."""
+    """Start beanstalkd with a binlog that is synced at every write (-f0); yield its port."""
     port = free_port()
     log = folder / "binlog"
     log.mkdir()
@@ -122,12 +122,12 @@ def beanstalkd(folder: Path) -> Iterator[int]:
 
 @contextmanager
 def rabbitmq(folder: Path) -> Iterator[str]:
-    """RabbitMQ on one node; its name server (epmd) is ours too, or one would stay behind."""
+    """Start RabbitMQ on one node with its own name server (epmd), which would otherwise keep running."""
     if not _RABBITMQ.exists():
         raise RuntimeError("rabbitmq-server is not installed: scripts/ensure-benchmark-peers")
     port, distribution, names = free_port(), free_port(), free_port()
     environment = os.environ | {
-        "HOME": str(folder),  # holds the cookie
+        "HOME": str(folder),  # contains the cookie
         "ERL_EPMD_PORT": str(names),
         "ERL_EPMD_ADDRESS": "127.0.0.1",
         "RABBITMQ_NODENAME": f"bench{port}@localhost",
@@ -156,7 +156,7 @@ def _server_user() -> pwd.struct_passwd | None:
 
 @contextmanager
 def postgres(folder: Path) -> Iterator[str]:
-    """PostgreSQL as it comes: every commit is synced."""
+    """Start PostgreSQL with default settings: every commit is synced."""
     debian = sorted(Path("/usr/lib/postgresql").glob("*/bin"), key=lambda path: int(path.parts[-2]))
     places = [str(path) for path in reversed(debian)]
     user = _server_user()

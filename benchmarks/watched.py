@@ -1,6 +1,6 @@
-"""A process that makes many watches and counts what they take: python -m benchmarks.watched vedette|drasi COUNT.
+"""A process that creates many watches and measures their memory: python -m benchmarks.watched vedette|drasi COUNT.
 
-Prints the bytes a watch, beyond the first of its shape, as one number.
+Prints the bytes per watch, without the first of its shape, as one number.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ def _vedette(count: int) -> float:
         for key in keys:
             session.execute("WATCH p: Person WHERE p.key = $key [initial: none] RETURN p.rank", key=key)
 
-    make(range(1000))  # the shape, and what the allocator takes in advance
+    make(range(1000))  # the shape, and memory that the allocator reserves in advance
     gc.collect()
     before = resident_bytes()
     make(range(1000, 1000 + count))
@@ -51,4 +51,4 @@ async def _drasi(count: int) -> float:
 if __name__ == "__main__":
     who, count = sys.argv[1], int(sys.argv[2])
     print(_vedette(count) if who == "vedette" else asyncio.run(_drasi(count)), flush=True)
-    os._exit(0)  # taking a million watches apart shows nothing
+    os._exit(0)  # freeing a million watches is not measured

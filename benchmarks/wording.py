@@ -1,4 +1,4 @@
-"""Numbers as words, the same in the terminal and on the page."""
+"""Formats numbers, the same in the terminal and on the page."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ def _number(value: float) -> str:
 
 
 def value_words(metric: Metric, series: Series) -> str:
-    """ "41,200 /s ± 3%": the median, and half the distance between the quartiles."""
+    """ "41,200 /s ± 3%": the median, and half the interquartile range."""
     middle = median_of(series)
     if middle is None:
         return "—"
@@ -30,7 +30,7 @@ def goal_words(metric: Metric) -> str:
 
 
 def verdict(outcome: Outcome) -> bool | None:
-    """Whether our median reaches the goal; None when there is no goal or no number."""
+    """Return True if the median reaches the goal, or None without a goal or a number."""
     metric = outcome.metric
     if metric.times is not None:
         named = metric.against.split(" and ")
@@ -44,7 +44,7 @@ def verdict(outcome: Outcome) -> bool | None:
 
 
 def ratio_words(outcome: Outcome, series: Series) -> str:
-    """How many times as good as the other ours is; "≈" when the rounds do not support more than a rough idea."""
+    """Return how many times better Vedette is than the other; "≈" marks an approximate ratio."""
     times = ratio(outcome, series)
     if times is None:
         return "—"

@@ -1,4 +1,4 @@
-"""Commits that are on the disk when they are acknowledged: from one thread, from many threads, from many tasks."""
+"""Durable commits: each is on the disk when it is acknowledged, from one thread, many threads, and many tasks."""
 
 from __future__ import annotations
 
@@ -24,14 +24,14 @@ __all__ = ["CASES"]
 
 Start = Callable[[Setting], AbstractContextManager[Measure]]
 Write = Callable[[int], object]
-"""Writes the person with this key and returns when it is durable."""
+"""Write the person with this key and return when the write is durable."""
 
 # The disk itself
 
 
 @contextmanager
 def _bare_disk(setting: Setting) -> Iterator[Measure]:
-    """About the most that one sync a commit allows; and a stall of the disk shows here as well."""
+    """Upper bound for one sync per commit. Stalls of the disk are visible here, too."""
     count = setting.scale.commits
     with SyncProbe(setting.folder) as probe:
         yield lambda: (rate(count, lambda: probe.sync(count)),)
@@ -52,16 +52,16 @@ def _one_by_one(make: Callable[[Path], Engine], share: float = 1) -> Start:
 
 
 _START_SECONDS = 60.0
-"""For all threads to be ready."""
+"""Time limit until all threads are ready."""
 _WRITE_SECONDS = 1_800.0
-"""For the commits of one thread in one round."""
+"""Time limit for the commits of one thread in one round."""
 
 
 # From many threads
 
 
 def _write_from_threads(writes: list[Write], first: int, count: int) -> None:
-    """Every thread writes its part; the threads begin together."""
+    """Every thread writes its part; all threads start together."""
     share = count // len(writes)
     barrier = Barrier(len(writes) + 1)
 
@@ -94,7 +94,7 @@ def _vedette_threads(setting: Setting) -> Iterator[Measure]:
 
 @contextmanager
 def _sqlite_threads(setting: Setting) -> Iterator[Measure]:
-    """One connection, handed from thread to thread: with one each they would only wait for the file's lock."""
+    """One connection shared by all threads: with one each they would only wait for the lock of the file."""
     count = setting.scale.shared_commits // 4
     starts = counting(0, count)
     turn = Lock()

@@ -1,4 +1,4 @@
-"""Inserts one by one into a database in memory, from one thread."""
+"""Single inserts into an in-memory database, from one thread."""
 
 from __future__ import annotations
 

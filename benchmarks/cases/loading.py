@@ -1,4 +1,4 @@
-"""Opening a directory with a million nodes: how long, how many bytes, and how long Python stops to collect garbage."""
+"""Opening a directory with a million nodes: time, memory, and pauses of the garbage collector."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ def _write_nodes(engine: VedetteEngine, count: int) -> None:
 
 
 def _loading(collects: str) -> Callable[[Setting], AbstractContextManager[Measure]]:
-    """Each round is a process of its own, `benchmarks.opened`, that opens the directory written here."""
+    """Each round is a new process, `benchmarks.opened`, that opens the directory written here."""
 
     @contextmanager
     def start(setting: Setting) -> Iterator[Measure]:
@@ -44,7 +44,7 @@ def _loading(collects: str) -> Callable[[Setting], AbstractContextManager[Measur
         written = rate(nodes, write_all)
 
         def measure() -> tuple[float, ...]:
-            # A copy: the process changes what it opens, and every round must find the same.
+            # A copy, because the process changes the directory and every round must find the same.
             copy = setting.folder / "copy"
             shutil.copytree(setting.folder / "data", copy)
             command = [sys.executable, "-m", "benchmarks.opened", str(copy), str(nodes), collects]
@@ -61,7 +61,7 @@ def _loading(collects: str) -> Callable[[Setting], AbstractContextManager[Measur
 
 
 _OPEN_SECONDS = 1_800.0
-"""For one process that opens the directory and uses it."""
+"""Time limit for one process that opens the directory and uses it."""
 CASES = (
     Case(
         name="million",

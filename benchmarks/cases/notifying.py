@@ -1,4 +1,4 @@
-"""From a commit to the reader: how long until a waiting `next()` returns, at a steady pace."""
+"""Latency from a commit to a waiting reader: the time until `next()` returns, at a steady rate."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ def _numbers(delays: list[float]) -> tuple[float, float]:
 
 
 class _Delays:
-    """Vedette: one thread writes at a steady pace, another waits in `next()`."""
+    """Vedette: one thread writes at a steady rate, another waits in `next()`."""
 
     def __init__(self, folder: Path | None) -> None:
         self._db = vedette.open(":memory:" if folder is None else folder / "data")
@@ -41,7 +41,7 @@ class _Delays:
         self._watch = self._reader.watch("WATCH p: Person WHERE p.rank > 50 [initial: none] RETURN p.key")
 
     def measure(self, count: int, *, from_commit: bool) -> list[float]:
-        """`from_commit`: the clock starts when the transaction is told to commit; else when the statement is given."""
+        """With `from_commit` the clock starts at COMMIT, otherwise when the statement is given."""
         given, arrived = [0.0] * count, [0.0] * count
         execute = self._writer.execute
 
@@ -176,7 +176,7 @@ CASES = (
             Metric(name="change to next(), fsync, median", unit="ms", goal=1),
             Metric(name="change to next(), fsync, 99 of 100", unit="ms", goal=3),
         ),
-        method=f"{_METHOD} Nothing is told before it is durable. The peers with live queries do not sync.",
+        method=f"{_METHOD} Nothing is delivered before it is durable. The peers with live queries do not sync.",
         contenders=(Contender(name="Vedette", start=_vedette(on_disk=True), about="durability=fsync"),),
     ),
 )

@@ -1,4 +1,4 @@
-"""Work queues that lose nothing: putting, taking and acknowledging, from idle to handed out, a long line."""
+"""Durable work queues: put, take and acknowledge, latency of an idle queue, and a long backlog."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ def _with(
     measure: MeasureQueue,
     share: int = 1,
 ) -> Start:
-    """`share`: a slow queue gets only one in so many of the items."""
+    """A slow queue gets one in `share` of the items."""
 
     @contextmanager
     def start(setting: Setting) -> Iterator[Measure]:
@@ -51,7 +51,7 @@ def _with(
 
 
 def _put(queue: Queue, scale: Scale) -> tuple[float, float]:
-    """What was put is taken again afterwards, so that every round finds the same."""
+    """The items are taken again afterwards, so that every round starts equal."""
     one, many, producers = scale.messages, scale.shared_messages, scale.writers
     many = many // producers * producers
     alone = rate(one, lambda: queue.put(one))
@@ -109,7 +109,7 @@ def _contenders(measure: MeasureQueue) -> tuple[Contender, ...]:
     )
 
 
-# A long line
+# A long backlog
 
 
 _PORTION = 3 * _IN_FLIGHT
@@ -117,7 +117,7 @@ _PORTIONS = 8
 
 
 def _by_priority(waiting: Callable[[Setting], int]) -> Start:
-    """A portion is taken from the front, and as many are put before the next: a line has its length all the while."""
+    """Items are taken in portions, and each portion is replaced by new items, so that the backlog keeps its length."""
 
     @contextmanager
     def start(setting: Setting) -> Iterator[Measure]:
@@ -176,7 +176,7 @@ CASES = (
         ),
         rounds=lambda scale: scale.queue_rounds,
         method=(
-            "Items of 128 bytes that are there already; one consumer. One at a time: taken, acknowledged, the "
+            "Existing items of 128 bytes; one consumer. One at a time: taken, acknowledged, the "
             "acknowledgement durable (where the protocol says so), then the next. 256 in flight: up to so many are "
             "taken before the first is acknowledged. Redis acknowledges them in one command, Vedette in one call that "
             "makes a transaction each, JetStream and RabbitMQ one by one without waiting in between; beanstalkd's "
@@ -189,8 +189,8 @@ CASES = (
         name="queue-delay",
         title="From an idle queue to the consumer",
         metrics=(
-            Metric(name="item put to handed out, idle, median", unit="ms"),
-            Metric(name="item put to handed out, idle, 99 of 100", unit="ms", goal=2),
+            Metric(name="item put to delivered, idle, median", unit="ms"),
+            Metric(name="item put to delivered, idle, 99 of 100", unit="ms", goal=2),
         ),
         rounds=lambda scale: scale.rounds,
         method=(

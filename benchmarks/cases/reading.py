@@ -1,4 +1,4 @@
-"""Reading a graph of a million edges: one node by an indexed attribute, and what lies two edges away from one node."""
+"""Reading a graph of a million edges: one node by an indexed attribute, and all nodes two edges away."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ def _walk_micros(engine: Engine, edge: str, keys: list[int]) -> float:
 def _reading(
     make: Callable[[], Engine], *, size: float = 1, share: float = 1
 ) -> Callable[[Setting], AbstractContextManager[Measure]]:
-    """`size` is the part of the graph that the engine is filled with, `share` the part of the questions it is asked."""
+    """`size` is the share of the graph that the engine contains, `share` the share of the queries."""
 
     @contextmanager
     def start(setting: Setting) -> Iterator[Measure]:

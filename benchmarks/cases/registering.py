@@ -1,4 +1,4 @@
-"""What one more watch costs: the time to make it, and the memory it takes."""
+"""The cost of one more watch: the time to create it and its memory."""
 
 from __future__ import annotations
 
@@ -49,7 +49,7 @@ def _vedette(setting: Setting) -> Iterator[Measure]:
 
 @contextmanager
 def _drasi(setting: Setting) -> Iterator[Measure]:
-    """Few: each query is a task of its own, and closing them is slow."""
+    """Few watches: each query is its own task, and closing them is slow."""
     count = max(10, setting.scale.look_ups // 200)
 
     async def run() -> float:
@@ -73,7 +73,7 @@ def _drasi(setting: Setting) -> Iterator[Measure]:
 
 
 def _memory(who: str, share: float) -> Callable[[Setting], AbstractContextManager[Measure]]:
-    """Each round is a process of its own, `benchmarks.watched`."""
+    """Each round is a new process, `benchmarks.watched`."""
 
     @contextmanager
     def start(setting: Setting) -> Iterator[Measure]:
@@ -89,7 +89,7 @@ def _memory(who: str, share: float) -> Callable[[Setting], AbstractContextManage
 
 
 _REGISTER_SECONDS = 3_000.0
-"""For one process that makes all watches."""
+"""Time limit for one process that creates all watches."""
 CASES = (
     Case(
         name="watch-make",
@@ -99,7 +99,7 @@ CASES = (
             Metric(name="making a watch, with a new literal", unit="µs", goal=60),
         ),
         method=(
-            "`session.watch` over 1,000 people, with the snapshot of what matches (one person, or nobody), until "
+            "`session.watch` over 1,000 people, with the snapshot of what matches (one person or none), until "
             "there are tens of thousands of them. drasi-lib's queries have no parameters."
         ),
         contenders=(

@@ -1,6 +1,6 @@
-"""The gateway: many connections, one watch for all of them, fan-out, delay, everybody coming back at once.
+"""The gateway: many connections, one shared watch, fan-out, latency, a reconnect storm.
 
-One of these numbers at a time can be had from `python -m benchmarks.gateway`, with sizes of one's own.
+`python -m benchmarks.gateway` runs one of these cases with other sizes.
 """
 
 from __future__ import annotations
@@ -12,30 +12,30 @@ from typing import Any
 import uvloop
 
 from benchmarks.case import Case, Contender, Measure, Metric, Setting
-from benchmarks.gateway.crowd import crowd
-from benchmarks.gateway.fanout import told_by
-from benchmarks.gateway.load import Figures, Load, everybody_back, one_watch
+from benchmarks.gateway.connections import many_connections
+from benchmarks.gateway.fanout import measure_fan_out
+from benchmarks.gateway.load import Figures, Load, one_watch, reconnect_storm
 from benchmarks.gateway.pushers import PUSHERS, Pusher
 from benchmarks.gateway.served import served
 
 __all__ = ["CASES"]
 
-A_WORKER = 17_000
-"""Connections: a process has at most 20,000 open files."""
-_DURABLE = "every change is committed with fsync before anyone is told"
+CONNECTIONS_PER_WORKER = 17_000
+"""Connections per worker: a process has at most 20,000 open files."""
+_DURABLE = "every change is committed with fsync before it is delivered"
 
 
-def _ours(
+def _vedette(
     run: Callable[[Load], Any],
     size: Callable[[Setting], tuple[int, float, float]],
     numbers: Callable[[Figures], tuple[float, ...]],
 ) -> Contender:
-    """`size`: connections, events a second, seconds."""
+    """`size` returns connections, events per second, seconds."""
 
     @contextmanager
     def start(setting: Setting) -> Iterator[Measure]:
         connections, rate, seconds = size(setting)
-        workers = -(-connections // A_WORKER) if connections > A_WORKER else 0
+        workers = -(-connections // CONNECTIONS_PER_WORKER) if connections > CONNECTIONS_PER_WORKER else 0
         places = iter(range(1_000))
 
         def measure() -> tuple[float, ...]:
@@ -48,7 +48,7 @@ def _ours(
     return Contender(name="vedette", start=start, about=_DURABLE)
 
 
-def _pushing(pusher: Pusher) -> Contender:
+def _push_server(pusher: Pusher) -> Contender:
     @contextmanager
     def start(setting: Setting) -> Iterator[Measure]:
         missing = pusher.missing()
@@ -56,30 +56,30 @@ def _pushing(pusher: Pusher) -> Contender:
             raise RuntimeError(f"{pusher.name} is not installed: {missing}")
 
         def measure() -> tuple[float, ...]:
-            found = uvloop.run(told_by(pusher, setting.scale.readers, setting.scale.paced_seconds))
+            found = uvloop.run(measure_fan_out(pusher, setting.scale.readers, setting.scale.paced_seconds))
             return found["per_second"], found["per_cpu_second"]
 
         yield measure
 
-    about = _DURABLE if pusher.name == "vedette" else "a message is told and forgotten"
+    about = _DURABLE if pusher.name == "vedette" else "a message is delivered and not stored"
     begin: Callable[[Setting], AbstractContextManager[Measure]] = start
     return Contender(name=pusher.name, start=begin, about=about)
 
 
 CASES = (
     Case(
-        name="crowd",
+        name="connections",
         title="Many connections, each with its own watch",
         metrics=(
-            Metric(name="events told exactly once", unit="%", goal=100, more_is_better=True),
+            Metric(name="events delivered exactly once", unit="%", goal=100, more_is_better=True),
             Metric(name="from the statement to the frame, p99", unit="ms", goal=250),
             Metric(name="server memory, a connection with its watch", unit="bytes", goal=8_192),
         ),
         contenders=(
-            _ours(
-                crowd,
-                lambda s: (s.scale.crowd, 1_000, s.scale.crowd_seconds),
-                lambda f: (100.0 * f["told_once"], f["p99_ms"], f["bytes_per_connection"]),
+            _vedette(
+                many_connections,
+                lambda s: (s.scale.connections, 1_000, s.scale.connections_seconds),
+                lambda f: (100.0 * f["delivered_once"], f["p99_ms"], f["bytes_per_connection"]),
             ),
         ),
         rounds=lambda _: 1,
@@ -88,13 +88,13 @@ CASES = (
     ),
     Case(
         name="audience",
-        title="One watch for everybody",
+        title="One watch for all connections",
         metrics=(
             Metric(name="from the statement to the frame, mean", unit="ms", goal=500),
             Metric(name="the same, p99", unit="ms", goal=1_000),
         ),
         contenders=(
-            _ours(
+            _vedette(
                 one_watch,
                 lambda s: (s.scale.audience, 1, 2 * s.scale.paced_seconds),
                 lambda f: (f["mean_ms"], f["p99_ms"]),
@@ -107,22 +107,24 @@ CASES = (
         name="fan-out",
         title="One message to 1,000 connections",
         metrics=(
-            Metric(name="messages told", unit="/s", more_is_better=True, times=1, against="ws and Socket.IO"),
-            Metric(name="messages told, a second of the server's CPU", unit="/s", more_is_better=True),
+            Metric(
+                name="messages delivered", unit="/s", more_is_better=True, times=1, against="ws and Socket.IO"
+            ),
+            Metric(name="messages delivered per second of the server's CPU", unit="/s", more_is_better=True),
         ),
-        contenders=tuple(_pushing(pusher) for pusher in PUSHERS),
+        contenders=tuple(_push_server(pusher) for pusher in PUSHERS),
         rounds=lambda scale: min(3, scale.rounds),
         method="A message is published when all readers have all but the last four; one server process each.",
     ),
     Case(
-        name="told",
+        name="delivery-latency",
         title="From execute to the frame at another client",
         metrics=(
             Metric(name="delay over the network, p50", unit="ms", goal=2),
             Metric(name="delay over the network, p99", unit="ms", goal=8),
         ),
         contenders=(
-            _ours(
+            _vedette(
                 one_watch,
                 lambda s: (1, 200, s.scale.paced_seconds),
                 lambda f: (f["p50_ms"], f["p99_ms"]),
@@ -132,15 +134,15 @@ CASES = (
         method="200 changes a second, one writer, one reader, fsync.",
     ),
     Case(
-        name="everybody-back",
-        title="All clients lose their connection and come back at once",
+        name="reconnect-storm",
+        title="All clients lose their connection and reconnect at once",
         metrics=(
             Metric(name="until all have resumed", unit="s", goal=15),
             Metric(name="commits meanwhile, of those before", unit="%", goal=50, more_is_better=True),
         ),
         contenders=(
-            _ours(
-                everybody_back,
+            _vedette(
+                reconnect_storm,
                 lambda s: (s.scale.audience, 200, s.scale.paced_seconds),
                 lambda f: (
                     f["seconds"],
@@ -149,6 +151,6 @@ CASES = (
             ),
         ),
         rounds=lambda scale: min(3, scale.rounds),
-        method="10,000 connections with a watch each, cut at once; each connects, shows who it is and resumes.",
+        method="10,000 connections with a watch each, cut at once; each connects, authenticates and resumes.",
     ),
 )

@@ -1,4 +1,4 @@
-"""What a statement costs before it touches any data: the same text again, and a text with other constants each time."""
+"""The cost of a statement without data access: an identical text, and a text with new constants each time."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Changes a second while watches look on: one filter, one pattern over an edge, many with different constants."""
+"""Changes per second with active watches: one filter, one pattern over an edge, many with different constants."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ SURREAL, PGLITE = "SurrealDB (Node)", "PGlite (Node)"
 def _watching(
     make: Callable[[Workload], Live], workload: Workload, share: float, *, everyone: bool = False
 ) -> Start:
-    """`everyone`: as many people and watches as the scale says."""
+    """With `everyone`, the number of people and watches is that of the scale."""
 
     @contextmanager
     def start(setting: Setting) -> Iterator[Measure]:
@@ -62,8 +62,8 @@ def _pglite(workload: Workload) -> Live:
 _ONE_BY_ONE = (
     "each push_change awaited before the next, as its documentation does; a Python callback counts events"
 )
-_IN_BATCHES = "Vedette with 64 statements between BEGIN and COMMIT, all told at the COMMIT"
-_TOGETHER = "64 changes pushed at once: nobody knows which of them have been taken"
+_IN_BATCHES = "Vedette with 64 statements between BEGIN and COMMIT, all events sent at the COMMIT"
+_TOGETHER = "64 changes pushed at once: it is unknown which of them have been processed"
 _SURREAL = "@surrealdb/node 3, mem://, one LIVE SELECT a watch; does not tell what leaves the filter: half the events"
 _PGLITE = "live.changes, in memory: runs the query again after each change"
 
@@ -78,7 +78,7 @@ def _beside_peers(
     method: str,
     shares: tuple[float, float, float, float],
 ) -> Case:
-    """`shares` of the changes: drasi-lib one by one and together, SurrealDB (0: cannot do it), PGlite."""
+    """Shares of the changes for drasi-lib one by one and together, SurrealDB (0: not supported), PGlite."""
     one, together, surreal, pglite = shares
     peers = [
         Contender(name="drasi-lib", start=_watching(DrasiLive, workload, one), about=_ONE_BY_ONE),

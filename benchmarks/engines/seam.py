@@ -1,4 +1,4 @@
-"""What every contender can do, and the people and friendships that they all hold."""
+"""The interface of every contender, and the people and friendships that all of them contain."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from typing import Protocol
 __all__ = ["EDGES", "Engine", "Network", "check_same", "name_of", "rank_of"]
 
 EDGES = {"knows": 5, "follows": 10}
-"""Edge types, and how many edges of each leave a person that has any: two hops lead to 25 and to 100 others."""
+"""Edge types, and the number of edges of each person that has any: two hops reach 25 and 100 others."""
 
 
 def name_of(key: int) -> str:
@@ -57,11 +57,11 @@ class Engine(Protocol):
         ...
 
     def fill(self, network: Network) -> None:
-        """Add a network in whatever way is quickest; not measured."""
+        """Add a network in the fastest way; not measured."""
         ...
 
     def find(self, keys: Sequence[int]) -> int:
-        """Look people up by name, one by one; the sum of their ranks."""
+        """Look up people by name, one by one, and return the sum of their ranks."""
         ...
 
     def find_inline(self, keys: Sequence[int]) -> int:
@@ -69,13 +69,13 @@ class Engine(Protocol):
         ...
 
     def walk(self, edge: str, keys: Sequence[int]) -> int:
-        """From each person over two edges to the names of those who are reached; how many in all."""
+        """Follow two edges from each person and return the number of names reached."""
         ...
 
     def close(self) -> None: ...
 
 
 def check_same(found: int, expected: int) -> None:
-    """A contender that answers something else is not doing the same work."""
+    """A contender with another result does not do the same work."""
     if found != expected:
         raise ValueError(f"the answer is {found}, expected {expected}")

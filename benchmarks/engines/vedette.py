@@ -1,4 +1,4 @@
-"""Vedette itself, through its public face."""
+"""Vedette through its public API."""
 
 from __future__ import annotations
 

@@ -1,3 +1,3 @@
-"""The gateway under load: many connections, fan-out, latency, everybody coming back at once."""
+"""The gateway under load: many connections, fan-out, latency, reconnect storm."""
 
 __all__: list[str] = []

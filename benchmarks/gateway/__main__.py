@@ -9,7 +9,7 @@ from pathlib import Path
 
 import uvloop
 
-from benchmarks.gateway.crowd import crowd
+from benchmarks.gateway.connections import many_connections
 from benchmarks.gateway.fanout import fan_out
 from benchmarks.gateway.load import CASES, Load
 from benchmarks.gateway.served import served
@@ -19,7 +19,7 @@ __all__: list[str] = []
 
 def main() -> None:
     parser = ArgumentParser(prog="python -m benchmarks.gateway", description=__doc__)
-    parser.add_argument("case", choices=sorted([*CASES, "crowd", "fan_out"]))
+    parser.add_argument("case", choices=sorted([*CASES, "connections", "fan_out"]))
     parser.add_argument("--connections", type=int, default=2_000)
     parser.add_argument("--rate", type=float, default=200.0)
     parser.add_argument("--seconds", type=float, default=10.0)
@@ -33,7 +33,7 @@ def main() -> None:
         served(Path(folder) / "data", asked.workers) as (port, pids),
     ):
         load = Load(port, pids, asked.connections, asked.rate, asked.seconds)
-        figures = uvloop.run({"crowd": crowd, **CASES}[asked.case](load))
+        figures = uvloop.run({"connections": many_connections, **CASES}[asked.case](load))
     print(json.dumps({"case": asked.case, "connections": asked.connections, **figures}))
 
 

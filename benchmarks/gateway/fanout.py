@@ -1,8 +1,8 @@
-"""One message to many, as fast as it goes: our gateway beside servers that do nothing else.
+"""One message to many readers as fast as possible: the gateway compared with push-only servers.
 
-A message is published when all readers have all but the last few. What is counted: messages that readers were told a
-second, and a second of the server's CPU time, which says the same on a machine that others use too. For the others a
-message is told and forgotten; ours is a commit, with fsync, and an event that a reader could resume from.
+A message is published when all readers have received all but the last few. Measured are delivered messages per second,
+and per second of the server's CPU time, which does not depend on other load of the machine. The other servers do not
+store a message; in Vedette each message is a commit with fsync, and an event from which a reader can resume.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from benchmarks.gateway.pushers import PUSHERS, Pusher, pushing
 from benchmarks.gateway.swarm import text_frame
 from benchmarks.waiting import wait_until_async
 
-__all__ = ["fan_out", "told_by"]
+__all__ = ["fan_out", "measure_fan_out"]
 
 _TEXT = "x" * 200
 _IN_FLIGHT = 4
@@ -25,7 +25,7 @@ _JOIN_SECONDS = 60.0
 
 
 class _Reader(asyncio.Protocol):
-    """Counts frames and looks at none."""
+    """Counts frames without decoding them."""
 
     def __init__(self, race: _Race) -> None:
         self._race = race
@@ -59,7 +59,7 @@ class _Reader(asyncio.Protocol):
         self._buffer = buffer[place:]
         if found:
             self.frames += found
-            self._race.told(found)
+            self._race.delivered(found)
 
 
 class _Race:
@@ -71,7 +71,7 @@ class _Race:
         self.published = 0
         self._due = 0
 
-    def told(self, count: int) -> None:
+    def delivered(self, count: int) -> None:
         self.received += count
         while self._writer is not None and self.received >= self._due:
             self.publish()
@@ -106,8 +106,8 @@ async def _join(port: int, path: str, says: list[bytes], hears: int, race: _Race
     return reader
 
 
-async def told_by(pusher: Pusher, readers: int, seconds: float) -> dict[str, float]:
-    """How many messages one server told its readers, a second and a second of its CPU time."""
+async def measure_fan_out(pusher: Pusher, readers: int, seconds: float) -> dict[str, float]:
+    """Return the messages delivered by one server, per second and per second of its CPU time."""
     with TemporaryDirectory(prefix="vedette-push-") as folder, pushing(pusher, Path(folder)) as (port, cpu):
         race = _Race(pusher, readers)
         writer = await _join(
@@ -128,14 +128,14 @@ async def told_by(pusher: Pusher, readers: int, seconds: float) -> dict[str, flo
 
 
 async def fan_out(readers: int, seconds: float) -> dict[str, dict[str, float | str]]:
-    """Every server in turn, with ratios of ours to theirs."""
+    """Measure every server in turn, with the ratios of Vedette to each."""
     figures: dict[str, dict[str, float | str]] = {}
     for pusher in PUSHERS:
         missing = pusher.missing()
         if missing is not None:
             figures[pusher.name] = {"left_out": missing}
             continue
-        figures[pusher.name] = dict(await told_by(pusher, readers, seconds))
+        figures[pusher.name] = dict(await measure_fan_out(pusher, readers, seconds))
     ours = figures["vedette"]
     for name, found in figures.items():
         if name != "vedette" and "per_second" in found:

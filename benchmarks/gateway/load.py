@@ -1,4 +1,4 @@
-"""The cases: what a swarm does to a server, and what is measured of it."""
+"""The cases: the load of many clients on a server, and its measurements."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from benchmarks.gateway.processes import cpu_seconds, resident_bytes
 from benchmarks.gateway.swarm import ConnectionRefused, SwarmClient, closed_by_server, connect_swarm
 from benchmarks.waiting import WaitTimeoutError, wait_for, wait_until_async
 
-__all__ = ["CASES", "Figures", "Load", "everybody_back", "one_watch", "own_watches"]
+__all__ = ["CASES", "Figures", "Load", "one_watch", "own_watches", "reconnect_storm"]
 
 _SENT_AT = re.compile(rb'"t\.at":(\d+)')
 _TOKEN = re.compile(rb'"resumeToken":"([^"]+)"')
@@ -25,27 +25,27 @@ _ANSWER_SECONDS = 60.0
 _SUBSCRIBE_SECONDS = 600.0
 _RESUME_SECONDS = 120.0
 _UNANSWERED = 200
-"""Requests that one connection leaves unanswered: a server takes 256."""
+"""Maximum unanswered requests of one connection; a server accepts 256."""
 
 Figures = dict[str, float | int]
 
 
 @dataclass
 class Load:
-    """One swarm at one server."""
+    """Many clients of one server."""
 
     port: int
     pids: list[int]
-    """The server's processes, for their memory."""
+    """Process ids of the server, to read their memory."""
     connections: int
     events_per_second: float
     seconds: float
     delays: list[float] = field(default_factory=list)
     """From the statement to the frame, in milliseconds, for every event that arrived."""
     carried_out: int = 0
-    """Statements of the writer that were answered with a result."""
+    """Number of the writer's statements that returned a result."""
     turned_down: int = 0
-    """Those that were not: more would have waited than may."""
+    """Number of statements rejected because too many were waiting."""
     acknowledged: int = 0
     resumed: int = 0
     refused: int = 0
@@ -66,11 +66,11 @@ class Load:
             self.refused += b'"status":"ok"' not in data
 
     def memory(self) -> int:
-        """Bytes that the server's processes hold."""
+        """Memory of the server's processes in bytes."""
         return sum(resident_bytes(pid) for pid in self.pids)
 
     def cpu_seconds(self) -> float:
-        """What the server's processes have used."""
+        """CPU seconds used by the server's processes."""
         return sum(cpu_seconds(pid) for pid in self.pids)
 
     async def writer(self) -> SwarmClient:
@@ -102,7 +102,7 @@ class Load:
 
         def done() -> bool:
             nonlocal looked
-            if time.monotonic() - looked > 1.0:  # looking at all of them takes long
+            if time.monotonic() - looked > 1.0:  # checking all of them takes long
                 looked = time.monotonic()
                 ended = closed_by_server(clients)
                 if ended:
@@ -117,7 +117,10 @@ class Load:
     async def write(
         self, writer: SwarmClient, *, own: bool, until: Callable[[], bool] = lambda: False
     ) -> int:
-        """Write at the pace asked for, but wait while too much is unanswered; how many were carried out."""
+        """Write at the given rate, waiting while too many requests are unanswered.
+
+        Return the number of completed statements.
+        """
         start, sent, before = time.monotonic(), 0, self.carried_out + self.turned_down
         carried_out = self.carried_out
         while (elapsed := time.monotonic() - start) < self.seconds and not until():
@@ -141,7 +144,7 @@ class Load:
         delays = sorted(self.delays) or [float("nan")]
         return {
             "wanted": wanted,
-            "statements_turned_down": self.turned_down,
+            "statements_rejected": self.turned_down,
             "delivered": len(self.delays),
             "mean_ms": sum(delays) / len(delays),
             "p50_ms": delays[len(delays) // 2],
@@ -151,16 +154,16 @@ class Load:
 
 
 async def own_watches(load: Load) -> Figures:
-    """Every connection has a watch of its own; each event is for one of them."""
-    return await _told(load, own=True)
+    """Every connection has its own watch; each event is for one of them."""
+    return await _measure_delays(load, own=True)
 
 
 async def one_watch(load: Load) -> Figures:
     """All connections have the same watch; each event is for all of them."""
-    return await _told(load, own=False)
+    return await _measure_delays(load, own=False)
 
 
-async def _told(load: Load, *, own: bool) -> Figures:
+async def _measure_delays(load: Load, *, own: bool) -> Figures:
     writer = await load.writer()
     before = load.memory()
     clients = await connect_swarm(load.port, load.connections, load.heard)
@@ -176,8 +179,8 @@ async def _told(load: Load, *, own: bool) -> Figures:
     return {**load.figures(wanted, time.monotonic() - start), "bytes_per_connection": held}
 
 
-async def everybody_back(load: Load) -> Figures:
-    """All lose their connection at once, come back and resume, while the writer goes on."""
+async def reconnect_storm(load: Load) -> Figures:
+    """Break all connections at once. All clients reconnect and resume while the writer continues."""
     writer = await load.writer()
     clients = await connect_swarm(load.port, load.connections, load.heard)
     await load.subscribe(clients, own=True)
@@ -211,7 +214,7 @@ async def everybody_back(load: Load) -> Figures:
     return {
         "seconds": took,
         "resumed": load.resumed,
-        "told_to_resync": load.refused,
+        "resync_required": load.refused,
         "written_per_second_before": quiet,
         "written_per_second_meanwhile": await busy,
         "server_cpu_seconds": server,
@@ -228,5 +231,5 @@ async def _timed(work: Coroutine[Any, Any, int]) -> float:
 CASES: dict[str, Callable[[Load], Any]] = {
     "own_watches": own_watches,
     "one_watch": one_watch,
-    "everybody_back": everybody_back,
+    "reconnect_storm": reconnect_storm,
 }

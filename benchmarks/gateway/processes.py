@@ -1,4 +1,4 @@
-"""What processes use, read from /proc."""
+"""CPU time and memory of processes, read from /proc."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ __all__ = ["cpu_seconds", "resident_bytes"]
 
 
 def cpu_seconds(pid: int) -> float:
-    """Of a process and its children: the same on a machine that others use too."""
+    """CPU time of a process and its children. It does not depend on other load of the machine."""
     total = 0.0
     for each in [pid, *_children(pid)]:
         fields = Path(f"/proc/{each}/stat").read_text().rpartition(")")[2].split()

@@ -1,4 +1,4 @@
-"""What a client of /pub says goes to every client of /sub, with socketify. The port is the first argument."""
+"""A socketify server that sends every message of /pub to all clients of /sub. The port is the first argument."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Servers that push one message to many: ours and those it is measured beside, each one process on a free port."""
+"""Servers that send one message to many clients: Vedette and its peers, each one process on a free port."""
 
 from __future__ import annotations
 
@@ -33,20 +33,20 @@ def _json(*messages: object) -> Texts:
 class Pusher:
     name: str
     command: Callable[[int, Path], list[str]]
-    """How to start it on a port, with a folder of its own."""
+    """Returns the command that starts the server on a port, with its own folder."""
     reads_at: str
     writes_at: str
     reader_says: Texts = ()
-    """What a reader says to be told."""
+    """Messages that a reader sends to subscribe."""
     reader_hears: int = 0
-    """How many messages it is told before that."""
+    """Number of messages that a reader receives before the first event."""
     writer_says: Texts = ()
     writer_hears: int = 0
     wrapped: Callable[[str], str] = staticmethod(lambda text: text)
-    """A text as the writer says it."""
+    """Encodes a text as the writer sends it."""
 
     def missing(self) -> str | None:
-        """What is not installed."""
+        """Returns what is not installed, or None."""
         if self.name == "nchan" and not (_NGINX.exists() and _NCHAN.exists()):
             return "scripts/ensure-benchmark-peers"
         if self.name in ("ws", "Socket.IO") and not (_NODE / "node_modules" / "ws").exists():
@@ -128,7 +128,7 @@ PUSHERS = (
 
 @contextmanager
 def pushing(pusher: Pusher, folder: Path) -> Iterator[tuple[int, Callable[[], float]]]:
-    """Start it; its port, and a function that says how many seconds of CPU it has taken."""
+    """Start the server. Yield its port and a function that returns its CPU seconds."""
     with socket.create_server(("127.0.0.1", 0)) as free:
         port = int(free.getsockname()[1])
     process = subprocess.Popen(

@@ -1,4 +1,4 @@
-"""A server of our own to put load on: its port and the ids of its processes."""
+"""A Vedette server under load: its port and the ids of its processes."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ _PATIENCE_SECONDS = 60.0
 
 @contextmanager
 def served(directory: Path, workers: int) -> Iterator[tuple[int, list[int]]]:
-    """`vedette serve` with so many gateway workers; 0: one process does it all."""
+    """Start `vedette serve` with this number of gateway workers; 0 is a single process."""
     port = free_port()
     command = [sys.executable, "-m", "vedette", "serve", "--data", str(directory), "--port", str(port)]
     command += ["--http-port", "0", "--workers", str(workers), "--no-pipeline"]

@@ -1,7 +1,7 @@
 """Many WebSocket clients in one process, each as small as possible, because the server is measured.
 
 A connection that is refused, or that ends before its handshake, raises `ConnectionRefused` in `connect_swarm`; each
-wait has a limit. `closed_by_server` tells why a connection ended later.
+wait has a limit. `closed_by_server` is the reason why a connection ended later.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ __all__ = [
 ]
 
 JOIN_SECONDS = 120.0
-"""For one connection and its handshake, while many others connect."""
+"""Time limit for one connection and its handshake, while many others connect."""
 
 _REQUEST = (
     "GET /realtime/ws HTTP/1.1\r\nHost: 127.0.0.1:{port}\r\nUpgrade: websocket\r\nConnection: Upgrade\r\n"
@@ -42,7 +42,7 @@ def masked(message: object) -> bytes:
 
 
 def text_frame(data: bytes) -> bytes:
-    """A client's text frame; with a mask of zeros, which is a mask like any other."""
+    """Return a client's text frame with a mask of zeros, which is valid."""
     size = len(data)
     if size < 126:
         head = bytes((0x81, 0x80 | size))
@@ -56,7 +56,7 @@ class ConnectionRefused(RuntimeError):
 
 
 class SwarmClient(asyncio.Protocol):
-    """One connection; `heard` is called with every message and the client's number."""
+    """One connection. `heard` is called with every message and the number of the client."""
 
     __slots__ = ("_buffer", "_heard", "_open", "closed", "number", "opened", "transport")
 
@@ -173,7 +173,7 @@ _AUTH = masked({"type": "auth", "id": "auth", "payload": {"database": "default"}
 
 _IP_BIND_ADDRESS_NO_PORT = 24
 _sources = itertools.cycle([f"127.0.{1 + os.getpid() % 200}.{1 + n}" for n in range(50)])
-"""An address has 28,000 ports, and looking for a free one among many that are taken takes the kernel long."""
+"""Use several addresses: one has 28,000 ports, and the kernel is slow to find a free one among many."""
 
 
 async def _join(client: SwarmClient, port: int, source: str, then: object) -> None:

@@ -1,1 +1,1 @@
-"""Live queries: the contenders, each behind the same few verbs (seam.py)."""
+"""Live queries: the contenders, each with the same interface (seam.py)."""

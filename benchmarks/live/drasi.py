@@ -23,12 +23,12 @@ _CHUNK = 100
 
 
 def drasi_module() -> Any:
-    os.environ.setdefault("RUST_LOG", "off")  # it writes to the terminal what it does
+    os.environ.setdefault("RUST_LOG", "off")  # it logs to the terminal
     return import_module("drasi")
 
 
 class DrasiLive:
-    """`in_flight`: how many changes are pushed before the first is waited for."""
+    """`in_flight` is the number of changes pushed before the first result is awaited."""
 
     def __init__(self, workload: Workload, *, in_flight: int = 1) -> None:
         self._in_flight = in_flight
@@ -44,7 +44,7 @@ class DrasiLive:
         names = [f"query {number}" for number in range(workload.watches)]
         for number, name in enumerate(names):
             await self._drasi.add_query(name, text.format(key=number), ["people"])
-        await self._drasi.add_python_reaction("reader", names, self._told)
+        await self._drasi.add_python_reaction("reader", names, self._on_results)
         ranks = workload.first_ranks()
         for start in range(0, len(ranks), _CHUNK):
             for key in range(start, min(len(ranks), start + _CHUNK)):
@@ -55,11 +55,11 @@ class DrasiLive:
                 await self._link(key, (key + 1) % len(ranks))
         await self._quiet()
 
-    def _told(self, event: dict[str, Any]) -> None:
+    def _on_results(self, event: dict[str, Any]) -> None:
         self._seen += len(event["results"])
 
     async def _quiet(self) -> None:
-        """Wait until nothing more is told."""
+        """Wait until no more results arrive."""
         seen, end = -1, asyncio.get_running_loop().time() + _PATIENCE_S
         while seen != self._seen:
             if asyncio.get_running_loop().time() > end:
@@ -100,7 +100,7 @@ class DrasiLive:
             await self._push("update", key, rank)
 
     def close(self) -> None:
-        async def end() -> None:  # the package makes its awaitables inside a running loop only
+        async def end() -> None:  # the package creates its awaitables inside a running loop only
             await self._drasi.close()
 
         self._runner.run(end())

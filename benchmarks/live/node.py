@@ -1,6 +1,6 @@
-"""Databases for Node, in a Node process of their own (benchmarks/node/live.mjs) that does the same as the others.
+"""Databases for Node, in their own Node process (benchmarks/node/live.mjs) that does the same work.
 
-Only the command for a whole round and its answer cross the border; changes and events stay inside Node.
+Only the command for a whole round and its answer are exchanged; changes and events stay inside Node.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ __all__ = ["NODE_FOLDER", "NodeLive"]
 
 NODE_FOLDER = Path(__file__).parents[1] / "node"
 _ANSWER_SECONDS = 600.0
-"""For one command, which is a whole round."""
+"""Time limit for one command, which is a whole round."""
 
 
 class NodeLive:
@@ -45,7 +45,7 @@ class NodeLive:
         return int(self._ask({"do": "change", "changes": changes})["seen"])
 
     def delays(self, count: int, per_second: int) -> list[float]:
-        """Seconds from a change to its event, of so many changes at this pace."""
+        """Return the seconds from each of `count` changes to its event, at this rate."""
         return [
             float(delay)
             for delay in self._ask({"do": "delays", "count": count, "pace": per_second})["delays"]

@@ -1,4 +1,4 @@
-"""What every contender with live queries can do, and the changes that they are all told."""
+"""The interface of contenders with live queries, and the changes that all of them process."""
 
 from __future__ import annotations
 
@@ -9,13 +9,13 @@ from typing import Literal, Protocol
 __all__ = ["HIGH", "Change", "Live", "Pattern", "Workload"]
 
 Pattern = Literal["filter", "hop", "keys"]
-"""filter: people with a high rank. hop: the same, with somebody they know. keys: each watch has one person's key."""
+"""filter: people with a high rank. hop: the same with an acquaintance. keys: each watch has the key of one person."""
 
 HIGH = 50
-"""Ranks above it are high."""
+"""Ranks above this value are high."""
 
 Change = tuple[int, int]
-"""Whose rank, and what it becomes."""
+"""The key of a person and the new rank."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -25,14 +25,17 @@ class Workload:
     pattern: Pattern
     people: int = 1_000
     watches: int = 1
-    """Of `keys`: watch n is for the person with key n."""
+    """For `keys`: watch n is about the person with key n."""
 
     def first_ranks(self) -> list[int]:
         """The rank of each person before the first change."""
         return [self._rank(key, -1) for key in range(self.people)]
 
     def changes(self, first: int, count: int) -> list[Change]:
-        """The changes with these numbers: they go round and round, and each moves a person into the filter or out."""
+        """Return the changes with these numbers.
+
+        They cycle through the people; each moves a person into or out of the filter.
+        """
         return [
             (number % self.people, self._rank(number % self.people, number // self.people))
             for number in range(first, first + count)
@@ -45,10 +48,10 @@ class Workload:
 
 
 class Live(Protocol):
-    """A database that is told changes and tells watches."""
+    """A database that applies changes and sends events of watches."""
 
     def change(self, changes: Sequence[Change]) -> int:
-        """Make the changes, each a transaction of its own; returns when all events have arrived, with their number."""
+        """Apply the changes, each in its own transaction. Return the number of events when all have arrived."""
         ...
 
     def close(self) -> None: ...

@@ -20,9 +20,9 @@ _POLL_EVERY = 100
 
 class VedetteLive:
     def __init__(self, workload: Workload, *, one_for_all: bool = False, together: int = 1) -> None:
-        """`one_for_all`: instead of many watches with a key each, one with a key that everybody has.
+        """With `one_for_all`, one watch with a key that all people share instead of one watch per key.
 
-        `together`: how many changes are one transaction.
+        `together` is the number of changes per transaction.
         """
         self._together = together
         self.db = vedette.open(":memory:")

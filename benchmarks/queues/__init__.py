@@ -1,1 +1,1 @@
-"""Work queues: the contenders, each behind the same few verbs (seam.py)."""
+"""Work queues: the contenders, each with the same interface (seam.py)."""

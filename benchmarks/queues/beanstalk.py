@@ -1,4 +1,4 @@
-"""beanstalkd: its client blocks, so many at once are many threads with a connection each."""
+"""beanstalkd: its client blocks, so concurrency is one thread and connection per worker."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from benchmarks.queues.seam import GAP_S, PATIENCE_S, PAYLOAD, check_delays
 __all__ = ["BeanstalkQueue"]
 
 _TAKERS = 8
-"""Connections that share what may be in flight."""
+"""Connections that share the items in flight."""
 
 
 class BeanstalkQueue:

@@ -21,12 +21,12 @@ class ProcrastinateQueue(LoopQueue):
         connector = module.PsycopgConnector(conninfo=url, min_size=34, max_size=34)
         self._app = module.App(connector=connector)
         self._arrived: list[float] = []
-        self._told = asyncio.Event()
+        self._job_arrived = asyncio.Event()
 
         @self._app.task(name="work")  # type: ignore[untyped-decorator]
         async def work(payload: str) -> None:  # noqa: ARG001 - what a job carries
             self._arrived.append(time.perf_counter())
-            self._told.set()
+            self._job_arrived.set()
 
         self._work: Any = work
         self.run(self._start())
@@ -39,7 +39,7 @@ class ProcrastinateQueue(LoopQueue):
         await self._work.defer_async(payload=PAYLOAD)
 
     async def _take(self, count: int, in_flight: int) -> int:
-        """A worker stops when nothing is left."""
+        """A worker stops when the queue is empty."""
         self._arrived.clear()
         await self._app.run_worker_async(
             wait=False,
@@ -52,7 +52,7 @@ class ProcrastinateQueue(LoopQueue):
 
     async def _delays(self, count: int) -> list[float]:
         self._arrived.clear()
-        self._told.clear()
+        self._job_arrived.clear()
         worker = asyncio.create_task(
             self._app.run_worker_async(delete_jobs="always", install_signal_handlers=False)
         )
@@ -62,8 +62,8 @@ class ProcrastinateQueue(LoopQueue):
             await asyncio.sleep(GAP_S)
             given.append(time.perf_counter())
             await self.put_one()
-            await asyncio.wait_for(self._told.wait(), PATIENCE_S)
-            self._told.clear()
+            await asyncio.wait_for(self._job_arrived.wait(), PATIENCE_S)
+            self._job_arrived.clear()
         worker.cancel()
         await asyncio.gather(worker, return_exceptions=True)
         return check_delays(given, self._arrived)

@@ -29,7 +29,7 @@ class RabbitQueue(LoopQueue):
         await self._channel.default_exchange.publish(self._message, routing_key="jobs")
 
     async def begin_taking(self, in_flight: int) -> None:
-        """A channel of its own, so that the server sends no more than may be in flight."""
+        """A separate channel, so that the server sends no more items than may be in flight."""
         self._taking: Any = await self._connection.channel()
         await self._taking.set_qos(prefetch_count=in_flight)
         self._arrived: asyncio.Queue[Any] = asyncio.Queue()

@@ -24,7 +24,7 @@ class RedisQueue(LoopQueue):
         await self._redis.xadd("jobs", {"payload": PAYLOAD})
 
     async def _read(self, most: int) -> list[Any]:
-        # Named, because the form of its answer depends on the protocol's version.
+        # Named, because the form of the reply depends on the version of the protocol.
         answer = await self._redis.xreadgroup(
             "workers", "worker", {"jobs": ">"}, count=most, block=PATIENCE_S * 1000
         )

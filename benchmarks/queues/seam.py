@@ -1,4 +1,4 @@
-"""What every queue can do, and the parts that all who live in an event loop have in common."""
+"""The interface of every queue, and the common part of queues with an asyncio client."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ __all__ = ["GAP_S", "PATIENCE_S", "PAYLOAD", "LoopQueue", "Queue", "check_delays
 
 PAYLOAD = "x" * 128
 GAP_S = 0.01
-"""Between two items where the queue shall be idle."""
+"""Pause between two items when the latency of an idle queue is measured."""
 PATIENCE_S = 60
 T = TypeVar("T")
 
@@ -21,15 +21,15 @@ class Queue(Protocol):
     """A durable queue of items with 128 bytes each."""
 
     def put(self, count: int) -> None:
-        """One producer: each item is confirmed before the next is given."""
+        """One producer: each item is confirmed before the next is sent."""
         ...
 
     def put_together(self, count: int, producers: int) -> None:
-        """Several producers at once, each as above."""
+        """Several concurrent producers, each as above."""
         ...
 
     def take(self, count: int) -> int:
-        """Take and acknowledge one item after the other; how many it were."""
+        """Take and acknowledge one item after the other; return their number."""
         ...
 
     def take_together(self, count: int, in_flight: int) -> int:
@@ -37,7 +37,7 @@ class Queue(Protocol):
         ...
 
     def delays(self, count: int) -> list[float]:
-        """Seconds from giving an item to an idle queue until a waiting consumer has it."""
+        """Return the seconds from putting an item into an idle queue until a waiting consumer has it."""
         ...
 
     def close(self) -> None: ...
@@ -56,29 +56,29 @@ class LoopQueue(ABC):
     def run(self, work: Coroutine[Any, Any, T]) -> T:
         return self._runner.run(work)
 
-    # For the queue to say
+    # Implemented by each queue
 
     @abstractmethod
     async def put_one(self) -> None: ...
 
     @abstractmethod
     async def take_some(self, most: int) -> int:
-        """Wait for at least one item, take up to `most`, acknowledge them all."""
+        """Wait for at least one item, take up to `most`, and acknowledge them all."""
 
     @abstractmethod
     async def arrival(self) -> float:
-        """Wait for an item; the moment it was there; acknowledge it."""
+        """Wait for an item, acknowledge it, and return the time of its arrival."""
 
     async def begin_taking(self, in_flight: int) -> None:  # noqa: B027 - most need none
-        """Before the first `take_some` or `arrival`."""
+        """Called before the first `take_some` or `arrival`."""
 
     async def end_taking(self) -> None:  # noqa: B027 - as above
-        """After the last."""
+        """Called after the last."""
 
     @abstractmethod
     async def end(self) -> None: ...
 
-    # What follows from it
+    # Derived methods
 
     def put(self, count: int) -> None:
         self.run(self._put(count))

@@ -18,7 +18,7 @@ _CHUNK = 10_000
 
 
 class VedetteQueue:
-    """`ordering`: of what waits; the order of arrival when there is none."""
+    """`ordering` is the order of delivery; without it, the order of arrival."""
 
     def __init__(self, folder: Path, *, in_flight: int = 256, ordering: str = "") -> None:
         self._db = vedette.open(folder / "data")
@@ -32,7 +32,9 @@ class VedetteQueue:
         self._watch.poll()  # the empty `initial`
 
     def put(self, count: int) -> None:
-        """From a thread of its own, as in a service: a process's main thread never leads a flush, and waits longer."""
+        """Run in a separate thread, as in a service: the main thread of a process never leads a flush, and waits
+        longer.
+        """
 
         def produce() -> None:
             for _ in range(count):
@@ -52,7 +54,7 @@ class VedetteQueue:
         await asyncio.gather(*[produce(self._db.async_session()) for _ in range(producers)])
 
     def put_ranked(self, first: int, count: int) -> None:
-        """Items with two keys of priority, many to a transaction; not measured."""
+        """Create items with two priority keys, many per transaction; not measured."""
         execute = self._session.execute
         for start in range(first, first + count, _CHUNK):
             execute("BEGIN")

@@ -14,7 +14,7 @@ from typing import Any
 import pytest
 
 from benchmarks.gateway import swarm
-from benchmarks.gateway.crowd import Member
+from benchmarks.gateway.connections import ConnectionProcess
 from benchmarks.gateway.load import Load
 from benchmarks.gateway.swarm import ConnectionRefused, closed_by_server, connect_swarm
 from benchmarks.waiting import WaitTimeoutError
@@ -108,7 +108,7 @@ def test_a_connection_that_is_closed_later_fails_the_subscriptions() -> None:
 def test_a_process_reports_the_refused_connection() -> None:
     with create_server(("127.0.0.1", 0)) as free:
         port = free.getsockname()[1]
-    command = [sys.executable, "-m", "benchmarks.gateway.crowd_member", str(port), "0", "2"]
+    command = [sys.executable, "-m", "benchmarks.gateway.connection_child", str(port), "0", "2"]
     done = subprocess.run(command, capture_output=True, text=True, check=False, timeout=200)
     assert done.returncode == 1
     assert "ConnectionRefused: connection 0" in json.loads(done.stdout)["problem"]
@@ -117,7 +117,7 @@ def test_a_process_reports_the_refused_connection() -> None:
 def test_the_case_ends_with_the_reason_of_the_process() -> None:
     with create_server(("127.0.0.1", 0)) as free:
         port = free.getsockname()[1]
-    member = Member(port, 100, 2)
+    member = ConnectionProcess(port, 100, 2)
     with pytest.raises(RuntimeError, match="connections 100 to 101: ConnectionRefused: connection 10"):
         asyncio.run(member.hear("the connections", 60))
     member.process.communicate(timeout=200)

@@ -71,13 +71,13 @@ def test_interval_contains_the_median_at_the_stated_rate() -> None:
 
 
 def test_case_is_compared_by_the_median_of_its_pairs() -> None:
-    (found,) = compare("told", [samples(10, 10, 10)], [samples(12, 11, 30)])
+    (found,) = compare("delivery-latency", [samples(10, 10, 10)], [samples(12, 11, 30)])
     assert (found.old, found.new, found.ratio, found.pairs) == (10, 12, 1.2, 3)
     assert found.interval == Interval(1.1, 3.0)
 
 
 def test_drift_of_both_commits_cancels_out() -> None:
-    (found,) = compare("told", [samples(10, 20, 40)], [samples(11, 22, 44)])
+    (found,) = compare("delivery-latency", [samples(10, 20, 40)], [samples(11, 22, 44)])
     assert found.ratio == pytest.approx(1.1)
     assert found.interval.low == pytest.approx(found.interval.high)
 
@@ -94,9 +94,9 @@ def test_renamed_metric_is_matched_by_position_and_unit() -> None:
 def test_metric_of_one_commit_only_is_omitted() -> None:
     old = [samples(1, metric="delay")]
     new = [samples(1, metric="memory", unit="bytes"), samples(2, metric="delay")]
-    assert [c.metric for c in compare("crowd", old, new)] == ["delay"]
-    assert compare("crowd", [samples(1, unit="s")], [samples(1, unit="ms")]) == []
-    assert compare("crowd", [samples(0.0)], [samples(0.0)]) == []
+    assert [c.metric for c in compare("connections", old, new)] == ["delay"]
+    assert compare("connections", [samples(1, unit="s")], [samples(1, unit="ms")]) == []
+    assert compare("connections", [samples(0.0)], [samples(0.0)]) == []
 
 
 @pytest.mark.parametrize(
@@ -118,8 +118,8 @@ def test_exit_code_distinguishes_slower_from_failed() -> None:
     same, slower = comparison(0.9, 1.1), comparison(1.06, 1.2)
     assert exit_code([same], {}) == 0
     assert exit_code([same, slower], {}) == 1
-    assert exit_code([same], {"crowd": "a connection was refused"}) == 2
-    assert exit_code([slower], {"crowd": "a connection was refused"}) == 2
+    assert exit_code([same], {"connections": "a connection was refused"}) == 2
+    assert exit_code([slower], {"connections": "a connection was refused"}) == 2
     assert exit_code([], {}) == 2
 
 

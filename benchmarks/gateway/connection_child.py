@@ -1,8 +1,9 @@
-"""One process of a crowd: python -m benchmarks.gateway.crowd_member PORT FIRST COUNT. Says and hears lines of JSON.
+"""One process with many connections: python -m benchmarks.gateway.connection_child PORT FIRST COUNT.
 
-A process has at most 20,000 open files, and one address of the loopback network 28,000 ports; so a crowd is several
-processes, each on addresses of its own. When all its connections have their watch it says how many they are; then it
-answers `count` with how many events arrived, and `report` with their delays. A failure is the answer `problem`.
+A process has at most 20,000 open files, and one address of the loopback network 28,000 ports; so the case uses several
+processes, each with its own addresses. The process writes lines of JSON: first the number of its connections once all
+have their watch, then the number of received events for each `count` that it reads, and the delays for `report`. A
+failure is the answer `problem`.
 """
 
 from __future__ import annotations
@@ -38,7 +39,7 @@ async def serve_commands(port: int, first: int, count: int) -> None:
     loop.add_reader(sys.stdin, lambda: commands.put_nowait(sys.stdin.readline().strip()))
     while (command := await commands.get()) in ("count", "report"):
         if command == "count":
-            print(json.dumps({"told": len(load.delays), "lost_connections": _lost(clients)}), flush=True)
+            print(json.dumps({"delivered": len(load.delays), "lost_connections": _lost(clients)}), flush=True)
         else:
             print(json.dumps({"delays": [round(delay, 2) for delay in load.delays]}), flush=True)
 

@@ -18,22 +18,29 @@ from typing import Any
 from benchmarks.gateway.load import Figures, Load
 from benchmarks.waiting import read_line, stop_process
 
-__all__ = ["Member", "crowd"]
+__all__ = ["ConnectionProcess", "many_connections"]
 
 MOST_A_PROCESS = 15_000
 CONNECT_SECONDS = 1_800.0
-"""For all connections and their watches."""
+"""Time limit for all connections and their watches."""
 ANSWER_SECONDS = 120.0
-"""For one answer of a process."""
+"""Time limit for one answer of a process."""
 _SETTLING_SECONDS = 60.0
 
 
-class Member:
+class ConnectionProcess:
     """One process, with `count` connections numbered from `first`."""
 
     def __init__(self, port: int, first: int, count: int) -> None:
         self._name = f"the process with connections {first} to {first + count - 1}"
-        command = [sys.executable, "-m", "benchmarks.gateway.crowd_member", str(port), str(first), str(count)]
+        command = [
+            sys.executable,
+            "-m",
+            "benchmarks.gateway.connection_child",
+            str(port),
+            str(first),
+            str(count),
+        ]
         self.process = subprocess.Popen(
             command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True, bufsize=1
         )
@@ -56,9 +63,9 @@ class Member:
 
 
 @contextmanager
-def _gathered(port: int, connections: int) -> Iterator[list[Member]]:
+def _gathered(port: int, connections: int) -> Iterator[list[ConnectionProcess]]:
     starts = range(0, connections, MOST_A_PROCESS)
-    members = [Member(port, first, min(MOST_A_PROCESS, connections - first)) for first in starts]
+    members = [ConnectionProcess(port, first, min(MOST_A_PROCESS, connections - first)) for first in starts]
     try:
         yield members
     finally:
@@ -68,8 +75,8 @@ def _gathered(port: int, connections: int) -> Iterator[list[Member]]:
             stop_process(member.process)
 
 
-async def crowd(load: Load) -> Figures:
-    """Connect all, then write at the pace asked for; who was told what, how late, and what it costs in memory."""
+async def many_connections(load: Load) -> Figures:
+    """Connect all clients, write at the given rate, and return deliveries, delays and memory."""
     writer = await load.writer()
     before, begun = load.memory(), time.monotonic()
     with _gathered(load.port, load.connections) as members:
@@ -80,11 +87,11 @@ async def crowd(load: Load) -> Figures:
         used = load.cpu_seconds()
         sent = await load.write(writer, own=True)
         used = load.cpu_seconds() - used
-        told, lost = await _settled(members, sent)
+        delivered, lost = await _settled(members, sent)
         load.delays += [delay for member in members for delay in (await member.ask("report"))["delays"]]
         return {
             **load.figures(sent, load.seconds),
-            "told_once": int(told == sent),
+            "delivered_once": int(delivered == sent),
             "lost_connections": lost,
             "connected": ready,
             "seconds_to_connect": gathered,
@@ -94,14 +101,14 @@ async def crowd(load: Load) -> Figures:
         }
 
 
-async def _settled(members: list[Member], wanted: int) -> tuple[int, int]:
-    """Wait until everything has arrived, and a moment longer: nothing may come twice."""
+async def _settled(members: list[ConnectionProcess], wanted: int) -> tuple[int, int]:
+    """Wait until every event has arrived, and a moment longer to detect duplicates."""
     end = time.monotonic() + _SETTLING_SECONDS
     extra = 2
     while True:
         answers = [await member.ask("count") for member in members]
-        told, lost = sum(a["told"] for a in answers), sum(a["lost_connections"] for a in answers)
-        extra -= told >= wanted
+        delivered, lost = sum(a["delivered"] for a in answers), sum(a["lost_connections"] for a in answers)
+        extra -= delivered >= wanted
         if extra == 0 or time.monotonic() > end:
-            return told, lost
+            return delivered, lost
         await asyncio.sleep(0.5)
