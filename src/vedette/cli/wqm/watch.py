@@ -261,7 +261,7 @@ def remove(
         with closing(FileStateStore(directory / FILE_NAME)) as file_states:
             known = set() if keep_chunks else set(file_states.known(row.watch_id))
             removed = _remove_watch(directory, row, known, tables)
-            file_states.forget(row.watch_id)
+            file_states.delete_watch(row.watch_id)
     print(f"{row.watch_id} is removed{f', with the text of {removed} files' if removed else ''}")
 
 

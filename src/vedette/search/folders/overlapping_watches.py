@@ -38,7 +38,7 @@ class OverlappingWatches:
         """Return True if one of them covers this absolute path. The file need not exist."""
         return any(
             path.startswith(root)
-            and selection.wants(path.removeprefix(root))
+            and selection.includes(path.removeprefix(root))
             and find_exclusion(exclusions, path, self._now) is None
             for root, selection, exclusions in self._others
         )

@@ -101,7 +101,7 @@ class FileStateStore:
                 db.executemany(_DELETE, gone)
             insert_rows(db, _PUT, there)
 
-    def forget(self, watch_id: str) -> None:
+    def delete_watch(self, watch_id: str) -> None:
         """Delete the state of a removed watch."""
         with self._file.write_transaction(durable=True) as db:
             db.execute("DELETE FROM seen_files WHERE watch_id = ?", (watch_id,))

@@ -75,12 +75,12 @@ def scan(
 
     The folder `never` is not entered.
     """
-    result, way = Scan(), _FolderAccess(root, selection, never)
+    result, access = Scan(), _FolderAccess(root, selection, never)
     for start in starts:
-        folder = _Folder("", False) if start == "" else _entered(way, start, result)
+        folder = _Folder("", False) if start == "" else _entered(access, start, result)
         waiting = [] if folder is None else [folder]
         while waiting:
-            waiting.extend(_scan_folder(way, waiting.pop(), result))
+            waiting.extend(_scan_folder(access, waiting.pop(), result))
     return result
 
 
@@ -92,17 +92,17 @@ def rescan(
     never: Path | None = None,
 ) -> Scan:
     """Scan everything except files of folders that are unchanged since they were `listed` and have no hint."""
-    result, way = Scan(), _FolderAccess(root, selection, never)
+    result, access = Scan(), _FolderAccess(root, selection, never)
     waiting = [(_Folder("", False), True)]
     while waiting:
         folder, same = waiting.pop()
         before = listed.get(folder.path) if same else None  # listings of another root do not apply
-        stamp = None if before is None else _folder_stamp(way, folder)
+        stamp = None if before is None else _folder_stamp(access, folder)
         if before is not None and stamp == before.stamp and folder.path not in notified_folders:
             result.unchanged_folders.add(folder.path)
             below: Iterable[_Folder] = before.folders
         else:
-            below = _scan_folder(way, folder, result)
+            below = _scan_folder(access, folder, result)
         same = before is not None and stamp is not None and stamp.same_folder(before.stamp)
         waiting.extend((each, same) for each in below)
     return result
@@ -114,11 +114,11 @@ def stamp_of(status: os.stat_result) -> FileStamp:
 
 def missing_ancestors(folder: str, known: Collection[str]) -> list[str]:
     """Resolve the folder and its parents up to the first known one. A loop, so depth does not matter."""
-    way = []
+    access = []
     while folder not in known:
-        way.append(folder)
+        access.append(folder)
         folder = folder.rpartition("/")[0]
-    return way
+    return access
 
 
 class _FolderAccess:
@@ -137,7 +137,7 @@ class _FolderAccess:
             return self._through_link[folder]
         for each in reversed(missing_ancestors(folder, self._through_link)):
             above = self._through_link[each.rpartition("/")[0]]
-            entered = above is not None and self.selection.enters(each)
+            entered = above is not None and self.selection.descends_into(each)
             self._through_link[each] = self._past(each, above) if above is not None and entered else None
         return self._through_link[folder]
 
@@ -165,49 +165,51 @@ class _FolderAccess:
         return None if self.is_never(status.st_dev, status.st_ino) else through_link
 
 
-def _entered(way: _FolderAccess, start: str, result: Scan) -> _Folder | None:
+def _entered(access: _FolderAccess, start: str, result: Scan) -> _Folder | None:
     """Return the start if it is a folder to enter; record a file immediately."""
-    through_link = way.into(start.rpartition("/")[0])
+    through_link = access.into(start.rpartition("/")[0])
     if through_link is None:
         return None
-    path = f"{way.root}/{start}"
+    path = f"{access.root}/{start}"
     try:
         status = os.lstat(path)
         if stat.S_ISLNK(status.st_mode):
             status = os.stat(path)  # noqa: PTH116 - of many files, and twice as fast
             # As in `_look_at`: behind a link to a folder, links to files are included and links to folders are not.
-            through_link = way.past_link(start, through_link and stat.S_ISDIR(status.st_mode))
+            through_link = access.past_link(start, through_link and stat.S_ISDIR(status.st_mode))
             if through_link is None:
                 return None
     except OSError as error:
         _note_problem(start, error, result)
         return None
     if stat.S_ISREG(status.st_mode):
-        if way.selection.wants(start):
+        if access.selection.includes(start):
             result.found[start] = stamp_of(status)
-    elif stat.S_ISDIR(status.st_mode) and way.selection.enters(start):
+    elif stat.S_ISDIR(status.st_mode) and access.selection.descends_into(start):
         return _Folder(start, through_link)
     return None
 
 
-def _scan_folder(way: _FolderAccess, folder: _Folder, result: Scan) -> list[_Folder]:
+def _scan_folder(access: _FolderAccess, folder: _Folder, result: Scan) -> list[_Folder]:
     """Record the files of one folder and return the subfolders to enter."""
-    stamp = _folder_stamp(way, folder)
-    if stamp is not None and way.is_never(stamp.device, stamp.inode):
+    stamp = _folder_stamp(access, folder)
+    if stamp is not None and access.is_never(stamp.device, stamp.inode):
         return []
     try:
-        with os.scandir(f"{way.root}/{folder.path}") as entries:
+        with os.scandir(f"{access.root}/{folder.path}") as entries:
             listed = list(entries)
     except OSError as error:
         _note_problem(folder.path, error, result)
         return []
-    below = [each for entry in listed if (each := _scan_entry(way, folder, entry, result)) is not None]
+    below = [each for entry in listed if (each := _scan_entry(access, folder, entry, result)) is not None]
     if stamp is not None:
         result.listed[folder.path] = Listing(stamp, tuple(below))
     return below
 
 
-def _scan_entry(way: _FolderAccess, folder: _Folder, entry: os.DirEntry[str], result: Scan) -> _Folder | None:
+def _scan_entry(
+    access: _FolderAccess, folder: _Folder, entry: os.DirEntry[str], result: Scan
+) -> _Folder | None:
     """Record the entry if it is a file; return it if it is a folder to enter."""
     path = f"{folder.path}/{entry.name}" if folder.path else entry.name
     if not _is_text(entry.name):
@@ -218,21 +220,23 @@ def _scan_entry(way: _FolderAccess, folder: _Folder, entry: os.DirEntry[str], re
         link = entry.is_symlink()
         if link and (folder.through_link and entry.is_dir()):
             return None
-        if link and way.leads_nowhere(entry.path):
+        if link and access.leads_nowhere(entry.path):
             return None
         if entry.is_dir():
-            return _Folder(path, folder.through_link or link) if way.selection.enters(path) else None
-        if way.selection.wants(path) and entry.is_file():
+            return (
+                _Folder(path, folder.through_link or link) if access.selection.descends_into(path) else None
+            )
+        if access.selection.includes(path) and entry.is_file():
             result.found[path] = stamp_of(entry.stat())
     except OSError as error:
         _note_problem(path, error, result)
     return None
 
 
-def _folder_stamp(way: _FolderAccess, folder: _Folder) -> FolderStamp | None:
+def _folder_stamp(access: _FolderAccess, folder: _Folder) -> FolderStamp | None:
     """Return the stamp of a folder; None if it cannot be read. Listing the folder then reports the reason."""
     try:
-        status = os.stat(f"{way.root}/{folder.path}")  # noqa: PTH116 - of many, and twice as fast
+        status = os.stat(f"{access.root}/{folder.path}")  # noqa: PTH116 - of many, and twice as fast
     except OSError:
         return None
     return FolderStamp(status.st_mtime_ns, status.st_ctime_ns, status.st_ino, status.st_dev)

@@ -35,7 +35,7 @@ class FolderSelection:
         object.__setattr__(self, "_taken", Globs(map(_taking, self.patterns)))
         object.__setattr__(self, "_ignored", Globs(map(_ignoring, self.ignore_patterns)))
 
-    def wants(self, path: str) -> bool:
+    def includes(self, path: str) -> bool:
         """True if this file is included."""
         if self.depth != ANY_DEPTH and path.count("/") > self.depth:
             return False
@@ -43,7 +43,7 @@ class FolderSelection:
             return False
         return not self.patterns or self._taken.match(path)
 
-    def enters(self, folder: str) -> bool:
+    def descends_into(self, folder: str) -> bool:
         """True if a file below this folder could be included."""
         if self.depth != ANY_DEPTH and folder.count("/") + 1 > self.depth:
             return False

@@ -228,7 +228,7 @@ class FolderWatcher:
 
     def _might_matter(self, path: str) -> bool:
         selection = self._folder.selection
-        return selection.wants(path) or selection.enters(path)
+        return selection.includes(path) or selection.descends_into(path)
 
     def _step(self, scan_seconds: float, *, resting: bool = True) -> bool:
         """Do the work that is due. Returns False if the folder must be opened again."""

@@ -1,6 +1,6 @@
 """Match a batch of changes: look up candidates, evaluate the exact filter, combine before and after.
 
-The result is exact: every candidate is checked with its whole filter. `scan` is the same without the index, and a
+The result is exact: every candidate is checked with its whole filter. `match_by_scan` does without the index, and a
 property test compares the two on every filter and change.
 """
 

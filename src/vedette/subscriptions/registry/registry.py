@@ -306,7 +306,7 @@ class SubscriptionRegistry:
     def _gateway(self, db: SqlTransaction, name: str) -> int:
         rows = db.execute("SELECT number FROM gateways WHERE name = ?", (name,))
         if not rows:
-            text = f"there is no gateway '{name}': it must join before it registers subscriptions"
+            text = f"there is no gateway '{name}': it must acquire a lease before it registers subscriptions"
             raise SubscriptionError("E6202", text, fields={"gateway": name})
         return int(rows[0][0])
 

@@ -24,7 +24,7 @@ from vedette.sources.files.selection import FolderSelection
 )
 def test_globs(glob: str, taken: list[str], left: list[str]) -> None:
     selection = FolderSelection(patterns=(glob,))
-    assert [path for path in taken + left if selection.wants(path)] == taken
+    assert [path for path in taken + left if selection.includes(path)] == taken
 
 
 @pytest.mark.parametrize(
@@ -52,20 +52,20 @@ def test_globs(glob: str, taken: list[str], left: list[str]) -> None:
 )
 def test_ignored(glob: str, ignored: list[str], kept: list[str], closed: list[str], open_: list[str]) -> None:
     selection = FolderSelection(ignore_patterns=(glob,))
-    assert [path for path in ignored + kept if not selection.wants(path)] == ignored
-    assert [folder for folder in closed + open_ if not selection.enters(folder)] == closed
+    assert [path for path in ignored + kept if not selection.includes(path)] == ignored
+    assert [folder for folder in closed + open_ if not selection.descends_into(folder)] == closed
 
 
 def test_ignore_takes_precedence_over_include() -> None:
     selection = FolderSelection(patterns=("*.py",), ignore_patterns=("test_*",))
-    assert selection.wants("a.py")
-    assert not selection.wants("test_a.py")
+    assert selection.includes("a.py")
+    assert not selection.includes("test_a.py")
 
 
 @pytest.mark.parametrize(("depth", "deepest"), [(0, 0), (1, 1), (2, 2), (-1, 3)])
 def test_depth(depth: int, deepest: int) -> None:
     paths = ["f", "a/f", "a/b/f", "a/b/c/f"]
     selection = FolderSelection(depth=depth)
-    assert [path for path in paths if selection.wants(path)] == paths[: deepest + 1]
+    assert [path for path in paths if selection.includes(path)] == paths[: deepest + 1]
     folders = ["a", "a/b", "a/b/c"]
-    assert [folder for folder in folders if selection.enters(folder)] == folders[:deepest]
+    assert [folder for folder in folders if selection.descends_into(folder)] == folders[:deepest]
