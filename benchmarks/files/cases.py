@@ -27,7 +27,7 @@ __all__ = ["CASES"]
 
 Figures = Mapping[str, float | str]
 _ROUNDS = 3
-_SILENCE = 5.0
+_SILENCE_SECONDS = 5.0
 """A burst has ended when nothing happens for this time, in seconds."""
 _LIMIT_SECONDS = 1_800.0
 """Time limit in seconds for one phase of a case, for example the ingestion of all files."""
@@ -42,8 +42,10 @@ def burst(base: Path, count: int) -> Figures:
     Both sides run in turns, and the median of each counts: most of the time goes into creating the files, and varies.
     """
     rounds = range(_ROUNDS)
-    told, queued = zip(*(_one_burst(base / str(number), count) for number in rounds), strict=True)
-    raw, (ours, cpu, missed) = sorted(told)[_ROUNDS // 2], sorted(queued)[_ROUNDS // 2]
+    watchfiles_seconds, queued = zip(
+        *(_one_burst(base / str(number), count) for number in rounds), strict=True
+    )
+    raw, (ours, cpu, missed) = sorted(watchfiles_seconds)[_ROUNDS // 2], sorted(queued)[_ROUNDS // 2]
     return {
         "watchfiles_s": raw,
         "queued_s": ours,
@@ -59,21 +61,23 @@ def _one_burst(base: Path, count: int) -> tuple[float, tuple[float, float, int]]
     """
     root = base / "root"
     root.mkdir(parents=True)
-    raw = _seen_by_watchfiles(base / "raw", count)
-    with parts(base / "data", root) as made:
+    raw = _watchfiles_seconds(base / "raw", count)
+    with parts(base / "data", root) as daemon_parts:
         # the store opens while the daemon starts; measure a daemon that has been running
-        made.store.count_by_collection()
-        made.tables.pause_watch(WATCH)  # until the folder is watched
-        with _watching(made):
+        daemon_parts.store.count_by_collection()
+        daemon_parts.tables.pause_watch(WATCH)  # until the folder is watched
+        with _WatchersOnly(daemon_parts):
             wait_until(
-                lambda: made.tables.watch(WATCH).last_scan is not None, "the first scan", _LIMIT_SECONDS
+                lambda: daemon_parts.tables.watch(WATCH).last_scan is not None,
+                "the first scan",
+                _LIMIT_SECONDS,
             )
-            made.tables.resume_watch(WATCH)
-            with _Writer(root, count) as writer, _Puts(made, count) as puts:
-                began, cpu = writer.start(), time.process_time()
+            daemon_parts.tables.resume_watch(WATCH)
+            with _Writer(root, count) as writer, _Puts(daemon_parts, count) as puts:
+                started_at, cpu = writer.start(), time.process_time()
                 puts.complete.wait(_LIMIT_SECONDS)  # files that are missing then are counted
-                ours, cpu = time.perf_counter() - began, time.process_time() - cpu
-            return raw, (ours, cpu, count - made.queue.depth())
+                ours, cpu = time.perf_counter() - started_at, time.process_time() - cpu
+            return raw, (ours, cpu, count - daemon_parts.queue.depth())
 
 
 def edit(base: Path, count: int) -> Figures:
@@ -81,21 +85,21 @@ def edit(base: Path, count: int) -> Figures:
     root, edits = base / "root", 40
     copy_sources(root, count)
     detected, found = [], []
-    with parts(base / "data", root) as made, running(made):
-        _all_done(made, count)
+    with parts(base / "data", root) as daemon_parts, running(daemon_parts):
+        _wait_until_ingested(daemon_parts, count)
         paths = sorted(root.rglob("*.py"))[:: max(1, count // edits)][:edits]
-        with _Puts(made, edits) as puts:
+        with _Puts(daemon_parts, edits) as puts:
             for number, path in enumerate(paths):
                 words = f"zanzibar{number} quokka{number} marmalade{number}"
                 time.sleep(0.3)  # wait until the edit before is processed
-                began = time.perf_counter()
+                started_at = time.perf_counter()
                 path.write_text(f"# {words}\n")
                 name = str(path)
-                wait_until(lambda name=name: name in puts.moments, f"the task of {name}", _EDIT_SECONDS)  # type: ignore[misc]
-                found_words = partial(_is_found, made, words)
+                wait_until(lambda name=name: name in puts.put_times, f"the task of {name}", _EDIT_SECONDS)  # type: ignore[misc]
+                found_words = partial(_is_found, daemon_parts, words)
                 wait_until(found_words, f"a search that finds {name}", _EDIT_SECONDS, pause=0.02)
-                found.append(time.perf_counter() - began)
-                detected.append(puts.moments[str(path)] - began)
+                found.append(time.perf_counter() - started_at)
+                detected.append(puts.put_times[str(path)] - started_at)
     return {
         "detected_p50_ms": 1000 * float(np.quantile(detected, 0.5)),
         "detected_p99_ms": 1000 * float(np.quantile(detected, 0.99)),
@@ -114,16 +118,19 @@ def first_ingest(base: Path, count: int) -> Figures:
         done = subprocess.run(command, capture_output=True, text=True, check=False, timeout=_LIMIT_SECONDS)
         result = [line.split() for line in done.stdout.splitlines() if line.startswith("result ")]
         if not result:
-            figures[name] = (done.stderr.strip().splitlines() or ["no word"])[-1][:200]
+            figures[name] = (done.stderr.strip().splitlines() or ["no output"])[-1][:200]
             continue
         for number, unit in enumerate(("s", "cpu_s", "chunks"), start=1):
             figures[f"{name}_{unit}"] = float(result[0][number])
-    with parts(base / "data", root) as made:
-        began, cpu = time.perf_counter(), time.process_time()
-        with running(made):
-            _all_done(made, count)
-            figures |= {"vedette_s": time.perf_counter() - began, "vedette_cpu_s": time.process_time() - cpu}
-        figures["vedette_chunks"] = made.store.count_by_collection()[COLLECTION]
+    with parts(base / "data", root) as daemon_parts:
+        started_at, cpu = time.perf_counter(), time.process_time()
+        with running(daemon_parts):
+            _wait_until_ingested(daemon_parts, count)
+            figures |= {
+                "vedette_s": time.perf_counter() - started_at,
+                "vedette_cpu_s": time.process_time() - cpu,
+            }
+        figures["vedette_chunks"] = daemon_parts.store.count_by_collection()[COLLECTION]
     for name in PEERS:
         for unit in ("s", "cpu_s"):
             if f"{name}_{unit}" in figures:
@@ -138,13 +145,13 @@ def backlog(base: Path, count: int) -> Figures:
     copy_sources(root, count)
     figures: dict[str, float | str] = {}
     for name, spark in (("alone", False), ("with_spark", True)):
-        with parts(base / name, root, spark=spark) as made:
-            began, cpu = time.perf_counter(), time.process_time()
-            with running(made):
-                _all_done(made, count)
-                figures[f"{name}_s"] = time.perf_counter() - began
+        with parts(base / name, root, spark=spark) as daemon_parts:
+            started_at, cpu = time.perf_counter(), time.process_time()
+            with running(daemon_parts):
+                _wait_until_ingested(daemon_parts, count)
+                figures[f"{name}_s"] = time.perf_counter() - started_at
                 figures[f"{name}_daemon_cpu_s"] = time.process_time() - cpu
-            figures[f"{name}_chunks"] = made.store.count_by_collection()[COLLECTION]
+            figures[f"{name}_chunks"] = daemon_parts.store.count_by_collection()[COLLECTION]
     return figures
 
 
@@ -152,17 +159,19 @@ def warm_restart(base: Path, count: int) -> Figures:
     """Start a daemon over `count` unchanged files: seconds until it has compared them all."""
     root = base / "root"
     copy_sources(root, count)
-    with parts(base / "data", root) as made, running(made):
-        _all_done(made, count)
+    with parts(base / "data", root) as daemon_parts, running(daemon_parts):
+        _wait_until_ingested(daemon_parts, count)
         time.sleep(1.0)  # files written just now are scanned once more
-    began = time.perf_counter()
-    with parts(base / "data", root) as made:
-        before = made.tables.watch(WATCH).last_scan
-        opened = time.perf_counter() - began
-        with running(made):
-            wait_until(lambda: made.tables.watch(WATCH).last_scan != before, "the scan", _LIMIT_SECONDS)
-            compared = time.perf_counter() - began
-            queued = made.queue.depth()
+    started_at = time.perf_counter()
+    with parts(base / "data", root) as daemon_parts:
+        before = daemon_parts.tables.watch(WATCH).last_scan
+        opened = time.perf_counter() - started_at
+        with running(daemon_parts):
+            wait_until(
+                lambda: daemon_parts.tables.watch(WATCH).last_scan != before, "the scan", _LIMIT_SECONDS
+            )
+            compared = time.perf_counter() - started_at
+            queued = daemon_parts.queue.depth()
     return {"opened_s": opened, "compared_s": compared, "files_queued": queued}
 
 
@@ -170,10 +179,10 @@ def waiting(base: Path, count: int) -> Figures:
     """Memory of the daemon while `count` tasks are queued."""
     root = base / "root"
     root.mkdir()
-    with parts(base / "data", root) as made:
+    with parts(base / "data", root) as daemon_parts:
         empty = memory_usage().used_bytes
         for start in range(0, count, 1_000):
-            made.queue.put(
+            daemon_parts.queue.put(
                 [
                     FileTask(
                         path=f"{root}/folder/{number:08}.py",
@@ -194,41 +203,45 @@ CASES: Mapping[str, Callable[[Path, int], Figures]] = {
 }
 
 
-def _seen_by_watchfiles(root: Path, count: int) -> float:
+def _watchfiles_seconds(root: Path, count: int) -> float:
     from watchfiles import watch
 
     root.mkdir()
-    stop, seen, ready, all_seen = Event(), set[str](), Event(), Event()
-    news = time.perf_counter()
+    stop, seen_paths, ready, saw_all = Event(), set[str](), Event(), Event()
+    last_event_at = time.perf_counter()
 
-    def look() -> None:
-        nonlocal news
+    def collect_events() -> None:
+        nonlocal last_event_at
         for batch in watch(
             root, stop_event=stop, debounce=50, step=20, rust_timeout=50, yield_on_timeout=True
         ):
             ready.set()
             if batch:
-                seen.update(path for _, path in batch if path.endswith(".txt"))
-                news = time.perf_counter()
-            if len(seen) >= count:
-                all_seen.set()
+                seen_paths.update(path for _, path in batch if path.endswith(".txt"))
+                last_event_at = time.perf_counter()
+            if len(seen_paths) >= count:
+                saw_all.set()
 
-    thread = Thread(target=look, daemon=True)
+    thread = Thread(target=collect_events, daemon=True)
     thread.start()
     if not ready.wait(_LIMIT_SECONDS):
         raise WaitTimeoutError("the first answer of watchfiles", _LIMIT_SECONDS)
     with _Writer(root, count) as writer:
-        began = writer.start()
+        started_at = writer.start()
         end = time.monotonic() + _LIMIT_SECONDS
-        while not all_seen.wait(0.1) and (not seen or time.perf_counter() - news < _SILENCE):
+        while not saw_all.wait(0.1) and (
+            not seen_paths or time.perf_counter() - last_event_at < _SILENCE_SECONDS
+        ):
             if time.monotonic() > end:
-                raise WaitTimeoutError(f"{count} files in watchfiles ({len(seen)} came)", _LIMIT_SECONDS)
-    took = news - began
+                raise WaitTimeoutError(
+                    f"{count} files in watchfiles ({len(seen_paths)} reported)", _LIMIT_SECONDS
+                )
+    seconds = last_event_at - started_at
     stop.set()
     join_thread(thread, "the end of watchfiles", _EDIT_SECONDS)
-    if not all_seen.is_set():  # inotify's queue overflowed, which it does not report
-        print(f"raw watchfiles has told of {len(seen):,} of {count:,}", file=sys.stderr)
-    return took
+    if not saw_all.is_set():  # inotify's queue overflowed, which it does not report
+        print(f"raw watchfiles reported {len(seen_paths):,} of {count:,} files", file=sys.stderr)
+    return seconds
 
 
 class _Writer:
@@ -257,12 +270,12 @@ for number in range(count):
         return self
 
     def start(self) -> float:
-        """When the process started to create files."""
-        began = time.perf_counter()
+        """Start creating the files. Return the time of the start."""
+        started_at = time.perf_counter()
         assert self._process.stdin is not None
         self._process.stdin.write("\n")
         self._process.stdin.flush()
-        return began
+        return started_at
 
     def __exit__(self, *_: object) -> None:
         try:
@@ -272,11 +285,11 @@ for number in range(count):
             raise
 
 
-class _watching:
+class _WatchersOnly:
     """The watchers of the daemon without its worker."""
 
-    def __init__(self, made: Parts) -> None:
-        self._daemon = made.daemon
+    def __init__(self, daemon_parts: Parts) -> None:
+        self._daemon = daemon_parts.daemon
 
     def __enter__(self) -> None:
         self._daemon._reconcile_watchers()
@@ -285,48 +298,48 @@ class _watching:
         self._daemon.close()
 
 
-def _all_done(made: Parts, count: int) -> None:
+def _wait_until_ingested(daemon_parts: Parts, count: int) -> None:
     wait_until(
-        lambda: made.tables.watch(WATCH).last_scan is not None and not made.queue.depth(),
+        lambda: daemon_parts.tables.watch(WATCH).last_scan is not None and not daemon_parts.queue.depth(),
         f"the ingestion of {count} files",
         _LIMIT_SECONDS,
         pause=0.1,
     )
-    paths = [str(path) for path in Path(made.tables.watch(WATCH).config.path).rglob("*.py")]
-    stored = len(made.store.stored_files(COLLECTION, paths))
+    paths = [str(path) for path in Path(daemon_parts.tables.watch(WATCH).config.path).rglob("*.py")]
+    stored = len(daemon_parts.store.stored_files(COLLECTION, paths))
     assert stored >= 0.95 * count, f"{stored} of {count} files are stored"  # some are empty or not text
 
 
 class _Puts:
     """Records which paths are put into the queue, and when each put was durable."""
 
-    def __init__(self, made: Parts, count: int) -> None:
-        self._queue, self._count = made.queue, count
-        self.moments: dict[str, float] = {}
+    def __init__(self, daemon_parts: Parts, count: int) -> None:
+        self._queue, self._count = daemon_parts.queue, count
+        self.put_times: dict[str, float] = {}
         self.complete = Event()
-        """When `count` paths were put."""
+        """Set when `count` paths were put."""
 
     def __enter__(self) -> Self:
         put = self._queue.put
 
-        def noted(tasks: Sequence[FileTask]) -> None:
+        def recording_put(tasks: Sequence[FileTask]) -> None:
             put(tasks)
             now = time.perf_counter()
-            self.moments.update((task.path, now) for task in tasks)
-            if len(self.moments) >= self._count:
+            self.put_times.update((task.path, now) for task in tasks)
+            if len(self.put_times) >= self._count:
                 self.complete.set()
 
-        self._queue.put = noted  # type: ignore[method-assign]
+        self._queue.put = recording_put  # type: ignore[method-assign]
         return self
 
     def __exit__(self, *_: object) -> None:
         del self._queue.put  # the original method of the class
 
 
-def _is_found(made: Parts, words: str) -> bool:
-    vector = made.embedder.embed([words])[0]
+def _is_found(daemon_parts: Parts, words: str) -> bool:
+    vector = daemon_parts.embedder.embed([words])[0]
     # five hits, because the embedder gives 12 and 21 the same vector
-    hits = made.store.search(COLLECTION, vector, made.embedder.name, 5)
+    hits = daemon_parts.store.search(COLLECTION, vector, daemon_parts.embedder.name, 5)
     return any(words in hit.text for hit in hits)
 
 

@@ -33,7 +33,7 @@ __all__ = ["Parts", "parts", "running"]
 
 WATCH = "bench"
 COLLECTION = "bench"
-_ROOM = CoordinatorConfig(total_capacity=1_000_000, max_per_watch=1_000_000)
+_LARGE_CAPACITY = CoordinatorConfig(total_capacity=1_000_000, max_per_watch=1_000_000)
 """No watch is refused capacity, because the benchmarks measure throughput."""
 
 _STOP_SECONDS = 120.0
@@ -45,9 +45,9 @@ class Parts:
     queue: EngineFileQueue
     store: BackgroundVectorStore
     embedder: Embedder
-    seen: FileStateStore
+    file_states: FileStateStore
     daemon: FolderDaemon
-    desk: OnDemandSession | None
+    spark_session: OnDemandSession | None
 
 
 @contextmanager
@@ -55,35 +55,45 @@ def parts(data: Path, root: Path, *, spark: bool = False) -> Iterator[Parts]:
     clock = SystemClock()
     data.mkdir(exist_ok=True)
     with ExitStack() as stack:
-        home = stack.enter_context(open_vedette(queue_directory(data), clock=clock))
-        tables = stack.enter_context(HandshakeTables(data / "handshake.db", clock=clock, coordinator=_ROOM))
+        queue_vedette = stack.enter_context(open_vedette(queue_directory(data), clock=clock))
+        tables = stack.enter_context(
+            HandshakeTables(data / "handshake.db", clock=clock, coordinator=_LARGE_CAPACITY)
+        )
         if not tables.watches():
             tables.add_watch(WatchFolderConfig(watch_id=WATCH, path=str(root), collection=COLLECTION))
-        seen = FileStateStore(data / "folders.db")
-        stack.callback(seen.close)
+        file_states = FileStateStore(data / "folders.db")
+        stack.callback(file_states.close)
         store, embedder = BackgroundVectorStore(lambda: QdrantStore(data / "vectors")), WordLlamaEmbedder()
         stack.callback(store.close)
         queue = stack.enter_context(
-            EngineFileQueue(home.database(QUEUE_DATABASE), data / "handshake.db", lease=timedelta(minutes=5))
+            EngineFileQueue(
+                queue_vedette.database(QUEUE_DATABASE), data / "handshake.db", lease=timedelta(minutes=5)
+            )
         )
-        desk = OnDemandSession.at("local[2,4]", clock, BulkThresholds()) if spark else None
+        spark_session = OnDemandSession.at("local[2,4]", clock, BulkThresholds()) if spark else None
         bulk = None
-        if desk is not None:
-            stack.callback(desk.close)
-            recipe = FileJobConfig(embedder="wordllama", chunking=ChunkingConfig(), max_file_bytes=20 << 20)
-            preparation = SparkPreparation(desk, recipe, embedder)
-            bulk = SparkBulkIngestion(desk, VectorIngestor(embedder, store, clock, preparation=preparation))
-        ingestion = VectorIngestor(embedder, store, clock)
-        daemon = FolderDaemon(tables, seen, queue, ingestion, store, clock, worker_id="bench", bulk=bulk)
-        yield Parts(tables, queue, store, embedder, seen, daemon, desk)
+        if spark_session is not None:
+            stack.callback(spark_session.close)
+            job_config = FileJobConfig(
+                embedder="wordllama", chunking=ChunkingConfig(), max_file_bytes=20 << 20
+            )
+            preparation = SparkPreparation(spark_session, job_config, embedder)
+            bulk = SparkBulkIngestion(
+                spark_session, VectorIngestor(embedder, store, clock, preparation=preparation)
+            )
+        ingestor = VectorIngestor(embedder, store, clock)
+        daemon = FolderDaemon(
+            tables, file_states, queue, ingestor, store, clock, worker_id="bench", bulk=bulk
+        )
+        yield Parts(tables, queue, store, embedder, file_states, daemon, spark_session)
 
 
 @contextmanager
-def running(made: Parts) -> Iterator[None]:
-    thread = Thread(target=made.daemon.run)
+def running(opened: Parts) -> Iterator[None]:
+    thread = Thread(target=opened.daemon.run)
     thread.start()
     try:
         yield
     finally:
-        made.daemon.stop()
+        opened.daemon.stop()
         join_thread(thread, "the end of the folder daemon", _STOP_SECONDS)

@@ -29,7 +29,7 @@ ENVIRONMENT = {**os.environ, "VEDETTE_EMBEDDER": "hashing", "VEDETTE_FILES_ON_SP
 SEEDS = [1, *(pytest.param(seed, marks=pytest.mark.soak) for seed in range(2, 12))]
 
 
-def started(command: list[str], data: Path, **environment: str) -> subprocess.Popen[str]:
+def start_daemon(command: list[str], data: Path, **environment: str) -> subprocess.Popen[str]:
     return subprocess.Popen(
         [*command, "daemon", "--data", str(data)],
         stdout=subprocess.PIPE,
@@ -39,23 +39,23 @@ def started(command: list[str], data: Path, **environment: str) -> subprocess.Po
     )
 
 
-def said(process: subprocess.Popen[str], words: str) -> None:
+def wait_for_line(process: subprocess.Popen[str], words: str) -> None:
     assert process.stdout is not None
     for line in process.stdout:
         if words in line:
             return
-    raise AssertionError(f"it ended without saying {words!r}")
+    raise AssertionError(f"the process ended without printing {words!r}")
 
 
-def calmed(root: Path, data: Path) -> None:
+def settle(root: Path, data: Path) -> None:
     """Stop writing damaged files, and let a daemon run until nothing is left to do."""
     for damaged in root.rglob("*.pdf"):
         damaged.unlink()
     with HandshakeTables(data / "handshake.db") as tables:
         tables.reset_errors("w")
         tables.enable_watch("w")
-    with started(DAEMON, data) as process:
-        said(process, "Watching the folders")
+    with start_daemon(DAEMON, data) as process:
+        wait_for_line(process, "Watching the folders")
         for _ in range(2):  # the second scan finds files that were written too recently for the first one
             subprocess.run(
                 [*DAEMON, "watch", "sync", "--data", str(data)],
@@ -68,13 +68,13 @@ def calmed(root: Path, data: Path) -> None:
         process.communicate(timeout=60)
         assert process.returncode == 0
     table = TaskTable(data / "handshake.db")
-    left = {image.task.path for image in table.all() if image.dead_at is None}
+    pending = {record.task.path for record in table.all() if record.dead_at is None}
     table.close()
-    assert left == set()
+    assert pending == set()
 
 
 @pytest.fixture
-def places(tmp_path: Path) -> tuple[Path, Path]:
+def directories(tmp_path: Path) -> tuple[Path, Path]:
     root, data = tmp_path / "root", tmp_path / "data"
     root.mkdir()
     with HandshakeTables(data / "handshake.db") as tables:
@@ -90,34 +90,34 @@ def places(tmp_path: Path) -> tuple[Path, Path]:
 
 
 @pytest.mark.parametrize("seed", SEEDS)
-def test_daemon_survives_repeated_kills(places: tuple[Path, Path], seed: int, tmp_path: Path) -> None:
-    (root, data), rng = places, random.Random(seed)
+def test_daemon_survives_repeated_kills(directories: tuple[Path, Path], seed: int, tmp_path: Path) -> None:
+    (root, data), rng = directories, random.Random(seed)
     for _ in range(2):
         storm(root, rng, 60)
-        with started(DAEMON, data) as process:
-            said(process, "Watching the folders")
+        with start_daemon(DAEMON, data) as process:
+            wait_for_line(process, "Watching the folders")
             storm(root, rng, 60)
             Event().wait(rng.random() * 0.5)  # kill at a random time
             process.kill()
-    calmed(root, data)
+    settle(root, data)
     assert content(data / "vectors") == rebuilt(root, tmp_path / "clean")
 
 
 @pytest.mark.spark
 @pytest.mark.timeout(900)
 @pytest.mark.parametrize("seed", SEEDS)
-def test_kill_of_the_spark_driver(places: tuple[Path, Path], seed: int, tmp_path: Path) -> None:
-    (root, data), rng = places, random.Random(seed)
+def test_kill_of_the_spark_driver(directories: tuple[Path, Path], seed: int, tmp_path: Path) -> None:
+    (root, data), rng = directories, random.Random(seed)
     for number in range(400):  # more than the daemon processes in one batch without Spark
         (root / f"{number}.txt").write_text(f"text {number}\n" * rng.randrange(1, 200))
-    for turn in range(2 if SOAK else 1):
+    for round_number in range(2 if SOAK else 1):
         storm(root, rng, 100)
-        with started(SPARK_DAEMON, data, VEDETTE_FILES_ON_SPARK="auto") as process:
-            said(process, "batch")
-            if turn == 0:
+        with start_daemon(SPARK_DAEMON, data, VEDETTE_FILES_ON_SPARK="auto") as process:
+            wait_for_line(process, "batch")
+            if round_number == 0:
                 (java,) = [pid for pid in children_of(process.pid) if "java" in command_of(pid)]
                 os.kill(java, signal.SIGKILL)  # kills Spark only: the daemon continues without it
-                wait_for(data, lambda found: len(found) > 200)
+                wait_for(data, lambda names: len(names) > 200)
             Event().wait(rng.random())  # at any time between the starts of two jobs
             assert process.poll() is None
             process.kill()
@@ -125,17 +125,17 @@ def test_kill_of_the_spark_driver(places: tuple[Path, Path], seed: int, tmp_path
         for path in root.glob("[0-9]*.txt"):
             if rng.random() < 0.7:
                 path.write_text(f"changed {rng.random()}\n" * rng.randrange(1, 200))
-    calmed(root, data)
+    settle(root, data)
     assert content(data / "vectors") == rebuilt(root, tmp_path / "clean")
 
 
-def test_disk_that_is_full_for_a_while(places: tuple[Path, Path], tmp_path: Path) -> None:
+def test_disk_that_is_full_for_a_while(directories: tuple[Path, Path], tmp_path: Path) -> None:
     """Writes fail for a while. The daemon recovers without help, and no file is missing."""
-    root, data = places
+    root, data = directories
     (root / "before.md").write_text("# before\nwords\n")
-    with started(DAEMON, data) as process:
-        said(process, "Watching the folders")
-        wait_for(data, lambda found: "before.md" in found)
+    with start_daemon(DAEMON, data) as process:
+        wait_for_line(process, "Watching the folders")
+        wait_for(data, lambda names: "before.md" in names)
         limits = resource.prlimit(process.pid, resource.RLIMIT_FSIZE)
         resource.prlimit(process.pid, resource.RLIMIT_FSIZE, (1_000, limits[1]))
         for number in range(30):
@@ -143,17 +143,17 @@ def test_disk_that_is_full_for_a_while(places: tuple[Path, Path], tmp_path: Path
         Event().wait(3.0)  # it tries and fails
         assert process.poll() is None
         resource.prlimit(process.pid, resource.RLIMIT_FSIZE, limits)
-        wait_for(data, lambda found: len(found) == 31)
+        wait_for(data, lambda names: len(names) == 31)
         process.send_signal(signal.SIGTERM)
         process.communicate(timeout=60)
         assert process.returncode == 0
     with HandshakeTables(data / "handshake.db") as tables:
-        assert tables.watch("w").health.total_errors == 0, "no watch is punished for it"
+        assert tables.watch("w").health.total_errors == 0, "a full disk does not count against a watch"
     assert content(data / "vectors") == rebuilt(root, tmp_path / "clean")
 
 
 def children_of(pid: int) -> list[int]:
-    return [int(each) for each in Path(f"/proc/{pid}/task/{pid}/children").read_text().split()]
+    return [int(child) for child in Path(f"/proc/{pid}/task/{pid}/children").read_text().split()]
 
 
 def command_of(pid: int) -> str:
@@ -161,10 +161,13 @@ def command_of(pid: int) -> str:
 
 
 def wait_for(data: Path, condition: Callable[[set[str]], bool]) -> None:
-    """Wait until a search finds exactly these files. The time limit of the test ends the wait."""
-    link = connect_daemon(data)
+    """Wait until the condition is true for the names of the files that a search finds.
+
+    The time limit of the test ends the wait.
+    """
+    client = connect_daemon(data)
     while True:
         with suppress(IngestError):  # the daemon is restarting
-            if condition({Path(hit.path).name for hit in link.search("docs", "words", 10_000)}):
+            if condition({Path(hit.path).name for hit in client.search("docs", "words", 10_000)}):
                 return
         Event().wait(0.1)

@@ -37,7 +37,7 @@ class Runner:
         )
 
     def start(self) -> None:
-        self._say("start")
+        self._send("start")
         assert self.line() == "ready"
 
     def line(self) -> str:
@@ -46,12 +46,12 @@ class Runner:
 
     def end(self, how: str) -> int:
         """Send `kill` or `wait`. Return the exit code of the sync."""
-        self._say(how)
+        self._send(how)
         while not (line := self.line()).startswith("ended "):
             assert line
         return int(line.split()[1])
 
-    def _say(self, word: str) -> None:
+    def _send(self, word: str) -> None:
         assert self._process.stdin is not None
         self._process.stdin.write(f"{word}\n")
         self._process.stdin.flush()
@@ -63,9 +63,9 @@ class Runner:
 
 @pytest.fixture
 def runner(tmp_path: Path) -> Iterator[Runner]:
-    made = Runner(tmp_path / "data")
-    yield made
-    made.close()
+    created = Runner(tmp_path / "data")
+    yield created
+    created.close()
 
 
 def storm(root: Path, rng: random.Random) -> None:

@@ -98,7 +98,7 @@ class FileStorm(RuleBasedStateMachine):
         scan = self.folder.full_scan()
         self._accept(scan, refused=0)
         while scan.unstable:
-            Event().wait(0.06)  # until the last write is old enough to be told from a later one
+            Event().wait(0.06)  # until a later write would change the mtime
             scan = self.folder.scan_paths(scan.unstable)
             self._accept(scan, refused=0)
         actual = {

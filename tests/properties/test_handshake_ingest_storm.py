@@ -158,7 +158,7 @@ class IngestStorm(FileStorm):
             self.worker.step()
             self.clock.advance(400)
             if outcome.unstable:
-                Event().wait(0.06)  # until the last write is old enough to be told from a later one
+                Event().wait(0.06)  # until a later write would change the mtime
             outcome = self.folder.full_scan()
         raise AssertionError(f"no end: {outcome}, {self.queue.list_tasks()}, {self.tables.watch('w').health}")
 

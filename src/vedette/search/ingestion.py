@@ -134,7 +134,7 @@ class VectorIngestor:
         return hashes, rejected
 
     def _apply(self, file: IngestRequest, result: PrepareResult | None) -> FileOutcome:
-        """Store the result of the preparation. None stands for a file that is to be deleted."""
+        """Store the result of the preparation. A result of None means that the file is to be deleted."""
         try:
             if result is None or result is NothingToStore.GONE:
                 self._store.remove(file.collection, file.path)

@@ -121,8 +121,8 @@ class LocalPreparer:
     def prepare(self, files: Sequence[PrepareRequest]) -> list[PrepareResult]:
         """The chunks of all files are embedded together."""
         extracted = [self._extract(file) for file in files]
-        prepared = iter(self._embed([each for each in extracted if isinstance(each, _ExtractedFile)]))
-        return [next(prepared) if isinstance(each, _ExtractedFile) else each for each in extracted]
+        prepared = iter(self._embed([file for file in extracted if isinstance(file, _ExtractedFile)]))
+        return [next(prepared) if isinstance(file, _ExtractedFile) else file for file in extracted]
 
     def _extract(self, file: PrepareRequest) -> _ExtractedFile | NothingToStore | PrepareFailure:
         try:

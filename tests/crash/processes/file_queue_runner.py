@@ -1,7 +1,7 @@
-"""`python queue_runner.py DATA FIRST`: puts numbered file tasks and works on them, saying each step, to be killed.
+"""`python file_queue_runner.py DATA FIRST`: put numbered file tasks, claim and settle them, until killed.
 
-Lines: `put N` and `deleted N` when they are durable, `took N OPERATION`, `acked N OPERATION` and `back N` after
-the answer.
+Prints one line per step: `put N` and `deleted N` when the task is durable, `claimed N OPERATION`, `acked N OPERATION`
+and `nacked N` after the call has returned.
 """
 
 from __future__ import annotations
@@ -23,32 +23,33 @@ def task(number: int, operation: FileOperation) -> FileTask:
     )
 
 
-def say(*words: object) -> None:
+def report(*words: object) -> None:
     print(*words, flush=True)
 
 
 def main() -> None:
     data, first, rng = Path(sys.argv[1]), int(sys.argv[2]), Random(int(sys.argv[2]))
     with (
-        vedette.open(data) as home,
-        EngineFileQueue(home.database(QUEUE_DATABASE), data / FILE_NAME) as queue,
+        vedette.open(data) as queue_vedette,
+        EngineFileQueue(queue_vedette.database(QUEUE_DATABASE), data / FILE_NAME) as queue,
     ):
-        say("started")
+        report("started")
         for number in count(first):
             queue.put([task(number, FileOperation.INGEST)])
-            say("put", number)
+            report("put", number)
             for claim in queue.claim(2, "runner"):
-                mine = int(claim.task.path[1:])
-                say("took", mine, claim.task.operation)
+                claimed = int(claim.task.path[1:])
+                report("claimed", claimed, claim.task.operation)
                 if rng.random() < 0.3 and claim.task.operation is FileOperation.INGEST:
-                    queue.put([task(mine, FileOperation.DELETE)])  # the file changed during the work
-                    say("deleted", mine)
+                    # The file changes while its task is claimed.
+                    queue.put([task(claimed, FileOperation.DELETE)])
+                    report("deleted", claimed)
                 if rng.random() < 0.2:
                     queue.nack(claim.claim_id, error="later", counts_attempt=False)
-                    say("back", mine)
+                    report("nacked", claimed)
                 else:
                     queue.ack([claim.claim_id])
-                    say("acked", mine, claim.task.operation)
+                    report("acked", claimed, claim.task.operation)
 
 
 main()

@@ -1,4 +1,4 @@
-"""Random changes of a folder, and the vectors expected at the end. For tests that kill the daemon."""
+"""Random changes to a folder, and the chunks that must finally be stored. For tests that kill the daemon."""
 
 from __future__ import annotations
 
@@ -18,22 +18,22 @@ _NAMES = 60
 
 
 def storm(root: Path, rng: random.Random, times: int) -> None:
-    """Creates, writes in parts, renames, moves and deletions of trees, damaged files."""
+    """Apply random changes: create, write in parts, rename, move and delete trees, write damaged files."""
     for _ in range(times):
         path = root / f"{rng.randrange(4)}" / f"{rng.randrange(_NAMES)}.md"
         path.parent.mkdir(exist_ok=True)
-        act = rng.random()
-        if act < 0.15:
+        choice = rng.random()
+        if choice < 0.15:
             path.unlink(missing_ok=True)
-        elif act < 0.25 and path.exists():
+        elif choice < 0.25 and path.exists():
             path.rename(path.with_name(f"{rng.randrange(_NAMES)}.md"))
-        elif act < 0.28:
+        elif choice < 0.28:
             target = root / f"{rng.randrange(4)}"
             if not target.exists():
                 path.parent.rename(target)
-        elif act < 0.30:
+        elif choice < 0.30:
             shutil.rmtree(path.parent)
-        elif act < 0.35:
+        elif choice < 0.35:
             path.with_suffix(".pdf").write_bytes(b"%PDF-1.4 damaged " + rng.randbytes(8))
         else:
             with path.open("w") as file:
@@ -42,9 +42,9 @@ def storm(root: Path, rng: random.Random, times: int) -> None:
                     file.flush()
 
 
-def content(place: Path, embedder: Embedder = EMBEDDER) -> list[tuple[str, str, int]]:
-    """Return every chunk: path, text, first line. A duplicate appears twice."""
-    store = QdrantStore(place)
+def content(directory: Path, embedder: Embedder = EMBEDDER) -> list[tuple[str, str, int]]:
+    """Return path, text and first line of every chunk. Duplicates occur twice."""
+    store = QdrantStore(directory)
     try:
         count = store.count_by_collection().get("docs", 0)
         hits = store.search("docs", embedder.embed(["x"])[0], embedder.name, max(1, count))
@@ -54,9 +54,9 @@ def content(place: Path, embedder: Embedder = EMBEDDER) -> list[tuple[str, str, 
         store.close()
 
 
-def rebuilt(root: Path, place: Path) -> list[tuple[str, str, int]]:
-    """Return the chunks that a clean run produces for the current folder."""
-    clean = QdrantStore(place)
+def rebuilt(root: Path, directory: Path) -> list[tuple[str, str, int]]:
+    """Ingest the folder into an empty store. Return its chunks."""
+    clean = QdrantStore(directory)
     files = [
         IngestRequest(path=str(path), watch_id="w", collection="docs")
         for path in root.rglob("*")
@@ -64,4 +64,4 @@ def rebuilt(root: Path, place: Path) -> list[tuple[str, str, int]]:
     ]
     VectorIngestor(EMBEDDER, clean, SystemClock()).ingest(files)
     clean.close()
-    return content(place)
+    return content(directory)

@@ -18,7 +18,7 @@ from vedette.errors import IngestError
 from vedette.search.embedding import HashingEmbedder, create_embedder
 from vedette.search.remote_embedding import HttpEmbedder
 
-INNER = HashingEmbedder(16)
+EMBEDDER = HashingEmbedder(16)
 
 
 class Endpoint:
@@ -27,18 +27,18 @@ class Endpoint:
     def __init__(self) -> None:
         self.requests: list[tuple[Any, str | None]] = []
         self.status = 200
-        self.spoil: Any = lambda answer: answer
+        self.change_answer: Any = lambda answer: answer
 
     def answer(self, body: Any, key: str | None) -> Any:
         self.requests.append((body, key))
-        rows = INNER.embed(body["input"]) * 3  # not of length 1
+        rows = EMBEDDER.embed(body["input"]) * 3  # not of length 1
         data = [{"index": number, "embedding": row.tolist()} for number, row in enumerate(rows)]
-        return self.spoil({"data": data[::-1]})
+        return self.change_answer({"data": data[::-1]})
 
 
 @contextmanager
 def serving(endpoint: Endpoint) -> Iterator[str]:
-    class Listener(BaseHTTPRequestHandler):
+    class Connection(BaseHTTPRequestHandler):
         def do_POST(self) -> None:
             body = json.loads(self.rfile.read(int(self.headers["Content-Length"])))
             data = json.dumps(endpoint.answer(body, self.headers.get("Authorization"))).encode()
@@ -49,7 +49,7 @@ def serving(endpoint: Endpoint) -> Iterator[str]:
         def log_message(self, *_: object) -> None:
             pass
 
-    server = ThreadingHTTPServer(("127.0.0.1", 0), Listener)
+    server = ThreadingHTTPServer(("127.0.0.1", 0), Connection)
     thread = Thread(target=server.serve_forever, kwargs={"poll_interval": 0.02})
     thread.start()
     try:
@@ -66,7 +66,7 @@ def test_http_embedder() -> None:
         embedder = HttpEmbedder(address, {"VEDETTE_EMBEDDER_KEY": "secret"})
         assert (embedder.name, embedder.dimensions) == ("small-16", 16)
         texts = [f"word{number} and another" for number in range(300)]
-        assert np.allclose(embedder.embed(texts), INNER.embed(texts), atol=1e-5)
+        assert np.allclose(embedder.embed(texts), EMBEDDER.embed(texts), atol=1e-5)
         assert embedder.embed([]).shape == (0, 16)
         assert np.isfinite(embedder.embed([""])).all()
         assert max(len(body["input"]) for body, _ in endpoint.requests) == 128
@@ -75,7 +75,7 @@ def test_http_embedder() -> None:
 
 
 @pytest.mark.parametrize(
-    ("status", "spoil", "words"),
+    ("status", "change_answer", "words"),
     [
         (503, lambda answer: answer, "it answered 503"),
         (200, lambda _: {"error": "no such model"}, "KeyError"),
@@ -84,11 +84,11 @@ def test_http_embedder() -> None:
         (200, lambda answer: {"data": [{"embedding": [1.0]} for _ in answer["data"]]}, "no longer have 16"),
     ],
 )
-def test_wrong_answer_of_the_server_is_an_error(status: int, spoil: Any, words: str) -> None:
+def test_wrong_answer_of_the_server_is_an_error(status: int, change_answer: Any, words: str) -> None:
     endpoint = Endpoint()
     with serving(endpoint) as address:
         embedder = HttpEmbedder(address)
-        endpoint.status, endpoint.spoil = status, spoil
+        endpoint.status, endpoint.change_answer = status, change_answer
         with pytest.raises(IngestError, match=rf"E4522 .*{words}"):
             embedder.embed(["a", "b"])
 
@@ -114,11 +114,11 @@ def test_sentence_transformers_model(monkeypatch: pytest.MonkeyPatch) -> None:
 
         def encode(self, texts: list[str], **options: Any) -> Any:
             assert options["normalize_embeddings"]
-            return INNER.embed(texts)
+            return EMBEDDER.embed(texts)
 
     module = ModuleType("sentence_transformers")
     module.SentenceTransformer = SentenceTransformer  # type: ignore[attr-defined]
     monkeypatch.setitem(sys.modules, "sentence_transformers", module)
     embedder = create_embedder("sentence-transformers:tiny")
     assert (embedder.name, embedder.embed([]).shape) == ("tiny-16", (0, 16))
-    assert np.allclose(embedder.embed(["a b"]), INNER.embed(["a b"]))
+    assert np.allclose(embedder.embed(["a b"]), EMBEDDER.embed(["a b"]))

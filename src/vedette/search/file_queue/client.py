@@ -66,7 +66,7 @@ class FileQueueClient:
     def _run_or_request(
         self, run: Callable[[EngineFileQueue], int], request: Callable[[DaemonClient], int]
     ) -> int:
-        """Run the change here, or request it from the daemon. Try both until one works or the time is over.
+        """Run the change here, or request it from the daemon. Try both until one works or the timeout has passed.
 
         Neither works while a daemon starts or stops: it has the queue open and does not listen.
         """

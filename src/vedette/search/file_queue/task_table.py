@@ -198,7 +198,7 @@ def _select_records(
 
 @lru_cache(maxsize=1_000)
 def _timestamp_text(timestamp: datetime | None) -> str | None:
-    """Cached, because tasks that are put together share their timestamps."""
+    """Cached, because all tasks of one put have the same timestamp."""
     return None if timestamp is None else timestamp_to_text(timestamp)
 
 

@@ -26,7 +26,7 @@ __all__ = ["BackgroundVectorStore"]
 
 
 class BackgroundVectorStore:
-    """A `VectorStore` that delegates to the one that `open` returns."""
+    """A `VectorStore` that delegates to the result of `open`."""
 
     def __init__(self, open: Callable[[], VectorStore]) -> None:
         self._open = open

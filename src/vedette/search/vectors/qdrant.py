@@ -158,7 +158,7 @@ class QdrantStore:
 
     def count_by_collection(self) -> Mapping[str, int]:
         with self._translate_errors():
-            names = [each.name for each in self._client.get_collections().collections]
+            names = [collection.name for collection in self._client.get_collections().collections]
             return {name: int(self._client.count(name, exact=True).count) for name in sorted(names)}
 
     def close(self) -> None:

@@ -126,7 +126,7 @@ def _note_announced(
 
 
 def _row(watch_id: str, path: str, stamp: FileStamp) -> tuple[object, ...]:
-    # Convert inode and device to signed integers: they are unsigned 64-bit numbers, and SQLite's are signed.
+    # Inode and device are text, because they are unsigned 64-bit numbers and SQLite's integers are signed.
     return watch_id, path, stamp.size, stamp.mtime_ns, stamp.ctime_ns, str(stamp.inode), str(stamp.device)
 
 
