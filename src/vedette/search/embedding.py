@@ -1,4 +1,4 @@
-"""Embedders, which turn texts into vectors: the interface, and two that need no network.
+"""Embedders, which map texts to vectors: the interface, and two that need no network.
 
 `wordllama` is the default; its wheel contains the weights. `hashing` counts words and is for tests; its vectors are the
 same on every machine. `remote_embedding` has the other embedders. All vectors have length 1, except the vector of a

@@ -1,4 +1,4 @@
-"""The plan for the seed's full size, tried out: it holds, and plans with less do not."""
+"""The plan for the target size: it holds, and plans with fewer resources fail."""
 
 from __future__ import annotations
 

@@ -136,7 +136,7 @@ class TaskNodes:
         self._session.execute_without_waiting(_DELETE, {"key": key})
 
     def redrive(self, dead: Iterable[TaskRecord]) -> None:
-        """Turn dead letters back into pending tasks."""
+        """Make dead letters pending again."""
         node_ids = {record.node_id for record in dead}
         if not node_ids:
             return

@@ -1,4 +1,4 @@
-"""Turn the changes of a watched folder into file tasks, if health, load and queue capacity allow it.
+"""Create file tasks from the changes of a watched folder, if health, load and queue capacity allow it.
 
 The watcher keeps a change that the intake refuses, merges it with later changes of the same path, and offers it again.
 No change is dropped.

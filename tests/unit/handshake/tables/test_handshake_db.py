@@ -272,7 +272,7 @@ def test_newer_file_is_refused(tmp_path: Path) -> None:
     with sqlite3.connect(path) as db:
         db.execute("PRAGMA user_version = 99")
     db.close()
-    with pytest.raises(StoreError, match="knows formats up to 3"):
+    with pytest.raises(StoreError, match="reads formats up to 3"):
         HandshakeTables(path)
 
 
