@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Any, Literal, NamedTuple
 
@@ -110,9 +110,10 @@ class ChangeRow(NamedTuple):
     transaction: str
 
     @classmethod
-    def from_row(cls, row: tuple[Any, ...]) -> ChangeRow:
-        """Convert a row of the table `changes`. SQLite stores a boolean as an integer."""
-        return cls._make((*row[:_BEFORE_KNOWN], bool(row[_BEFORE_KNOWN]), *row[_BEFORE_KNOWN + 1 :]))
+    def from_rows(cls, rows: Iterable[tuple[Any, ...]]) -> list[ChangeRow]:
+        """Convert rows of the table `changes`. SQLite stores a boolean as an integer."""
+        make, at, rest = cls._make, _BEFORE_KNOWN, _BEFORE_KNOWN + 1
+        return [make((*row[:at], bool(row[at]), *row[rest:])) for row in rows]
 
 
 _BEFORE_KNOWN = ChangeRow._fields.index("before_known")

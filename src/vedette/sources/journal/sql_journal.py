@@ -192,7 +192,7 @@ class SqlJournal:
             first = _meta(db, "first")
         if after + 1 < first and after < upto:
             raise trimmed(self._database.place, after, first)
-        return [ChangeRow.from_row(row) for row in rows]
+        return ChangeRow.from_rows(rows)
 
     def end_within_limits(self, after: int, max_rows: int, max_bytes: int) -> int:
         with self._database.read() as db:
