@@ -102,7 +102,7 @@ def _split_section(
 
 
 def _next_start(lengths: list[int], start: int, end: int, config: ChunkingConfig) -> int:
-    """Return the start of the next chunk. It repeats some lines of this one, but always starts after its start."""
+    """Return the first line of the next chunk, which repeats the last lines of this chunk but never all of them."""
     remaining = config.max_characters - lengths[end] + 1  # the next line must fit after the repeated lines
     allowed = min(config.overlap_characters, remaining)
     first, repeated = end, 0
