@@ -69,8 +69,8 @@ def test_soak_tests_run_when_asked_for(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("text", [SKIPPED_TEST, SKIPPED_MODULE])
 def test_skip_passes_locally_and_fails_in_ci(tmp_path: Path, text: str) -> None:
-    at_home = run_suite(tmp_path, text + SUITE)
-    assert at_home.returncode == (0 if text == SKIPPED_TEST else 5), at_home.stdout
+    locally = run_suite(tmp_path, text + SUITE)
+    assert locally.returncode == (0 if text == SKIPPED_TEST else 5), locally.stdout
     in_ci = run_suite(tmp_path, text + SUITE, CI="true")
     assert in_ci.returncode not in {0, 5}, in_ci.stdout
     assert "in CI nothing may be" in in_ci.stdout

@@ -21,9 +21,9 @@ def test_server_answers_queries(postgres_url: str) -> None:
 def test_stopped_server_leaves_no_files() -> None:
     server = Server.create()
     with server.running():
-        home = Path(parse_qs(urlsplit(server.url).query)["host"][0])
-        assert (home / "data" / "postmaster.pid").exists()
-    assert not home.exists()
+        folder = Path(parse_qs(urlsplit(server.url).query)["host"][0])
+        assert (folder / "data" / "postmaster.pid").exists()
+    assert not folder.exists()
     with pytest.raises(psycopg.OperationalError):
         psycopg.connect(server.url)
 
@@ -31,8 +31,8 @@ def test_stopped_server_leaves_no_files() -> None:
 @pytest.mark.usefixtures("postgres_url")
 def test_start_failure_quotes_postgres() -> None:
     server = Server.create()
-    (server.home / "data").mkdir()
-    (server.home / "data" / "foreign").touch()
+    (server.folder / "data").mkdir()
+    (server.folder / "data" / "foreign").touch()
     with pytest.raises(PostgresUnavailable, match="not empty"), server.running():
         pass
-    assert not server.home.exists()
+    assert not server.folder.exists()

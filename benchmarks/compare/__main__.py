@@ -80,10 +80,10 @@ def _chosen(
     """Return the cases that are asked for, by their old or new names, and the names that no case has."""
     if not only:
         return cases, []
-    wanted = {current_name(name): name for name in only}
-    chosen = [pair for pair in cases if current_name(pair[1]) in wanted]
+    requested = {current_name(name): name for name in only}
+    chosen = [pair for pair in cases if current_name(pair[1]) in requested]
     known = {current_name(pair[1]) for pair in chosen}
-    return chosen, [name for current, name in wanted.items() if current not in known]
+    return chosen, [name for current, name in requested.items() if current not in known]
 
 
 def _measure(before: Checkout, after: Checkout, names: tuple[str, str], asked: Namespace) -> list[Comparison]:

@@ -154,12 +154,16 @@ def compare(case: str, old: Sequence[MetricSamples], new: Sequence[MetricSamples
 
 
 def _counterpart(
-    wanted: MetricSamples, position: int, others: Sequence[MetricSamples], count: int
+    expected: MetricSamples, position: int, others: Sequence[MetricSamples], count: int
 ) -> MetricSamples | None:
     for other in others:
-        if (other.contender, other.metric, other.unit) == (wanted.contender, wanted.metric, wanted.unit):
+        if (other.contender, other.metric, other.unit) == (
+            expected.contender,
+            expected.metric,
+            expected.unit,
+        ):
             return other
-    if len(others) == count and others[position].unit == wanted.unit:
+    if len(others) == count and others[position].unit == expected.unit:
         return others[position]
     return None
 

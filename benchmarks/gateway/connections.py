@@ -101,14 +101,14 @@ async def many_connections(load: Load) -> Figures:
         }
 
 
-async def _settled(members: list[ConnectionProcess], wanted: int) -> tuple[int, int]:
+async def _settled(members: list[ConnectionProcess], expected: int) -> tuple[int, int]:
     """Wait until every event has arrived, and a moment longer to detect duplicates."""
     end = time.monotonic() + _SETTLING_SECONDS
     extra = 2
     while True:
         answers = [await member.ask("count") for member in members]
         delivered, lost = sum(a["delivered"] for a in answers), sum(a["lost_connections"] for a in answers)
-        extra -= delivered >= wanted
+        extra -= delivered >= expected
         if extra == 0 or time.monotonic() > end:
             return delivered, lost
         await asyncio.sleep(0.5)

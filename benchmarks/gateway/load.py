@@ -84,14 +84,14 @@ class Load:
                 ready.set()
 
         (client,) = await connect_swarm(self.port, 1, answered)
-        client.say({"type": "define", "id": "d", "payload": {"ontology": "node Tick { key: Int, at: Int }"}})
+        client.send({"type": "define", "id": "d", "payload": {"ontology": "node Tick { key: Int, at: Int }"}})
         await wait_for(ready.wait(), "the answer to the definition of the types", _ANSWER_SECONDS)
         return client
 
     async def subscribe(self, clients: list[SwarmClient], *, own: bool, first: int = 0) -> None:
         for number, client in enumerate(clients):
             params = {"k": first + number if own else 0}
-            client.say({"type": "subscribe", "id": "s", "payload": {"watch": _WATCH, "params": params}})
+            client.send({"type": "subscribe", "id": "s", "payload": {"watch": _WATCH, "params": params}})
             if number % 500 == 499:
                 await asyncio.sleep(0.01)
         await self._acknowledged(clients)
@@ -131,7 +131,7 @@ class Load:
                 continue
             params = {"k": sent * 7919 % self.connections if own else 0, "at": int(time.time() * 1_000_000)}
             statement = "SPAWN t: Tick { key = $k, at = $at }"
-            writer.say({"type": "execute", "payload": {"statement": statement, "params": params}})
+            writer.send({"type": "execute", "payload": {"statement": statement, "params": params}})
             sent += 1
         await wait_until_async(
             lambda: self.carried_out + self.turned_down >= before + sent,
@@ -140,10 +140,10 @@ class Load:
         )
         return self.carried_out - carried_out
 
-    def figures(self, wanted: int, seconds: float) -> Figures:
+    def figures(self, expected: int, seconds: float) -> Figures:
         delays = sorted(self.delays) or [float("nan")]
         return {
-            "wanted": wanted,
+            "expected": expected,
             "statements_rejected": self.turned_down,
             "delivered": len(self.delays),
             "mean_ms": sum(delays) / len(delays),
@@ -171,12 +171,12 @@ async def _measure_delays(load: Load, *, own: bool) -> Figures:
     held = (load.memory() - before) / load.connections
     start = time.monotonic()
     sent = await load.write(writer, own=own)
-    wanted = sent if own else sent * load.connections
+    expected = sent if own else sent * load.connections
     try:
-        await wait_until_async(lambda: len(load.delays) >= wanted, f"{wanted} events", _ANSWER_SECONDS)
+        await wait_until_async(lambda: len(load.delays) >= expected, f"{expected} events", _ANSWER_SECONDS)
     except WaitTimeoutError as error:
         raise RuntimeError(f"{error}; {len(load.delays)} came. {closed_by_server(clients)}") from error
-    return {**load.figures(wanted, time.monotonic() - start), "bytes_per_connection": held}
+    return {**load.figures(expected, time.monotonic() - start), "bytes_per_connection": held}
 
 
 async def reconnect_storm(load: Load) -> Figures:

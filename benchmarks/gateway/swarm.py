@@ -125,7 +125,7 @@ class SwarmClient(asyncio.Protocol):
         if self.transport is not None:
             self.transport.abort()
 
-    def say(self, message: object) -> None:
+    def send(self, message: object) -> None:
         assert self.transport is not None
         self.transport.write(masked(message))
 

@@ -46,15 +46,15 @@ def main(words: Sequence[str] | None = None) -> None:
     parser.add_argument("--watches", type=int, default=100, help="over all connections")
     options = parser.parse_args(words)
     with tempfile.TemporaryDirectory() as folder:
-        home = Path(folder)
-        journal = open_journal(home)
+        data_directory = Path(folder)
+        journal = open_journal(data_directory)
         # Paused, so that only this program writes to its journal.
         journal.add_source(Source(name="shop", kind="graph", address=folder, paused=True))
         server = subprocess.Popen(
             [sys.executable, "-m", "vedette", "serve", "--data", folder, "--port", "0", "--http-port", "0"]
         )
         try:
-            asyncio.run(run(home, journal, options))
+            asyncio.run(run(data_directory, journal, options))
         finally:
             stop_process(server)
             journal.close()
@@ -102,9 +102,9 @@ class Orders:
             )
 
 
-async def run(home: Path, journal: CollectionJournal, options: argparse.Namespace) -> None:
-    await wait_until_async((home / "server.json").is_file, "the start of the server", 60)
-    port = json.loads((home / "server.json").read_text())["port"]
+async def run(data_directory: Path, journal: CollectionJournal, options: argparse.Namespace) -> None:
+    await wait_until_async((data_directory / "server.json").is_file, "the start of the server", 60)
+    port = json.loads((data_directory / "server.json").read_text())["port"]
     clients = [connect(f"ws://127.0.0.1:{port}") for _ in range(options.connections)]
     for client in clients:
         await client.__aenter__()
@@ -122,25 +122,25 @@ async def run(home: Path, journal: CollectionJournal, options: argparse.Namespac
     await orders.settle(300)
     print(f"from the start to the first event: {time.perf_counter() - begin:.1f} s", flush=True)
     await load(orders, options.rate, WARM_UP_SECONDS)
-    parts = processes(home)
+    parts = processes(data_directory)
     before, begin = {name: cpu_seconds(pid) for name, pid in parts.items()}, time.perf_counter()
     await load(orders, options.rate, options.seconds)
     await orders.settle()
     took = time.perf_counter() - begin
     shares = {name: spent_since(before[name], pid) / took for name, pid in parts.items()}
-    report(orders, min(orders.sent) + 1 + WARM_UP_SECONDS * options.rate, options, home)
+    report(orders, min(orders.sent) + 1 + WARM_UP_SECONDS * options.rate, options, data_directory)
     print("cores used: " + ", ".join(f"{name} {share:.2f}" for name, share in shares.items()), flush=True)
-    await idle(orders, home, options.idle)
+    await idle(orders, data_directory, options.idle)
     following.cancel()
     for client in clients:
         await client.__aexit__(None, None, None)
 
 
-def processes(home: Path) -> dict[str, int]:
+def processes(data_directory: Path) -> dict[str, int]:
     """The pipeline with its Java and its workers, the engine with the gateway, and this program."""
     return {
-        "pipeline": json.loads((home / "pipeline.json").read_text())["pid"],
-        "gateway": json.loads((home / "server.json").read_text())["pid"],
+        "pipeline": json.loads((data_directory / "pipeline.json").read_text())["pid"],
+        "gateway": json.loads((data_directory / "server.json").read_text())["pid"],
         "source and clients": os.getpid(),
     }
 
@@ -152,10 +152,10 @@ async def load(orders: Orders, rate: int, seconds: int) -> None:
         await asyncio.sleep(max(0.0, begin + (turn + 1) / APPENDS - time.perf_counter()))
 
 
-def report(orders: Orders, first: int, options: argparse.Namespace, home: Path) -> None:
+def report(orders: Orders, first: int, options: argparse.Namespace, data_directory: Path) -> None:
     counted = [offset for offset in orders.sent if offset >= first]
     delays = 1000 * np.array([orders.arrived[o] - orders.sent[o] for o in counted if o in orders.arrived])
-    status = json.loads((home / "pipeline.json").read_text())
+    status = json.loads((data_directory / "pipeline.json").read_text())
     load1, _, _ = os.getloadavg()
     print(
         f"{options.rate} events/s, {options.watches} watches, {options.connections} connections: "
@@ -165,8 +165,8 @@ def report(orders: Orders, first: int, options: argparse.Namespace, home: Path) 
     )
 
 
-async def idle(orders: Orders, home: Path, seconds: int) -> None:
-    pid = json.loads((home / "pipeline.json").read_text())["pid"]
+async def idle(orders: Orders, data_directory: Path, seconds: int) -> None:
+    pid = json.loads((data_directory / "pipeline.json").read_text())["pid"]
     await asyncio.sleep(2)
     before, begin = cpu_seconds(pid), time.perf_counter()
     await asyncio.sleep(seconds)

@@ -52,8 +52,8 @@ def main(words: Sequence[str] | None = None) -> None:
         write(Path(options.write), options)
         return
     with tempfile.TemporaryDirectory() as folder:
-        home = Path(folder)
-        journal = open_journal(home)
+        data_directory = Path(folder)
+        journal = open_journal(data_directory)
         # Paused, so that only the writer appends to its journal.
         journal.add_source(Source(name="shop", kind="graph", address=folder, paused=True))
         journal.close()
@@ -61,14 +61,14 @@ def main(words: Sequence[str] | None = None) -> None:
             [sys.executable, "-m", "vedette", "serve", "--data", folder, "--port", "0", "--http-port", "0"]
         )
         try:
-            uvloop.run(run(home, options))
+            uvloop.run(run(data_directory, options))
         finally:
             stop_process(server)
 
 
-def write(home: Path, options: argparse.Namespace) -> None:
+def write(data_directory: Path, options: argparse.Namespace) -> None:
     """Read numbers of seconds from stdin, write for that long, and print the number of changes so far."""
-    journal, chance, count = open_journal(home), Random(3), 0
+    journal, chance, count = open_journal(data_directory), Random(3), 0
     for line in sys.stdin:
         begin = time.monotonic()
         for number in range(int(line) * APPENDS):
@@ -113,9 +113,9 @@ class Arrivals:
             self.others.append(data)
 
 
-async def run(home: Path, options: argparse.Namespace) -> None:
-    await wait_until_async((home / "server.json").is_file, "the start of the server", 60)
-    port, arrivals = json.loads((home / "server.json").read_text())["port"], Arrivals()
+async def run(data_directory: Path, options: argparse.Namespace) -> None:
+    await wait_until_async((data_directory / "server.json").is_file, "the start of the server", 60)
+    port, arrivals = json.loads((data_directory / "server.json").read_text())["port"], Arrivals()
     clients = await connect_swarm(port, options.connections, arrivals.receive)
     begin = time.monotonic()
     await subscribe(clients, arrivals, options.watches)
@@ -123,7 +123,7 @@ async def run(home: Path, options: argparse.Namespace) -> None:
         f"{options.watches} watches in {time.monotonic() - begin:.0f} s; other messages: {arrivals.others[-1:]}",
         flush=True,
     )
-    words = ("--write", str(home), "--rate", str(options.rate), "--watches", str(options.watches))
+    words = ("--write", str(data_directory), "--rate", str(options.rate), "--watches", str(options.watches))
     writer = await asyncio.create_subprocess_exec(
         sys.executable,
         "-m",
@@ -135,13 +135,13 @@ async def run(home: Path, options: argparse.Namespace) -> None:
     for seconds in (1, WARM_UP_SECONDS):
         count, _ = await written(writer, seconds)
         await settle(arrivals, count)
-    parts, first, begin = processes(home, writer.pid), len(arrivals.numbers), time.monotonic()
+    parts, first, begin = processes(data_directory, writer.pid), len(arrivals.numbers), time.monotonic()
     before = {name: cpu_seconds(pid) for name, pid in parts.items()}
     count, wrote = await written(writer, options.seconds)
     await settle(arrivals, count)
     took = time.monotonic() - begin
     spent = {name: spent_since(before[name], pid) for name, pid in parts.items()}
-    report(arrivals, first, count, wrote, took, spent, home, options)
+    report(arrivals, first, count, wrote, took, spent, data_directory, options)
     writer.terminate()
     await wait_for(writer.wait(), "the end of the writer", 60)
 
@@ -160,7 +160,7 @@ async def subscribe(clients: Sequence[SwarmClient], arrivals: Arrivals, watches:
     statement = "WATCH o: shop::orders WHERE o.customer = $n [initial: none] RETURN o.at, o.number"
     for number in range(watches):
         payload = {"watch": statement, "params": {"n": number}}
-        clients[number % len(clients)].say({"type": "subscribe", "id": f"w{number}", "payload": payload})
+        clients[number % len(clients)].send({"type": "subscribe", "id": f"w{number}", "payload": payload})
         if number - arrivals.subscribed >= SUBSCRIBES_AT_ONCE:
             await wait_until_async(
                 lambda sent=number: sent - arrivals.subscribed < SUBSCRIBES_AT_ONCE,  # type: ignore[misc]
@@ -178,10 +178,10 @@ async def settle(arrivals: Arrivals, count: int, seconds: float = 120.0) -> None
         await wait_until_async(lambda: len(arrivals.numbers) >= count, f"{count} events", seconds, pause=0.01)
 
 
-def processes(home: Path, writer: int) -> dict[str, int]:
+def processes(data_directory: Path, writer: int) -> dict[str, int]:
     return {
-        "pipeline": json.loads((home / "pipeline.json").read_text())["pid"],
-        "gateway": json.loads((home / "server.json").read_text())["pid"],
+        "pipeline": json.loads((data_directory / "pipeline.json").read_text())["pid"],
+        "gateway": json.loads((data_directory / "server.json").read_text())["pid"],
         "source": writer,
         "clients": os.getpid(),
     }
@@ -194,10 +194,13 @@ def report(
     wrote: float,
     took: float,
     spent: dict[str, float],
-    home: Path,
+    data_directory: Path,
     options: argparse.Namespace,
 ) -> None:
-    delays, status = np.array(arrivals.delays[first:]), json.loads((home / "pipeline.json").read_text())
+    delays, status = (
+        np.array(arrivals.delays[first:]),
+        json.loads((data_directory / "pipeline.json").read_text()),
+    )
     each = {name: 1e6 * seconds / (options.rate * options.seconds) for name, seconds in spent.items()}
     cores, unique = sum(spent.values()) / took, len(set(arrivals.numbers))
     print(

@@ -40,11 +40,11 @@ def main(words: Sequence[str] | None = None) -> None:
         run(Path(folder), options.rate, options.seconds, options.subscriptions)
 
 
-def run(home: Path, rate: int, seconds: int, subscriptions: int) -> None:
-    receiver = IngestReceiver(home / "in", secret="s")
-    journal = open_journal(home)
+def run(data_directory: Path, rate: int, seconds: int, subscriptions: int) -> None:
+    receiver = IngestReceiver(data_directory / "in", secret="s")
+    journal = open_journal(data_directory)
     journal.add_source(Source(name="shop", kind="mongodb", address=""))
-    registry = SubscriptionRegistry(home)
+    registry = SubscriptionRegistry(data_directory)
     registry.acquire_lease("g", receiver.address, 3600)
     shop, chance = Shop(subscriptions), Random(3)
     requests = [
@@ -62,15 +62,15 @@ def run(home: Path, rate: int, seconds: int, subscriptions: int) -> None:
         spec=SubscriptionSpec(kind="cel", source="true"),
     )
     registry.register("g", [*requests, everything], 3600)
-    Compactor(registry, home / "index").publish()
+    Compactor(registry, data_directory / "index").publish()
     config = PipelineConfig(
         journal_url=journal.address,
         registry_url=registry.address,
-        index_folder=home / "index",
+        index_folder=data_directory / "index",
         ingest_secret="s",
     )
-    session = open_session(local_dir=home / "spark", ui=False)
-    query = start_changes_query(session, config, home / "checkpoint", start=0)
+    session = open_session(local_dir=data_directory / "spark", ui=False)
+    query = start_changes_query(session, config, data_directory / "checkpoint", start=0)
     arrived: dict[int, float] = {}
     receiver.on_changes = lambda changes: arrived.update(
         {change.offset: time.perf_counter() for change in changes}

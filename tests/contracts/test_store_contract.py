@@ -36,15 +36,15 @@ def location(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[str]:
 
 
 @pytest.fixture
-def home(location: str) -> Iterator[StoreCatalog]:
-    home = open_catalog(location)
-    yield home
-    home.close()
+def catalog(location: str) -> Iterator[StoreCatalog]:
+    catalog = open_catalog(location)
+    yield catalog
+    catalog.close()
 
 
 @pytest.fixture
-def store(home: StoreCatalog) -> Store:
-    store = home.open("default")
+def store(catalog: StoreCatalog) -> Store:
+    store = catalog.open("default")
     store.open_for_writing()
     return store
 
@@ -61,33 +61,33 @@ def row(tick: int, key: str = "a", time_ms: int = 0, **more: object) -> JournalR
     return JournalRow(tick, f"t{tick}", "Task", key, None, b'{"n":1}', time_ms, **more)  # type: ignore[arg-type]
 
 
-def reopen(home: StoreCatalog, store: Store) -> tuple[Store, StoreInfo]:
+def reopen(catalog: StoreCatalog, store: Store) -> tuple[Store, StoreInfo]:
     store.close()
-    again = home.open("default")
+    again = catalog.open("default")
     return again, again.open_for_writing()
 
 
 # Definitions and meta
 
 
-def test_new_database_has_only_an_epoch(home: StoreCatalog) -> None:
-    facts = home.open("default").open_for_writing()
+def test_new_database_has_only_an_epoch(catalog: StoreCatalog) -> None:
+    facts = catalog.open("default").open_for_writing()
     assert facts == StoreInfo(epoch=facts.epoch, boot_count=1, sequence=0, definitions=(), meta={})
     assert facts.epoch > 1_600_000_000_000
 
 
-def test_only_opening_increments_the_boot_count(home: StoreCatalog, store: Store) -> None:
+def test_only_opening_increments_the_boot_count(catalog: StoreCatalog, store: Store) -> None:
     first = store.info()
     assert store.info() == first
-    _, second = reopen(home, store)
+    _, second = reopen(catalog, store)
     assert (second.boot_count, second.epoch) == (first.boot_count + 1, first.epoch)
 
 
-def test_definitions_and_meta_round_trip(home: StoreCatalog, store: Store) -> None:
+def test_definitions_and_meta_round_trip(catalog: StoreCatalog, store: Store) -> None:
     store.append(Batch(sequence=7, definitions=["node A {}", "node Ä {}"], meta=[("k", "1"), ("l", "2")]))
     store.append(Batch(sequence=7, definitions=["node C {}"]))
     store.append(Batch(meta=[("k", "no"), ("k", "ü")]))  # the last value counts
-    reopened, facts = reopen(home, store)
+    reopened, facts = reopen(catalog, store)
     assert (facts.sequence, facts.definitions) == (7, ("node A {}", "node Ä {}", "node C {}"))
     assert facts.meta == {"k": "ü", "l": "2"}
     reopened.append(Batch(meta=[("k", ""), ("l", ""), ("l", "3")]))  # an empty value deletes the key
@@ -103,10 +103,10 @@ def test_reserved_meta_keys_are_refused(store: Store, key: str) -> None:
 # Elements
 
 
-def test_elements_round_trip(home: StoreCatalog, store: Store) -> None:
+def test_elements_round_trip(catalog: StoreCatalog, store: Store) -> None:
     store.append(Batch(sequence=1, puts=[node("a", n=1), node("b", text="é\u0000'\"\\"), node("c")]))
     store.append(Batch(sequence=2, puts=[node("a", n=2)], deletes=["b", "never there"]))
-    again, _ = reopen(home, store)
+    again, _ = reopen(catalog, store)
     assert sorted(again.elements()) == [node("a", n=2), node("c")]
 
 
@@ -119,12 +119,12 @@ def test_attributes_are_stored_byte_for_byte(store: Store) -> None:
     assert [line.before for line in store.read(0, 1)] == [odd]
 
 
-def test_edges_follow_their_targets(home: StoreCatalog, store: Store) -> None:
+def test_edges_follow_their_targets(catalog: StoreCatalog, store: Store) -> None:
     store.append(Batch(sequence=1, puts=[edge("z", "n1", "n2"), edge("y", "z"), node("n2"), node("n1")]))
     store.append(Batch(sequence=2, puts=[edge("m", "y", "n1"), edge("a", "m")]))
     # a changed element keeps its position
     store.append(Batch(sequence=3, puts=[edge("z", "n1", "n2"), node("n1", n=2)]))
-    again, _ = reopen(home, store)
+    again, _ = reopen(catalog, store)
     records = list(again.elements())
     seen: set[str] = set()
     for record in records:
@@ -181,9 +181,9 @@ FULL = JournalRow(
 )
 
 
-def test_journal_row_round_trip(home: StoreCatalog, store: Store) -> None:
+def test_journal_row_round_trip(catalog: StoreCatalog, store: Store) -> None:
     last = store.append(Batch(sequence=3, journal=[FULL, row(3)]))
-    again, _ = reopen(home, store)
+    again, _ = reopen(catalog, store)
     lines = again.read(0, 10)
     assert lines == [FULL._replace(offset=lines[0].offset), row(3)._replace(offset=last)]
     assert all(isinstance(line.offset, int) and line.offset > 0 for line in lines)
@@ -202,7 +202,7 @@ def test_ranges(store: Store) -> None:
     assert store.append(Batch(sequence=8)) == store.last_offset() == offsets[-1]
 
 
-def test_event_id_is_unique_per_source(home: StoreCatalog, store: Store) -> None:
+def test_event_id_is_unique_per_source(catalog: StoreCatalog, store: Store) -> None:
     def event(source: str, id: str | None) -> JournalRow:
         return row(0, source=source, event_id=id)
 
@@ -210,7 +210,7 @@ def test_event_id_is_unique_per_source(home: StoreCatalog, store: Store) -> None
     store.append(
         Batch(journal=[event("other", "1"), event("shop", "2"), event("shop", None), event("shop", None)])
     )
-    again, facts = reopen(home, store)
+    again, facts = reopen(catalog, store)
     lines = again.read(0, 10)
     found = [(line.source, line.event_id) for line in lines]
     assert found == [("shop", "1"), ("shop", "2"), ("other", "1"), ("shop", None), ("shop", None)]
@@ -219,7 +219,7 @@ def test_event_id_is_unique_per_source(home: StoreCatalog, store: Store) -> None
     assert again.append(Batch(journal=[event("shop", "1")])) == lines[-1].offset
 
 
-def test_trim_deletes_a_prefix(home: StoreCatalog, store: Store) -> None:
+def test_trim_deletes_a_prefix(catalog: StoreCatalog, store: Store) -> None:
     times = [10, 20, 30, 25, 40]
     last = store.append(Batch(sequence=1, journal=[row(1, str(time), time) for time in times]))
     offsets = [line.offset for line in store.read(0, 9)]
@@ -230,17 +230,17 @@ def test_trim_deletes_a_prefix(home: StoreCatalog, store: Store) -> None:
         store.read(0, 1)
     assert caught.value.code == "E6006"
     assert [line.key for line in store.read(offsets[1], 9)] == ["30", "25", "40"]
-    again, _ = reopen(home, store)
+    again, _ = reopen(catalog, store)
     assert again.trim(1_000) == last + 1
     assert again.last_offset() == last
     assert again.read(last, 5) == []
     assert again.append(Batch(sequence=2, journal=[row(2)])) > last
 
 
-def test_offsets_are_never_reused(home: StoreCatalog, store: Store) -> None:
+def test_offsets_are_never_reused(catalog: StoreCatalog, store: Store) -> None:
     last = store.append(Batch(sequence=1, journal=[row(1), row(1)]))
     store.trim(1_000)
-    again, _ = reopen(home, store)
+    again, _ = reopen(catalog, store)
     assert again.last_offset() == last
     assert again.append(Batch(sequence=2, journal=[row(2)])) == last + 1
 
@@ -248,7 +248,7 @@ def test_offsets_are_never_reused(home: StoreCatalog, store: Store) -> None:
 # Atomicity and order
 
 
-def test_failed_batch_leaves_no_trace(home: StoreCatalog, store: Store) -> None:
+def test_failed_batch_leaves_no_trace(catalog: StoreCatalog, store: Store) -> None:
     store.append(Batch(sequence=1, puts=[node("a")], journal=[row(1)]))
     before = (store.info(), sorted(store.elements()), store.read(0, 9))
     broken = row(2)._replace(tick=None)  # type: ignore[arg-type]
@@ -259,7 +259,7 @@ def test_failed_batch_leaves_no_trace(home: StoreCatalog, store: Store) -> None:
         store.append(bad)
     assert (store.info(), sorted(store.elements()), store.read(0, 9)) == before
     store.append(Batch(sequence=2, puts=[node("b")], journal=[row(2)]))
-    again, facts = reopen(home, store)
+    again, facts = reopen(catalog, store)
     assert (facts.sequence, len(list(again.elements()))) == (2, 2)
 
 
@@ -311,32 +311,32 @@ def test_closed_store_raises(store: Store) -> None:
 # Catalogs
 
 
-def test_catalog_has_several_databases(home: StoreCatalog) -> None:
-    assert home.databases() == []
+def test_catalog_has_several_databases(catalog: StoreCatalog) -> None:
+    assert catalog.databases() == []
     for tick, name in enumerate(["tenant-b", "default", "Tenant-B", "ä/../ö", "x" * 200], start=1):
-        store = home.open(name)
+        store = catalog.open(name)
         store.open_for_writing()
         store.append(Batch(sequence=tick, puts=[node(name)]))
-    assert home.databases() == ["default", "Tenant-B", "tenant-b", "x" * 200, "ä/../ö"]
+    assert catalog.databases() == ["default", "Tenant-B", "tenant-b", "x" * 200, "ä/../ö"]
     with pytest.raises(StoreError) as caught:
-        home.open("default")
+        catalog.open("default")
     assert caught.value.code == "E6002"
 
 
 @pytest.mark.parametrize("name", ["", "x" * 201, "\ud800", "a\0b"])
-def test_invalid_database_names(home: StoreCatalog, name: str) -> None:
+def test_invalid_database_names(catalog: StoreCatalog, name: str) -> None:
     with pytest.raises(StoreError) as caught:
-        home.open(name)
+        catalog.open(name)
     assert caught.value.code == "E6007"
-    assert home.databases() == []
+    assert catalog.databases() == []
 
 
-def test_closing_a_catalog_closes_its_stores(home: StoreCatalog, store: Store) -> None:
-    home.close()
+def test_closing_a_catalog_closes_its_stores(catalog: StoreCatalog, store: Store) -> None:
+    catalog.close()
     with pytest.raises(StoreError) as caught:
         store.info()
     assert caught.value.code == "E6005"
-    home.close()
+    catalog.close()
 
 
 @pytest.mark.parametrize("location", ["sqlite", "postgres"], indirect=True)
@@ -389,10 +389,10 @@ def test_store_equals_model_after_any_batches(
     location = ":memory:" if kind == "memory" else str(tmp_path)
     if kind == "postgres":
         location = request.getfixturevalue("postgres_url")
-    home = open_catalog(location)
+    catalog = open_catalog(location)
     try:
-        name = f"run {len(home.databases())}"
-        store, model = home.open(name), Model()
+        name = f"run {len(catalog.databases())}"
+        store, model = catalog.open(name), Model()
         boot = store.open_for_writing().boot_count
         for tick, (puts, deletes, restart) in enumerate(history, start=1):
             batch = Batch(
@@ -405,11 +405,11 @@ def test_store_equals_model_after_any_batches(
             model.commit(batch)
             if restart:
                 store.close()
-                store = home.open(name)
+                store = catalog.open(name)
                 facts = store.open_for_writing()
                 assert (facts.sequence, facts.boot_count) == (tick, boot + 1)
                 boot = facts.boot_count
         assert sorted(store.elements()) == sorted(model.elements.values())
         assert [line.key for line in store.read(0, 1_000)] == model.keys
     finally:
-        home.close()
+        catalog.close()

@@ -89,7 +89,7 @@ class Page:
                 self._database.close()
 
     def _end_processes(self) -> None:
-        """Those that a page which failed half-way has begun and not ended: nobody else knows of them."""
+        """End the processes that a failed page started and did not end."""
         for value in self.namespace.values():
             if isinstance(value, subprocess.Popen):
                 with value:  # closes its pipes and waits for it

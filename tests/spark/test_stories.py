@@ -75,14 +75,14 @@ class Catalogue:
 @pytest.fixture(scope="module")
 def catalogue(spark: Any) -> Iterator[Catalogue]:
     """Run all stories on engines, read their logs into one journal, and run all their watches on one stream."""
-    home = Path(
+    data_folder = Path(
         tempfile.mkdtemp(dir=MEMORY)
     )  # in memory, because 157 engines would spend most of the time waiting for the disk
-    shop = Shop(home, IngestReceiver(home / "in", secret="s"))
+    shop = Shop(data_folder, IngestReceiver(data_folder / "in", secret="s"))
     found, numbers = Catalogue(), {}
     for number, story in enumerate(SINGLE):
         tenant = f"story{number}"
-        recorded = found.stories[story.title] = record(story, home / tenant)
+        recorded = found.stories[story.title] = record(story, data_folder / tenant)
         try:
             boundary = read_log(shop, recorded, tenant)
         except SourceError as error:
@@ -102,10 +102,10 @@ def catalogue(spark: Any) -> Iterator[Catalogue]:
                 dict.fromkeys(subscribe(shop, f"{tenant} {place}", watch, tenant, boundary), on_pipeline)
             )
     shop.compactor.publish()
-    deliver_all(spark, shop, numbers, home / "checkpoint")
+    deliver_all(spark, shop, numbers, data_folder / "checkpoint")
     yield found
     shop.close()
-    shutil.rmtree(home)
+    shutil.rmtree(data_folder)
 
 
 def read_log(shop: Shop, recorded: Recorded, tenant: str) -> int:

@@ -39,7 +39,7 @@ class Serving:
         self.runner: Callable[[Coroutine[Any, Any, None]], None] = asyncio.run
         self.port = 0
         self.http_port = 0
-        self.home: Vedette
+        self.vedette: Vedette
         self.service: GatewayService
 
     def __enter__(self) -> Serving:
@@ -90,19 +90,19 @@ class Serving:
 
     async def _serve(self) -> None:
         location = str(self._directory) if self._directory is not None else ":memory:"
-        with open_vedette(location, environment={}, manage_gc=False, **self._settings) as home:
-            self.home = home
-            self.service = GatewayService(home, directory=self._directory, limits=self._limits)
+        with open_vedette(location, environment={}, manage_gc=False, **self._settings) as opened:
+            self.vedette = opened
+            self.service = GatewayService(opened, directory=self._directory, limits=self._limits)
             self._loop, self._done = asyncio.get_running_loop(), asyncio.Event()
             self.port = await self.service.start(port=self.port)
             app = make_app(
                 self.service.router,
                 metrics_source=service_metrics(self.service),
                 ready=lambda: None,
-                server_info=lambda: ServerInfo(port=self.port, databases=tuple(home.databases())),
-                allowed_origins=home.settings.allowed_origins,
+                server_info=lambda: ServerInfo(port=self.port, databases=tuple(opened.databases())),
+                allowed_origins=opened.settings.allowed_origins,
             )
-            http = HttpServer(app, tls=make_tls_context(home.settings, self.most_http))
+            http = HttpServer(app, tls=make_tls_context(opened.settings, self.most_http))
             self.http_port = await http.start("127.0.0.1", 0)
             self._ready.set()
             await self._done.wait()

@@ -63,17 +63,17 @@ class Wire:
         authenticator: Authenticator | None = None,
         settings: dict[str, Any] | None = None,
         clock: ManualClock | None = None,
-        home: Vedette | None = None,
+        opened: Vedette | None = None,
     ) -> None:
         self.clock = clock or ManualClock()
         self.limits = limits or GatewayLimits()
         self.authenticator = authenticator or LoopbackAuthenticator()
-        self.home = home or open_vedette(
+        self.vedette = opened or open_vedette(
             location, clock=self.clock, environment={}, manage_gc=False, **(settings or {})
         )
         windows = Path(location) / window_file.FILE if location != ":memory:" else None
         self.broker = Broker(
-            self.home, signer=TokenSigner(SECRET), limits=self.limits, clock=self.clock, windows=windows
+            self.vedette, signer=TokenSigner(SECRET), limits=self.limits, clock=self.clock, windows=windows
         )
         self.broker.restore_streams()
         self._requests: deque[tuple[LocalPort, Any]] = deque()
@@ -118,7 +118,7 @@ class Wire:
 
     def close(self) -> None:
         self.broker.close()
-        self.home.close()
+        self.vedette.close()
 
 
 class Client:

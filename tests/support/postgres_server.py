@@ -54,20 +54,20 @@ def postgres_url() -> Iterator[str]:
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Server:
     binaries: Path
-    home: Path  # has data/, the log and the socket; short, because a socket path is limited to 107 bytes
+    folder: Path  # has data/, the log and the socket; short, because a socket path is limited to 107 bytes
     user: pwd.struct_passwd  # the user that runs the server
 
     @classmethod
     def create(cls) -> Server:
         binaries = find_binaries()
         user = find_user()
-        home = Path(tempfile.mkdtemp(prefix="vedette-pg-", dir="/tmp"))
-        os.chown(home, user.pw_uid, user.pw_gid)
-        return cls(binaries=binaries, home=home, user=user)
+        folder = Path(tempfile.mkdtemp(prefix="vedette-pg-", dir="/tmp"))
+        os.chown(folder, user.pw_uid, user.pw_gid)
+        return cls(binaries=binaries, folder=folder, user=user)
 
     @property
     def url(self) -> str:
-        return f"postgresql://vedette@/postgres?host={quote(str(self.home), safe='')}"
+        return f"postgresql://vedette@/postgres?host={quote(str(self.folder), safe='')}"
 
     @contextmanager
     def running(self) -> Iterator[None]:
@@ -75,16 +75,18 @@ class Server:
             self._call(
                 "initdb", "--username=vedette", "--auth=trust", "--encoding=UTF8", "--locale=C", "--no-sync"
             )
-            self._call("pg_ctl", "start", "--wait", "--log", f"{self.home}/log", "--options", self._options())
+            self._call(
+                "pg_ctl", "start", "--wait", "--log", f"{self.folder}/log", "--options", self._options()
+            )
             try:
                 yield
             finally:
                 self._call("pg_ctl", "stop", "--wait", "--mode=immediate")
         finally:
-            shutil.rmtree(self.home, ignore_errors=True)
+            shutil.rmtree(self.folder, ignore_errors=True)
 
     def _options(self) -> str:
-        options = SERVER_OPTIONS | {"unix_socket_directories": str(self.home)}
+        options = SERVER_OPTIONS | {"unix_socket_directories": str(self.folder)}
         return " ".join(f"-c {name}={value}" for name, value in options.items())
 
     def _call(self, program: str, *arguments: str) -> None:
@@ -93,9 +95,9 @@ class Server:
         # A file, not a pipe: the server inherits it, and a pipe would stay open as long as the server runs.
         with tempfile.TemporaryFile() as output:
             done = subprocess.run(
-                [self.binaries / program, "--pgdata", self.home / "data", *arguments],
-                cwd=self.home,
-                env={"HOME": str(self.home), "PATH": os.defpath, "LC_ALL": "C", "TZ": "UTC"},
+                [self.binaries / program, "--pgdata", self.folder / "data", *arguments],
+                cwd=self.folder,
+                env={"HOME": str(self.folder), "PATH": os.defpath, "LC_ALL": "C", "TZ": "UTC"},
                 stdout=output,
                 stderr=subprocess.STDOUT,
                 check=False,
@@ -106,7 +108,7 @@ class Server:
             )
             if done.returncode != 0:
                 output.seek(0)
-                log = self.home / "log"
+                log = self.folder / "log"
                 words = output.read().decode(errors="replace") + (log.read_text() if log.exists() else "")
                 raise PostgresUnavailable(f"{program} failed as user {self.user.pw_name}:\n{words}")
 

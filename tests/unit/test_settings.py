@@ -152,7 +152,7 @@ def test_invalid_file_is_rejected(tmp_path: Path, content: bytes) -> None:
     (tmp_path / SETTINGS_FILE).write_bytes(content)
     refused(lambda: load_settings(tmp_path))
     refused(lambda: vedette.open(tmp_path, environment={}))
-    assert not (tmp_path / "databases").exists(), "nothing was opened with settings that nobody wanted"
+    assert not (tmp_path / "databases").exists(), "no database was created with invalid settings"
 
 
 def test_unknown_name_in_the_file_is_rejected(tmp_path: Path) -> None:

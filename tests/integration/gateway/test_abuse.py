@@ -48,7 +48,7 @@ UPGRADE = (
 @pytest.fixture
 def server(tmp_path: Path) -> Iterator[Serving]:
     with Serving(tmp_path / "data", limits=GatewayLimits(auth_seconds=60.0)) as server:
-        server.home.define("node Task { n: Int = 0 }")
+        server.vedette.define("node Task { n: Int = 0 }")
         yield server
 
 
@@ -290,8 +290,8 @@ def test_unread_replies_are_bounded(tmp_path: Path):
     """No mark holds answers back: many large ones are asked for and none is read."""
     limits = GatewayLimits(outbox_excess_bytes=4_000_000)
     with Serving(tmp_path / "data", limits=limits) as server, dial(server.port) as line:
-        server.home.define("node Task { text: String }")
-        with server.home.session() as session:
+        server.vedette.define("node Task { text: String }")
+        with server.vedette.session() as session:
             session.execute("SPAWN t: Task { text = $text }", text="x" * 500_000)
         line.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4_096)
         line.sendall((UPGRADE + "\r\n").encode())
@@ -415,7 +415,7 @@ def test_a_database_name_cannot_be_a_path(tmp_path: Path, name: str):
     if answer["type"] == "auth_ack":
         client.define("node Secret { n: Int = 0 }")
         client.execute("SPAWN s: Secret { n = 1 }")
-        assert name in wire.home.databases()
+        assert name in wire.vedette.databases()
     else:
         assert answer["payload"]["code"] != "internal", answer
     wire.client().define("node Secret { n: Int = 0 }")
@@ -598,8 +598,8 @@ def test_malformed_parameters_of_server_sent_events_are_refused(server: Serving,
     ],
 )
 def test_watches_with_acks_are_refused_over_server_sent_events(server: Serving, text: str):
-    server.home.define("node T { n: Int = 0 }")
-    with server.home.session() as session:
+    server.vedette.define("node T { n: Int = 0 }")
+    with server.vedette.session() as session:
         session.execute("SPAWN t: T")
         status, answer = get(server, f"/realtime/sse?database=default&watch={quote(text)}")
         assert (status, json.loads(answer)["error"]["code"]) == (400, "invalid_payload")

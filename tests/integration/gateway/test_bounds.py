@@ -159,7 +159,7 @@ def test_an_event_above_the_limit_ends_its_watch_with_a_reason(wire: Wire, optio
     client = writer(wire, 0)
     client.send("subscribe", {"watch": WATCH, **options}, id="s")
     client.all()
-    with wire.home.session() as session:
+    with wire.vedette.session() as session:
         session.execute("SPAWN d: Doc { text = $t }", t="x" * (MOST + 1))
     (ended,) = client.all()
     assert (ended["type"], ended["payload"]["status"], ended["payload"]["subIds"]) == (
@@ -271,8 +271,8 @@ def test_a_slow_client_is_not_disconnected(
     limits = GatewayLimits(outbox_high_bytes=65_536, outbox_low_bytes=16_384, stalled_seconds=4.0)
     monkeypatch.setattr(http_server, "STALL_SECONDS", limits.stalled_seconds)
     with Serving(tmp_path / "data", limits=limits) as server, socket.socket() as line:
-        server.home.define(ONTOLOGY)
-        with server.home.session() as session:
+        server.vedette.define(ONTOLOGY)
+        with server.vedette.session() as session:
             session.execute("SPAWN d: Doc { text = $t }", t="x" * 12_000_000)
         line.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 65_536)
         line.connect(("127.0.0.1", server.port if ask is over_websocket else server.http_port))

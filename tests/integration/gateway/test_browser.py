@@ -27,7 +27,7 @@ def browser() -> Iterator[Browser]:
 @pytest.fixture
 def server(tmp_path: Path) -> Iterator[Serving]:
     with Serving(tmp_path / "data") as server:
-        server.home.define("node Task { n: Int = 0 }")
+        server.vedette.define("node Task { n: Int = 0 }")
         yield server
 
 
@@ -96,7 +96,7 @@ def test_the_browser_client_resumes_after_a_broken_connection(
 
     def trouble() -> None:
         until_somebody_listens(server)
-        with server.home.session() as session:
+        with server.vedette.session() as session:
             for n in range(40):
                 session.execute("SPAWN t: Task { n = $n }", n=n)
                 if n % 10 == 5:

@@ -30,7 +30,7 @@ WATCH = "WATCH t: Task WHERE t.n > 0 RETURN t.n"
 @pytest.fixture
 def server(tmp_path: Path) -> Iterator[Serving]:
     with Serving(tmp_path / "data") as server:
-        server.home.define(ONTOLOGY)
+        server.vedette.define(ONTOLOGY)
         yield server
 
 
@@ -95,7 +95,7 @@ def test_documents(server: Serving):
 
 
 async def too_many_documents(server: Serving) -> None:
-    with server.home.session() as session:
+    with server.vedette.session() as session:
         session.run("BEGIN; " + "SPAWN t: Task { n = 1 }; " * 1001 + "COMMIT")
     async with connect(server.url) as c:
         watch = c.documents("Task")
@@ -157,7 +157,7 @@ async def beyond_the_window(server: Serving) -> None:
 
 def test_a_gap_is_reported_as_a_resync_event(tmp_path: Path):
     with Serving(tmp_path / "data", limits=GatewayLimits(window=ReplayLimits(events=5))) as server:
-        server.home.define(ONTOLOGY)
+        server.vedette.define(ONTOLOGY)
         run(beyond_the_window, server)
 
 
@@ -184,7 +184,7 @@ async def nothing_told_yet(server: Serving, options: dict[str, Any], reason: str
 @pytest.mark.parametrize(("options", "reason"), [({}, "window"), ({"exclusive": True}, "connection")])
 def test_a_gap_before_the_first_event_is_reported(tmp_path: Path, options: dict[str, Any], reason: str):
     with Serving(tmp_path / "data", limits=GatewayLimits(window=ReplayLimits(events=5))) as server:
-        server.home.define(ONTOLOGY)
+        server.vedette.define(ONTOLOGY)
         run(nothing_told_yet, server, options, reason)
 
 
@@ -228,7 +228,7 @@ def test_a_connection_that_breaks_while_sending_leaves_no_pending_future(
 async def reliable(directory: Path) -> None:
     """Events of a reliable watch across a broken connection and a restart of the server."""
     with Serving(directory) as server:
-        server.home.define(ONTOLOGY)
+        server.vedette.define(ONTOLOGY)
         async with connect(server.url) as writer, BreakingLine(server.port) as line:
             async with connect(line.url) as c:
                 text = "WATCH t: Task [delivery: reliable] RETURN t.n"
@@ -243,7 +243,7 @@ async def reliable(directory: Path) -> None:
                 rest = await take(watch, 2)
                 assert [e.match["t.n"] for e in (*first, *rest) if e.match] == [1, 2, 3, 4, 5]
                 await watch.ack(rest[0])
-                (kept,) = server.home.default.watching.committed_index.watches.values()
+                (kept,) = server.vedette.default.watching.committed_index.watches.values()
                 while kept.details.cursor is None or kept.details.cursor["confirmed"] < rest[0].position:  # noqa: ASYNC110
                     await asyncio.sleep(0.01)  # the acks go out again on the new connection
             await writer.execute("SPAWN t: Task { n = 6 }")

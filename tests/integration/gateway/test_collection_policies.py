@@ -40,7 +40,7 @@ class Office(Shop):
 
     def __init__(self, directory: Path, server: Serving, ontology: str = NODES + POLICIES) -> None:
         super().__init__(directory, server)
-        self.database = server.home.default
+        self.database = server.vedette.default
         self.database.define(ontology)
         self.system = self.database.session()
         self.ann, self.bob = (self.person(name) for name in ("Ann", "Bob"))

@@ -134,7 +134,7 @@ def test_a_source_log_lost_during_a_restart_requires_a_resync(place: Restarting)
 
 async def rights_changed(place: Restarting) -> None:
     """Policies hold over a restart: what an actor was shown it is shown, and what not, not."""
-    database = place.server.home.default
+    database = place.server.vedette.default
     database.define(
         "node Person { name: String } policy watching: ON META SPAWN(_Watch) ALLOW IF true "
         "policy own: ON MATCH(o: shop::orders) ALLOW IF o.owner = current_actor()"

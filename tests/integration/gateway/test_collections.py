@@ -434,7 +434,7 @@ async def who_asks(shop: Shop, ada: str, grace: str) -> None:
             assert entered.match is not None
             assert [row["id"] for row in (*initial.matches, entered.match)] == list(keys)
             assert watch.poll() == []
-        shop.server.home.default.define("ontology Rules { policy all: ON MATCH(p: Person) ALLOW IF true }")
+        shop.server.vedette.default.define("ontology Rules { policy all: ON MATCH(p: Person) ALLOW IF true }")
         with pytest.raises(WatchError, match="E8001"):
             await one.watch(WATCH).ready()
 
@@ -442,8 +442,8 @@ async def who_asks(shop: Shop, ada: str, grace: str) -> None:
 def test_the_requester_is_part_of_the_stream_key(tmp_path: Path):
     (tmp_path / "keys.json").write_text(json.dumps({"keys": [jwk for _, jwk in KEYS.values()]}))
     with Serving(tmp_path / "data", auth_keys=str(tmp_path / "keys.json")) as server:
-        server.home.default.define("node Person { name: String }")
-        with server.home.default.session() as session:
+        server.vedette.default.define("node Person { name: String }")
+        with server.vedette.default.session() as session:
             people = [
                 session.execute("SPAWN p: Person { name = $name } RETURNING id", name=name).rows[0][0]
                 for name in ("Ada", "Grace")

@@ -34,7 +34,7 @@ def test_nothing_is_sent_before_it_is_durable(tmp_path: Path):
     """Answers, errors, events and snapshots wait for the flush that makes true what they say."""
     disk = Disk()
     with opened_on(disk, tmp_path / "data") as catalog:
-        wire = Wire(home=catalog)
+        wire = Wire(opened=catalog)
         writer, reader = wire.client(), wire.client()
         writer.define(ONTOLOGY)
         reader.send("subscribe", {"watch": WATCH}, id="s")
@@ -62,7 +62,7 @@ def test_nothing_is_sent_before_it_is_durable(tmp_path: Path):
 def test_a_failed_write_is_an_error_and_no_event(tmp_path: Path):
     disk = Disk()
     with opened_on(disk, tmp_path / "data") as catalog:
-        wire = Wire(home=catalog)
+        wire = Wire(opened=catalog)
         writer, reader = wire.client(), wire.client()
         writer.define(ONTOLOGY)
         writer.execute("SPAWN t: Task { n = 1 }")

@@ -18,7 +18,7 @@ from vedette.control.status import STATUS_FILE, PartitionSummary, PipelineStatus
 @pytest.fixture
 def server(tmp_path: Path) -> Iterator[Serving]:
     with Serving(tmp_path / "data") as server:
-        server.home.define("node Task { n: Int = 0 }")
+        server.vedette.define("node Task { n: Int = 0 }")
         yield server
 
 
@@ -166,7 +166,7 @@ def test_events_and_resuming_with_last_event_id(server: Serving):
     events = Events(server, path)
     assert events.answer.getheader("Content-Type", "").startswith("text/event-stream")
     assert events.next()["type"] == "subscribe_ack"
-    with server.home.session() as session:
+    with server.vedette.session() as session:
         session.execute("SPAWN t: Task { n = 1 }")
         assert events.next()["payload"]["delta"]["document"]["n"] == 1
         last = events.last_id

@@ -202,12 +202,12 @@ def test_server_sent_events_end_when_the_token_expires(tmp_path: Path):
     keys.write_bytes(SET)
     clock = JumpingClock()
     with Serving(tmp_path / "data", auth_keys=str(keys), clock=clock) as server:
-        server.home.database("shop").define("node Task { n: Int = 0 }")
+        server.vedette.database("shop").define("node Task { n: Int = 0 }")
         path = "/realtime/sse?database=shop&collection=Task"
         durable = Events(server, path, Authorization=f"Bearer {token(seconds=3_600)}")
         ending = Events(server, path, Authorization=f"Bearer {token(seconds=600)}")
         assert [durable.next()["type"], ending.next()["type"]] == ["subscribe_ack", "subscribe_ack"]
-        with server.home.database("shop").session() as session:
+        with server.vedette.database("shop").session() as session:
             session.execute("SPAWN t: Task { n = 1 }")
             assert ending.next()["payload"]["delta"]["document"]["n"] == 1
             clock.jump_wall(600)

@@ -35,7 +35,7 @@ async def crowd(server: Serving) -> tuple[Counter[int], Counter[int]]:
     for n in range(EVENTS):
         key = n * 7919 % CONNECTIONS
         meant[key] += 1
-        writer.say({"type": "execute", "payload": {"statement": statement, "params": {"k": key}}})
+        writer.send({"type": "execute", "payload": {"statement": statement, "params": {"k": key}}})
         if n % 100 == 99:  # more would exceed the limit on pending requests
             await wait_until_async(lambda: told.total() > n, f"{n + 1} events", 60)  # noqa: B023 - awaited here
     for client in [*clients, writer]:

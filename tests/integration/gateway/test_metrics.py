@@ -62,7 +62,7 @@ def test_each_latency_is_counted_in_one_bucket(given: list[tuple[float, int]]):
 def test_latency_is_measured_from_commit_to_receivers(wire: Wire):
     for _ in range(3):
         listening(wire)
-    with wire.home.session() as session:
+    with wire.vedette.session() as session:
         session.execute("SPAWN t: Task")
         wire.clock.advance(0.05)
         wire.run()
@@ -78,7 +78,7 @@ def test_each_event_of_a_batch_is_counted_per_receiver(wire: Wire):
     for name in ("a", "b"):
         several.send("subscribe", {"watch": WATCH}, id=name)
     listening(wire)
-    with wire.home.session() as session:
+    with wire.vedette.session() as session:
         for n in range(3):
             session.execute("SPAWN t: Task { n = $n }", n=n)
     counted = wire.routers[0].counters
@@ -181,8 +181,8 @@ def test_a_stalled_sse_reader_is_bounded_and_disconnected(tmp_path: Path, monkey
     """It holds its mark and the socket's own buffers; the others go on; in the end it is closed."""
     monkeypatch.setattr(timely_module, "STALL_SECONDS", 0.3)
     size = 20_000
-    with Serving(tmp_path / "data") as server, server.home.session() as session:
-        server.home.define("node Task { text: String }")
+    with Serving(tmp_path / "data") as server, server.vedette.session() as session:
+        server.vedette.define("node Task { text: String }")
         router = server.service.router
         with socket.socket() as stuck:
             stuck.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4_096)

@@ -149,7 +149,7 @@ def test_equal_watches_share_a_stream(wire: Wire, client: Client):
     for each in clients:
         each.leave()
     assert wire.broker.subscriptions.stream_count == 0
-    assert len(wire.home.default.watching.committed_index.watches) == 0
+    assert len(wire.vedette.default.watching.committed_index.watches) == 0
 
 
 @pytest.mark.parametrize(

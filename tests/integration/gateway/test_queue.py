@@ -117,8 +117,8 @@ def test_two_tenants_cannot_settle_each_others_deliveries(wire: Wire, writer: Cl
 @pytest.fixture
 def server(tmp_path: Path) -> Iterator[Serving]:
     with Serving(tmp_path / "data") as server:
-        server.home.define(ONTOLOGY)
-        with server.home.session() as session:
+        server.vedette.define(ONTOLOGY)
+        with server.vedette.session() as session:
             for n in range(20):
                 session.execute("SPAWN j: Job { n = $n }", n=n)
         yield server
@@ -147,7 +147,7 @@ async def work_together(server: Serving) -> list[int]:
 def test_consumers_share_the_deliveries(server: Serving):
     done = asyncio.run(work_together(server))
     assert sorted(done) == list(range(20)), "each once"
-    with server.home.session() as session:
+    with server.vedette.session() as session:
         assert session.execute("MATCH j: Job RETURN COUNT(*)").rows == [(0,)]
 
 

@@ -161,7 +161,7 @@ def test_a_client_resumes_after_a_restart_of_the_server(tmp_path: Path):
     async def scenario() -> list[tuple[str, Any]]:
         first = Serving(tmp_path / "data")
         await asyncio.to_thread(first.__enter__)
-        first.home.define(ONTOLOGY)
+        first.vedette.define(ONTOLOGY)
         async with connect(first.url) as client:
             watch = await client.watch("WATCH t: Task [initial: none] RETURN t.n").ready()
             await client.execute("SPAWN t: Task { n = 1 }")
@@ -170,7 +170,7 @@ def test_a_client_resumes_after_a_restart_of_the_server(tmp_path: Path):
             second = Serving(tmp_path / "data")
             second.port = first.port
             await asyncio.to_thread(second.__enter__)
-            with second.home.session() as session:
+            with second.vedette.session() as session:
                 await asyncio.to_thread(session.execute, "SPAWN t: Task { n = 2 }")
             delivered += [await watch.next(timeout=60)]
             await client.execute("SPAWN t: Task { n = 3 }")

@@ -230,7 +230,7 @@ def test_an_idle_stream_is_closed_at_its_deadline():
     assert wire.broker.subscriptions.stream_count == 1
     wire.advance(11)
     assert wire.broker.subscriptions.stream_count == 0
-    assert len(wire.home.default.watching.committed_index.watches) == 0
+    assert len(wire.vedette.default.watching.committed_index.watches) == 0
     _, ack = resume(wire, token)
     assert (ack["status"], ack["reason"]) == ("resync-required", "window")
     wire.close()
@@ -412,7 +412,7 @@ def test_after_a_crash_tokens_are_valid_and_the_window_is_lost(tmp_path: Path):
     client, token = start(first)
     write(writer, 1)
     seq = events(client)[-1]["seq"]
-    first.home.close()  # without time to write the window
+    first.vedette.close()  # without time to write the window
     second = Wire(str(tmp_path))
     _, ack = resume(second, token)
     assert (ack["status"], ack["reason"]) == ("resync-required", "window")

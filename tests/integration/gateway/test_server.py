@@ -298,7 +298,7 @@ def guarded(tmp_path: Path, clock: JumpingClock) -> Iterator[Serving]:
     keys = tmp_path / "keys.json"
     keys.write_text(json.dumps({"keys": [jwk for _, jwk in KEYS.values()]}))
     with Serving(tmp_path / "data", auth_keys=str(keys), clock=clock) as server:
-        server.home.database("shop").define(ONTOLOGY)
+        server.vedette.database("shop").define(ONTOLOGY)
         yield server
 
 

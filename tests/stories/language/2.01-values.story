@@ -236,7 +236,7 @@ linked 1
 "R2"
 > SPAWN j: Inbox { owner = #c }
 ! E2003 type mismatch
-> SPAWN j: Inbox { owner = #nobody }
+> SPAWN j: Inbox { owner = #missing }
 ! E3601 not found
 
 === 2.1.7 | values of different types cannot be compared: an error, not false

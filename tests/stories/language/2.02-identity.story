@@ -95,20 +95,20 @@ other> MATCH p: Person WHERE p.id = $id RETURN p.name
 === 2.2.3 | an unknown id is an error for writes, no match in comparisons, and found: false for INSPECT
 .use people
 > SPAWN a: Person { name = "Ann" }
-> LINK knows(#a, #nobody)
+> LINK knows(#a, #missing)
 ! E3601 mutation error
 ! not found
-> UNLINK #nobody
+> UNLINK #missing
 ! E3601 not found
-> KILL #nobody
+> KILL #missing
 ! E3601 not found
-> SET #nobody.name = "x"
+> SET #missing.name = "x"
 ! E3601 not found
-> MATCH p: Person WHERE p = #nobody RETURN p
+> MATCH p: Person WHERE p = #missing RETURN p
 (nothing)
-> MATCH knows(#nobody, p) RETURN p
+> MATCH knows(#missing, p) RETURN p
 (nothing)
-> INSPECT #nobody
+> INSPECT #missing
 columns: found
 false
 
@@ -193,7 +193,7 @@ modified 1
 > COMMIT
 > MATCH x: Person RETURN x.name
 "1"
-> LINK knows(SPAWN Person { name = "never" } AS r, #nobody)
+> LINK knows(SPAWN Person { name = "never" } AS r, #missing)
 ! E3601 not found
 > KILL #r
 ! E3601 not found

@@ -74,7 +74,7 @@ linked 1
 
 === 2.8.2 | a failing LINK undoes its inline SPAWN
 .use tasks
-> LINK assigned(SPAWN Task AS t, #nobody)
+> LINK assigned(SPAWN Task AS t, #missing)
 ! E3601 not found
 > LINK assigned(SPAWN Task AS t, SPAWN Note AS n)
 ! E2003 type mismatch
@@ -90,7 +90,7 @@ linked 1
 ! E2007 expects 2 targets, got 1
 > LINK assigned(#p, #t)
 ! E2003 type mismatch
-> LINK assigned(#t, #nobody)
+> LINK assigned(#t, #missing)
 ! E3601 not found
 > LINK assigned(#t, #p) { role = 5 }
 ! E2003 type mismatch

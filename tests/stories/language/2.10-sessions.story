@@ -27,7 +27,7 @@ null
 
 === 2.10.1 | the actor of a session cannot be changed
 .use users
-.define policy all: ON * ALLOW IF current_actor() = #"nobody"
+.define policy all: ON * ALLOW IF current_actor() = #"missing"
 >> SPAWN ann: User { name = "Ann" } SPAWN bob: User { name = "Bob" }
 .session a as #ann
 a> MATCH u: User RETURN u.name
@@ -51,13 +51,13 @@ created 1
 === 2.10.2, 2.12.E7003 | an actor must be a node that exists
 .use users
 >> SPAWN ann: User { name = "Ann" } SPAWN g: Group LINK m: member(#ann, #g)
-> BEGIN SESSION AS #nobody
+> BEGIN SESSION AS #missing
 ! E7003 policy error
 > BEGIN SESSION AS #m
 ! E7003
 > BEGIN SESSION AS #g
 > END SESSION
-.session x as nobody
+.session x as missing
 ! E7003
 
 === 2.10.2, 5.C13 | any node type may act, unless the settings name some

@@ -405,8 +405,8 @@ ann> LINK about(#n, #$x)
 ann> LINK about(#n, #$x)
 ! E3601 not found
 .params {"x": "#t"}
-ann> LINK about(#nobody, #$x)
-! E3601 #nobody was not found
+ann> LINK about(#missing, #$x)
+! E3601 #missing was not found
 .params {"x": "#t"}
 ann> LINK about(#$x, #$x)
 ! E3601 not found

@@ -73,7 +73,7 @@ b> MATCH before(x, y) RETURN x.n, y.n
 0
 > BEGIN
 > SPAWN a: Task { n = 1 }
-> KILL #nobody
+> KILL #missing
 ! E3601
 > COMMIT
 ! E5005 rolled back
@@ -86,7 +86,7 @@ b> MATCH before(x, y) RETURN x.n, y.n
 .use tasks
 > BEGIN
 > SAVEPOINT s
-> KILL #nobody
+> KILL #missing
 ! E3601
 > ROLLBACK TO s
 ! E5005 aborted

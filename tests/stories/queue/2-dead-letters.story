@@ -236,9 +236,9 @@ consumed "c" (delivery d3)
 created 2
 > MATCH l: _DeadLetter, _watch_dead_letter(w, l) RETURN w.name
 "other"
-> REDRIVE WATCH #nobody
+> REDRIVE WATCH #missing
 ! E8002
-> REDRIVE #nobody
+> REDRIVE #missing
 ! E3601 not found
 > CANCEL WATCH #other
 .events work

@@ -173,7 +173,7 @@ added 3
 ! E2001 Tusk
 > WATCH t: Task WHERE t.size > 1 RETURN t
 ! E2002 size
-> WATCH t: Task, assigned(t, #nobody) RETURN t
+> WATCH t: Task, assigned(t, #missing) RETURN t
 ! E3601 not found
 > WATCH t: Task RETURN t, $x
 ! E2008

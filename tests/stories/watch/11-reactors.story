@@ -79,7 +79,7 @@ columns: aspect | value
 .use tasks
 > EXPLAIN WATCH t: Task RETURN COLLECT(t.title)
 rows: 10
-> EXPLAIN WATCH t: Task, p: Person, assigned_to(t, p) WHERE p = #nobody OR t.title CONTAINS "x" [delivery: reliable, ordering: causal] RETURN t
+> EXPLAIN WATCH t: Task, p: Person, assigned_to(t, p) WHERE p = #missing OR t.title CONTAINS "x" [delivery: reliable, ordering: causal] RETURN t
 rows: 10
 > EXPLAIN WATCH t: Task [mode: nonsense] RETURN t
 ! E8009

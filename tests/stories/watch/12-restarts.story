@@ -8,13 +8,13 @@
 .use tasks
 > SPAWN a: Task { title = "a" }
 > SPAWN b: Task { title = "b" }
-.define node Task { title: String, status: String = "todo", n: Int = 0, owner: String = "nobody" }
+.define node Task { title: String, status: String = "todo", n: Int = 0, owner: String = "unassigned" }
 > SPAWN c: Task { title = "c", owner = "ann" }
 > w = WATCH t: Task [initial: since(0)] RETURN t.title, t.owner
 .events w ordered
 added "b" | null
-changed "a" | null -> "a" | "nobody"
-changed "b" | null -> "b" | "nobody"
+changed "a" | null -> "a" | "unassigned"
+changed "b" | null -> "b" | "unassigned"
 added "c" | "ann"
 
 === watch.since, watch.restart, example.define | since() across a restart and an extension of the ontology
@@ -23,13 +23,13 @@ added "c" | "ann"
 > SPAWN a: Task { title = "a" }
 > SPAWN b: Task { title = "b" }
 .restart
-.define node Task { title: String, status: String = "todo", n: Int = 0, owner: String = "nobody" }
+.define node Task { title: String, status: String = "todo", n: Int = 0, owner: String = "unassigned" }
 > SPAWN c: Task { title = "c", owner = "ann" }
 > w = WATCH t: Task [initial: since(0)] RETURN t.title, t.owner
 .events w ordered
 added "b" | null
-changed "a" | null -> "a" | "nobody"
-changed "b" | null -> "b" | "nobody"
+changed "a" | null -> "a" | "unassigned"
+changed "b" | null -> "b" | "unassigned"
 added "c" | "ann"
 
 === watch.reliable, watch.restart, example.define | the ontology is extended while a reliable watch is detached
@@ -37,14 +37,14 @@ added "c" | "ann"
 .use tasks
 > w = WATCH t: Task [delivery: reliable, initial: none] RETURN t
 > SPAWN a: Task { title = "a" }
-.define node Task { title: String, status: String = "todo", n: Int = 0, owner: String = "nobody" }
+.define node Task { title: String, status: String = "todo", n: Int = 0, owner: String = "unassigned" }
 > SPAWN b: Task { title = "b" }
 .restart
 .attach w
 .events w ordered
 added Task #a {title: "a", status: "todo", n: 0}
-changed Task #a {title: "a", status: "todo", n: 0} -> Task #a {title: "a", status: "todo", n: 0, owner: "nobody"}
-added Task #b {title: "b", status: "todo", n: 0, owner: "nobody"}
+changed Task #a {title: "a", status: "todo", n: 0} -> Task #a {title: "a", status: "todo", n: 0, owner: "unassigned"}
+added Task #b {title: "b", status: "todo", n: 0, owner: "unassigned"}
 
 === watch.reliable, watch.restart, 3.2.7 | a reliable watch keeps the permissions of its actor after a restart
 .scope node

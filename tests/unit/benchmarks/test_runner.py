@@ -28,7 +28,7 @@ def test_timeout_names_the_step() -> None:
     speaking.send(("progress", (1, 9, "Vedette gets ready")))
     seen: list[Any] = []
     with pytest.raises(WaitTimeoutError, match="the end of the step 'Vedette gets ready': not within"):
-        follow_case(CASE, listening, lambda *said: seen.append(said), 0.05)
+        follow_case(CASE, listening, lambda *output: seen.append(output), 0.05)
     assert seen == [(1, 9, "Vedette gets ready")]
 
 

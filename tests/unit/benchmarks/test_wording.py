@@ -1,4 +1,4 @@
-"""What a table of benchmarks says about its goals, and the changes that all contenders are told."""
+"""Goal texts of the benchmark table, and the changes that all contenders process."""
 
 from __future__ import annotations
 

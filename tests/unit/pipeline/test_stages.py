@@ -86,13 +86,13 @@ def test_sequence_rejects_two_changes_with_one_number():
 
 
 class Fixture:
-    def __init__(self, home: Path) -> None:
-        self.registry = SubscriptionRegistry(home)
-        self.compactor = Compactor(self.registry, home / "index")
-        self.journal: CollectionJournal = open_journal(home)
+    def __init__(self, data_directory: Path) -> None:
+        self.registry = SubscriptionRegistry(data_directory)
+        self.compactor = Compactor(self.registry, data_directory / "index")
+        self.journal: CollectionJournal = open_journal(data_directory)
         self.journal.add_source(Source(name="shop", kind="mongodb", address=""))
         self.receivers = {
-            name: IngestReceiver(home / name, secret="s") for name in ("g1", "g2", "g3", "g4", "g5")
+            name: IngestReceiver(data_directory / name, secret="s") for name in ("g1", "g2", "g3", "g4", "g5")
         }
         for name, receiver in self.receivers.items():
             self.registry.acquire_lease(name, receiver.address, 60)
@@ -100,7 +100,7 @@ class Fixture:
         self.context = PipelineConfig(
             journal_url=self.journal.address,
             registry_url=self.registry.address,
-            index_folder=home / "index",
+            index_folder=data_directory / "index",
             ingest_secret="s",
         )
         self.version = 0

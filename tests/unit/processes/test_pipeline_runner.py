@@ -18,16 +18,16 @@ from vedette.storage.sqlite.lock import EngineLock
 
 
 @pytest.fixture
-def said() -> list[str]:
+def output() -> list[str]:
     return []
 
 
 def test_pipeline_is_started_if_a_source_exists(
-    folder: Path, cli: Cli, said: list[str], monkeypatch: pytest.MonkeyPatch
+    folder: Path, cli: Cli, output: list[str], monkeypatch: pytest.MonkeyPatch
 ):
     monkeypatch.setenv("JAVA_HOME", "/somewhere")
     (folder / "data").mkdir()
-    child = pipeline_spec("data", folder / "data", said.append, LogOptions())
+    child = pipeline_spec("data", folder / "data", output.append, LogOptions())
     assert not child.required
     assert not child.is_needed()
     assert cli("source", "add", "graph", "data", "--name", "board").exit_code == 0
@@ -35,33 +35,33 @@ def test_pipeline_is_started_if_a_source_exists(
     assert child.is_needed()
     assert cli("source", "remove", "board").exit_code == 0
     assert not child.is_needed()
-    assert said == []
+    assert output == []
 
 
 def test_missing_java_is_logged_once(
     folder: Path,
     cli: Cli,
-    said: list[str],
+    output: list[str],
     monkeypatch: pytest.MonkeyPatch,
     caplog: pytest.LogCaptureFixture,
 ):
     monkeypatch.delenv("JAVA_HOME", raising=False)
     monkeypatch.setattr(under_test, "_has_java", lambda: False)
     cli("source", "add", "graph", "data", "--name", "board")
-    child = pipeline_spec("data", folder / "data", said.append, LogOptions())
+    child = pipeline_spec("data", folder / "data", output.append, LogOptions())
     assert not child.is_needed()
     assert not child.is_needed()
     (record,) = [r for r in caplog.records if getattr(r, "action", "") == "pipeline.java_missing"]
     assert "Install Java 17" in record.getMessage()
-    assert said == []
+    assert output == []
 
 
 def test_pipeline_started_by_hand_is_not_managed(
-    folder: Path, cli: Cli, said: list[str], monkeypatch: pytest.MonkeyPatch
+    folder: Path, cli: Cli, output: list[str], monkeypatch: pytest.MonkeyPatch
 ):
     monkeypatch.setattr(under_test, "_has_java", lambda: True)
     cli("source", "add", "graph", "data", "--name", "board")
-    child = pipeline_spec("data", folder / "data", said.append, LogOptions())
+    child = pipeline_spec("data", folder / "data", output.append, LogOptions())
     lock = EngineLock(folder / "data" / LOCK_FILE)
     assert not child.is_needed()
     refused = cli("pipeline")
@@ -71,18 +71,18 @@ def test_pipeline_started_by_hand_is_not_managed(
     assert child.is_needed()
 
 
-def test_pipeline_counts_as_running_when_it_reports_ready(folder: Path, said: list[str]):
-    child = pipeline_spec("data", folder, said.append, LogOptions())
+def test_pipeline_counts_as_running_when_it_reports_ready(folder: Path, output: list[str]):
+    child = pipeline_spec("data", folder, output.append, LogOptions())
     assert not child.is_ready(7)
     (folder / "pipeline.json").write_text('{"state": "running", "pid": 8}')
     assert not child.is_ready(7)
     assert child.is_ready(8)
-    assert said == ["The pipeline is running."]
+    assert output == ["The pipeline is running."]
 
 
-def test_child_gets_log_options_and_keeps_previous_standard_error(folder: Path, said: list[str]):
+def test_child_gets_log_options_and_keeps_previous_standard_error(folder: Path, output: list[str]):
     options = LogOptions(level=LogLevel.INFO, format=LogFormat.JSON)
-    child = pipeline_spec("data", folder, said.append, options)
+    child = pipeline_spec("data", folder, output.append, options)
     assert list(child.command)[-4:] == ["--log-level", "info", "--log-format", "json"]
     program = """
 import sys

@@ -32,15 +32,17 @@ ORDERS, RETURNS = "shop::orders", "shop::returns"
 
 
 class Windows:
-    def __init__(self, home: Path) -> None:
+    def __init__(self, data_directory: Path) -> None:
         self.clock = ManualClock()
-        self.journal = open_journal(home, self.clock)
+        self.journal = open_journal(data_directory, self.clock)
         self.journal.add_source(Source(name="shop", kind="mongodb", address="", partitions=2))
-        self.registry = SubscriptionRegistry(home, clock=self.clock)
+        self.registry = SubscriptionRegistry(data_directory, clock=self.clock)
         self.registry.acquire_lease("g", "here:1", 3600)
-        self.compactor = Compactor(self.registry, home / "index", self.clock)
+        self.compactor = Compactor(self.registry, data_directory / "index", self.clock)
         self.config = PipelineConfig(
-            journal_url=self.journal.address, registry_url=self.registry.address, index_folder=home / "index"
+            journal_url=self.journal.address,
+            registry_url=self.registry.address,
+            index_folder=data_directory / "index",
         )
         options = journal_options(self.config, start=0, shares=1, lateness_ms=0)
         self.stream = WindowsStreamReader(options)

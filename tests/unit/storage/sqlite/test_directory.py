@@ -48,9 +48,9 @@ def directory(tmp_path: Path) -> Path:
 
 
 def test_layout(directory: Path) -> None:
-    home = DataDirectory(directory)
+    data_directory = DataDirectory(directory)
     for name in ("default", "Acme/1"):
-        home.open(name).open_for_writing()
+        data_directory.open(name).open_for_writing()
     files = sorted(
         str(path.relative_to(directory)) for path in directory.rglob("*") if "sqlite-" not in path.name
     )
@@ -64,18 +64,18 @@ def test_layout(directory: Path) -> None:
     assert (directory / "format").read_text() == "vedette data directory, format 1\n"
     assert (directory / "engine.lock").read_text() == f"{os.getpid()}\n"
     assert directory.stat().st_mode & 0o777 == 0o700
-    home.close()
+    data_directory.close()
     assert (directory / "engine.lock").read_text() == ""
 
 
 def test_databases_are_listed_without_the_lock(directory: Path) -> None:
     assert list_databases(directory) == []
-    home = DataDirectory(directory)
-    home.open("b").open_for_writing()
-    home.open("default").open_for_writing()
+    data_directory = DataDirectory(directory)
+    data_directory.open("b").open_for_writing()
+    data_directory.open("default").open_for_writing()
     (directory / "databases" / "Not Ours.sqlite").write_text("")
-    assert list_databases(directory) == home.databases() == ["default", "b"]
-    home.close()
+    assert list_databases(directory) == data_directory.databases() == ["default", "b"]
+    data_directory.close()
 
 
 def test_second_engine_is_refused_with_the_holder(directory: Path) -> None:
@@ -94,17 +94,17 @@ def test_lock_of_a_dead_engine_is_released(directory: Path) -> None:
         engine.send_signal(signal.SIGKILL)
         engine.wait()
         assert (directory / "engine.lock").read_text() == f"{engine.pid}\n"
-        home = open_catalog(directory)
-        assert home.open("default").open_for_writing().boot_count == 2
-        home.close()
+        data_directory = open_catalog(directory)
+        assert data_directory.open("default").open_for_writing().boot_count == 2
+        data_directory.close()
 
 
 def test_second_open_in_one_process_is_refused(directory: Path) -> None:
-    home = open_catalog(directory)
+    data_directory = open_catalog(directory)
     with pytest.raises(StoreError, match="already open in this process") as caught:
         open_catalog(directory)
     assert caught.value.code == "E6002"
-    home.close()
+    data_directory.close()
     open_catalog(directory).close()
 
 
@@ -131,11 +131,11 @@ def public() -> Iterator[Path]:
 
 
 def use(directory: Path) -> None:
-    home = open_catalog(directory)
+    data_directory = open_catalog(directory)
     try:
-        home.open("default").open_for_writing()
+        data_directory.open("default").open_for_writing()
     finally:
-        home.close()
+        data_directory.close()
 
 
 def refused(directory: Path) -> StoreError:
@@ -159,11 +159,11 @@ def test_unusable_directories(public: Path) -> None:
 
 def test_read_only_database(public: Path) -> None:
     directory = public / "data"
-    home = open_catalog(directory)
-    store = home.open("default")
+    data_directory = open_catalog(directory)
+    store = data_directory.open("default")
     store.open_for_writing()
     store.append(Batch(sequence=3))
-    home.close()
+    data_directory.close()
     database = directory / "databases" / "default.sqlite"
     for path, mode in [
         (directory, 0o777),
@@ -175,21 +175,21 @@ def test_read_only_database(public: Path) -> None:
         path.chmod(mode)
     assert "cannot be written" in str(refused(directory))
     database.chmod(0o644)
-    home = open_catalog(directory)
-    assert home.open("default").open_for_writing().sequence == 3
-    home.close()
+    data_directory = open_catalog(directory)
+    assert data_directory.open("default").open_for_writing().sequence == 3
+    data_directory.close()
 
 
 def test_name_cannot_leave_the_directory(directory: Path, tmp_path: Path) -> None:
-    home = open_catalog(directory)
-    home.open("../../../outside").open_for_writing()
-    home.close()
+    data_directory = open_catalog(directory)
+    data_directory.open("../../../outside").open_for_writing()
+    data_directory.close()
     assert not list(tmp_path.glob("outside*"))
     assert list_databases(directory) == ["../../../outside"]
 
 
 def test_open_catalog_accepts_directory_url_and_memory(directory: Path) -> None:
     assert isinstance(open_catalog(":memory:"), MemoryCatalog)
-    home = open_catalog(str(directory))
-    assert isinstance(home, DataDirectory)
-    home.close()
+    data_directory = open_catalog(str(directory))
+    assert isinstance(data_directory, DataDirectory)
+    data_directory.close()
