@@ -55,7 +55,7 @@ async def wait_until_async(
 
 
 async def wait_for(awaited: Awaitable[T], what: str, seconds: float) -> T:
-    """Return the result of the awaitable; cancel it when the time is over."""
+    """Return the result of the awaitable; cancel it after the time limit."""
     try:
         return await asyncio.wait_for(awaited, seconds)
     except TimeoutError as error:
@@ -70,7 +70,7 @@ def join_thread(thread: Thread, what: str, seconds: float) -> None:
 
 
 def read_line(stream: IO[Any], what: str, seconds: float) -> Any:
-    """Return the next line of a pipe, empty at its end. The reading thread stays behind when the time is over."""
+    """Return the next line of a pipe, empty at its end. After the time limit the reading thread keeps running."""
     lines: list[Any] = []
     reader = Thread(target=lambda: lines.append(stream.readline()), daemon=True)
     reader.start()

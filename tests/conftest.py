@@ -1,4 +1,4 @@
-"""What holds for every test: how hard Hypothesis searches, which tests run, and what a skip means."""
+"""Settings of all tests: Hypothesis profiles, test selection, and the treatment of skips."""
 
 from __future__ import annotations
 
@@ -12,19 +12,19 @@ from hypothesis import HealthCheck, settings
 from tests.support.postgres_server import postgres_url
 from vedette.compiled import is_compiled
 
-__all__ = ["postgres_url"]  # a fixture that a conftest imports is there for all tests
+__all__ = ["postgres_url"]  # importing a fixture here makes it available to all tests
 
 Report = TypeVar("Report", pytest.TestReport, pytest.CollectReport)
 
 IN_CI = os.environ.get("CI", "").lower() not in {"", "0", "false"}
 SOAK = os.environ.get("VEDETTE_SOAK", "") not in {"", "0"}
 
-# A busy machine is no bug: no deadline, and slow generation is no failure. `print_blob`: a failure prints the line that
-# reproduces it.
+# No deadline and no health check for slow generation, because the machine may be loaded. `print_blob` prints the line
+# that reproduces a failure.
 settings.register_profile(
     "default", deadline=None, print_blob=True, suppress_health_check=[HealthCheck.too_slow]
 )
-# The same examples every time: a submission stands or falls by its own change. The search goes on in `make soak`.
+# Use the same examples in every run, so that a result depends on the change only. `make soak` searches further.
 settings.register_profile("ci", settings.get_profile("default"), derandomize=True)
 settings.register_profile(
     "soak",
@@ -36,7 +36,7 @@ settings.load_profile("soak" if SOAK else "ci" if IN_CI else "default")
 
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
-    """Mark what needs PostgreSQL; leave out what another run is for, as deselected, not as skipped."""
+    """Mark tests that need PostgreSQL, and deselect (not skip) tests that belong to another kind of run."""
     for item in items:
         if "postgres_url" in getattr(item, "fixturenames", ()):
             item.add_marker("postgres")
@@ -48,7 +48,7 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
 
 
 def _refuse_skip(report: Report) -> Report:
-    """In CI a skipped test is a failed one: what was not run was not shown to work. An expected failure may stay."""
+    """In CI a skipped test fails, because it did not run. An expected failure is accepted."""
     if IN_CI and report.skipped and not hasattr(report, "wasxfail"):
         reason = report.longrepr[2] if isinstance(report.longrepr, tuple) else str(report.longrepr)
         report.outcome = "failed"

@@ -1,4 +1,4 @@
-"""The rules of tests/conftest.py, seen from outside: a small suite is run under them."""
+"""The rules of tests/conftest.py, tested with a small suite."""
 
 from __future__ import annotations
 

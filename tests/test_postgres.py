@@ -1,4 +1,4 @@
-"""The throw-away server itself: the store's tests stand on it."""
+"""The temporary PostgreSQL server that the store tests use."""
 
 from __future__ import annotations
 

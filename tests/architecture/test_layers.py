@@ -1,4 +1,4 @@
-"""Packages import only what stands below them. The order is in pyproject.toml, the reasons in docs/design/layers.md."""
+"""Packages import only packages of lower layers (order: pyproject.toml, reasons: docs/design/layers.md)."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What must not stand in any file of the repository."""
+"""Texts that no file of the repository may contain."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ import pytest
 
 from tests.architecture.modules import ROOT
 
-# Written in pieces, so that this file does not hold what it looks for.
+# Written in pieces, so that this file does not contain what it searches for.
 REGISTRIES = [
     ("pypi", "org"),
     ("pythonhosted", "org"),
@@ -29,14 +29,14 @@ REGISTRY_HOST = re.compile(
     "|".join(r"\b" + re.escape(".".join(parts)) for parts in REGISTRIES), re.IGNORECASE
 )
 
-# Options by which a lock file would tie everybody to one index or one machine.
+# Options by which a lock file would depend on one index or one machine.
 INDEX_OPTION = re.compile(
     r"^\s*(?:-i|-f|--(?:extra-)?index-url|--find-links|--trusted-host)\b|file:/|@ *http", re.MULTILINE
 )
 
 
 def repository_files() -> list[Path]:
-    """All files that are, or would be, committed."""
+    """Return all files that are committed, or would be."""
     listed = subprocess.run(
         ["git", "ls-files", "-z", "--cached", "--others", "--exclude-standard"],
         cwd=ROOT,

@@ -37,12 +37,12 @@ FENCE = re.compile(
 
 
 class ExampleFailed(AssertionError):
-    """An example does not do what the page says."""
+    """The output of an example differs from the page."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Block:
-    line: int  # of the opening fence, from 1
+    line: int  # line of the opening fence, from 1
     words: tuple[str, ...]  # the info string: ("mew", "run", "fails=E2003")
     text: str
 
@@ -67,7 +67,7 @@ def blocks_of(text: str) -> Iterator[Block]:
 
 
 class Page:
-    """One page while it is run. The database is opened by the first example that needs it."""
+    """The state of one page while its examples run. The first example that needs the database opens it."""
 
     def __init__(self, path: Path, text: str) -> None:
         self.path = path
@@ -96,7 +96,7 @@ class Page:
                     value.kill()
 
     def _run_block(self, block: Block) -> str:
-        """What the block printed; an error is raised unless the block asks for it."""
+        """Return the output of the block. An error is raised unless the block expects it."""
         printed = io.StringIO()
         try:
             with redirect_stdout(printed):
@@ -139,7 +139,7 @@ class Page:
 
 
 def render(results: Iterable[Any]) -> str:
-    """The results of a script as the pages show them: those with columns, an empty line between two."""
+    """Format the results of a script as on the pages: results with columns, separated by an empty line."""
     tables = [
         "\n".join([" | ".join(result.columns), *(" | ".join(map(_cell, row)) for row in result.rows)])
         for result in results

@@ -1,4 +1,4 @@
-"""Every program in examples/ runs by itself and prints what its first lines say it prints."""
+"""Every program in examples/ runs alone and prints the output that its first lines state."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ import pytest
 FOLDER = Path(__file__).parents[2] / "examples"
 PROGRAMS = sorted(FOLDER.glob("*.py"))
 TIMEOUT_SECONDS = 120
-"""Seconds after which a program never will end."""
+"""Time limit in seconds for one program."""
 
 
 @pytest.mark.parametrize("program", PROGRAMS, ids=lambda program: program.name)

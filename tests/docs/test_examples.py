@@ -1,4 +1,4 @@
-"""Every example in README.md and docs/ does what the page says (tests/docs/examples.py tells how to write one)."""
+"""Every example in README.md and docs/ has the output that the page states (format: tests/docs/examples.py)."""
 
 from __future__ import annotations
 
@@ -61,7 +61,7 @@ def test_an_unexpected_error_names_the_example() -> None:
 
 
 def test_a_page_that_fails_leaves_no_process_behind() -> None:
-    """A daemon that goes on without its page is reported by some later test, and hides why the page failed."""
+    """A daemon that outlives its page would be reported by a later test and hide the cause."""
     page = Page(
         Path("page.md"),
         "```python run\nimport subprocess\n"
@@ -107,7 +107,7 @@ class Rows:
 
 
 class Recorder:
-    """Stands in for a database and its session: keeps what it is given."""
+    """A fake database and session that records its calls."""
 
     def __init__(self) -> None:
         self.seen: list[tuple[str, str]] = []

@@ -1,4 +1,4 @@
-"""The tables in docs/reference/handshake.md are those of the code."""
+"""The tables in docs/reference/handshake.md equal those of the code."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The reference of the language lists what there is: functions, statements' error codes, pages."""
+"""The language reference lists all functions, existing error codes and all pages."""
 
 from __future__ import annotations
 

@@ -19,7 +19,7 @@ from tests.support.paths import ROOT
 SETUP_SECONDS = 280
 """Below the time limit of a test, so that a hanging set-up is reported with its output."""
 
-# A build backend that writes its own version into what it builds.
+# A build backend that writes its own version into the built package.
 BACKEND = """
 import zipfile
 from pathlib import Path

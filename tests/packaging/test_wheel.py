@@ -27,14 +27,14 @@ from vedette.extras import EXTRAS
 ROOT = Path(__file__).parents[2]
 WHEELS = ROOT / "build" / "wheels"
 WAIT_SECONDS = 200.0
-"""How long a process may take, on a busy machine."""
+"""Time limit for a process on a loaded machine."""
 
 pytestmark = pytest.mark.timeout(600)  # the first test also builds and installs the wheel
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Installation:
-    """A virtual environment that holds the wheel."""
+    """A virtual environment with the wheel installed."""
 
     wheel: Path
     programs: Path

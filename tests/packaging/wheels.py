@@ -1,4 +1,4 @@
-"""Write small wheels and source archives, so that a test can play the package index."""
+"""Write small wheels and source archives that serve as a package index."""
 
 from __future__ import annotations
 

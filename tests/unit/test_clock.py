@@ -1,4 +1,4 @@
-"""The machine's own clock keeps appointments: in order, unless cancelled, with a thread only while there are any."""
+"""`SystemClock` runs timers in order unless they are cancelled; its thread exists only while there are timers."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ def keepers() -> list[threading.Thread]:
 
 @contextmanager
 def held(clock: SystemClock) -> Iterator[None]:
-    """Keep the thread of the clock busy during the block, so that no appointment runs in it."""
+    """Keep the thread of the clock busy during the block, so that no timer runs in it."""
     begun, free = threading.Event(), threading.Event()
 
     def hold() -> None:
@@ -62,7 +62,7 @@ def test_cancelled_timer_is_neither_called_nor_referenced() -> None:
 def test_thread_ends_with_the_last_timer() -> None:
     before = set(keepers())
     clock, calls = SystemClock(), SimpleQueue[int]()
-    for number in range(3):  # and comes again with the next
+    for number in range(3):  # a new thread starts with the next timer
         far = clock.call_at(clock.monotonic() + 3_600, lambda: None)
         (keeper,) = set(keepers()) - before
         clock.call_at(clock.monotonic(), partial(calls.put, number))

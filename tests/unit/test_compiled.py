@@ -1,4 +1,4 @@
-"""The compiled core is loaded while it fits its sources, and never when it does not."""
+"""The compiled core is loaded only if it matches its sources."""
 
 import os
 import shutil
@@ -19,7 +19,7 @@ ROOT = Path(__file__).parents[2]
 
 @pytest.fixture
 def copy(tmp_path: Path) -> Path:
-    """The package somewhere else, with what was compiled of it."""
+    """A copy of the package with its compiled modules."""
     if not is_compiled():
         pytest.skip("the core was edited, or not compiled yet: `make test` compiles it")
     shutil.copytree(PACKAGE, tmp_path / "vedette", ignore=shutil.ignore_patterns("__pycache__"))
@@ -27,7 +27,7 @@ def copy(tmp_path: Path) -> Path:
 
 
 def origin_of(module: str, copy: Path, **environment: str) -> Path:
-    """Where a fresh process that uses the copy gets a module from."""
+    """Return the file from which a new process loads a module of the copy."""
     program = f"import {module} as m; print(m.__file__)"
     inherited = {key: value for key, value in os.environ.items() if key != "VEDETTE_COMPILED"}
     ran = subprocess.run(

@@ -1,4 +1,4 @@
-"""Machine code that goes through a long list lets other threads in: each item passes through a step of Python's own."""
+"""Compiled code lets other threads run while it iterates over a long list: each item passes through plain Python."""
 
 from inspect import isgenerator
 
@@ -15,7 +15,7 @@ def test_items_are_unchanged(length: int) -> None:
 
 
 def test_long_list_releases_the_gil() -> None:
-    """A generator of a module that is never compiled: Python looks for other threads whenever it goes on."""
+    """The result is a generator of an uncompiled module: Python can switch threads at each step."""
     assert isgenerator(interruptible([None] * 100_000))
     assert "vedette.gil" not in COMPILED_MODULES
 

@@ -1,4 +1,4 @@
-"""Settings: where they come from, who wins, and what is refused with which words."""
+"""Settings: their sources, precedence, validation and error texts."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ def refused(work: Callable[[], object]) -> SettingsError:
     return caught.value
 
 
-# Who wins
+# Precedence
 
 
 def test_defaults() -> None:
@@ -74,7 +74,7 @@ def test_variables_are_parsed_by_the_type_of_the_setting(name: str, text: str, v
 
 
 def test_other_vedette_variables_are_ignored() -> None:
-    """VEDETTE_SOAK is for the tests, others will be for other programs."""
+    """VEDETTE_SOAK is used by the tests; other programs may have their own variables."""
     assert (
         load_settings(environment={"VEDETTE_SOAK": "1", "VEDETTE_": "x", "vedette_tick": "manual"})
         == Settings()
@@ -88,7 +88,7 @@ def test_values_are_converted_to_the_type_of_the_setting(tmp_path: Path) -> None
     assert found.actor_types == ("Person",)
 
 
-# Refusals
+# Invalid values
 
 
 @pytest.mark.parametrize(
@@ -199,7 +199,7 @@ def test_open_reads_the_process_environment(monkeypatch: pytest.MonkeyPatch) -> 
 
 
 def test_given_settings_object_is_used_unchanged(tmp_path: Path) -> None:
-    """Neither file nor environment has a say then; options still win."""
+    """The file and the environment are ignored then; keyword options still take precedence."""
     write(tmp_path, 'tick = "manual"')
     settings = Settings(plan_cache_size=3)
     environment = {"VEDETTE_PLAN_CACHE_SIZE": "6"}

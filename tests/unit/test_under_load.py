@@ -16,7 +16,7 @@ REPORT = """
 echo run >>runs
 for pid in $(cat /proc/$PPID/task/$PPID/children); do [ $pid = $$ ] || echo $pid; done >busy
 """
-"""Note the run, and the other children of the script."""
+"""Record the run and the other children of the script."""
 
 
 def under_load(folder: Path, command: str, **environment: str) -> int:

@@ -1,4 +1,4 @@
-"""Runs that were measured apart, put together."""
+"""Combining runs that were measured separately."""
 
 from __future__ import annotations
 

@@ -31,7 +31,7 @@ async def server(answer: Callable[[asyncio.StreamWriter], Awaitable[None]]) -> A
             await answer(writer)
             await reader.read()
         except (ConnectionError, asyncio.IncompleteReadError):
-            pass  # the client has gone
+            pass  # the client has disconnected
         finally:
             writer.close()
             handled.set()

@@ -1,4 +1,4 @@
-"""Large pages: what is put together, and what is left alone."""
+"""Huge pages: which memory is collapsed, and which is left unchanged."""
 
 from __future__ import annotations
 
@@ -61,13 +61,16 @@ def mapping(
         (mapping(64, 32, name="[heap]"), [(64, 96)]),
         (mapping(64, 8, full=0.01, name="[stack]"), []),
         (mapping(64, 8, name="[stack]"), []),
-        (mapping(64, 8, full=0.1), []),  # a thread's stack, say: it would be filled with nothing
+        (
+            mapping(64, 8, full=0.1),
+            [],
+        ),  # for example the stack of a thread: collapsing would allocate unused memory
         (mapping(64, 8, full=0.49), []),
         (mapping(64, 8, full=0.51), [(64, 72)]),
         (mapping(64, 32, large=1.0), []),
         (mapping(64, 32, large=0.5), [(64, 96)]),
         (mapping(64, 1), []),
-        (mapping(65, 2.5), []),  # no whole page within
+        (mapping(65, 2.5), []),  # contains no whole page
         (mapping(64, 32, rights="r--p"), []),
         (mapping(64, 32, rights="rw-s"), []),
         (mapping(64, 32, inode=7, name="/usr/lib/x.so"), []),
@@ -80,7 +83,7 @@ def test_full_anonymous_memory_is_collapsed(smaps: str, spans: list[tuple[int, i
 
 
 class Machine:
-    """A process of a size, and what is asked of its kernel."""
+    """A process of a given size that records the calls to the kernel."""
 
     def __init__(self, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
         self.resident, self.asked = 0, list[int]()
@@ -150,7 +153,7 @@ def test_unsupported_kernel_is_not_called(machine: Machine, setting: str | None,
 
 
 def test_unreadable_memory_map_disables_collapsing(machine: Machine) -> None:
-    """And the thread that looks after collections goes on."""
+    """The thread that manages garbage collection continues."""
     pages = HugePages()
     machine.resident, kept = MIN_PROCESS_BYTES, machine.smaps.read_text()
     machine.smaps.unlink()
@@ -160,7 +163,7 @@ def test_unreadable_memory_map_disables_collapsing(machine: Machine) -> None:
 
 
 def test_collapsing_keeps_the_content_of_memory() -> None:
-    """Whatever this kernel can do: the objects are what they were, and the process is about as large."""
+    """On any kernel, the objects are unchanged and the process is about as large as before."""
     program = """
 from vedette.engine.huge_pages import HugePages, _resident
 held = [(number, str(number)) for number in range(1_800_000)]

@@ -1,4 +1,4 @@
-"""The audit log: its lines, its mode, its rotation, several writers, a disk that refuses."""
+"""The audit log: lines, file mode, rotation, several writers, write errors."""
 
 from __future__ import annotations
 

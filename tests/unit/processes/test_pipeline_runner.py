@@ -1,4 +1,4 @@
-"""When `vedette serve` starts the pipeline, and what it says when it cannot."""
+"""When `vedette serve` starts the pipeline, and what it logs if it cannot."""
 
 from __future__ import annotations
 
