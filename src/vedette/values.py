@@ -153,7 +153,7 @@ def _shorten(number: object) -> str:
 
 
 def approximate_bytes(value: Any) -> int:
-    """The approximate number of bytes of a value, without its reference."""
+    """Approximate memory of a value in bytes, without the reference to it."""
     if type(value) is str:
         return len(value)
     if type(value) is list or type(value) is tuple:

@@ -55,7 +55,7 @@ def error_text(error: VedetteError, place: str = "") -> Text:
 
 
 def _underlined(rendered: str, repeated: str | None) -> Text:
-    """Style a source line and its line of `^`. `repeated` is text that was already printed and is left out."""
+    """Style a source line and its line of `^`. `repeated` is omitted from the output, because it was printed before."""
     from rich.text import Text
 
     source, _, pointer = rendered.partition("\n")

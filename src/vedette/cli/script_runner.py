@@ -30,7 +30,10 @@ def run_part(
     params: Mapping[str, Any] | None = None,
     clock: Clock | None = None,
 ) -> None:
-    """Run one part of `source`; errors point into `source`. With a `clock`, the elapsed time is shown."""
+    """Run one part of `source`. Positions in errors refer to all of `source`.
+
+    With a `clock`, the elapsed time is shown.
+    """
     try:
         if isinstance(part, DeclarationPart):
             display.show_defined(define_text(session, part.text))

@@ -61,7 +61,7 @@ class RemoteWatch:
         self._resync_reason: str | None = None
         """Reason for a pending resync event, emitted once the watch is subscribed again. Empty: emit none."""
         self._confirmed: dict[int, bool] = {}
-        """Reliable watch: recently received positions, and whether they are confirmed."""
+        """For reliable watches: positions of recent events, each with True if the event is confirmed."""
         self._unacked_seqs: deque[tuple[int, int]] = deque()
         """Position and seq of events received on this connection and not yet confirmed on it."""
         self._errors: list[Any] = []
@@ -337,7 +337,7 @@ class RemoteWatch:
         self._changed.set()
 
     def on_notice(self, errors: list[Any]) -> None:
-        """Add errors and notices. A delivery withdrawn before it was taken is dropped and released instead."""
+        """Add errors and notices. A delivery that is withdrawn before the caller took it is dropped and released."""
         withdrawn = {record.delivery_id for record in errors if isinstance(record, Withdrawal)}
         dropped = self.drop_deliveries(withdrawn)
         for id in dropped:

@@ -16,7 +16,7 @@ from typing import Literal
 __all__ = ["FAN_OUT", "IndexDecision", "IndexHealth"]
 
 FAN_OUT = 3
-"""Gateways that receive each change unfiltered while the index is unsure."""
+"""Number of gateways that receive each change unfiltered while the index cannot be trusted."""
 REBUILD_RATE = 0.02
 """False-positive rate above which the index is rebuilt."""
 BROADCAST_RATE = 0.05

@@ -44,7 +44,7 @@ __all__ = ["CollectionStats", "DatabaseStats", "GatewayService", "ServiceStats"]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CollectionStats:
-    """Figures of external collections since the start."""
+    """Counters for external collections since the process started."""
 
     streams: int
     events: int

@@ -1,4 +1,4 @@
-"""Rules: productions that run inside a transaction until nothing new matches.
+"""Rules: actions that run inside a transaction for each new match, until no new match appears.
 
 Theory of operation. An agenda holds the matches that the transaction's changes caused, ordered by rule (priority,
 then declaration), then arrival. The first match is taken. If it still holds, its actions run, and what they changed

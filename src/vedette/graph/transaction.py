@@ -65,7 +65,7 @@ class Transaction:
         new_id: Callable[[str], str],
         counts: ChangeCounts | None = None,
     ) -> None:
-        """`counts`: the object that counts the operations."""
+        """`counts` receives the number of created, changed and deleted elements."""
         self.view = Overlay(base, layout)
         self.before_images: dict[str, Element | None] = {}
         self.tables = tables

@@ -167,7 +167,7 @@ class CoordinatorConfig:
     high_watermark: float = 0.8
     """Throttling begins at this share of `total_capacity`."""
     low_watermark: float = 0.5
-    """Throttling ends below this share of `total_capacity`."""
+    """Throttling ends when the queue uses less than this fraction of `total_capacity`."""
     min_per_watch: int = 100
     """A watch with fewer queued tasks is granted capacity even while throttling."""
     max_per_watch: int = 2_000
@@ -193,9 +193,9 @@ class DegradationConfig:
     throughput_target: float = 100.0
     """Tasks per second."""
     throughput_warning: float = 0.75
-    """Share of the target below which load is moderate."""
+    """Fraction of the target throughput. Below it, the load is moderate."""
     throughput_critical: float = 0.50
-    """Share of the target below which load is severe."""
+    """Fraction of the target throughput. Below it, the load is severe."""
     throughput_window_seconds: float = 60.0
     """Throughput is evaluated only after the queue has been non-empty for this long."""
     memory_warning: float = 0.70

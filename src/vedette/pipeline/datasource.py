@@ -53,7 +53,7 @@ __all__ = [
 ]
 
 ARROW_BATCH_ROWS = 1_000
-"""Rows of one Arrow batch: gateways process one batch while the next is read and matched."""
+"""Maximum rows of an Arrow batch. Gateways process a batch while the next one is read and matched."""
 JOURNAL_WAIT_SECONDS = 0.1
 """Seconds of one wait for a change. After each wait the reader checks for a new index version."""
 MAX_IDLE_WAIT_SECONDS = 1.0

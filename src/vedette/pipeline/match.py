@@ -95,7 +95,7 @@ class DecodedBatch:
         ]
 
     def _images(self, images: list[bytes | None]) -> list[dict[str, Any] | None]:
-        """Decode all at once; one by one only if one is invalid, to find it."""
+        """Decode all images in one call. If that fails, decode them one by one to find the invalid one."""
         present = [
             row for row, image in enumerate(images) if image is not None and self.problems[row] is None
         ]

@@ -72,7 +72,7 @@ class JournalRange(InputPartition):
     shedding: frozenset[int] = frozenset()
     """Lagging partitions: subscriptions of low priority are skipped."""
     degraded: frozenset[int] = frozenset()
-    """Partitions that lag so far that none of their changes is delivered."""
+    """Partitions that lag too far. Their changes are skipped."""
     previous_index_version: int = -1
     """Windows: the index version of the previous batch."""
     watermark_before_ms: int = 0

@@ -115,7 +115,7 @@ def _compile(
 
 
 def _looks_at(condition: ResolvedExpression, slot: int | None) -> bool:
-    """True if the condition reads the element: its variable, or target() and related functions."""
+    """True if the condition reads the element, by its variable or by target() and related functions."""
     asks = (
         p
         for p in walk_expression(condition)

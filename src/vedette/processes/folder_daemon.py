@@ -130,7 +130,7 @@ def _open_bulk_ingestor(
 
 
 def run_folder_daemon(directory: Path, stop: StopSignal, *, started: Callable[[], None]) -> None:
-    """Run the daemon until `stop`. Call `started` once it is open.
+    """Run the daemon until `stop`. Call `started` when the daemon accepts requests.
 
     A failure of the disk or the vector store before that is raised. Later failures close everything and open it again.
     """

@@ -152,7 +152,10 @@ class PipelineProcess:
             part.close()
 
     def _run_queries(self, spark: SparkSession, stop: Flag) -> None:
-        """Run both queries until `stop` is set or the delivery query ends; in that case wait before returning."""
+        """Run both queries until `stop` is set or the delivery query ends.
+
+        If the query ended by itself, wait before returning: each restart in a row waits longer.
+        """
         if delete_other_format(self._checkpoint):
             self._reset_subscribers("the checkpoint was written by another release")
         if (committed := last_committed_offset(self._checkpoint)) is not None:

@@ -1,4 +1,4 @@
-"""Errors of TCP ports that are in use, as sentences."""
+"""Error messages for TCP ports that are in use."""
 
 from __future__ import annotations
 

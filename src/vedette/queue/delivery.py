@@ -48,7 +48,10 @@ TRANSITIONS: Mapping[tuple[DeliveryState, DeliveryEvent], DeliveryState] = {
 
 
 class Attempts(NamedTuple):
-    """Failed attempts on an element in one group. Stored; deleted when the element stops matching."""
+    """How often deliveries of an element failed in one consumer group.
+
+    Stored; deleted when the element stops matching.
+    """
 
     failures: int = 0
     timeouts: int = 0

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 __all__ = ["MAX_TITLE_CHARACTERS", "Document", "Section", "SourceSpan", "split_lines", "truncate"]
 
 MAX_TITLE_CHARACTERS = 120
-"""Limit for a heading or name. Titles of nested sections repeat it, so a long one would multiply."""
+"""Limit for a heading or name. The title of a nested section contains the titles above it, so long ones add up."""
 
 
 def truncate(name: str, limit: int = MAX_TITLE_CHARACTERS) -> str:

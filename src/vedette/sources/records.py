@@ -28,7 +28,7 @@ Gateways receive shedding and degraded for a live partition that lags (`vedette.
 """
 
 FIRST_SCAN = "the first scan"
-"""Reason of the state catching-up during the first scan, in which no changes were lost."""
+"""The reason in the state `catching-up` during the first scan. No changes were lost."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -56,7 +56,7 @@ class QueueMatcher:
         self._without_initial: dict[int, MatchQueue] = {}
         """Queues with `initial: none`, which exclude the matches that existed when they were opened."""
         self.large_arrivals: list[MatchQueue] = []
-        """Queues that received many entries which were not yet durable."""
+        """Queues with large additions that wait until their commit is durable."""
 
     # --- queues -----------------------------------------------------------------------------------------------
 

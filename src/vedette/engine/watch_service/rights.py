@@ -54,7 +54,7 @@ def check_watch_rights(request: StatementRequest, compiled: CompiledWatch) -> Po
 
 
 def _denied(session: Session, compiled: CompiledWatch) -> str | None:
-    """The first type or attribute of the pattern that no policy could ever let the actor see."""
+    """The first type or attribute of the pattern that the actor can never see, under any policy condition."""
     database = session.database
     context = ExecutionContext(
         view=database.state.graph, now=database.clock.now, tick=database.state.tick, actor=session.actor

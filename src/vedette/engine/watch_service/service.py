@@ -121,7 +121,7 @@ class WatchService:
             for w in self.committed_index.watches.values()
             if w.status is not WatchStatus.CANCELLED
         }
-        latest = next(reversed(self.compiled_watches))  # the watch that is being created uses it
+        latest = next(reversed(self.compiled_watches))  # used by the watch that is being created
         self.compiled_watches = {
             k: c for k, c in self.compiled_watches.items() if id(c.shape) in used or k == latest
         }

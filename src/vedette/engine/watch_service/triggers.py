@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 __all__ = ["MAX_TRIGGER_CHAIN", "TriggerFiring", "TriggerQueue"]
 
 MAX_TRIGGER_CHAIN = 100
-"""Maximum number of consecutive commits that triggers may cause."""
+"""Maximum length of a chain of commits in which each one was made by a trigger on the one before."""
 
 log = logging.getLogger(__name__)
 

@@ -122,7 +122,7 @@ def restore_windows(
 ) -> list[WaitingStream]:
     """Restore the graph streams of the previous broker, and return the collection streams that are left.
 
-    Call before the first commit. `tenant` opens the database of this name.
+    Call before the first commit. `tenant` is called with the name of a database and opens it.
     """
     windows = take_windows(path)
     if windows is None:

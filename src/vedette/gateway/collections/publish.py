@@ -255,7 +255,7 @@ class CollectionPublisher:
             self._release(stream)
 
     def _mark_live(self, stream: CollectionStream) -> None:
-        """Mark a stream as live: a batch that included it is complete."""
+        """Mark a stream as live, after the first complete batch that included it."""
         if stream.state is StreamState.REGISTERED:
             stream.state = StreamState.LIVE
             self._registered.discard(stream)

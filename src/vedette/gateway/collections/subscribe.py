@@ -237,7 +237,7 @@ class CollectionSubscriber:
         )
 
     def on_result(self, result: StreamRegistered | SnapshotRead | JobFailed) -> list[ResyncStreams]:
-        """Continue with the result of a job. Return the streams that lost continuity."""
+        """Continue with the result of a job. Return the streams that may have missed changes and must resync."""
         match self._pending.pop(result.job_id), result:
             case _Registration() as pending, StreamRegistered() | JobFailed():
                 try:

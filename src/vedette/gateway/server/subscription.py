@@ -74,7 +74,7 @@ class Subscription:
         self.seq = seq
         """Seq of the last event sent, or the start seq."""
         self.recipient_json = recipient_json
-        """JSON of `subId`, plus `subIds` for clients that group subscriptions."""
+        """The field `subId` as JSON. Clients that group subscriptions also get `subIds`."""
         self.low_priority = low_priority
         self.max_unacked = max_unacked
         self.credit_based = credit_based

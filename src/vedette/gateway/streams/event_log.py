@@ -26,7 +26,7 @@ class EventLog:
         self.event_prefix = (
             b'{"type":"event","payload":{"version":1,"tenant":' + encode(database.name) + b',"subId":'
         )
-        """Bytes of every event of this database up to the receiver's name."""
+        """The bytes with which the encoding of every event of this database begins, up to the receiver's name."""
         self._database = database
         self._signer = signer
 

@@ -32,7 +32,7 @@ class _QueuedRecord:
     port: Port
     record: BrokerRecord
     tenant: Tenant | None = None
-    """Database whose flush the record depends on; None if it depends on no commit."""
+    """The record is sent when this database has flushed its commit. None: it can be sent at once."""
     request_id: str | None = None
     """Id of the client message that the record answers."""
 

@@ -62,7 +62,7 @@ class TokenSigner:
         """Tenant of the last token and the MAC state after its name. The next token usually has the same tenant."""
 
     def sign(self, tenant: str, stream_key: bytes, epoch: int, seq: int, *, snapshot_pending: bool) -> str:
-        """Sign a position in partition 0. One token is made per event, so this path does no other work."""
+        """Sign a position in partition 0. This runs for every event."""
         head = _HEAD.pack(TOKEN_VERSION, stream_key, epoch, _PENDING if snapshot_pending else 0)
         return self._encode(tenant, head + _POSITION.pack(0, seq))
 

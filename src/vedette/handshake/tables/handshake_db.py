@@ -55,7 +55,7 @@ FILE_NAME = "handshake.db"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RecordedOutcomes:
-    """The effect of recorded file outcomes on a watch."""
+    """What changed for a watch when file outcomes were recorded."""
 
     health: WatchHealth
     new_exclusions: tuple[Exclusion, ...]

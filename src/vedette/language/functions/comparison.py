@@ -79,7 +79,7 @@ def distinct_key(value: Any) -> Any:
 
 
 def value_of_distinct_key(key: Any) -> Any:
-    """Return a value with this distinct key. Elements are not supported: their keys hold only the id."""
+    """Return a value whose `distinct_key` is this one. Elements are not supported: their keys hold only the id."""
     if type(key) is not tuple:
         return key
     kind, content = key

@@ -46,7 +46,7 @@ _SCAN_PENALTY = 1.0
 _LONG_LIVED_SCAN_PENALTY = 1e9
 """The same for long-lived plans: the scanned type may grow, so an expansion is always preferred."""
 _PATH_COST = 20.0
-"""Estimated candidates of a path from one bound end; there are no statistics for paths."""
+"""Assumed number of candidates of a path with one bound end. There are no statistics for paths."""
 
 
 def plan_pattern(

@@ -274,7 +274,7 @@ def _option(node: WatchOption) -> str:
 
 
 def _option_value(name: str, value: OptionValue | Expression) -> str:
-    """Put a single variable or call into parentheses, because the parser would read it as a word."""
+    """Put a lone variable or call into parentheses. Without them the parser would read a keyword."""
     if isinstance(value, OptionValue):
         arguments = ", ".join(print_order_term(term) for term in value.arguments)
         return f"{value.name}({arguments})" if arguments else value.name

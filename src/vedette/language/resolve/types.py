@@ -25,7 +25,7 @@ class UnknownAttribute(Exception):
 
 
 class AttributeLookup(NamedTuple):
-    """Where an attribute is stored in the elements that a variable may hold."""
+    """Positions of an attribute in the values of each type that a variable may have."""
 
     index_by_type: dict[str, int]
     """Index in the element's values, by concrete type. A type without the attribute is missing."""

@@ -114,7 +114,7 @@ class Schema:
     policies: Mapping[str, PolicyDeclaration] = field(default_factory=dict)
 
     def concrete_subtypes(self, names: frozenset[str] | None) -> tuple[str, ...]:
-        """Return the node types without `abstract` among these types and their subtypes, in declaration order.
+        """Return these types and their subtypes, without abstract types, in declaration order.
 
         None means every type of the user. Layer 0 types are included only if they are named
         (docs/reference/language/layer0.md).

@@ -68,7 +68,7 @@ def start_changes_query(
 
 
 def batch_counters(progress: StreamingQueryProgress) -> Counters | None:
-    """Return the sum of the counters of all tasks of a batch; None if the progress has none."""
+    """Return the sum of the counters of all tasks of a batch; None if Spark's progress report has no counters."""
     observed = progress["observedMetrics"].get(COUNTS_METRIC)
     return Counters.sum(observed[COUNTS_COLUMN]) if observed is not None else None
 

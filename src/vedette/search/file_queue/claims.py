@@ -23,7 +23,7 @@ class Claim:
     key: str
     """Key of the task."""
     changed_while_claimed: bool = False
-    """True if the task was put again while it was claimed."""
+    """True if the same file was queued again while a worker held the task."""
     is_deferred: bool = False
     """True if the queue holds the claim until the delay of the task has passed."""
 

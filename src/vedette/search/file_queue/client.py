@@ -1,4 +1,4 @@
-"""The file queue from a process that does not own it, for example a `wqm` command.
+"""Access to the file queue from a process other than the daemon, for example a `wqm` command.
 
 Queries read the table `file_tasks`. Changes need the queue itself, which only one process can open. If the folder
 daemon has it open, the change is a request to the daemon (`DaemonApi`); otherwise this process opens the queue for the

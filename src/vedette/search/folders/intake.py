@@ -26,7 +26,7 @@ __all__ = ["FolderIntake", "deferral_reason"]
 log = logging.getLogger(__name__)
 
 CAPACITY_BATCH = 1_000
-"""Tasks that request queue capacity together."""
+"""Number of tasks for which queue capacity is requested at once."""
 SMALL_CAPACITY_BATCH = 100
 """Tasks that request capacity together after a refusal. At most `min_per_watch`, so that a watch with few tasks gets
 its share under load."""

@@ -27,7 +27,7 @@ class FileStamp(NamedTuple):
 
     @classmethod
     def never_seen(cls, device: int) -> FileStamp:
-        """Return the stamp of a file that is about to be reported.
+        """Return the placeholder that is stored before a file is reported.
 
         If the file is gone after a crash, its deletion is reported.
         """

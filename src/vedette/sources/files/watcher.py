@@ -104,10 +104,10 @@ class FolderWatcher:
         self._pending = DebouncedPaths(timing.debounce_seconds)
         self._stopping = Event()
         self._last_scan: float | None = None
-        """Time of the next full scan."""
+        """When the last full scan began; None before the first one."""
         self._last_rescan = 0.0
         self._scan_seconds = 0.0
-        """Duration of the last full scan and rescan."""
+        """Duration of the last scan."""
         self._left: list[str] = []
         """Files that the last rescan skipped and that are still to be checked."""
         self._max_paths_per_scan = MOST_PATHS

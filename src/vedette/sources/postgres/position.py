@@ -60,7 +60,7 @@ class WatchedTable:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SlotPosition:
-    """How far the slot was read into the journal, and the tables as they were scanned."""
+    """The replication position up to which the journal has all changes, and the tables that were scanned."""
 
     lsn: int
     partial_transaction: tuple[int, int] = (0, 0)

@@ -40,7 +40,7 @@ from vedette.storage.seam import Batch, ElementRecord, JournalRow, StoreInfo
 __all__ = ["PostgresStore"]
 
 RETRY_AFTER_SECONDS = (0.0, 0.2, 1.0, 3.0)
-"""Delays before an append with a broken connection is retried; about the time a server restart takes."""
+"""Delays between retries of an append after the connection broke, in seconds. Together they cover a server restart."""
 TRIM_CHUNK_ROWS = 10_000
 SCAN_ROWS = 10_000
 COPY_ROWS = 256

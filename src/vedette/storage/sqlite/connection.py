@@ -57,7 +57,7 @@ def create_file(path: Path, clock: Clock, migrations: tuple[Migration, ...] = SQ
 
 
 def check_file(path: Path) -> None:
-    """Detect damage that SQLite would take for a new database, or read as zeros."""
+    """Detect damage that SQLite does not report: a file that looks like a new database, or pages of zeros."""
     size = path.stat().st_size
     if size == 0:
         raise store_corrupt(str(path), "the file is empty")

@@ -25,7 +25,7 @@ BUSY_SECONDS = 30.0
 POLL_SECONDS = 0.005
 """Seconds between two checks of `wait_for_commit`. A check reads one number in shared memory."""
 IDLE_POLL_SECONDS = 0.03
-"""The same after `POLLS_UNTIL_IDLE` checks without a commit, so that an idle pipeline costs almost nothing."""
+"""Seconds between two checks after `POLLS_UNTIL_IDLE` checks without a commit. Saves CPU time while nothing changes."""
 POLLS_UNTIL_IDLE = 400
 CHECKPOINT_PAGES = 8_000
 """Pages of 4 KiB in the WAL before a checkpoint. The last images of the journal are spread over the whole file: with

@@ -39,7 +39,7 @@ class ImageBatch:
         self.after: Bools = (rows & 1).astype(np.bool_)
         """True if the row is the image after the change."""
         self.is_current_image: Bools = self.after | ~there[self.change, 1]
-        """True if filters on the change itself are evaluated on this row."""
+        """True if this row also represents the change itself, for filters on the operation or its fields."""
         self.offsets: Ints = np.array([change.offset for change in changes], np.int64)[self.change]
         self._numbers: list[int] = self.change.tolist()
         self._documents = [image for change in changes for image in change[3:] if image is not None]

@@ -53,7 +53,7 @@ class MatchCounts:
     false_positives: int = 0
     """Number of absent keys that passed a Bloom filter."""
     times: list[tuple[float, bytes]] = field(default_factory=list)
-    """For each shape with candidates, the milliseconds of the exact check and its spec."""
+    """For each shape with candidates: the time of the exact check in milliseconds, and the spec of the shape."""
 
     def add(self, other: MatchCounts) -> None:
         self.candidates += other.candidates

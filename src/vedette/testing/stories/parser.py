@@ -85,7 +85,7 @@ class Define:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class OpenSession:
-    """Open a session for an actor. `actor` is a name that a statement of any session bound."""
+    """Open a session for an actor. `actor` is a variable that an earlier statement bound, in any session."""
 
     line: int
     session: str

@@ -42,7 +42,7 @@ class CommitViews:
         tick: int,
         policy_view: ApplyPolicyView | None = None,
     ) -> None:
-        """`before` builds the earlier view; it is called at most once."""
+        """`before` creates the view before the commit. It is called at most once, when it is needed."""
         self._make_before_view, self._view = before, after
         self._now, self._tick, self._apply_policy_view = now, tick, policy_view
         self._before: ExecutionContext | None = None
