@@ -1,8 +1,10 @@
-"""Lines of entries that are ready for delivery, by rank; or one line per key, of which only the head is
-deliverable.
+"""Lines: ordered collections of the entries that are ready for delivery.
 
-Removal is lazy. A line item stores the `line_version` that its entry had when it was added. Leaving or moving
-increments the version of the entry, and items with an older version are obsolete: skipped, and compacted later.
+`HeapLine` and `SortedLine` order entries by rank. `KeyedLine` has one line per key, and only the first entry of each
+line can be delivered.
+
+Removal is lazy. A line stores items: an entry with its rank and its `line_version` at the time it was added. Removing
+or moving an entry increments its version, which makes the item obsolete. Obsolete items are skipped and later removed.
 """
 
 from __future__ import annotations
@@ -15,16 +17,16 @@ from typing import Any, Protocol
 
 from vedette.watch.ordering import SortKey
 
-__all__ = ["HeapLine", "KeyedLine", "LineItem", "SortedLine"]
+__all__ = ["HeapLine", "KeyedLine", "LineEntry", "SortedLine"]
 
 _MIN_COMPACTION_SIZE = 64
 """Obsolete items up to this number do not trigger a compaction."""
-_BLOCK = 512
-"""A block of a sorted line is split when it has twice as many items."""
+_BLOCK_ITEMS = 512
+"""Size of a block of a sorted line. A block is split when it has twice as many items."""
 
 
-class LineItem(Protocol):
-    """What a line contains."""
+class LineEntry(Protocol):
+    """An entry that can be in a line."""
 
     line_version: int
     """Incremented whenever the entry leaves the line or moves in it."""
@@ -41,16 +43,16 @@ class LineItem(Protocol):
     def serialization_key(self) -> Hashable: ...
 
 
-_Entry = tuple[Any, ...]
-"""The rank, flattened so that one tuple comparison decides; then the entry (compared by arrival) and its version."""
+_Item = tuple[Any, ...]
+"""The parts of the rank, then the entry (compared by arrival) and its version. Flat, so that items compare fast."""
 
 
-def _entry(entry: LineItem) -> _Entry:
+def _make_item(entry: LineEntry) -> _Item:
     return (*entry.rank, entry, entry.line_version)
 
 
-def _is_current(entry: _Entry) -> bool:
-    return bool(entry[-2].line_version == entry[-1])
+def _is_current(item: _Item) -> bool:
+    return bool(item[-2].line_version == item[-1])
 
 
 class HeapLine:
@@ -59,29 +61,29 @@ class HeapLine:
     __slots__ = ("_heap", "_length")
 
     def __init__(self) -> None:
-        self._heap: list[_Entry] = []
+        self._heap: list[_Item] = []
         self._length = 0
 
     def __len__(self) -> int:
         return self._length
 
-    def add(self, place: LineItem) -> None:
+    def add(self, entry: LineEntry) -> None:
         """Add the entry, or move it to the position of its current rank."""
-        self._length += not place.is_in_line
-        place.line_version += 1
-        place.is_in_line = True
-        heappush(self._heap, _entry(place))
+        self._length += not entry.is_in_line
+        entry.line_version += 1
+        entry.is_in_line = True
+        heappush(self._heap, _make_item(entry))
         if len(self._heap) > 2 * self._length + _MIN_COMPACTION_SIZE:
-            self._heap = [entry for entry in self._heap if _is_current(entry)]
+            self._heap = [item for item in self._heap if _is_current(item)]
             heapify(self._heap)
 
-    def remove(self, entry: LineItem) -> None:
+    def remove(self, entry: LineEntry) -> None:
         if entry.is_in_line:
             entry.is_in_line = False
             entry.line_version += 1
             self._length -= 1
 
-    def peek(self) -> LineItem | None:
+    def peek(self) -> LineEntry | None:
         heap = self._heap
         while heap and not _is_current(heap[0]):
             heappop(heap)
@@ -89,8 +91,8 @@ class HeapLine:
 
     def validate(self) -> None:
         """Raise AssertionError unless each entry is in the line once. For tests."""
-        standing = [entry[-2] for entry in self._heap if _is_current(entry)]
-        assert len(standing) == self._length == len({id(place) for place in standing})
+        current = [item[-2] for item in self._heap if _is_current(item)]
+        assert len(current) == self._length == len({id(entry) for entry in current})
 
 
 class SortedLine:
@@ -100,111 +102,111 @@ class SortedLine:
     a million entries is as fast as from a thousand. `sortedcontainers` is not compiled and has no lazy removal.
     """
 
-    __slots__ = ("_block_maxima", "_blocks", "_entries", "_length")
+    __slots__ = ("_block_maxima", "_blocks", "_item_count", "_length")
 
     def __init__(self) -> None:
-        self._blocks: list[list[_Entry]] = []
-        self._block_maxima: list[_Entry] = []
+        self._blocks: list[list[_Item]] = []
+        self._block_maxima: list[_Item] = []
         """The last item of each block."""
-        self._entries = 0
+        self._item_count = 0
         self._length = 0
 
     def __len__(self) -> int:
         return self._length
 
-    def add(self, entry: LineItem) -> None:
+    def add(self, entry: LineEntry) -> None:
         """Add the entry, or move it to the position of its current rank."""
         self._length += not entry.is_in_line
         entry.line_version += 1
         entry.is_in_line = True
-        self._insert(_entry(entry))
+        self._insert(_make_item(entry))
         self._compact()
 
-    def _insert(self, entry: _Entry) -> None:
-        self._entries += 1
+    def _insert(self, item: _Item) -> None:
+        self._item_count += 1
         blocks, lasts = self._blocks, self._block_maxima
         if not blocks:
-            blocks.append([entry])
-            lasts.append(entry)
+            blocks.append([item])
+            lasts.append(item)
             return
-        index = len(blocks) - 1 if lasts[-1] < entry else bisect_left(lasts, entry)
+        index = len(blocks) - 1 if lasts[-1] < item else bisect_left(lasts, item)
         block = blocks[index]
-        if block[-1] < entry:
-            block.append(entry)
-            lasts[index] = entry
+        if block[-1] < item:
+            block.append(item)
+            lasts[index] = item
         else:
-            insort(block, entry)
-        if len(block) > 2 * _BLOCK:
+            insort(block, item)
+        if len(block) > 2 * _BLOCK_ITEMS:
             self._split(index)
 
     def _split(self, index: int) -> None:
         block = self._blocks[index]
-        lazy = block[_BLOCK:]
-        del block[_BLOCK:]
-        self._blocks.insert(index + 1, lazy)
-        self._block_maxima[index : index + 1] = [block[-1], lazy[-1]]
+        second_half = block[_BLOCK_ITEMS:]
+        del block[_BLOCK_ITEMS:]
+        self._blocks.insert(index + 1, second_half)
+        self._block_maxima[index : index + 1] = [block[-1], second_half[-1]]
 
     def _compact(self) -> None:
-        """Remove obsolete items when they are more than half."""
-        if self._entries <= 2 * self._length + _MIN_COMPACTION_SIZE:
+        """Remove obsolete items if more than half of the items are obsolete."""
+        if self._item_count <= 2 * self._length + _MIN_COMPACTION_SIZE:
             return
-        entries = [entry for block in self._blocks for entry in block if _is_current(entry)]
-        self._blocks = [entries[start : start + _BLOCK] for start in range(0, len(entries), _BLOCK)]
+        items = [item for block in self._blocks for item in block if _is_current(item)]
+        self._blocks = [items[start : start + _BLOCK_ITEMS] for start in range(0, len(items), _BLOCK_ITEMS)]
         self._block_maxima = [block[-1] for block in self._blocks]
-        self._entries = len(entries)
+        self._item_count = len(items)
 
-    def remove(self, entry: LineItem) -> None:
+    def remove(self, entry: LineEntry) -> None:
         if entry.is_in_line:
             entry.is_in_line = False
             entry.line_version += 1
             self._length -= 1
             self._compact()
 
-    def pop(self, limit: int) -> list[LineItem]:
+    def pop(self, limit: int) -> list[LineEntry]:
         """Remove and return the first entries."""
-        popped: list[LineItem] = []
+        popped: list[LineEntry] = []
         while self._blocks and len(popped) < limit:
             block = self._blocks[0]
-            entries = block[: limit - len(popped)]
-            del block[: limit - len(popped)]  # freed here, while they are in the CPU cache
-            places = [entry[-2] for entry in entries]
+            items = block[: limit - len(popped)]
+            del block[: limit - len(popped)]
+            entries = [item[-2] for item in items]
             popped += [
-                place for place, entry in zip(places, entries, strict=True) if place.line_version == entry[-1]
+                entry for entry, item in zip(entries, items, strict=True) if entry.line_version == item[-1]
             ]
-            self._entries -= len(entries)
+            self._item_count -= len(items)
             if not block:
                 del self._blocks[0], self._block_maxima[0]
-        for place in popped:
-            self.remove(place)
+        for entry in popped:
+            self.remove(entry)
         return popped
 
     def validate(self) -> None:
         """Raise AssertionError unless each entry is in the line once and the blocks are sorted. For tests."""
         assert all(self._blocks)
-        entries = [entry for block in self._blocks for entry in block]
-        assert len(entries) == self._entries
-        assert all(one < other for one, other in pairwise(entries))
+        items = [item for block in self._blocks for item in block]
+        assert len(items) == self._item_count
+        assert all(one < other for one, other in pairwise(items))
         assert self._block_maxima == [block[-1] for block in self._blocks]
-        standing = [entry[-2] for entry in entries if _is_current(entry)]
-        assert len(standing) == self._length == len({id(place) for place in standing})
+        current = [item[-2] for item in items if _is_current(item)]
+        assert len(current) == self._length == len({id(entry) for entry in current})
 
 
 class KeyedLine:
     """One line per key. Only the head of a line is deliverable, and only while its key is not blocked."""
 
-    __slots__ = ("_heads", "_held", "_length", "_lines")
+    __slots__ = ("_heads", "_is_blocked", "_length", "_lines")
 
-    def __init__(self, held: Callable[[Hashable], bool]) -> None:
+    def __init__(self, is_blocked: Callable[[Hashable], bool]) -> None:
         self._length = 0
         self._lines: dict[Hashable, HeapLine] = {}
-        self._heads: list[_Entry] = []
-        """Heads of lines. Items of entries that are no longer the head are obsolete."""
-        self._held = held
+        self._heads: list[_Item] = []
+        """First entries of the lines. An item whose entry is no longer first in its line is obsolete."""
+        self._is_blocked = is_blocked
 
     def __len__(self) -> int:
         return self._length
 
-    def add(self, entry: LineItem) -> None:
+    def add(self, entry: LineEntry) -> None:
         line = self._lines.get(entry.serialization_key)
         if line is None:
             line = self._lines[entry.serialization_key] = HeapLine()
@@ -214,7 +216,7 @@ class KeyedLine:
         if moved or line.peek() is entry:
             self.expose_head(entry.serialization_key)
 
-    def remove(self, entry: LineItem) -> None:
+    def remove(self, entry: LineEntry) -> None:
         line = self._lines.get(entry.serialization_key)
         if line is not None and entry.is_in_line:
             self._leave(line, entry)
@@ -224,34 +226,34 @@ class KeyedLine:
         """Make the head of the key's line deliverable, after the key was unblocked or its line has a new head."""
         line = self._lines.get(key)
         entry = line.peek() if line is not None else None
-        if entry is not None and not self._held(key):
-            heappush(self._heads, _entry(entry))
+        if entry is not None and not self._is_blocked(key):
+            heappush(self._heads, _make_item(entry))
             self._compact()
 
     def _compact(self) -> None:
         """Keep one item per head when there are many more items than lines."""
         if len(self._heads) > 2 * len(self._lines) + _MIN_COMPACTION_SIZE:
-            front = {id(entry[-2]): entry for entry in self._heads if self._is_deliverable(entry)}
-            self._heads = list(front.values())
+            deliverable = {id(item[-2]): item for item in self._heads if self._is_deliverable(item)}
+            self._heads = list(deliverable.values())
             heapify(self._heads)
 
-    def peek(self) -> LineItem | None:
-        front = self._heads
-        while front and not self._is_deliverable(front[0]):
-            heappop(front)
-        return front[0][-2] if front else None
+    def peek(self) -> LineEntry | None:
+        heads = self._heads
+        while heads and not self._is_deliverable(heads[0]):
+            heappop(heads)
+        return heads[0][-2] if heads else None
 
-    def _is_deliverable(self, entry: _Entry) -> bool:
-        place: LineItem = entry[-2]
-        line = self._lines.get(place.serialization_key)
+    def _is_deliverable(self, item: _Item) -> bool:
+        entry: LineEntry = item[-2]
+        line = self._lines.get(entry.serialization_key)
         return (
-            _is_current(entry)
+            _is_current(item)
             and line is not None
-            and line.peek() is place
-            and not self._held(place.serialization_key)
+            and line.peek() is entry
+            and not self._is_blocked(entry.serialization_key)
         )
 
-    def pop(self, limit: int) -> list[LineItem]:
+    def pop(self, limit: int) -> list[LineEntry]:
         """Remove and return the first deliverable entry only: delivering it blocks its key."""
         entry = self.peek() if limit > 0 else None
         if entry is None:
@@ -260,7 +262,7 @@ class KeyedLine:
         self._leave(self._lines[entry.serialization_key], entry)
         return [entry]
 
-    def _leave(self, line: HeapLine, entry: LineItem) -> None:
+    def _leave(self, line: HeapLine, entry: LineEntry) -> None:
         line.remove(entry)
         self._length -= 1
         if not line:
@@ -268,9 +270,9 @@ class KeyedLine:
 
     def validate(self) -> None:
         """Raise AssertionError unless every line with an unblocked key has its head among the heads. For tests."""
-        in_front = {id(entry[-2]) for entry in self._heads if _is_current(entry)}
+        heads = {id(item[-2]) for item in self._heads if _is_current(item)}
         assert self._length == sum(map(len, self._lines.values()))
         for key, line in self._lines.items():
             line.validate()
             assert line
-            assert self._held(key) or id(line.peek()) in in_front
+            assert self._is_blocked(key) or id(line.peek()) in heads
