@@ -38,9 +38,9 @@ class MatchQueue:
         "lazy_matches",
     )
 
-    def __init__(self, group: ConsumerGroup, *, serialized: bool, source: Any) -> None:
+    def __init__(self, group: ConsumerGroup, *, serialized: bool, feed: Any) -> None:
         self.group = group
-        self.feed = source
+        self.feed = feed
         """The internal watch that matches for all consumers of the queue."""
         self.is_serialized = serialized
         self.lazy_matches: LazyMatches | None = None

@@ -49,7 +49,7 @@ class QueueFixture:
         group = self.dispatcher.group(name, name)
         consumer = Consumer(next(self.numbers), group, bound=self.bound, group_bound=group_bound, watch=None)
         if queue is None:
-            queue = MatchQueue(group, serialized=self.serialized, source=None)
+            queue = MatchQueue(group, serialized=self.serialized, feed=None)
         self.dispatcher.add_consumer(consumer, queue)
         return consumer
 

@@ -14,7 +14,7 @@ def group_with(
 ) -> ConsumerGroup:
     """Return a group with one consumer per number of open deliveries, and `waiting` entries in its queue."""
     group = ConsumerGroup("g", "g")
-    queue = MatchQueue(group, serialized=False, source=None)
+    queue = MatchQueue(group, serialized=False, feed=None)
     for number, held in enumerate(in_flight):
         consumer = Consumer(number, group, bound=buffer, group_bound=max_in_flight, watch=None)
         consumer.queue = queue

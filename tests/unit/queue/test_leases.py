@@ -11,7 +11,7 @@ from vedette.queue.match_queue import MatchQueue
 
 
 def delayed(element: str, until: float) -> QueuedElement:
-    queue = MatchQueue(ConsumerGroup("g", "g"), serialized=False, source=None)
+    queue = MatchQueue(ConsumerGroup("g", "g"), serialized=False, feed=None)
     queued = QueuedElement(QueueEntry(element, queue, 1))
     queued.delayed_until = until
     return queued

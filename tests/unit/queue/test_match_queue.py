@@ -57,4 +57,4 @@ def test_removed_entries_are_compacted(order: str) -> None:
 
 
 def _queue() -> MatchQueue:
-    return MatchQueue(ConsumerGroup("workers", "workers"), serialized=False, source=None)
+    return MatchQueue(ConsumerGroup("workers", "workers"), serialized=False, feed=None)

@@ -43,10 +43,10 @@ class QueueMatcher:
     Call every method with the engine lock held, except `enqueue_durable`.
     """
 
-    def __init__(self, consuming: QueueService) -> None:
-        self._consuming = consuming
-        self._watching = consuming.watching
-        self._database = consuming.watching.database
+    def __init__(self, queue_service: QueueService) -> None:
+        self._queue_service = queue_service
+        self._watch_service = queue_service.watching
+        self._database = queue_service.watching.database
         self.shape_index = ShapeIndex()
         """The internal watches, one per queue."""
         self.queues: dict[int, MatchQueue] = {}
@@ -63,7 +63,7 @@ class QueueMatcher:
     def open_queue(self, watch: Watch, consumer: Consumer) -> MatchQueue:
         """Open a queue with everything that matches now. With `initial: none` only later matches are queued."""
         options = replace(watch.options, visibility="committed")
-        source = Watch(
+        feed = Watch(
             self.shape_index.next_number(),
             watch.shape,
             watch.constants,
@@ -72,26 +72,28 @@ class QueueMatcher:
             actor=watch.actor,
             created_ms=watch.created_ms,
         )
-        queue = MatchQueue(consumer.group, serialized=options.serialize_by is not None, source=source)
+        queue = MatchQueue(consumer.group, serialized=options.serialize_by is not None, feed=feed)
         if _can_project_lazily(queue):
             queue.lazy_matches = (
                 LazyMatches(self, queue) if watch.shape.order else _UnrankedLazyMatches(self, queue)
             )
         if options.deliver_on == "tick" and not self._database.state.tick_per_commit:
             queue.hold_for_ticks()
-            self._held_for_tick[source.number] = queue
-        self.queues[source.number] = queue
+            self._held_for_tick[feed.number] = queue
+        self.queues[feed.number] = queue
         if options.initial.kind == "none":
-            former = consumer.queue.excluded_identities if consumer.queue is not None else None
-            queue.excluded_identities = former.copy() if former is not None else set(self._identities(source))
-            self._without_initial[source.number] = queue
+            excluded = consumer.queue.excluded_identities if consumer.queue is not None else None
+            queue.excluded_identities = (
+                excluded.copy() if excluded is not None else set(self._identities(feed))
+            )
+            self._without_initial[feed.number] = queue
         try:
             self._refresh(queue)
         except VedetteError:
             consumer.group.queues.remove(queue)
             self._forget(queue)
             raise
-        self.shape_index.add(source)
+        self.shape_index.add(feed)
         queue.end_tick()  # existing matches do not wait for a tick
         return queue
 
@@ -109,25 +111,25 @@ class QueueMatcher:
 
     # --- commits ----------------------------------------------------------------------------------------------
 
-    def committed(self, commit: Commit) -> None:
+    def apply_commit(self, commit: Commit) -> None:
         """Apply a commit to the queues. Consumers are notified when the commit is durable."""
         shapes = self.shape_index.affected_shapes(commit.changes)
         if shapes:
-            left = self._remove_deleted(commit.changes)
-            concerned = [shape for shape in shapes if left or not _is_single_element(shape)]
-            if concerned:
-                self._match_commit(commit, concerned, left)
+            remaining = self._remove_deleted(commit.changes)
+            affected = [shape for shape in shapes if remaining or not _is_single_element(shape)]
+            if affected:
+                self._match_commit(commit, affected, remaining)
         if commit.next_tick > commit.tick and self._held_for_tick:
             for queue in self._held_for_tick.values():
                 queue.end_tick()
-            self._consuming.notify_when_durable(self._held_for_tick.values(), commit.sequence)
+            self._queue_service.notify_when_durable(self._held_for_tick.values(), commit.sequence)
 
     def _remove_deleted(self, changes: Sequence[ElementChange]) -> Sequence[ElementChange]:
         """Remove deleted elements from queues whose pattern is a single element. Return the other changes."""
         deleted = [before.id for before, after in changes if after is None and before is not None]
         if not deleted:
             return changes
-        dispatcher = self._consuming.dispatcher
+        dispatcher = self._queue_service.dispatcher
         for id in deleted:
             for entry in dispatcher.entries_of(id):
                 if _is_single_element(entry.queue.feed.shape):
@@ -140,9 +142,9 @@ class QueueMatcher:
         return [change for change in changes if change[1] is not None]
 
     def _match_commit(
-        self, commit: Commit, shapes: Sequence[WatchShape], left: Sequence[ElementChange]
+        self, commit: Commit, shapes: Sequence[WatchShape], remaining: Sequence[ElementChange]
     ) -> None:
-        """Evaluate a commit. `left` are the changes that matter to single-element patterns."""
+        """Evaluate a commit. `remaining` are the changes that matter to single-element patterns."""
         touched: dict[int, MatchQueue] = {}
         others: Sequence[WatchShape] = shapes
         if not any(before for before, _ in commit.changes):
@@ -151,13 +153,13 @@ class QueueMatcher:
                     self._match_new_elements(shape, commit, touched)
             others = [shape for shape in shapes if not _is_equal_for_all(shape)]
         if others:
-            self._match_changes(commit, others, left, touched)
+            self._match_changes(commit, others, remaining, touched)
         durable = self._database.log_writer.durable_sequence
         for queue in touched.values():  # in chunks, so that the next consumer does not pay for a large commit
             queue.admit_durable(durable)
             if queue.not_durable_count > _LARGE_ARRIVAL and queue not in self.large_arrivals:
                 self.large_arrivals.append(queue)
-        self._consuming.notify_when_durable(touched.values(), commit.sequence)
+        self._queue_service.notify_when_durable(touched.values(), commit.sequence)
 
     def enqueue_durable(self) -> None:
         """Admit large commits to their lines once they are durable. Call without the engine lock.
@@ -178,9 +180,9 @@ class QueueMatcher:
         fastest.
         """
         assert shape.single_node is not None
-        dispatcher, sequence, tick = self._consuming.dispatcher, commit.sequence, commit.tick
+        dispatcher, sequence, tick = self._queue_service.dispatcher, commit.sequence, commit.tick
         context = ExecutionContext(self._database.state.graph, self._database.clock.now, tick=tick)
-        now = self._consuming.now if dispatcher.attempts else 0.0
+        now = self._queue_service.now if dispatcher.attempts else 0.0
         types, slot = shape.single_node.types, shape.single_node.register
         for _, element in commit.changes:
             if element is None or element.type not in types:
@@ -189,8 +191,8 @@ class QueueMatcher:
             row[0], row[slot] = context, element
             if shape.shared_tests and not all(closure(row) for closure in shape.shared_tests):
                 continue
-            for source in shape.find_watches(row):
-                queue = touched[source.number] = self.queues[source.number]
+            for feed in shape.find_watches(row):
+                queue = touched[feed.number] = self.queues[feed.number]
                 match = (
                     None if queue.lazy_matches is not None else self._match_of_row(queue, (element.id,), row)
                 )
@@ -200,34 +202,36 @@ class QueueMatcher:
         self,
         commit: Commit,
         shapes: Sequence[WatchShape],
-        left: Sequence[ElementChange],
+        remaining: Sequence[ElementChange],
         touched: dict[int, MatchQueue],
     ) -> None:
-        views = self._watching.commit_views(self._database.state.graph, commit.changes, commit.tick)
+        views = self._watch_service.commit_views(self._database.state.graph, commit.changes, commit.tick)
         broken: dict[int, VedetteError] = {}
         gone: list[tuple[MatchQueue, Delta]] = []
-        now = self._consuming.now
+        now = self._queue_service.now
 
-        def push(source: Watch, delta: Delta, row: Row | None) -> None:  # noqa: ARG001 - the signature of `Push`
-            queue = touched[source.number] = self.queues[source.number]
+        def push(feed: Watch, delta: Delta, row: Row | None) -> None:  # noqa: ARG001 - the signature of `Push`
+            queue = touched[feed.number] = self.queues[feed.number]
             if delta.type == REMOVED:
                 gone.append((queue, delta))
             else:
                 self._add_match(queue, delta, commit, now)
 
-        def fail(source: Watch, error: VedetteError) -> None:
-            broken.setdefault(source.number, error)
+        def fail(feed: Watch, error: VedetteError) -> None:
+            broken.setdefault(feed.number, error)
 
         for shape in shapes:
             if shape.strategy == "rows":
-                evaluate_rows(shape, left if _is_single_element(shape) else commit.changes, views, push, fail)
+                evaluate_rows(
+                    shape, remaining if _is_single_element(shape) else commit.changes, views, push, fail
+                )
                 continue
-            for source in watches_of(shape):
-                queue = touched[source.number] = self.queues[source.number]
+            for feed in watches_of(shape):
+                queue = touched[feed.number] = self.queues[feed.number]
                 try:
                     self._refresh(queue, commit)
                 except VedetteError as error:
-                    fail(source, error)
+                    fail(feed, error)
         # Removals come last: an element whose match merely changed must not leave the queue.
         for queue, delta in gone:
             self._remove_match(queue, delta)
@@ -241,7 +245,7 @@ class QueueMatcher:
             lazy = queue.lazy_matches is not None
             match = None if lazy else self._queued_match(queue, identity, delta.match or {}, delta.order)
             element = identity[queue.feed.shape.claimed_position]
-            self._consuming.dispatcher.add_match(
+            self._queue_service.dispatcher.add_match(
                 queue, element, match, sequence=commit.sequence, tick=commit.tick, now=now
             )
 
@@ -252,16 +256,16 @@ class QueueMatcher:
         self._withdraw(queue, delta.identity[queue.feed.shape.claimed_position], delta.identity)
 
     def _withdraw(self, queue: MatchQueue, element: str, identity: Any) -> None:
-        dispatcher = self._consuming.dispatcher
+        dispatcher = self._queue_service.dispatcher
         withdrawn: Delivery | None = dispatcher.remove_match(queue, element, identity)
         if withdrawn is not None:
-            self._consuming.report_withdrawal(withdrawn)
+            self._queue_service.report_withdrawal(withdrawn)
         if dispatcher.attempts and dispatcher.has_orphaned_attempts(element, queue.group.name):
-            self._consuming.settlement.clear_attempts(element, queue.group.name)
+            self._queue_service.settlement.clear_attempts(element, queue.group.name)
 
     def _fail(self, queue: MatchQueue, error: VedetteError) -> None:
         for consumer in list(queue.consumers):
-            self._watching.fail(consumer.watch, error)
+            self._watch_service.fail(consumer.watch, error)
 
     # --- matches ----------------------------------------------------------------------------------------------
 
@@ -304,10 +308,10 @@ class QueueMatcher:
             return QueuedMatch(identity, match, sort_key(order, directions), None)
         return QueuedMatch(identity, match, sort_key(order[:-1], directions[:-1]), value_key(order[-1]))
 
-    def _current_matches(self, source: Watch) -> Iterable[tuple[Any, Any, tuple[Any, ...]]]:
+    def _current_matches(self, feed: Watch) -> Iterable[tuple[Any, Any, tuple[Any, ...]]]:
         """All current matches, oldest elements first: identity, row, order values."""
-        shape = source.shape
-        context = self._watching.watch_context(source, self._database.state.graph)
+        shape = feed.shape
+        context = self._watch_service.watch_context(feed, self._database.state.graph)
         rows = {shape.identity(row): row for row in shape.full_query.run(context)}
         for identity in sorted(
             rows, key=lambda ids: [_creation_order(id) for id in (ids[shape.claimed_position], *ids)]
@@ -315,15 +319,15 @@ class QueueMatcher:
             row = rows[identity]
             yield identity, shape.project_row(row), shape.order_values(row)
 
-    def _identities(self, source: Watch) -> Iterable[Any]:
-        return (identity for identity, _, _ in self._current_matches(source))
+    def _identities(self, feed: Watch) -> Iterable[Any]:
+        return (identity for identity, _, _ in self._current_matches(feed))
 
     def _refresh(self, queue: MatchQueue, commit: Commit | None = None) -> None:
         """Make the queue equal to a fresh evaluation.
 
         Lazy matches have no stored row to compare, so they are ranked again.
         """
-        state, shape, now = self._database.state, queue.feed.shape, self._consuming.now
+        state, shape, now = self._database.state, queue.feed.shape, self._queue_service.now
         sequence = commit.sequence if commit is not None else state.sequence
         tick = commit.tick if commit is not None else state.tick
         found = {identity: (match, order) for identity, match, order in self._current_matches(queue.feed)}
@@ -334,7 +338,7 @@ class QueueMatcher:
                 for identity, each in found.items()
                 if identity not in queue.excluded_identities
             }
-        lazy, dispatcher = queue.lazy_matches is not None, self._consuming.dispatcher
+        lazy, dispatcher = queue.lazy_matches is not None, self._queue_service.dispatcher
         known = {identity: entry for entry in queue.entries for identity in entry.identities()}
         stored = {} if lazy else {w.identity: w for entry in queue.entries for w in entry.matches()}
         for identity, (match, order) in found.items():
@@ -351,19 +355,19 @@ class QueueMatcher:
 
     def refresh_all(self, shapes: Iterable[WatchShape] | None = None) -> None:
         """Re-evaluate queues after a schema change, a reload of the state, or a Layer 0 change."""
-        only = None if shapes is None else {id(shape) for shape in shapes}
+        shape_ids = None if shapes is None else {id(shape) for shape in shapes}
         for queue in list(self.queues.values()):
-            if only is not None and id(queue.feed.shape) not in only:
+            if shape_ids is not None and id(queue.feed.shape) not in shape_ids:
                 continue
             if shapes is None:
-                self._consuming.update_queue_key(queue)
+                self._queue_service.update_queue_key(queue)
                 if queue.lazy_matches is not None and not _can_project_lazily(queue):
                     queue.store_matches()
             try:
                 self._refresh(queue)
             except VedetteError as error:
                 self._fail(queue, error)
-            self._consuming.notify_when_durable([queue], self._database.state.sequence)
+            self._queue_service.notify_when_durable([queue], self._database.state.sequence)
 
     # --- for tests --------------------------------------------------------------------------------------------
 
@@ -372,7 +376,7 @@ class QueueMatcher:
 
         For tests.
         """
-        self._consuming.dispatcher.validate(self.queues.values())
+        self._queue_service.dispatcher.validate(self.queues.values())
         for queue in self.queues.values():
             shape = queue.feed.shape
             if shape.time_dependent:  # re-evaluated only at a commit or a tick

@@ -193,7 +193,7 @@ class QueueService:
         """Apply a commit to attempts and queues."""
         if self.dispatcher.attempts:
             self._forget_deleted(commit)
-        self.matcher.committed(commit)
+        self.matcher.apply_commit(commit)
 
     def _forget_deleted(self, commit: Commit) -> None:
         """Delete the stored attempts of deleted elements, even if no consumer exists."""
