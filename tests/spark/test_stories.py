@@ -18,7 +18,7 @@ from tests.stories.catalogue import STORIES
 from vedette.clock import SystemClock
 from vedette.errors import SourceError, SubscriptionError
 from vedette.pipeline.queries.changes import drain_and_stop, start_changes_query
-from vedette.sources.graph.reader import GraphLogReader
+from vedette.sources.graph.reader import GraphLogReader, encode_token
 from vedette.sources.images import decode_image
 from vedette.sources.records import Source
 from vedette.subscriptions.collection_watch import CollectionWatch, parse_collection_watch
@@ -38,7 +38,7 @@ ENGINE_ONLY = (
     "DISTINCT",
     "without the name of a collection",  # any
     "computed value in RETURN",
-    "no longer reaches back",  # a log that the story trims
+    "no longer has the changes after",  # a log that the story trims
 )
 """Parts of error texts: these watches need more than one document, or the engine's clock."""
 
@@ -113,7 +113,7 @@ def read_log(shop: Shop, recorded: Recorded, tenant: str) -> int:
     source = Source(name=tenant, kind="graph", address=str(recorded.log), tenant=tenant, partitions=2)
     shop.journal.add_source(source)
     reader = GraphLogReader(source, shop.journal, SystemClock())
-    shop.journal.append(tenant, [], f"{reader.epoch}:0")
+    shop.journal.append(tenant, [], encode_token(reader.epoch, 0))
     before = shop.journal.last_offset()
     while reader.poll(0.0)[0]:
         pass

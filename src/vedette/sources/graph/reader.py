@@ -28,7 +28,7 @@ from vedette.sources.records import Source, SourceEvent
 from vedette.storage.element_codec import ElementCodec
 from vedette.values import timestamp_to_ms
 
-__all__ = ["GraphLogReader"]
+__all__ = ["GraphLogReader", "encode_token"]
 
 TOKEN_VERSION = 2
 """Version of the resume token. The reader ignores a token of another version, and the graph is scanned again."""
