@@ -1,8 +1,9 @@
-"""Evaluates changes of Layer 0 (watches, sessions, dead letters, the ontology) for watches over it.
+"""Sends events to watches over Layer 0: the read-only elements that describe watches, sessions and the ontology.
 
-Layer 0 is not stored, so there is no commit to evaluate. Code that changes a watch or session does so inside
-`track`, which compares its elements before and after and evaluates the difference like a commit. What cannot be
-expressed as such a difference (dead letters, the ontology, anything that depends on counters) is re-evaluated.
+Layer 0 elements are not stored, so their changes are in no commit (docs/design/decisions/0013-layer0-is-virtual.md).
+Code that changes a watch or a session does so inside `track`. It computes the elements of the watch or session before
+and after the change, and evaluates the differences as if a commit had made them. Changes of dead letters and of the
+ontology, and watches that depend on counters, are evaluated again as a whole.
 """
 
 from __future__ import annotations
@@ -47,15 +48,14 @@ class _OwnedElement(NamedTuple):
     actor: str | None
 
 
-_Facts = dict[str, _OwnedElement]
-"""By id."""
+_ElementsById = dict[str, _OwnedElement]
 
 
 class _VisibleView:
-    """What an actor sees of a state of watches and sessions. `owners` lists the elements of the current change."""
+    """The watches and sessions that an actor may see. `owners` has the elements that change, with their actors."""
 
     def __init__(
-        self, view: View, visibility: Layer0Visibility, owners: _Facts, watching: WatchService
+        self, view: View, visibility: Layer0Visibility, owners: _ElementsById, watching: WatchService
     ) -> None:
         self._view, self._visibility, self._owners, self._watching = view, visibility, owners, watching
 
@@ -101,12 +101,12 @@ class Layer0Changes:
     def __init__(self, watching: WatchService) -> None:
         self._watching = watching
         self._database = watching.database
-        self._before: _Facts = {}
+        self._before: _ElementsById = {}
         """The elements as they were before the changes in progress."""
         self._subjects: dict[int, Watch | Session] = {}
         self._depth = 0
-        self._every_watch: dict[int, bool] = {}
-        """Actors' watches under policies: whether they saw every watch at the last evaluation."""
+        self._saw_every_watch: dict[int, bool] = {}
+        """By number of a watch under policies: whether its actor could see every watch at the last evaluation."""
 
     # --- watchers ---------------------------------------------------------------------------------------------
 
@@ -128,13 +128,13 @@ class Layer0Changes:
 
     @contextmanager
     def track(self, subject: Watch | Session) -> Iterator[None]:
-        """Publish changes made inside to this watch or session, once, when the outermost block ends."""
+        """Publish the changes that the block makes to this watch or session. Nested blocks publish once, at the end."""
         if not self._depth and not self.has_watchers:
             yield
             return
         if id(subject) not in self._subjects:
             self._subjects[id(subject)] = subject
-            self._before.update(self._facts(subject))
+            self._before.update(self._elements_of(subject))
         self._depth += 1
         try:
             yield
@@ -143,33 +143,33 @@ class Layer0Changes:
             if not self._depth:
                 subjects, before = self._subjects, self._before
                 self._subjects, self._before = {}, {}
-                after: _Facts = {}
+                after: _ElementsById = {}
                 for each in subjects.values():
-                    after.update(self._facts(each))
+                    after.update(self._elements_of(each))
                 self._publish(before, after)
 
     def watch_added(self, newcomer: Watch) -> None:
-        """Publish a new watch. If it reads Layer 0, its own initial result already contains it."""
+        """Publish a new watch to all others. If it reads Layer 0, its own initial result already contains it."""
         if newcomer.shape.reads_layer0 and newcomer.actor is not None:
-            self._every_watch[newcomer.number] = self._visibility(newcomer).every_watch
+            self._saw_every_watch[newcomer.number] = self._visibility(newcomer).every_watch
         if self.has_watchers:
-            away = newcomer.has_details and newcomer.details.is_unindexed
-            indexed = newcomer.shape.reads_layer0 and newcomer.options.mode == "watch" and not away
+            unindexed = newcomer.has_details and newcomer.details.is_unindexed
+            indexed = newcomer.shape.reads_layer0 and newcomer.options.mode == "watch" and not unindexed
             if indexed:
                 self._watching.index_of(newcomer).remove(newcomer)
-            self._publish({}, self._facts(newcomer))
+            self._publish({}, self._elements_of(newcomer))
             if indexed:
                 self._watching.index_of(newcomer).add(newcomer)
 
     def letter_added(self, letter: DeadLetter) -> None:  # noqa: ARG002 - same signature as letter_removed
-        """Publish a new dead letter. Its watch still exists."""
+        """Publish a new dead letter."""
         if self.has_watchers:
             self._reevaluate(_LETTERS)
 
     def letter_removed(self, letter: DeadLetter) -> None:
         """Publish the removal of a dead letter.
 
-        If its watch is gone, this may have been the last trace of the watch.
+        If its watch has ended, the element of the watch exists only as long as a dead letter refers to it.
         """
         if not self.has_watchers:
             return
@@ -183,8 +183,8 @@ class Layer0Changes:
             self._reevaluate(_ONTOLOGY)
 
     def committed(self) -> None:
-        """After a commit: publish to actors whose right to see every watch has changed."""
-        if self._every_watch:
+        """Call after a commit, which may have given an actor the right to see every watch, or have revoked it."""
+        if self._saw_every_watch:
             effects = self._new_effects()
             for shape in self._shapes():
                 if shape.checks_policies:
@@ -193,7 +193,7 @@ class Layer0Changes:
 
     # --- elements ---------------------------------------------------------------------------------------------
 
-    def _facts(self, subject: Watch | Session) -> _Facts:
+    def _elements_of(self, subject: Watch | Session) -> _ElementsById:
         layer0, watching = self._database.layer0, self._watching
         if not isinstance(subject, Watch):
             known = self._database.sessions.get(subject.id) is subject
@@ -206,14 +206,16 @@ class Layer0Changes:
                 id, Layer0Visibility(self._viewer(None))
             )  # a dead letter may still refer to it
             return {id: _OwnedElement(element, subject.actor)} if element is not None else {}
-        facts = {id: _OwnedElement(layer0.watch_element(subject), subject.actor)}
+        elements = {id: _OwnedElement(layer0.watch_element(subject), subject.actor)}
         edge = layer0.session_watch_edge(subject)
         if edge is not None:
-            facts[edge.id] = _OwnedElement(edge, subject.actor)
-        return facts
+            elements[edge.id] = _OwnedElement(edge, subject.actor)
+        return elements
 
-    def _differences(self, before: _Facts, after: _Facts) -> list[tuple[Element | None, Element | None]]:
-        """The changed elements. Counters do not count as changes, so they are made equal before the comparison."""
+    def _differences(
+        self, before: _ElementsById, after: _ElementsById
+    ) -> list[tuple[Element | None, Element | None]]:
+        """Return the changed elements. Differences of counters are ignored."""
         layout = self._database.schema.nodes["_Watch"].layout
         counters = [position for name, position in layout.items() if name in VOLATILE_ATTRIBUTES]
         changes: list[tuple[Element | None, Element | None]] = []
@@ -240,7 +242,7 @@ class Layer0Changes:
         state = self._database.state
         return CommitEffects(state.tick, state.sequence, timestamp_to_ms(self._database.clock.now()))
 
-    def _publish(self, before: _Facts, after: _Facts) -> None:
+    def _publish(self, before: _ElementsById, after: _ElementsById) -> None:
         changes = self._differences(before, after)
         if not changes:
             return
@@ -249,11 +251,11 @@ class Layer0Changes:
         shapes = [
             s for s in self._shapes() if s.strategy != "reevaluated" and not touched.isdisjoint(s.types)
         ]
-        aside: dict[int, Watch] = {}
+        already_published: dict[int, Watch] = {}
         for shape in shapes:
             if shape.checks_policies:
-                aside.update(self._publish_visibility_change(shape, before, after, effects))
-        with self._without(aside.values()):
+                already_published.update(self._publish_visibility_change(shape, before, after, effects))
+        with self._without(already_published.values()):
             self._watching.committed_index.evaluate_commit(
                 shapes, changes, self._views(before, after, changes), effects
             )
@@ -261,7 +263,10 @@ class Layer0Changes:
         self._reevaluate(touched)
 
     def _views(
-        self, before: _Facts, after: _Facts, changes: Sequence[tuple[Element | None, Element | None]]
+        self,
+        before: _ElementsById,
+        after: _ElementsById,
+        changes: Sequence[tuple[Element | None, Element | None]],
     ) -> CommitViews:
         state = self._database.state
         present = Layer0View(state.graph, self._database.layer0, self._viewer(None))
@@ -286,32 +291,34 @@ class Layer0Changes:
         context: ExecutionContext,
         view: View,
         visibility: Layer0Visibility,
-        owners: _Facts,
+        owners: _ElementsById,
     ) -> None:
         """Restrict the context's view to what the watch's actor may see."""
         if watch.actor is None:
             return
         context.view = _VisibleView(view, visibility, owners, self._watching)
         if watch.shape.checks_policies:
-            own = ExecutionContext(
+            actor_context = ExecutionContext(
                 view=context.view,
                 now=context.now,
                 tick=context.tick,
                 actor=watch.actor,
                 session=watch.session_id,
             )
-            context.view = ActorView(self._database.state.program.policies, own, self._database.schema)
+            context.view = ActorView(
+                self._database.state.program.policies, actor_context, self._database.schema
+            )
 
     def _reevaluate(self, types: frozenset[str]) -> None:
         """Re-evaluate the shapes that read these types and are not incremental."""
         consumers = self._watching.consuming
-        held = [
+        consume_shapes = [
             shape
             for shape in consumers.shape_index.layer0_shapes.values()
             if not types.isdisjoint(shape.types)
         ]
-        if held:
-            consumers.refresh_all(held)
+        if consume_shapes:
+            consumers.refresh_all(consume_shapes)
         effects, graph = self._new_effects(), self._database.state.graph
         for shape in self._shapes():
             if shape.strategy == "reevaluated" and not types.isdisjoint(shape.types):
@@ -325,17 +332,20 @@ class Layer0Changes:
     # --- visibility -------------------------------------------------------------------------------------------
 
     def _publish_visibility_change(
-        self, shape: WatchShape, before: _Facts, after: _Facts, effects: CommitEffects
+        self, shape: WatchShape, before: _ElementsById, after: _ElementsById, effects: CommitEffects
     ) -> dict[int, Watch]:
-        """Publish to watches whose right to see every watch changed. Return them: these changes are included."""
+        """Publish to watches whose actor gained or lost the right to see every watch, and return these watches.
+
+        Their events already include the change from `before` to `after`.
+        """
         changed: dict[int, Watch] = {}
         for watch in watches_of(shape):
             if watch.actor is None:
                 continue
             visibility = self._visibility(watch)
-            had = self._every_watch.setdefault(watch.number, visibility.every_watch)
-            if had != visibility.every_watch:
-                self._every_watch[watch.number] = visibility.every_watch
+            previous = self._saw_every_watch.setdefault(watch.number, visibility.every_watch)
+            if previous != visibility.every_watch:
+                self._saw_every_watch[watch.number] = visibility.every_watch
                 changed[watch.number] = watch
                 try:
                     self._reevaluate_watch(watch, visibility, before, after, effects)
@@ -347,8 +357,8 @@ class Layer0Changes:
         self,
         watch: Watch,
         visibility: Layer0Visibility,
-        before: _Facts,
-        after: _Facts,
+        before: _ElementsById,
+        after: _ElementsById,
         effects: CommitEffects,
     ) -> None:
         state = self._database.state
@@ -356,11 +366,11 @@ class Layer0Changes:
             reevaluate(watch, self._watching.watch_context(watch, state.graph), effects)
             return
         views = self._views(before, after, self._differences(before, after))
-        former = self._visibility(watch)
-        former.every_watch = not visibility.every_watch
+        previous_visibility = self._visibility(watch)
+        previous_visibility.every_watch = not visibility.every_watch
         rows = []
-        for view, policy_view, owners in (
-            (views.before.view, former, before),
+        for view, visible, owners in (
+            (views.before.view, previous_visibility, before),
             (views.after.view, visibility, after),
         ):
             context = ExecutionContext(
@@ -370,7 +380,7 @@ class Layer0Changes:
                 tick=state.tick,
                 actor=watch.actor,
             )
-            self._apply_visibility(watch, context, view, policy_view, owners)
+            self._apply_visibility(watch, context, view, visible, owners)
             rows.append((context, comparable_rows(watch, context)))
         watch.details.last_result = rows[0][1]
         reevaluate(watch, rows[1][0], effects)
@@ -378,7 +388,7 @@ class Layer0Changes:
 
     @contextmanager
     def _without(self, watches: Iterable[Watch]) -> Iterator[None]:
-        """Keep these watches out of the index, because they have been published to already."""
+        """Remove these watches from the index during the block: they have already received the change."""
         indexed = list(watches)
         for watch in indexed:
             self._watching.index_of(watch).remove(watch)
@@ -387,4 +397,4 @@ class Layer0Changes:
             self._watching.index_of(watch).add(watch)
 
     def forget(self, watch: Watch) -> None:
-        self._every_watch.pop(watch.number, None)
+        self._saw_every_watch.pop(watch.number, None)
