@@ -1,11 +1,11 @@
 """A store in one schema of a PostgreSQL database.
 
-Every append starts by locking the meta row `store.batch`. So appends of one database are serialized across processes,
-and offsets become visible in order: a reader never misses a smaller one.
+Every append first locks the meta row `store.batch`. This serializes appends of all processes, so offsets become visible
+in order: a reader that has seen an offset never sees a smaller one appear later.
 
-If a connection breaks during COMMIT, the outcome is unknown. Each append therefore stores its name,
-"<boot>.<number>", in `store.batch`, and is retried only on a new connection that has locked this row: if the lost
-transaction is still alive, the lock waits for its end, and if its name is stored, it was committed.
+If a connection breaks during COMMIT, its outcome is unknown. Each append therefore stores its name, "<boot>.<number>",
+in `store.batch`. A retry uses a new connection and locks this row first, which waits until the lost transaction has
+ended. If the row then has the name of the append, the lost transaction was committed, and nothing is written again.
 """
 
 from __future__ import annotations
@@ -47,8 +47,8 @@ COPY_ROWS = 256
 
 _STATEMENTS: Final = {
     "lock": "SELECT value FROM {schema}.meta WHERE key = 'store.batch' FOR UPDATE",
-    "facts": "SELECT key, value FROM {schema}.meta",
-    "own facts": "SELECT key, value FROM {schema}.meta WHERE key LIKE 'store.%'",
+    "all meta": "SELECT key, value FROM {schema}.meta",
+    "store meta": "SELECT key, value FROM {schema}.meta WHERE key LIKE 'store.%'",
     "unset": "DELETE FROM {schema}.meta WHERE key = ANY(%b::text[])",
     "set": """INSERT INTO {schema}.meta (key, value) SELECT * FROM unnest(%b::text[], %b::text[])
         ON CONFLICT (key) DO UPDATE SET value = excluded.value""",
@@ -72,10 +72,10 @@ _STATEMENTS: Final = {
         event_id, "offset" FROM {schema}.journal WHERE "offset" > %s ORDER BY "offset" LIMIT %s""",
     "nodes": "SELECT id, type, attributes FROM {schema}.elements WHERE targets IS NULL",
     "edges": "SELECT id, type, attributes, targets FROM {schema}.elements WHERE targets IS NOT NULL ORDER BY created",
-    "first young": 'SELECT "offset" FROM {schema}.journal WHERE time_ms >= %s ORDER BY "offset" LIMIT 1',
-    "last old": """SELECT max("offset") FROM
+    "first kept offset": 'SELECT "offset" FROM {schema}.journal WHERE time_ms >= %s ORDER BY "offset" LIMIT 1',
+    "last trimmed offset": """SELECT max("offset") FROM
         (SELECT "offset" FROM {schema}.journal WHERE "offset" < %s ORDER BY "offset" LIMIT %s) AS old""",
-    "forget": 'DELETE FROM {schema}.journal WHERE "offset" <= %s',
+    "trim": 'DELETE FROM {schema}.journal WHERE "offset" <= %s',
 }
 
 
@@ -90,13 +90,13 @@ class PostgresStore:
         self._number = 0
         self._lock = Lock()
         name = sql.Identifier(schema)
-        # As bytes, because psycopg caches the prepared form of bytes and composes other statements every time.
+        # psycopg would compose an sql.SQL object at every execution; bytes are used as they are.
         self._sql = {key: sql.SQL(text).format(schema=name).as_bytes() for key, text in _STATEMENTS.items()}
 
     def open_for_writing(self) -> StoreInfo:
         with self._lock, self._connection() as db, db.transaction():
-            facts = self._lock_meta(db)
-            self._boot, self._number = int(facts[BOOT_KEY]) + 1, 0
+            meta = self._lock_meta(db)
+            self._boot, self._number = int(meta[BOOT_KEY]) + 1, 0
             values = [(BOOT_KEY, str(self._boot)), (LAST_BATCH_KEY, f"{self._boot}.0")]
             db.execute(self._sql["set"], _columns(values))
         return self.info()
@@ -104,7 +104,7 @@ class PostgresStore:
     def info(self) -> StoreInfo:
         with self._connection() as db, db.transaction():
             db.execute("SET TRANSACTION ISOLATION LEVEL REPEATABLE READ")
-            meta = dict(db.execute(self._sql["facts"]).fetchall())
+            meta = dict(db.execute(self._sql["all meta"]).fetchall())
             definitions = [text for (text,) in db.execute(self._sql["definitions"])]
         return parse_info(meta, definitions, self.place)
 
@@ -136,7 +136,7 @@ class PostgresStore:
     def read(self, after: int, limit: int) -> Sequence[JournalRow]:
         with self._connection() as db:
             rows = [_journal_row(row) for row in db.execute(self._sql["read"], (after, limit))]
-            first = int(self._validate_meta(db.execute(self._sql["own facts"]).fetchall())[FIRST_OFFSET_KEY])
+            first = int(self._validate_meta(db.execute(self._sql["store meta"]).fetchall())[FIRST_OFFSET_KEY])
         # Check after reading the rows: an offset that is not trimmed now was not trimmed before.
         if after + 1 < first:
             raise trimmed_away(self.place, after, first)
@@ -148,8 +148,8 @@ class PostgresStore:
 
     def trim(self, before_time_ms: int) -> int:
         with self._connection() as db:
-            young = db.execute(self._sql["first young"], (before_time_ms,)).fetchone()
-            cut = int(young[0]) if young else self._last_offset(db) + 1
+            kept = db.execute(self._sql["first kept offset"], (before_time_ms,)).fetchone()
+            cut = int(kept[0]) if kept else self._last_offset(db) + 1
         while self._trim_some(cut):
             pass
         return cut
@@ -161,15 +161,15 @@ class PostgresStore:
     def _append(self, batch: Batch) -> int:
         self._check_open()
         with self._connections.connection() as db, db.transaction():
-            facts = self._lock_meta(db)
+            meta = self._lock_meta(db)
             name = f"{self._boot}.{self._number}"
-            if self._boot is not None and facts[LAST_BATCH_KEY] == name:
-                return self._last_offset(db)  # the attempt whose answer was lost was committed
-            self._check_writer(facts, batch.sequence)
-            own = [(LAST_BATCH_KEY, name)] if self._boot is not None else []
-            ticks = [(SEQUENCE_KEY, str(batch.sequence))] if batch.sequence else []
+            if self._boot is not None and meta[LAST_BATCH_KEY] == name:
+                return self._last_offset(db)  # committed by an earlier attempt, whose connection broke
+            self._check_writer(meta, batch.sequence)
+            batch_name = [(LAST_BATCH_KEY, name)] if self._boot is not None else []
+            sequence = [(SEQUENCE_KEY, str(batch.sequence))] if batch.sequence else []
             with db.pipeline():
-                self._write(db, batch, dict([*own, *ticks, *batch.meta]))
+                self._write(db, batch, dict([*batch_name, *sequence, *batch.meta]))
             self._copy(db, batch.journal)
             return self._last_offset(db)
 
@@ -197,10 +197,10 @@ class PostgresStore:
     def _trim_some(self, cut: int) -> bool:
         with self._connection() as db, db.transaction():
             self._check_writer(self._lock_meta(db), 0)
-            (last,) = _one(db.execute(self._sql["last old"], (cut, TRIM_CHUNK_ROWS)).fetchone())
+            (last,) = _one(db.execute(self._sql["last trimmed offset"], (cut, TRIM_CHUNK_ROWS)).fetchone())
             if last is None:
                 return False
-            db.execute(self._sql["forget"], (last,))
+            db.execute(self._sql["trim"], (last,))
             db.execute(self._sql["set"], ([FIRST_OFFSET_KEY], [str(last + 1)]))
             return True
 
@@ -208,17 +208,16 @@ class PostgresStore:
         """Read the store's own meta rows and lock out other writers until the transaction ends."""
         with db.pipeline():
             db.execute(self._sql["lock"])
-            cursor = db.execute(
-                self._sql["own facts"]
-            )  # a separate statement: it must see what the lock waited for
+            # In a statement of its own, whose snapshot includes the transaction that the lock waited for.
+            cursor = db.execute(self._sql["store meta"])
         return self._validate_meta(cursor.fetchall())
 
-    def _check_writer(self, facts: Mapping[str, str], tick: int) -> None:
-        boot, stored = int(facts[BOOT_KEY]), int(facts[SEQUENCE_KEY])
+    def _check_writer(self, meta: Mapping[str, str], sequence: int) -> None:
+        boot, stored = int(meta[BOOT_KEY]), int(meta[SEQUENCE_KEY])
         if self._boot is not None and boot != self._boot:
             raise writer_fenced(self.place, self._boot, boot)
-        if tick and tick < stored:
-            raise sequence_went_back(self.place, tick, stored)
+        if sequence and sequence < stored:
+            raise sequence_went_back(self.place, sequence, stored)
 
     def _scan(self, db: Connection, statement: str) -> Iterator[tuple[Any, ...]]:
         with db.cursor(name=f"vedette_{statement}") as cursor:
@@ -226,11 +225,11 @@ class PostgresStore:
             yield from cursor.execute(self._sql[statement])
 
     def _validate_meta(self, rows: Sequence[tuple[Any, ...]]) -> dict[str, str]:
-        facts: dict[str, str] = dict(rows)
-        parse_info(facts, (), self.place)
-        if LAST_BATCH_KEY not in facts or not facts.get(FIRST_OFFSET_KEY, "").isdecimal():
+        meta: dict[str, str] = dict(rows)
+        parse_info(meta, (), self.place)
+        if LAST_BATCH_KEY not in meta or not meta.get(FIRST_OFFSET_KEY, "").isdecimal():
             raise store_corrupt(self.place, "a meta row of the store is missing or unreadable")
-        return facts
+        return meta
 
     def _last_offset(self, db: Connection) -> int:
         (last,) = _one(db.execute(self._sql["last offset"]).fetchone())
